@@ -1,0 +1,7 @@
+"""`python -m tfapp`."""
+
+import sys
+
+from tfapp.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,78 @@
+"""Bytes of a file to text, or the Problem that says which byte is wrong."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from tfapp.documents.limits import MAX_BYTES
+from tfapp.problems import Position, Problem
+
+_UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+# What YAML calls printable; the rest may stand in no YAML file, and JSON has no use for it.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Unreadable(Exception):
+    """The document cannot be read beyond this problem."""
+
+    def __init__(self, position: Position, code: str, message: str, hint: str = ""):
+        super().__init__(message)
+        self.problem = Problem(position, code, message, hint=hint)
+
+
+def decode(label: str, data: bytes) -> str:
+    """The text of a UTF-8 file, its byte order mark dropped. Raises Unreadable."""
+    if len(data) > MAX_BYTES:
+        raise Unreadable(
+            Position(label),
+            "too-large",
+            f"the file has {len(data)} bytes, more than the {MAX_BYTES} that are read",
+            "data belongs into the package's files/ folder",
+        )
+    if data.startswith(_UTF16_OR_32):
+        raise Unreadable(
+            Position(label, 1, 1), "encoding", "the file is UTF-16 or UTF-32, expected UTF-8",
+            "save it as UTF-8",
+        )  # fmt: skip
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        raise Unreadable(
+            position_after(label, before),
+            "encoding",
+            f"byte 0x{data[error.start]:02x} is not UTF-8 text",
+            "save the file as UTF-8",
+        ) from error
+    _refuse_unprintable(label, text)
+    return text
+
+
+def position_after(label: str, before: str) -> Position:
+    """The position of the character that follows `before`, the beginning of the file."""
+    lines = re.split("\r\n|\r|\n", before)
+    return Position(label, len(lines), len(lines[-1]) + 1)
+
+
+def check_scalar(text: str, at: Position) -> None:
+    """Raises Unreadable for text that no program could be given: an escape sequence can write
+    characters that the file itself may not hold."""
+    for character in text:
+        if character == "\0" or "\ud800" <= character <= "\udfff":
+            raise Unreadable(
+                at, "encoding", f"the character U+{ord(character):04X} cannot be used in a value"
+            )
+
+
+def _refuse_unprintable(label: str, text: str) -> None:
+    found = _UNPRINTABLE.search(text)
+    if found:
+        name = "NUL" if found.group() == "\0" else f"U+{ord(found.group()):04X}"
+        raise Unreadable(
+            position_after(label, text[: found.start()]),
+            "encoding",
+            f"the control character {name} cannot stand in the file",
+            "is it a text file at all? delete the character",
+        )

@@ -1,0 +1,41 @@
+"""What is wrong in a user's file, as a value: where, what, which rule, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+ERROR = "error"
+WARNING = "warning"
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Position:
+    """A place in a document. `line` and `column` count from 1; 0 means the whole file,
+    or, for a value given on the command line, that there is no file at all."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Problem:
+    """One finding. Problems sort by place, then by code."""
+
+    position: Position
+    code: str
+    message: str
+    severity: str = ERROR
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.position}: {self.severity}: {self.message} [{self.code}]"
+
+
+def has_errors(problems: Iterable[Problem]) -> bool:
+    """True when at least one of `problems` is an error, not a warning."""
+    return any(problem.severity == ERROR for problem in problems)
