@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tfapp.documents import Document, read_document
+from tfapp.problems import WARNING, Position, Problem
+from tfapp.schema import check_document, check_extension
+
+EXTENSION = {
+    "properties": {"site.global.batch": {"$ref": "#/$defs/count", "default": 32}},
+    "patternProperties": {"^site\\.layer\\.": {"type": "boolean"}},
+    "$defs": {"count": {"type": "integer", "minimum": 1}},
+}
+
+
+def test_data_has_the_types_of_the_schema_and_no_defaults():
+    value = {"components": {"worker": {"yarn.role.priority": "1", "yarn.component.instances": "2"}}}
+    data, problems = check_document(Document.from_value(value, "<python>"), "resources")
+    assert problems == ()
+    assert data == {
+        "components": {"worker": {"yarn.role.priority": 1, "yarn.component.instances": 2}}
+    }
+
+
+def test_a_value_of_the_command_line_is_found_at_its_option():
+    document, _ = read_document("app.yaml", b"global: {}\n", "yaml")
+    option = Position("--option site.global.run.mode")
+    changed = document.with_value(("global", "site.global.run.mode"), "lokal", option)
+    _, problems = check_document(changed, "appConfig")
+    assert problems == (
+        Problem(
+            option,
+            "wrong-value",
+            "site.global.run.mode: expected 'local', 'docker' or 'yarn-docker', found 'lokal'",
+            hint="did you mean 'local'?",
+        ),
+    )
+
+
+def test_an_alias_is_found_where_its_value_stands():
+    text = b"global: &shared\n  site.global.stop.grace: soon\ncomponents: {worker: *shared}\n"
+    document, _ = read_document("f", text, "yaml")
+    _, problems = check_document(document, "appConfig")
+    assert [(str(problem.position), problem.code) for problem in problems] == [
+        ("f:2:3", "refused-key"),
+        ("f:2:27", "wrong-type"),
+    ]
+
+
+def test_a_package_declares_its_own_keys():
+    text = b"global:\n  site.global.batch: 0\n  site.layer.x: 'true'\n  site.other.x: 1\n"
+    document, _ = read_document("f", text, "yaml")
+    extra, none = check_extension(Document.from_value(EXTENSION, "appConfig.schema.json"))
+    data, problems = check_document(document, "appConfig", extra)
+    assert none == ()
+    assert data["global"]["site.layer.x"] is True
+    assert [(str(problem.position), problem.code) for problem in problems] == [
+        ("f:2:22", "wrong-value"),
+        ("f:4:3", "unknown-key"),
+    ]
+
+
+def test_a_packages_keys_hold_for_components_too():
+    document = Document.from_value({"components": {"worker": {"site.global.batch": "x"}}}, "f")
+    _, (problem,) = check_document(document, "appConfig", EXTENSION)
+    assert problem.message == "site.global.batch: expected a whole number of at least 1, found 'x'"
+
+
+def test_an_extension_changes_nothing_for_other_packages():
+    document = Document.from_value({"global": {"site.global.batch": 1}}, "f")
+    check_document(document, "appConfig", EXTENSION)
+    _, (problem,) = check_document(document, "appConfig")
+    assert problem.code == "unknown-key"
+
+
+def test_an_ignored_key_is_a_warning_with_a_reason():
+    document, _ = read_document("f", b"global: {zookeeper.quorum: zk}\n", "yaml")
+    _, problems = check_document(document, "appConfig")
+    assert problems == (
+        Problem(
+            Position("f", 1, 10),
+            "ignored-key",
+            "'zookeeper.quorum' has no effect: tfapp uses no ZooKeeper",
+            WARNING,
+            "remove it, or leave it for Slider",
+        ),
+    )
+
+
+def test_an_unknown_kind_is_a_mistake_of_the_caller():
+    with pytest.raises(ValueError, match="'config' is no kind of document"):
+        check_document(Document.from_value({}, "f"), "config")
+
+
+def imported(statements):
+    """The modules that a fresh Python has after `statements`."""
+    code = f"{statements}\nimport sys; print(*sys.modules)"
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    ).stdout.split()
+
+
+def test_importing_the_room_does_not_import_jsonschema():
+    assert "jsonschema" not in imported("import tfapp.schema")
+
+
+def test_checking_imports_no_network_library():
+    modules = imported(
+        "from tfapp.documents import Document; from tfapp.schema import check_document\n"
+        "check_document(Document.from_value({}, 'f'), 'appConfig')"
+    )
+    assert {"jsonschema"} == {"jsonschema", "requests", "urllib3", "http.client"} & {*modules}

@@ -1,0 +1,85 @@
+"""A document against its schema: data of the declared types, and every finding with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfapp.documents.document import Document, Node, Path
+from tfapp.problems import WARNING, Position, Problem
+from tfapp.schema.expectation import says_what
+from tfapp.schema.explain import Finding, explain
+from tfapp.schema.extension import extension_findings
+from tfapp.schema.failure import failure
+from tfapp.schema.load import effective_schema
+from tfapp.schema.normalise import normalised
+from tfapp.schema.parts import Parts, SchemaParts
+
+IGNORED = "ignored-key"
+_MAY_STAY = "remove it, or leave it for Slider"
+
+
+def check_document(
+    document: Document, kind: str, extra: Mapping[str, Any] | None = None
+) -> tuple[Any, tuple[Problem, ...]]:
+    """The data of `document`, brought to the types of its schema, and what is wrong, sorted.
+
+    `kind` is one of `tfapp.schema.KINDS`. `extra` is the package's own appConfig.schema.json,
+    passed by `check_extension`. An unquoted scalar where text is wanted becomes its source text
+    (`1.10`), text where a number or a boolean is wanted becomes that ("2", "true"), and nothing
+    where a mapping is wanted an empty one. Defaults are not filled in.
+    """
+    schema = effective_schema(kind, extra)
+    parts = SchemaParts(schema)
+    data = normalised(document.root, parts)
+    findings = tuple(_findings(data, schema))
+    wrong = {finding.path for finding in findings}
+    problems = {_problem(document, finding) for finding in findings}
+    problems.update(_ignored(document, document.root, (), parts.whole(), parts, wrong))
+    return data, tuple(sorted(problems))
+
+
+def check_extension(document: Document) -> tuple[dict[str, Any] | None, tuple[Problem, ...]]:
+    """A package's own appConfig.schema.json, which declares `site.*` keys, or None when it
+    cannot be used; and what is wrong with it."""
+    problems = {_problem(document, finding) for finding in extension_findings(document.data)}
+    return (None if problems else document.data), tuple(sorted(problems))
+
+
+def _findings(data: Any, schema: Mapping[str, Any]) -> Iterator[Finding]:
+    from jsonschema import Draft202012Validator
+
+    parts = SchemaParts(schema)
+    for error in Draft202012Validator(schema).iter_errors(data):
+        yield from explain(failure(error), parts)
+
+
+def _problem(document: Document, finding: Finding) -> Problem:
+    place = _key_or_value(document, finding)
+    return Problem(place, finding.code, finding.message, hint=finding.hint)
+
+
+def _key_or_value(document: Document, finding: Finding) -> Position:
+    return (document.key_at if finding.at_key else document.at)(finding.path)
+
+
+def _ignored(
+    document: Document, node: Node, path: Path, parts: Parts, schema: SchemaParts, wrong: set[Path]
+) -> Iterator[Problem]:
+    """A warning for each key whose schema says that it has no effect (`x-tfapp-ignored`)."""
+    if isinstance(node.value, dict):
+        children: Any = [(key, entry.node) for key, entry in node.value.items()]
+    elif isinstance(node.value, tuple):
+        children = list(enumerate(node.value))
+    else:
+        return
+    for step, child in children:
+        inner, inner_parts = (*path, step), schema.child(parts, step)
+        said = next((part for part in inner_parts if "x-tfapp-ignored" in part), None)
+        if said is None:
+            yield from _ignored(document, child, inner, inner_parts, schema, wrong)
+        elif inner not in wrong:
+            message = f"'{step}' has no effect: {said['x-tfapp-ignored']}"
+            # Where the values are limited, the hint is about the values that are not allowed.
+            hint = _MAY_STAY if says_what(said) else said.get("x-tfapp-hint", _MAY_STAY)
+            yield Problem(document.key_at(inner), IGNORED, message, WARNING, hint)

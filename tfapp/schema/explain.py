@@ -1,0 +1,188 @@
+"""What jsonschema found, as findings for a person: where, what, and what to do.
+
+`KEYWORDS` says per JSON Schema keyword how; a keyword that is not in it is a value that is not as
+expected. Whatever keyword it was, one value gets one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tfapp.close_match import close_match
+from tfapp.documents.document import Path
+from tfapp.schema.describe import sections_of
+from tfapp.schema.expectation import either, expectation, says_what, shown
+from tfapp.schema.failure import Failure
+from tfapp.schema.parts import Parts, Schema, SchemaParts, types
+
+UNKNOWN, MISSING, REFUSED = "unknown-key", "missing-key", "refused-key"
+WRONG_TYPE, WRONG_VALUE = "wrong-type", "wrong-value"
+_MAX_LISTED = 8
+_LEADING_ZEROS = re.compile(r"[-+]?0[0-9]+\Z")
+
+
+class Finding(NamedTuple):
+    """`path` leads to a value; `at_key` says that its key is meant, not the value."""
+
+    path: Path
+    at_key: bool
+    code: str
+    message: str
+    hint: str = ""
+
+
+def explain(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    """The findings that one failure stands for."""
+    if failure.is_name:
+        yield _wrong_name(failure)
+    else:
+        yield from KEYWORDS.get(failure.keyword, _wrong_value)(failure, schema)
+
+
+def name_of(path: Path) -> str:
+    """How a message names the value at `path`: by its key, or by its place in a list."""
+    if not path:
+        return "the document"
+    step = path[-1]
+    return step if isinstance(step, str) else f"item {step + 1} of {name_of(path[:-1])}"
+
+
+def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    code = WRONG_TYPE if failure.keyword == "type" else WRONG_VALUE
+    yield _unexpected(failure, code, expectation(failure.said))
+
+
+def _unexpected(failure: Failure, code: str, expected: str) -> Finding:
+    # A value that is a secret by mistake must not end up in a log.
+    found = "something else" if "x-tfapp-secret" in failure.said else shown(failure.found)
+    message = f"{name_of(failure.path)}: expected {expected}, found {found}"
+    return Finding(failure.path, False, code, message, _value_hint(failure))
+
+
+def _value_hint(failure: Failure) -> str:
+    if "x-tfapp-hint" in failure.said:
+        return failure.said["x-tfapp-hint"]
+    if failure.found is None and "string" in types((failure.said,)):
+        return "write '' for an empty text, or remove the key"
+    if isinstance(failure.found, str):
+        if _LEADING_ZEROS.match(failure.found) and failure.keyword == "type":
+            return f"write it without zeros before it: {int(failure.found)}"
+        words = [word for word in failure.said.get("enum", ()) if isinstance(word, str)]
+        match = close_match(failure.found, words)
+        return f"did you mean '{match}'?" if match else ""
+    return ""
+
+
+def _wrong_name(failure: Failure) -> Finding:
+    expected = expectation(failure.said)
+    message = f"{name_of(failure.path)}: expected as a key {expected}, found {failure.found!r}"
+    hint = failure.said.get("x-tfapp-hint", "")
+    return Finding((*failure.path, failure.found), True, WRONG_VALUE, message, hint)
+
+
+def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    parts = schema.of((failure.said,))
+    for key in failure.found:
+        if not schema.member(parts, key):
+            hint = _unknown_key_hint(key, failure.said, parts, schema)
+            yield Finding((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
+
+
+def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts) -> str:
+    known = schema.working_keys(parts)
+    prefixed = said.get("x-tfapp-prefix", "") + key
+    match = prefixed if schema.member(parts, prefixed) else close_match(key, known)
+    sections = [section or "the document itself" for section in sections_of(key, schema)]
+    if sections:
+        return f"it belongs in {either(sections)}"
+    if match:
+        return f"did you mean '{match}'?"
+    if "x-tfapp-unknown" in said:
+        return said["x-tfapp-unknown"]
+    if 0 < len(known) <= _MAX_LISTED:
+        return f"expected {either([repr(word) for word in known if word != '$schema'])}"
+    return ""
+
+
+def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    parts = schema.of((failure.said,))
+    for key in failure.wanted:
+        if key not in failure.found:
+            message = f"the key '{key}' is missing in {name_of(failure.path)}"
+            hint = f"add '{key}'{_expected_member(schema, parts, key)}"
+            yield Finding(failure.path, True, MISSING, message, hint)
+
+
+def _expected_member(schema: SchemaParts, parts: Parts, key: str) -> str:
+    members = schema.member(parts, key)
+    return next((f": {expectation(part)}" for part in members if says_what(part)), "")
+
+
+def _needed_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    for key, needed in failure.wanted.items():
+        for other in needed:
+            if key in failure.found and other not in failure.found:
+                message = f"'{key}' needs the key '{other}' beside it"
+                yield Finding((*failure.path, key), True, MISSING, message, f"add '{other}'")
+
+
+def _refused(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    if "x-tfapp-refused" not in failure.said:
+        yield from _wrong_value(failure, schema)
+        return
+    why, hint = failure.said["x-tfapp-refused"], failure.said.get("x-tfapp-hint", "")
+    message = f"'{name_of(failure.path)}' is refused: {why}"
+    yield Finding(failure.path, True, REFUSED, message, hint)
+
+
+def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    for index, item in enumerate(failure.found):
+        if item in failure.found[:index]:
+            message = f"{name_of(failure.path)}: {shown(item)} stands in the list a second time"
+            place = (*failure.path, index)
+            yield Finding(place, False, WRONG_VALUE, message, "keep one of them")
+
+
+def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+    """The findings of the branch that the author most likely meant: the one that goes deepest."""
+    branches: dict[Any, list[Failure]] = {}
+    for inner in failure.inner:
+        branches.setdefault(inner.branch, []).append(inner)
+    whole = [_about_all(branch) for branch in branches.values()]
+    if branches and None in whole:
+        for inner in max(branches.values(), key=_depth):
+            yield from explain(inner, schema)
+        return
+    code = (
+        WRONG_TYPE if whole and all(one and one.keyword == "type" for one in whole) else WRONG_VALUE
+    )
+    expected = either([expectation(one.said) for one in whole if one])
+    if "x-tfapp-expected" in failure.said or not expected:
+        expected = expectation(failure.said)
+    yield _unexpected(failure, code, expected)
+
+
+def _about_all(branch: list[Failure]) -> Failure | None:
+    """The failure of a branch that is not about a part of the value but about all of it."""
+    keyed = ("required", "additionalProperties", "unevaluatedProperties", "dependentRequired")
+    return next((one for one in branch if not one.depth and one.keyword not in keyed), None)
+
+
+def _depth(branch: list[Failure]) -> tuple[bool, int, int]:
+    return _about_all(branch) is None, max(one.depth for one in branch), -len(branch)
+
+
+Explanation = Callable[[Failure, SchemaParts], Iterator[Finding]]
+
+KEYWORDS: Mapping[str, Explanation] = {
+    "additionalProperties": _unknown_keys,
+    "anyOf": _branches,
+    "dependentRequired": _needed_keys,
+    "not": _refused,
+    "oneOf": _branches,
+    "required": _missing_keys,
+    "unevaluatedProperties": _unknown_keys,
+    "uniqueItems": _repeated,
+}

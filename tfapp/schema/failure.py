@@ -1,0 +1,41 @@
+"""One error of jsonschema as a plain value, so that no other module depends on its classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfapp.documents.document import Path
+from tfapp.schema.parts import Schema
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+
+class Failure(NamedTuple):
+    """A value that does not fit its schema."""
+
+    path: Path  # to the value
+    keyword: str  # the JSON Schema keyword that refuses it; "None" for the schema `false`
+    wanted: Any  # the keyword's value
+    said: Schema  # the schema object that the keyword stands in
+    found: Any  # the value; for `propertyNames` the key
+    is_name: bool  # `found` is a key of the mapping at `path`
+    branch: Any  # inside anyOf/oneOf: which of them
+    depth: int  # inside anyOf/oneOf: steps from the value with the branches down to this one
+    inner: tuple[Failure, ...]  # what anyOf/oneOf say, all branches
+
+
+def failure(error: ValidationError) -> Failure:
+    """`error`, with all that is inside it."""
+    inside = tuple(error.relative_schema_path)
+    return Failure(
+        path=tuple(error.absolute_path),
+        keyword=str(error.validator),
+        wanted=error.validator_value,
+        said=error.schema if isinstance(error.schema, dict) else {},
+        found=error.instance,
+        is_name="propertyNames" in inside and isinstance(error.instance, str),
+        branch=inside[0] if inside else None,
+        depth=len(error.relative_path),
+        inner=tuple(failure(inner) for inner in error.context or ()),
+    )
