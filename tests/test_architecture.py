@@ -1,0 +1,169 @@
+"""The shape of the house: data flows one way, so do imports; heavy libraries have few doors."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.import_graph import ROOT, cycles, imports, modules, room
+from tfapp.cli.commands import COMMANDS
+from tfapp.compiler import runtime
+from tfapp.engines import ENGINES
+
+REPOSITORY = ROOT.parent
+
+# Rooms and the rooms they may import. Whatever is missing in a row is above it.
+BASE = {"close_match", "contract", "errors", "placeholders", "problems", "shipped"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "": set(),
+    "close_match": set(),
+    "errors": set(),
+    "problems": set(),
+    "contract": set(),
+    "placeholders": set(),
+    "shipped": set(),
+    "documents": {"errors", "problems"},
+    "schema": {"close_match", "documents", "errors", "problems", "shipped"},
+    "package": BASE | {"documents", "schema"},
+    "compiler": BASE | {"", "package"},
+    # What travels into containers.
+    "script": {"contract", "errors"},
+    "skein_calls": {"contract", "errors"},
+    "runner": {"contract", "errors", "placeholders", "script", "skein_calls"},
+    "coordinator": {"contract", "errors", "skein_calls"},
+    "engines": BASE | {"", "package", "compiler", "skein_calls"},
+    "cli": BASE | {"", "documents", "schema", "package", "compiler", "engines"},
+    "__main__": {"cli"},
+}
+
+# Libraries and the modules (or the rooms below) that may import them.
+DOORS: dict[str, set[str]] = {
+    "yaml": {"tfapp.documents", "tfapp.compiler.render"},
+    "jsonschema": {"tfapp.schema"},
+    "rich": {"tfapp.cli.console"},
+    "skein": {"tfapp.skein_calls", "tfapp.compiler", "tfapp.engines"},
+    "grpc": {"tfapp.skein_calls", "tfapp.engines"},
+    "google": {"tfapp.engines.local"},
+    "cryptography": {"tfapp.engines.local"},
+    "docker": {"tfapp.runner.docker.engine"},
+    "requests": {"tfapp.runner.docker.engine"},  # what the Docker SDK raises
+    "urllib3": {"tfapp.runner.docker.engine"},
+    "tensorflow": set(),
+}
+
+
+def is_below(module: str, doors: set[str]) -> bool:
+    return any(module == door or module.startswith(f"{door}.") for door in doors)
+
+
+def test_every_room_has_its_row():
+    assert {room(module) for module in modules()} == set(MAY_IMPORT)
+
+
+def test_rooms_import_downwards_only():
+    wrong = {
+        f"{importer} imports {imported}"
+        for importer, imported, _ in imports()
+        if imported.split(".")[0] == "tfapp"
+        and room(imported) != room(importer)
+        and room(imported) not in MAY_IMPORT[room(importer)]
+    }
+    assert wrong == set()
+
+
+def test_the_rows_themselves_have_no_ring():
+    assert cycles({(a, b) for a, row in MAY_IMPORT.items() for b in row}) == []
+
+
+def test_modules_have_no_ring():
+    loads = {(a, b) for a, b, at_load in imports() if at_load and b in modules()}
+    assert cycles(loads) == []
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_libraries_have_few_doors(library):
+    importers = {a for a, b, _ in imports() if b.split(".")[0] == library}
+    assert {module for module in importers if not is_below(module, DOORS[library])} == set()
+
+
+def test_third_party_libraries_are_declared():
+    known = sys.stdlib_module_names if sys.version_info >= (3, 10) else None
+    if known is None:
+        pytest.skip("this machine has no Python 3.10: the list of standard modules is new there")
+    foreign = {b.split(".")[0] for _, b, _ in imports()} - set(known) - {"tfapp"}
+    assert foreign <= set(DOORS)
+
+
+def test_what_travels_into_containers_is_whole():
+    shipped = {module.removesuffix(".py") for module in runtime.MODULES} | set(runtime.PACKAGES)
+    for travelling in shipped - {"__init__"}:
+        assert MAY_IMPORT[travelling] <= shipped
+
+
+def test_each_command_is_a_file_with_a_manual():
+    folder = ROOT / "cli" / "commands"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert {module.rpartition(".")[2] for module, _ in COMMANDS.values()} == files
+
+
+def test_each_engine_is_a_folder():
+    folders = {path.parent.name for path in (ROOT / "engines").glob("*/__init__.py")}
+    assert set(ENGINES) == folders
+
+
+def test_setup_cfg_lists_every_package():
+    config = configparser.ConfigParser()
+    config.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    listed = set(config["options"]["packages"].split())
+    found = {name for name, path in modules().items() if path.name == "__init__.py"}
+    assert listed == found | {"tfapp.schemas", "tfapp.app_packages"}
+
+
+HEAVY = {"tensorflow", "keras", "tf_keras", "skein", "grpc", "google", "rich", "docker"}
+
+
+def loaded_by(program: str, cwd: Path = REPOSITORY) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after `program`."""
+    code = f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+
+
+def call(*words: str) -> str:
+    return (
+        "from tfapp.cli.main import main\n"
+        "try:\n"
+        f"    code = main({list(words)!r})\n"
+        "except SystemExit as error:\n"
+        "    code = error.code\n"
+        "assert code == 0, code"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        ("validate", "app-packages/tensorflow"),
+        *((name, "--help") for name in COMMANDS),
+    ],
+    ids=" ".join,
+)
+def test_light_commands_load_nothing_heavy(words):
+    assert loaded_by(call(*words)) & HEAVY == set()
+
+
+@pytest.mark.parametrize("name", ["tfapp.coordinator", "tfapp.runner"])
+def test_what_runs_in_containers_loads_no_tensorflow(name):
+    found = [module for module in modules() if is_below(module, {name})]
+    loaded = loaded_by("\n".join(f"import {module}" for module in found))
+    assert loaded & {"tensorflow", "keras", "tf_keras", "rich", "jsonschema", "yaml"} == set()

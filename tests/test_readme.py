@@ -1,0 +1,80 @@
+"""The README says what is true, and its commands work as they stand."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.readme import README, blocks, table
+from tfapp.cli.commands import COMMANDS
+from tfapp.errors import EXIT_CODE_MEANINGS
+
+REPOSITORY = README.parent
+TRAIN, TEST, *GUIDE = blocks()
+SET_UP = TEST.rpartition("&&")[0]
+
+
+def bash(script: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess:
+    """Runs `script` as a person would who pastes it, with this interpreter's tfapp on PATH."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=cwd,
+        env={**os.environ, "PATH": path, **environ},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def test_the_exit_codes_are_those_of_the_code():
+    rows = [[str(int(code)), meaning] for code, meaning in EXIT_CODE_MEANINGS.items()]
+    assert table("Exit codes") == rows
+
+
+def test_the_commands_are_those_of_the_code():
+    described = {row[0].strip("`").split()[1]: row[1].split(" (`")[0] for row in table("Commands")}
+    assert described == {name: summary for name, (_, summary) in COMMANDS.items()}
+
+
+def test_both_set_up_commands_begin_alike():
+    assert TRAIN.splitlines()[0] == TEST.splitlines()[0]
+    assert TEST.splitlines()[1:] == [
+        ".venv/bin/pip install -e '.[tensorflow,test]' &&",
+        ".venv/bin/pytest",
+    ]
+    assert TRAIN.splitlines()[1] == ".venv/bin/pip install -e '.[tensorflow]' &&"
+
+
+def test_ci_takes_its_test_command_from_here():
+    program = (REPOSITORY / ".ci" / "run").read_text()
+    extract = next(line for line in program.splitlines() if line.startswith("command=$(awk"))
+    done = bash(f'{extract}\nprintf "%s\\n" "$command"', REPOSITORY)
+    assert done.stdout == TEST
+
+
+def test_the_first_command_trains_to_its_accuracy(tmp_path):
+    program = TRAIN.splitlines()[-1]
+    assert program.startswith(".venv/bin/tfapp create digits ")
+    done = bash(program.removeprefix(".venv/bin/"), REPOSITORY, TFAPP_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test accuracy" in done.stdout
+    assert "digits: Succeeded" in done.stderr.splitlines()[-1]
+
+
+def test_the_guide_works_as_it_stands(tmp_path):
+    (tmp_path / "work").mkdir()
+    done = bash("".join(GUIDE), tmp_path / "work", TFAPP_HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "work" / "spec.yaml").is_file()
+    assert sorted(path.name for path in (tmp_path / "home" / "apps").iterdir()) == ["quick"]
+
+
+@pytest.mark.skipif(not shutil.which("apt-get"), reason="this machine has no apt-get")
+def test_the_set_up_asks_for_what_debian_splits_off():
+    assert "apt-get install -y python3-venv" in SET_UP

@@ -1,0 +1,111 @@
+"""What a package's script inherits, and the words of a value."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tfapp.contract import ComponentJob, Job
+from tfapp.script import Context, Script, ScriptError
+
+
+def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Context:
+    component = ComponentJob(
+        name="worker",
+        role="worker",
+        instances=2,
+        min_instances=0,
+        max_instances=None,
+        memory=1024,
+        vcores=1,
+        gpus=0,
+        script="scripts/own.py",
+        script_timeout=600,
+        exports=(),
+        site=site,
+    )
+    job = Job("digits", "tf", "1.0", "ada", "python3", (component,), ("worker",))
+    known = values or {}
+
+    def expand(key: str, text: str) -> str:
+        for name, value in known.items():
+            text = text.replace(f"${{{name}}}", value)
+        return text
+
+    return Context(
+        job=job,
+        component=component,
+        index=1,
+        generation=1,
+        host="127.0.0.1",
+        python="python3",
+        work_dir=Path("/c/work"),
+        log_dir=Path("/c/logs"),
+        files_dir=Path("/c/files"),
+        package_dir=Path("/c/package"),
+        checkpoint_dir="/ckpt/digits",
+        data_dir="",
+        env={},
+        config={},
+        expand=expand,
+    )
+
+
+class PlayedHandle:
+    pid = 1
+
+    def __init__(self, alive: bool = True):
+        self.alive = alive
+        self.signals: list[int] = []
+
+    def running(self) -> bool:
+        return self.alive
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+
+def test_an_instance_has_a_name():
+    assert context_of({}).instance == "worker/1"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ()),
+        ("--a 1  --b", ("--a", "1", "--b")),
+        ("--name 'two words' \"and $HOME\"", ("--name", "two words", "and $HOME")),
+        ("--dir ${DIR}", ("--dir", "/a folder/x")),
+        ("--dir=${DIR}/y", ("--dir=/a folder/x/y",)),
+    ],
+)
+def test_words_are_split_before_their_placeholders_are_replaced(text, words):
+    context = context_of({"site.global.args": text}, {"DIR": "/a folder/x"})
+    assert context.words("args") == words
+
+
+def test_a_missing_value_has_no_words():
+    assert context_of({}).words("args") == ()
+
+
+def test_an_open_quotation_is_refused():
+    with pytest.raises(ScriptError, match=r"^site\.global\.args cannot be split into words: "):
+        context_of({"site.global.args": "--a 'b"}).words("args")
+
+
+def test_a_script_says_what_to_run():
+    with pytest.raises(NotImplementedError, match="Script has no start"):
+        Script().start(context_of({}))
+
+
+def test_stop_asks_with_sigterm_unless_a_script_knows_better():
+    handle = PlayedHandle()
+    Script().stop(context_of({}), handle)
+    assert handle.signals == [signal.SIGTERM]
+
+
+def test_a_program_is_well_while_it_runs():
+    assert Script().status(context_of({}), PlayedHandle()) is True
+    assert Script().status(context_of({}), PlayedHandle(alive=False)) is False
