@@ -1,0 +1,244 @@
+"""Loading as a whole: which files are read, and how far each stage goes when another fails."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.package.packages import BASE, make_package, report
+from tfapp.errors import InvalidPackageError
+from tfapp.package.load import load_package, require_package
+from tfapp.problems import Position
+
+
+def findings(folder, **how):
+    return report(load_package(folder, **how).problems, folder)
+
+
+def test_a_sound_package():
+    loaded = load_package(BASE)
+    assert loaded.problems == ()
+    package = loaded.package
+    assert package == require_package(BASE)
+    assert [(c.name, c.role, c.script_timeout) for c in package.components] == [
+        ("chief", "chief", 600.0),
+        ("worker", "worker", 600.0),
+        ("ps", "ps", 600.0),
+    ]
+    assert package.component("chief").max_instances == 1
+    assert package.exports[1].value == "${worker_HOST}:${site.global.worker.port}"
+    worker = package.config.components["worker"]
+    assert worker["site.global.gang.timeout"].text == "600"
+    assert worker["site.global.gang.timeout"].is_default
+    assert worker["site.global.user.scripts.entry"].at == Position(
+        f"{BASE}/appConfig-default.yaml", 3, 35
+    )
+    assert package.resources["worker"].memory == 1024
+    assert (package.master.name, package.master.instances) == ("slider-appmaster", 1)
+
+
+def test_each_stage_goes_on(tmp_path):
+    """Broken YAML in one file, a broken schema in another: all else is found."""
+    files = {"appConfig-default.yaml": "global: {\n", "resources-default.yaml": "componets: {}\n"}
+    folder = make_package(tmp_path, files=files)
+    (folder / "scripts" / "tensorflow.py").unlink()
+    found = findings(folder)
+    assert found.count("[missing-script]") == 3
+    assert "appConfig-default.yaml:2:1: error: " in found
+    assert "resources-default.yaml:1:1: error: unknown key 'componets' [unknown-key]" in found
+    assert found.count(": error: ") == 5
+
+
+def test_a_broken_metainfo_keeps_quiet_about_what_needs_it(tmp_path):
+    folder = make_package(
+        tmp_path, files={"metainfo.yaml": "schemaVersion: 2.1\napplication: []\n"}
+    )
+    assert findings(folder) == (
+        "metainfo.yaml:2:14: error: application: expected a mapping of keys to values, "
+        "found an empty list [wrong-type]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("removed", "expected"),
+    [
+        (
+            "metainfo.yaml",
+            "app: error: the package has no metainfo.yaml [missing-document]\n"
+            "  hint: add it: it says what the application consists of\n",
+        ),
+        (
+            "resources-default.yaml",
+            "app: error: the package has no resources-default.yaml [missing-document]\n"
+            "  hint: add it, or name another file with --resources\n",
+        ),
+    ],
+)
+def test_a_missing_document(tmp_path, removed, expected):
+    folder = make_package(tmp_path)
+    (folder / removed).unlink()
+    assert report(load_package(folder).problems, tmp_path) == expected
+
+
+def test_without_appconfig_all_is_default(tmp_path):
+    folder = make_package(tmp_path)
+    (folder / "appConfig-default.yaml").unlink()
+    assert findings(folder).count("[unknown-reference]") == 3
+    (folder / "files" / "train.py").unlink()
+    assert (
+        "error: the entry script 'train.py' (the default of site.global.user.scripts.entry) is "
+        "neither in files/ nor in --files [missing-entry]"
+    ) in report(load_package(folder).problems, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Metainfo.yaml", "rename Metainfo.yaml to metainfo.yaml"),
+        ("metainfo.xml", "metainfo.xml is not read; write it as metainfo.yaml"),
+        ("tf/metainfo.yaml", "tf/metainfo.yaml is one; the package is the folder tf itself"),
+    ],
+)
+def test_a_misnamed_document(tmp_path, name, hint):
+    folder = make_package(tmp_path)
+    (folder / "tf").mkdir()
+    (folder / "metainfo.yaml").rename(folder / name)
+    assert report(load_package(folder).problems, tmp_path).splitlines() == [
+        "app: error: the package has no metainfo.yaml [missing-document]",
+        f"  hint: {hint}",
+    ]
+
+
+def test_a_document_twice(tmp_path):
+    folder = make_package(tmp_path)
+    (folder / "metainfo.json").write_text("{")
+    assert findings(folder) == (
+        "metainfo.json: error: metainfo.yaml and metainfo.json are both the package's metainfo "
+        "[ambiguous-document]\n"
+        "  hint: remove one of them\n"
+    )
+
+
+def test_template_and_resources_from_elsewhere(tmp_path):
+    folder = make_package(tmp_path)
+    template = tmp_path / "mine.yml"
+    template.write_text((folder / "appConfig-default.yaml").read_text() + "  env.A: 1.10\n")
+    (folder / "appConfig-default.yaml").write_text("not: read")
+    resources = tmp_path / "mine.json"
+    resources.write_text(
+        '{"components": {"worker": {"yarn.role.priority": 1, "yarn.component.instances": "3"}}}'
+    )
+    loaded = load_package(folder, template=template, resources=resources)
+    assert loaded.problems == ()
+    assert loaded.package.config.global_["env.A"].text == "1.10"
+    assert loaded.package.config.global_["env.A"].at == Position(str(template), 7, 10)
+    assert loaded.package.instances("worker") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone.yaml", "there is no such file [unreadable]\n  hint: check the path\n"),
+        ("folder.yaml", "there is no such file [unreadable]\n  hint: check the path\n"),
+        ("file.toml", "expected a .yaml or a .json file [unreadable]\n  hint: rename it\n"),
+    ],
+)
+def test_a_template_that_is_none(tmp_path, name, message):
+    folder = make_package(tmp_path)
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "file.toml").write_text("")
+    found = report(load_package(folder, template=tmp_path / name).problems, tmp_path)
+    assert found == f"{name}: error: {message}"
+
+
+def test_a_package_declares_keys_of_its_own(tmp_path):
+    config = (BASE / "appConfig-default.yaml").read_text() + "  site.global.epochs: 5\n"
+    folder = make_package(tmp_path, files={"appConfig-default.yaml": config})
+    assert "unknown key 'site.global.epochs'" in findings(folder)
+    (folder / "appConfig.schema.json").write_text(
+        '{"properties": {"site.global.epochs": {"type": "integer"},'
+        ' "site.global.rate": {"type": "number", "default": 0.1}}}'
+    )
+    package = require_package(folder)
+    assert package.config.components["ps"]["site.global.epochs"].text == "5"
+    assert package.config.components["ps"]["site.global.rate"].text == "0.1"
+
+
+def test_an_unusable_declaration_is_the_only_finding(tmp_path):
+    folder = make_package(tmp_path)
+    (folder / "appConfig.schema.json").write_text("[]")
+    assert findings(folder) == (
+        "appConfig.schema.json:1:1: error: expected a JSON Schema, which is a JSON object "
+        "[package-schema]\n"
+    )
+
+
+def test_user_files_hold_the_entry_script(tmp_path):
+    folder = make_package(tmp_path)
+    (folder / "files" / "train.py").unlink()
+    assert "[missing-entry]" in findings(folder)
+    mine = tmp_path / "train.py"
+    mine.write_text("")
+    loaded = load_package(folder, user_files={"train.py": mine})
+    assert loaded.problems == ()
+    assert loaded.package.user_files == {"train.py": mine}
+    assert findings(folder, user_files={"train.py": mine, "../x": mine}) == (
+        "--files: error: the user's file '../x' leads out with '..' [unsafe-path]\n"
+        "  hint: ship it under another name\n"
+    )
+
+
+def test_an_unsafe_package_is_a_finding(tmp_path):
+    folder = make_package(tmp_path)
+    (folder / "link").symlink_to("/etc/passwd")
+    assert findings(folder) == (
+        "link: error: this link leads out of the package [unsafe-path]\n"
+        "  hint: put the file itself in its place\n"
+    )
+
+
+def test_a_zip_is_the_same_package(tmp_path):
+    folder = make_package(tmp_path)
+    archive = Path(shutil.make_archive(str(tmp_path / "app"), "zip", folder))
+    assert require_package(archive).components == require_package(folder).components
+    (folder / "metainfo.yaml").write_text("schemaVersion: 2.1\n")
+    archive = Path(shutil.make_archive(str(tmp_path / "broken"), "zip", folder))
+    assert report(load_package(archive).problems, tmp_path).startswith(
+        "broken.zip/metainfo.yaml:1:1: error: the key 'application' is missing"
+    )
+
+
+def test_require_package_raises_the_findings(tmp_path):
+    with pytest.raises(InvalidPackageError, match="1 error in the package") as caught:
+        require_package(tmp_path / "gone")
+    assert caught.value.problems[0].code == "package"
+
+
+def test_keys_without_effect_are_not_the_packages(tmp_path):
+    folder = make_package(tmp_path)
+    config = folder / "appConfig-default.yaml"
+    config.write_text(config.read_text() + '  zookeeper.quorum: "${ZK}"\n  system_configs: [a]\n')
+    loaded = load_package(folder)
+    assert [problem.code for problem in loaded.problems] == ["ignored-key", "ignored-key"]
+    assert "zookeeper.quorum" not in loaded.package.config.global_
+
+
+@settings(max_examples=60)
+@given(
+    document=st.sampled_from(["metainfo.yaml", "appConfig-default.yaml", "resources-default.yaml"]),
+    place=st.floats(0, 1),
+    text=st.sampled_from(
+        ["${", "null", "[]", "{", "}", "- ", ": ", "'", "&a ", "1e999", "\n  x: y"]
+    ),
+)
+def test_nothing_in_a_document_raises(tmp_path_factory, document, place, text):
+    folder = make_package(tmp_path_factory.mktemp("fuzz"))
+    content = (folder / document).read_text()
+    at = int(place * len(content))
+    (folder / document).write_text(content[:at] + text + content[at:])
+    loaded = load_package(folder)
+    assert (loaded.package is None) == any(p.severity == "error" for p in loaded.problems)

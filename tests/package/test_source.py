@@ -1,0 +1,47 @@
+"""`--files`: what a user's files and folders become below files/."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.package.packages import report
+from tfapp.errors import InvalidPackageError
+from tfapp.package.source import collect_user_files
+
+
+def refusal(*paths):
+    with pytest.raises(InvalidPackageError) as caught:
+        collect_user_files(paths)
+    return report(caught.value.problems, paths[0].parent)
+
+
+def test_files_and_folders(tmp_path):
+    (tmp_path / "src" / "model").mkdir(parents=True)
+    for name in ("train.py", "src/train.py", "src/model/net.py"):
+        (tmp_path / name).write_text(name)
+    assert collect_user_files([tmp_path / "train.py"]) == {"train.py": tmp_path / "train.py"}
+    assert collect_user_files([tmp_path / "train.py", tmp_path / "src"]) == {
+        "train.py": tmp_path / "src" / "train.py",
+        "model/net.py": tmp_path / "src" / "model" / "net.py",
+    }
+    assert collect_user_files([]) == {}
+
+
+def test_nothing_there(tmp_path):
+    assert refusal(tmp_path / "gone.py") == (
+        "gone.py: error: there is no such file or folder [package]\n"
+        "  hint: --files takes the user's own programs: files, or folders of them\n"
+    )
+
+
+def test_two_that_cannot_stand_side_by_side(tmp_path):
+    (tmp_path / "Train.py").write_text("")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("")
+    assert "differ only in capitals" in refusal(tmp_path / "Train.py", tmp_path / "src")
+
+
+def test_link_out_of_a_folder(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "key").symlink_to("/etc/passwd")
+    assert refusal(tmp_path / "src").startswith("src/key: error: this link leads out")

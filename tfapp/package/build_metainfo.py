@@ -1,0 +1,148 @@
+"""metainfo's part of an AppPackage: components, exports, start orders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfapp.contract import ROLES, FailurePolicy, FailureRule
+from tfapp.package.model import CommandOrder, Component, Export, ExportRef
+from tfapp.package.sheet import Sheet
+from tfapp.problems import Position
+from tfapp.schema import defaults
+
+DEFAULT_TIMEOUT = 600.0  # seconds; also what Slider's 0 means
+# Names of Slider's packages that are another role than their name says.
+ROLE_OF_NAME = {"chiefworker": "chief"}
+
+_POSITIONS = {
+    "category": ("category",),
+    "maxInstanceCount": ("maxInstanceCount",),
+    "minInstanceCount": ("minInstanceCount",),
+    "role": ("role",),
+    "script": ("commandScript", "script"),
+}
+
+
+def build_components(metainfo: Sheet, exports: tuple[Export, ...]) -> tuple[Component, ...]:
+    """All components, in the order of metainfo."""
+    written = metainfo.section("application").get("components", ())
+    return tuple(
+        _component(metainfo, index, component, exports) for index, component in enumerate(written)
+    )
+
+
+def _component(
+    metainfo: Sheet, index: int, written: Mapping[str, Any], exports: tuple[Export, ...]
+) -> Component:
+    path = ("application", "components", index)
+    script = written["commandScript"]
+    return Component(
+        name=written["name"],
+        role=written.get("role") or default_role(written["name"]),
+        category=written.get("category", "MASTER"),
+        script=script["script"],
+        script_timeout=float(script.get("timeout") or DEFAULT_TIMEOUT),
+        comp_exports=_export_refs(metainfo, (*path, "compExports"), written, exports),
+        app_exports=_export_refs(metainfo, (*path, "appExports"), written, exports),
+        min_instances=written.get("minInstanceCount", 0),
+        max_instances=written.get("maxInstanceCount"),
+        docker_containers=tuple(written.get("dockerContainers", ())),
+        at=metainfo.at(*path, "name"),
+        positions={
+            **{name: metainfo.at(*path, *below) for name, below in _POSITIONS.items()},
+            **_docker_positions(metainfo, path, written),
+        },
+    )
+
+
+def _docker_positions(
+    metainfo: Sheet, path: tuple, written: Mapping[str, Any]
+) -> dict[str, Position]:
+    """ "dockerContainers.0.options" and so on."""
+    return {
+        f"dockerContainers.{index}.{field}": metainfo.at(*path, "dockerContainers", index, field)
+        for index, container in enumerate(written.get("dockerContainers", ()))
+        for field in container
+    }
+
+
+def default_role(name: str) -> str:
+    """The role of a component that does not say which it has."""
+    if name in ROLES:
+        return name
+    return ROLE_OF_NAME.get(name, "other")
+
+
+def _export_refs(
+    metainfo: Sheet, path: tuple, written: Mapping[str, Any], exports: tuple[Export, ...]
+) -> tuple[ExportRef, ...]:
+    words = tuple(word.strip() for word in written.get(path[-1], "").split(","))
+    words = tuple(word for word in words if word)
+    places = metainfo.places.parts(metainfo.at(*path), words)
+    return tuple(_export_ref(word, at, exports) for word, at in zip(words, places))
+
+
+def _export_ref(word: str, at: Position, exports: tuple[Export, ...]) -> ExportRef:
+    """Words are compared whole, so that a group or an export may have a '-' in its name."""
+    for export in exports:
+        if word == f"{export.group}-{export.name}":
+            return ExportRef(export.group, export.name, at)
+    group, _, name = word.partition("-")
+    return ExportRef(group, name, at)
+
+
+def build_exports(metainfo: Sheet) -> tuple[Export, ...]:
+    """All exports of all groups, in the order of metainfo."""
+    found = []
+    groups = metainfo.section("application").get("exportGroups", ())
+    for group_index, group in enumerate(groups):
+        for index, export in enumerate(group["exports"]):
+            path = ("application", "exportGroups", group_index, "exports", index, "value")
+            at, value = metainfo.at(*path), export["value"]
+            places = metainfo.places.placeholders(at, value)
+            found.append(Export(group["name"], export["name"], value, at, places))
+    return tuple(found)
+
+
+def build_command_orders(metainfo: Sheet) -> tuple[CommandOrder, ...]:
+    """All orders. What must be INSTALLED always is: every container is up before any program
+    starts."""
+    written = metainfo.section("application").get("commandOrders", ())
+    return tuple(
+        CommandOrder(
+            component=_component_of(order["command"]),
+            requires=tuple(
+                _component_of(word)
+                for word in order["requires"].split(",")
+                if word.strip().endswith("-STARTED")
+            ),
+            at=metainfo.at("application", "commandOrders", index, "command"),
+        )
+        for index, order in enumerate(written)
+    )
+
+
+def build_failure_policy(metainfo: Sheet) -> FailurePolicy:
+    """What failures are survived, the schema's defaults where metainfo says nothing."""
+    written = metainfo.section("application", "failurePolicy")
+    values = {**defaults("metainfo", "failurePolicy"), **written}
+    return FailurePolicy(
+        max_restarts=values["maxRestarts"],
+        max_losses=values["maxInfrastructureRestarts"],
+        startup=float(values["startupSeconds"]),
+        rules=tuple(
+            FailureRule(
+                rule["action"],
+                tuple(rule.get("components", ())),
+                tuple(rule.get("onExitCodes", ())),
+                tuple(rule.get("onReasons", ())),
+            )
+            for rule in values.get("rules", ())
+        ),
+    )
+
+
+def _component_of(word: str) -> str:
+    """ "worker-START" -> "worker"."""
+    return word.strip().rpartition("-")[0]

@@ -1,0 +1,70 @@
+"""resources' part of an AppPackage: what each component's containers get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfapp.package.memory import mebibytes
+from tfapp.package.model import MASTER_NAMES, ComponentResources
+from tfapp.package.sheet import Sheet
+from tfapp.schema import defaults
+
+_WINDOW = "yarn.container.failure.window"
+WINDOW = {  # key -> seconds of its unit
+    f"{_WINDOW}.days": 86400,
+    f"{_WINDOW}.hours": 3600,
+    f"{_WINDOW}.minutes": 60,
+    f"{_WINDOW}.seconds": 1,
+}
+
+
+def build_resources(resources: Sheet) -> dict[str, ComponentResources]:
+    """By component, in the order of the document, without the application master. What a
+    component does not give itself is `global`'s, or else the schema's default."""
+    return {
+        name: _component(resources, name, "component", resources.section("global"))
+        for name in resources.section("components")
+        if name not in MASTER_NAMES
+    }
+
+
+def build_master(resources: Sheet) -> ComponentResources:
+    """What the application master gets: its own values or the schema's defaults, nothing of
+    `global`."""
+    written = resources.section("components")
+    name = next((name for name in MASTER_NAMES if name in written), MASTER_NAMES[0])
+    return _component(resources, name, "master", {})
+
+
+def _component(
+    resources: Sheet, name: str, definition: str, shared: Mapping[str, Any]
+) -> ComponentResources:
+    own = resources.section("components", name)
+    values = {**defaults("resources", definition), **shared, **own}
+    return ComponentResources(
+        name=name,
+        instances=values.get("yarn.component.instances", 1),
+        memory=mebibytes(values["yarn.memory"]),
+        vcores=values["yarn.vcores"],
+        gpus=values.get("yarn.gpus", 0),
+        priority=values.get("yarn.role.priority", 0),
+        label=values["yarn.label.expression"],
+        failure_threshold=values.get("yarn.container.failure.threshold", 0),
+        failure_window=_window(own, shared),
+        at=resources.key_at("components", name),
+        positions={
+            **{key: resources.at("global", key) for key in shared},
+            **{key: resources.at("components", name, key) for key in own},
+        },
+    )
+
+
+def _window(own: Mapping[str, Any], shared: Mapping[str, Any]) -> float:
+    """Seconds in which failures count as recent: as the component says, else as all do, else
+    the schema's default. Parts of the window belong together."""
+    for written in (own, shared, defaults("resources", "component")):
+        given = [written[key] * seconds for key, seconds in WINDOW.items() if key in written]
+        if given:
+            return float(sum(given))
+    raise AssertionError("the schema has a default")

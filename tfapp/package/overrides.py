@@ -1,0 +1,93 @@
+"""What the command line changes in a package's documents: `--option`, `--compopt`, ...
+
+They are applied before the documents are checked, so that a wrong value is found as if it stood
+in the file; its place is then the option that brought it. Applied in Slider's order, later wins:
+`--option`, `--component`, `--compopt`, `--resopt`, `--rescompopt`. As in Slider, `--option` and
+`--compopt` reach the resources with a key that begins with one of `RESOURCE_PREFIXES`; unlike in
+Slider, such a key is then no part of appConfig, and `--resopt` writes to the resources alone.
+A component that resources do not have yet, and `--component` gives instances, gets a free priority.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfapp.documents.document import Document, plain_data
+from tfapp.problems import Position
+
+RESOURCE_PREFIXES = ("yarn.", "component.", "role.")
+INSTANCES, PRIORITY = "yarn.component.instances", "yarn.role.priority"
+APP_CONFIG, RESOURCES = "appConfig", "resources"
+
+
+class Override(NamedTuple):
+    """One value for one document: where it goes, and the option that says so."""
+
+    document: str  # APP_CONFIG or RESOURCES
+    path: tuple[str, ...]
+    value: str
+    at: Position
+
+
+@dataclasses.dataclass(frozen=True)
+class Overrides:
+    """The options as they were given: (key, value), or (component, key, value), or
+    (component, count); all text."""
+
+    options: tuple[tuple[str, str], ...] = ()
+    compopts: tuple[tuple[str, str, str], ...] = ()
+    resopts: tuple[tuple[str, str], ...] = ()
+    rescompopts: tuple[tuple[str, str, str], ...] = ()
+    components: tuple[tuple[str, str], ...] = ()
+
+    def entries(self) -> Iterator[Override]:
+        """Every override, in the order in which they are applied."""
+        for key, value in self.options:
+            at = Position(f"--option {key}")
+            yield Override(_document(key), ("global", key), value, at)
+        for component, count in self.components:
+            at = Position(f"--component {component}")
+            yield Override(RESOURCES, ("components", component, INSTANCES), str(count), at)
+        for component, key, value in self.compopts:
+            at = Position(f"--compopt {component} {key}")
+            yield Override(_document(key), ("components", component, key), value, at)
+        for key, value in self.resopts:
+            yield Override(RESOURCES, ("global", key), value, Position(f"--resopt {key}"))
+        for component, key, value in self.rescompopts:
+            at = Position(f"--rescompopt {component} {key}")
+            yield Override(RESOURCES, ("components", component, key), value, at)
+
+    def apply(self, name: str, document: Document) -> Document:
+        """`document`, which is the APP_CONFIG or the RESOURCES, with what is meant for it."""
+        for override in self.entries():
+            if override.document == name:
+                if override.path[-1] == INSTANCES and _is_new(override.path[:-1], document):
+                    path = (*override.path[:-1], PRIORITY)
+                    document = document.with_value(path, _free_priority(document), override.at)
+                document = document.with_value(override.path, override.value, override.at)
+        return document
+
+
+def _is_new(component: tuple[str, ...], document: Document) -> bool:
+    try:
+        document.node(component)
+    except KeyError:
+        return True
+    return False
+
+
+def _free_priority(resources: Document) -> str:
+    """Above all that are there, as far as they can be read: what is wrong is found later."""
+    try:
+        components = plain_data(resources.node(("components",)))
+    except KeyError:
+        components = {}
+    settings = components.values() if isinstance(components, dict) else ()
+    taken = (str(one.get(PRIORITY)) for one in settings if isinstance(one, dict))
+    return str(1 + max((int(text) for text in taken if text.isdecimal()), default=0))
+
+
+def _document(key: str) -> str:
+    return RESOURCES if key.startswith(RESOURCE_PREFIXES) else APP_CONFIG

@@ -1,0 +1,74 @@
+"""What may be shipped: names that stay inside a package, and limits on how much there is."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+MAX_FILES = 10_000
+MAX_TOTAL = 1024**3  # bytes of all files, unpacked
+
+# Never part of a package: version control, byte code, a file manager's notes.
+NOT_SHIPPED = frozenset({".git", ".hg", ".svn", "__pycache__", ".DS_Store"})
+
+UNSAFE, UNUSABLE = "unsafe-path", "package"
+
+
+class RefusedError(Exception):
+    """Why a source cannot be shipped: because of the file `path` in it, or "" for all of it."""
+
+    def __init__(self, path: str, message: str, hint: str = "", code: str = UNSAFE):
+        super().__init__(message)
+        self.path, self.message, self.hint, self.code = path, message, hint, code
+
+
+def unsafe_reason(path: str) -> str:
+    """Why `path` cannot name a file inside a package, in words that follow it ("is an absolute
+    path"), or "" when it can."""
+    if path in ("", "."):
+        return "is empty"
+    if any(ord(character) < 32 or ord(character) == 127 for character in path):
+        return "has a control character in it"
+    if path.startswith("/") or path[1:2] == ":":
+        return "is an absolute path"
+    if "\\" in path:
+        return "has a backslash in it"
+    if ".." in path.split("/"):
+        return "leads out with '..'"
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        return "is not UTF-8"
+    return ""
+
+
+def check_name(path: str) -> str:
+    """`path` itself when a shipped file may have this name, else RefusedError."""
+    if reason := unsafe_reason(path):
+        raise RefusedError("", f"the file name {path!r} {reason}", "rename the file")
+    return path
+
+
+def check_limits(count: int, total: int) -> None:
+    """RefusedError when `count` files of `total` bytes are more than a package may hold."""
+    hint = "put data where every container can read it, and its path into the configuration"
+    if count > MAX_FILES:
+        raise RefusedError("", f"there are more than {MAX_FILES} files", hint, UNUSABLE)
+    if total > MAX_TOTAL:
+        gibibytes = MAX_TOTAL // 1024**3
+        raise RefusedError("", f"the files are larger than {gibibytes} GiB", hint, UNUSABLE)
+
+
+def check_collisions(names: Iterable[str]) -> None:
+    """RefusedError when two names differ only in capitals or in how an accent is encoded, or
+    when one is a file where another has a folder: a container could get the wrong one."""
+    seen: dict[str, str] = {}
+    names = frozenset(names)
+    for name in sorted(names):
+        folders = [str(parent) for parent in PurePosixPath(name).parents]
+        for path in (name, *folders):
+            other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path)
+            if other != path:
+                message = f"{path} and {other} differ only in capitals or accents"
+                raise RefusedError(name, message, "rename one of them")
+        if clash := names.intersection(folders):
+            raise RefusedError(name, f"{min(clash)} is a file and a folder at once")

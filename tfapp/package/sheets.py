@@ -1,0 +1,114 @@
+"""A package's files to its checked documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfapp.documents import Document, read_document
+from tfapp.documents.limits import MAX_BYTES
+from tfapp.errors import TfappError
+from tfapp.package.find import NAMES, SCHEMA_FILE, find_document, place, syntax_of
+from tfapp.package.model import Source
+from tfapp.package.overrides import Overrides
+from tfapp.package.places import Places
+from tfapp.package.sheet import Sheet
+from tfapp.problems import Position, Problem, has_errors
+from tfapp.schema import check_document, check_extension
+from tfapp.schema.check import IGNORED
+
+UNREADABLE = "unreadable"
+
+
+class _Content(NamedTuple):
+    label: str
+    data: bytes
+    syntax: str
+
+
+class SheetReader:
+    """Reads the documents of one package; what is wrong in them collects in `problems`."""
+
+    def __init__(self, source: Source, overrides: Overrides):
+        self.problems: list[Problem] = []
+        self._source = source
+        self._overrides = overrides
+        self._unusable_extension = False
+
+    def extension(self) -> Mapping[str, Any] | None:
+        """The package's own declaration of site.* keys, None when it has none. Read it before
+        appConfig, which cannot be checked when it is unusable."""
+        if SCHEMA_FILE not in self._source.files():
+            return None
+        document = self._document(self._packaged(SCHEMA_FILE))
+        extra = None
+        if document is not None:
+            extra, problems = check_extension(document)
+            self.problems += problems
+        self._unusable_extension = extra is None
+        return extra
+
+    def sheet(
+        self, kind: str, path: Path | None = None, extra: Mapping[str, Any] | None = None
+    ) -> Sheet:
+        """The document of `kind`, from `path` or else the package, with the command line's
+        changes, checked against its schema."""
+        content = self._given(path) if path is not None else self._own(kind)
+        document = self._document(content)
+        if content is None or document is None:
+            return Sheet.empty(self._source.label, sound=False)
+        if kind == "appConfig" and self._unusable_extension:
+            return Sheet.empty(content.label, sound=False)
+        document = self._overrides.apply(kind, document)
+        data, problems = check_document(document, kind, extra)
+        self.problems += problems
+        if has_errors(problems):
+            return Sheet.empty(content.label, sound=False)
+        ignored = frozenset(problem.position for problem in problems if problem.code == IGNORED)
+        places = Places(document, content.data.decode("utf-8-sig"))
+        return Sheet(document, data, places, ignored=ignored)
+
+    def _own(self, kind: str) -> _Content | None:
+        """The package's own document; an empty one where it may lack."""
+        found = find_document(self._source, kind)
+        self.problems += found.problems
+        if found.path:
+            return self._packaged(found.path)
+        if found.problems:
+            return None
+        return _Content(str(place(self._source, NAMES[kind][0])), b"{}", "json")
+
+    def _given(self, path: Path) -> _Content | None:
+        """The document at `path`; a name without a folder that is no file may be one of the
+        package's, as in Slider's `--template appConfig-default.json`."""
+        if not path.exists() and str(path) in self._source.files():
+            return self._packaged(str(path))
+        syntax = syntax_of(path.name)
+        if not syntax:
+            message, hint = "expected a .yaml or a .json file", "rename it"
+        elif not path.is_file():
+            message, hint = "there is no such file", "check the path"
+        else:
+            try:
+                with path.open("rb") as file:
+                    return _Content(str(path), file.read(MAX_BYTES + 1), syntax)
+            except OSError as error:
+                message, hint = f"it cannot be read: {error.strerror}", "check its permissions"
+        self.problems.append(Problem(Position(str(path)), UNREADABLE, message, hint=hint))
+        return None
+
+    def _packaged(self, path: str) -> _Content | None:
+        at = place(self._source, path)
+        try:
+            return _Content(at.file, self._source.read(path), syntax_of(path))
+        except TfappError as error:
+            self.problems.append(Problem(at, UNREADABLE, error.message, hint=error.hint))
+            return None
+
+    def _document(self, content: _Content | None) -> Document | None:
+        if content is None:
+            return None
+        document, problems = read_document(content.label, content.data, content.syntax)
+        self.problems += problems
+        return document

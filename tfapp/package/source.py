@@ -1,0 +1,70 @@
+"""Where a package's files come from: a folder or a .zip, refused as a whole when it is not safe.
+
+A package holds regular files, each below its root. Links that lead out of it, absolute paths,
+`..`, names that another system would mix up and archives that unpack to more than the limits
+are `unsafe-path` or `package` findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tfapp.errors import InvalidPackageError
+from tfapp.package.folder import FolderSource, list_folder
+from tfapp.package.model import Source
+from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check_name
+from tfapp.problems import Position, Problem
+
+
+def open_source(path: Path, label: str) -> Source:
+    """The package at `path`, which messages call `label`. InvalidPackageError when there is none
+    or when it is not safe to ship."""
+    try:
+        if path.is_dir():
+            return FolderSource(label, list_folder(path))
+        if path.is_file():
+            from tfapp.package.archive import ZipSource, list_zip  # zipfile is slow to import
+
+            return ZipSource(label, path, list_zip(path))
+        hint = "give the folder of an app package, or a .zip of one; `tfapp init` makes a new one"
+        raise RefusedError("", "there is no package here", hint, UNUSABLE)
+    except RefusedError as refused:
+        raise _invalid(label, refused) from refused
+    except OSError as error:
+        message = f"the package cannot be read: {error.strerror}"
+        raise _invalid(label, RefusedError("", message, code=UNUSABLE)) from error
+
+
+def collect_user_files(paths: Iterable[Path]) -> dict[str, Path]:
+    """`--files`: what a program finds below its `files/`. A file is shipped under its own name,
+    a folder's content under the paths it has in there; the later of two of one name wins.
+
+    InvalidPackageError for a path that does not exist or is not safe to ship.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        try:
+            found.update(_user_files(path))
+            check_collisions(found)
+        except RefusedError as refused:
+            raise _invalid(str(path), refused) from refused
+        except OSError as error:
+            message = f"it cannot be read: {error.strerror}"
+            raise _invalid(str(path), RefusedError("", message, code=UNUSABLE)) from error
+    return found
+
+
+def _user_files(path: Path) -> dict[str, Path]:
+    if path.is_dir():
+        return list_folder(path)
+    if path.is_file():
+        return {check_name(path.name): path}
+    hint = "--files takes the user's own programs: files, or folders of them"
+    raise RefusedError("", "there is no such file or folder", hint, UNUSABLE)
+
+
+def _invalid(label: str, refused: RefusedError) -> InvalidPackageError:
+    place = f"{label.rstrip('/')}/{refused.path}" if refused.path else label
+    problem = Problem(Position(place), refused.code, refused.message, hint=refused.hint)
+    return InvalidPackageError((problem,))
