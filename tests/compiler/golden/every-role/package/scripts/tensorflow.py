@@ -1,0 +1,1 @@
+"""Stands for a real script: a golden test compiles it and never runs it."""

@@ -1,0 +1,178 @@
+"""App packages built from Python values, for tests that need no files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
+from tfapp.errors import NotFoundError
+from tfapp.package.model import (
+    AppPackage,
+    Component,
+    ComponentResources,
+    Config,
+    ConfigValue,
+    Export,
+    ExportRef,
+)
+from tfapp.problems import Position
+
+RUNTIME = (("__main__.py", b"print('runtime')\n"),)
+
+
+@dataclasses.dataclass(frozen=True)
+class MemorySource:
+    """A package's files, held in memory."""
+
+    content: Mapping[str, bytes]
+    executables: tuple[str, ...] = ()
+    label: str = "app"
+
+    def files(self) -> tuple[str, ...]:
+        return tuple(sorted(self.content))
+
+    def read(self, path: str) -> bytes:
+        try:
+            return self.content[path]
+        except KeyError:
+            raise NotFoundError(path) from None
+
+    def executable(self, path: str) -> bool:
+        return path in self.executables
+
+
+def values(line: int, settings: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Settings as if they stood in appConfig.yaml from `line` on, one in each line."""
+    return {
+        key: ConfigValue(
+            text,
+            Position("app/appConfig.yaml", line + offset, 20),
+            Position("app/appConfig.yaml", line + offset, 3),
+        )
+        for offset, (key, text) in enumerate(settings.items())
+    }
+
+
+def component(name: str, role: str = "", **changes) -> Component:
+    """A component of metainfo.yaml."""
+    built = Component(
+        name=name,
+        role=role or name,
+        category="MASTER",
+        script="scripts/tensorflow.py",
+        script_timeout=600.0,
+        comp_exports=(ExportRef(name, "host_port", Position("app/metainfo.yaml", 9, 9)),),
+        app_exports=(),
+        min_instances=0,
+        max_instances=None,
+        docker_containers=(),
+        at=Position("app/metainfo.yaml", 5, 13),
+    )
+    return dataclasses.replace(built, **changes)
+
+
+def resources(name: str, instances: int = 1, priority: int = 1, **changes) -> ComponentResources:
+    """What resources.yaml asks for one component."""
+    built = ComponentResources(
+        name=name,
+        instances=instances,
+        memory=2048,
+        vcores=1,
+        gpus=0,
+        priority=priority,
+        label="",
+        failure_threshold=5,
+        failure_window=21600.0,
+        at=Position("app/resources.yaml", 3 + 4 * priority, 3),
+        positions={
+            key: Position("app/resources.yaml", 3 + 4 * priority + offset, 20)
+            for offset, key in enumerate(
+                ("yarn.memory", "yarn.vcores", "yarn.gpus", "yarn.label.expression"), start=1
+            )
+        },
+    )
+    return dataclasses.replace(built, **changes)
+
+
+MASTER = resources("slider-appmaster", priority=0, memory=1024)
+
+
+def package(
+    *components: Component,
+    counts: Mapping[str, int] | None = None,
+    settings: Mapping[str, str] | None = None,
+    own: Mapping[str, Mapping[str, str]] | None = None,
+    credentials: Mapping[str, str] | None = None,
+    **changes,
+) -> AppPackage:
+    """A package of `components` (worker alone by default), one instance each unless `counts`
+    says otherwise. `settings` is appConfig's global, `own` its components."""
+    components = components or (component("worker"),)
+    shared = values(
+        10, {f"site.global.{c.name}.port": port_of(c.name) for c in components} | (settings or {})
+    )
+    counts = {c.name: 1 for c in components} | (counts or {})
+    config = Config(
+        global_=shared,
+        components={
+            c.name: {**shared, **values(50, (own or {}).get(c.name, {}))} for c in components
+        },
+        credentials=values(80, credentials or {}),
+        metadata={},
+    )
+    built = AppPackage(
+        source=MemorySource(
+            {
+                "files/train.py": b"print('train')\n",
+                "metainfo.yaml": b"schemaVersion: 2.1\n",
+                "scripts/tensorflow.py": b"class Tensorflow: ...\n",
+            }
+        ),
+        name="tfyarn",
+        version="1.10",
+        comment="",
+        components=components,
+        exports=tuple(
+            Export(
+                c.name,
+                "host_port",
+                f"${{{c.name}_HOST}}:${{site.global.{c.name}.port}}",
+                Position("app/metainfo.yaml", 20, 16),
+            )
+            for c in components
+        ),
+        command_orders=(),
+        success=(),
+        config=config,
+        resources={
+            name: resources(name, count, priority)
+            for priority, (name, count) in enumerate(counts.items(), start=1)
+        },
+        master=MASTER,
+    )
+    return dataclasses.replace(built, **changes)
+
+
+def port_of(name: str) -> str:
+    """The port placeholder of component `name`."""
+    return f"${{{name}.ALLOCATED_PORT}}{{PER_CONTAINER}}"
+
+
+def options(**changes) -> CompileOptions:
+    """Options as a submission on a laptop has them, with a tiny runtime."""
+    built = CompileOptions(
+        name="digits",
+        user="ann",
+        python="/opt/python/bin/python3",
+        cache=Path("/home/ann/.tfapp/cache"),
+        runtime=RUNTIME,
+        private_key=b"key",
+    )
+    return dataclasses.replace(built, **changes)
+
+
+def compile_with(built: AppPackage, **changes) -> Compiled:
+    """`built` compiled with `options(**changes)`."""
+    return compile_application(built, options(**changes))

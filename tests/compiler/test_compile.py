@@ -1,0 +1,201 @@
+"""compile_application as a whole: pure, equal for equal input, refusing what cannot run."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.compiler.packages import (
+    compile_with,
+    component,
+    options,
+    package,
+    port_of,
+    resources,
+    values,
+)
+from tfapp import contract
+from tfapp.compiler.compile import compile_application
+from tfapp.contract import ComponentJob, ExportTemplate, Job, Limits
+from tfapp.errors import InvalidPackageError
+from tfapp.package.model import CommandOrder
+from tfapp.problems import Position
+
+
+def findings(built, **changes):
+    with pytest.raises(InvalidPackageError) as caught:
+        compile_with(built, **changes)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_job_of_a_package():
+    built = package(
+        component("ps"),
+        component("worker", min_instances=1, max_instances=4),
+        counts={"worker": 2},
+        settings={
+            "site.global.user.checkpoint.prefix": "/mnt/${USER_NAME}/${CLUSTER_NAME}",
+            "site.global.application.lifetime": "3600",
+            "site.global.stop.grace": "2.5",
+            "java_home": "/usr/lib/jvm",
+        },
+        own={"worker": {"site.global.role": "${COMPONENT_NAME}"}},
+    )
+    shared = {
+        "site.global.ps.port": port_of("ps"),
+        "site.global.worker.port": port_of("worker"),
+        "site.global.user.checkpoint.prefix": "/mnt/ann/digits",
+        "site.global.application.lifetime": "3600",
+        "site.global.stop.grace": "2.5",
+    }
+    common = {"memory": 2048, "vcores": 1, "gpus": 0, "script": "scripts/tensorflow.py"}
+    common |= {"failure_threshold": 5, "failure_window": 21600.0}
+    assert compile_with(built).job == Job(
+        name="digits",
+        application="tfyarn",
+        version="1.10",
+        user="ann",
+        python="/opt/python/bin/python3",
+        components=(
+            ComponentJob(
+                name="ps",
+                role="ps",
+                instances=1,
+                min_instances=0,
+                max_instances=None,
+                script_timeout=600.0,
+                exports=(ExportTemplate("ps", "host_port", "${ps_HOST}:${site.global.ps.port}"),),
+                site=shared,
+                **common,
+            ),
+            ComponentJob(
+                name="worker",
+                role="worker",
+                instances=2,
+                min_instances=1,
+                max_instances=4,
+                script_timeout=600.0,
+                exports=(
+                    ExportTemplate(
+                        "worker", "host_port", "${worker_HOST}:${site.global.worker.port}"
+                    ),
+                ),
+                site={**shared, "site.global.role": "worker"},
+                **common,
+            ),
+        ),
+        success=("worker",),
+        limits=Limits(lifetime=3600.0, stop_grace=2.5),
+    )
+
+
+def test_the_same_input_gives_the_same_output_and_stays_as_it_was():
+    built = package(
+        component("ps"), component("worker"), settings={"env.A": "1"}, credentials={"KEY": "env:K"}
+    )
+    chosen = options(secrets={"KEY": "hunter22"}, tags=("b", "a"))
+    before = copy.deepcopy((built, chosen))
+    first = compile_application(built, chosen)
+    second = compile_application(built, chosen)
+    assert first == second
+    assert [file.data for file in first.files] == [file.data for file in second.files]
+    assert (built, chosen) == before
+
+
+def test_two_compilations_share_nothing_that_can_change():
+    built = package(settings={"env.A": "1"})
+    first, second = compile_with(built), compile_with(built)
+    first.spec.master.env["A"] = "changed"
+    first.spec.services["worker"].env["A"] = "changed"
+    first.job.component("worker").site["x"] = "changed"
+    assert compile_with(built) == second
+
+
+def test_what_is_shipped_reads_back_as_what_was_compiled():
+    compiled = compile_with(package(settings={"env.A": "1"}))
+    *_, job, private = compiled.files
+    assert Job.from_dict(json.loads(job.data)) == compiled.job
+    assert contract.Private.from_dict(json.loads(private.data)) == compiled.private
+
+
+def test_components_stand_by_priority_and_those_without_resources_are_left_out():
+    built = package(component("ps"), component("worker"), component("evaluator"))
+    sized = {
+        "worker": resources("worker", 1, priority=1),
+        "ps": resources("ps", 0, priority=7),
+    }
+    compiled = compile_application(package(*built.components, resources=sized), options())
+    assert [(c.name, c.instances) for c in compiled.job.components] == [("worker", 1), ("ps", 0)]
+    assert sorted(compiled.spec.services) == ["ps", "worker"]
+
+
+def test_command_orders_become_requirements_of_components_that_are_there():
+    at = Position("app/metainfo.yaml", 30, 5)
+    built = package(
+        component("ps"),
+        component("chief"),
+        component("worker"),
+        command_orders=(
+            CommandOrder("worker", ("ps", "chief"), at),
+            CommandOrder("worker", ("ps", "evaluator"), at),
+        ),
+    )
+    required = {c.name: c.requires for c in compile_with(built).job.components}
+    assert required == {"ps": (), "chief": (), "worker": ("ps", "chief")}
+
+
+def test_max_needs_a_number_from_the_engine():
+    sized = {"worker": resources("worker", memory="max", vcores="max")}
+    built = package(resources=sized)
+    assert findings(built, maximum={"vcores": 4}) == [
+        "app/resources.yaml:8:20: error: yarn.memory of worker is 'max', and no engine says how "
+        "much that is [max-resources]"
+    ]
+    compiled = compile_with(built, maximum={"memory": 8192, "vcores": 4})
+    job = compiled.job.component("worker")
+    service = compiled.spec.services["worker"].resources
+    assert (job.memory, job.vcores) == (service.memory, service.vcores) == (8192, 4)
+
+
+def test_nothing_to_run():
+    assert findings(package(counts={"worker": 0})) == [
+        "app/resources.yaml:3:3: error: every component has 0 instances: there is nothing to run "
+        "[no-instances]"
+    ]
+
+
+def test_all_errors_come_at_once_sorted():
+    built = package(
+        settings={"site.global.stop.grace": "x"},
+        resources={"worker": resources("worker", memory="max")},
+        credentials={"KEY": "env:KEY"},
+    )
+    codes = [finding.rpartition(" ")[2] for finding in findings(built)]
+    assert codes == ["[duration]", "[credential]", "[max-resources]"]
+
+
+def test_importing_the_compiler_loads_neither_skein_nor_yaml():
+    code = (
+        "import sys, tfapp.compiler.compile, tfapp.compiler.store;"
+        "print(sorted({'skein', 'yaml', 'grpc', 'jsonschema'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert result.stdout == "[]\n"
+
+
+def test_no_secret_shows_in_what_is_printed():
+    compiled = compile_with(package(credentials={"KEY": "env:KEY"}), secrets={"KEY": "hunter22"})
+    shown = repr(compiled) + repr(options(secrets={"KEY": "hunter22"})) + compiled.spec.to_yaml()
+    assert "hunter22" not in shown
+
+
+def test_settings_of_a_component_that_appconfig_does_not_name_are_the_global_ones():
+    built = package()
+    bare = package(config=type(built.config)(values(10, {"site.global.a": "1"}), {}, {}, {}))
+    assert compile_with(bare).job.component("worker").site == {"site.global.a": "1"}

@@ -1,0 +1,105 @@
+"""The part of tfapp that travels: complete in itself, and it starts."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.compiler.packages import compile_with, package
+from tfapp import contract
+from tfapp.compiler.runtime import read_runtime
+
+RUNTIME = dict(read_runtime())
+
+
+@pytest.fixture
+def unpacked(tmp_path):
+    """A container's working directory, as far as the runtime needs it."""
+    for name, data in RUNTIME.items():
+        path = tmp_path / "tfapp-runtime" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    *_, job, private = compile_with(package()).files
+    (tmp_path / contract.JOB_FILE).write_bytes(job.data)
+    (tmp_path / contract.PRIVATE_FILE).write_bytes(private.data)
+    return tmp_path
+
+
+def run(unpacked, *arguments):
+    return subprocess.run(
+        [sys.executable, "-B", *arguments],
+        cwd=unpacked,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_it_is_sorted_and_has_an_entry_point():
+    assert list(RUNTIME) == sorted(RUNTIME)
+    assert {"__main__.py", "tfapp/__init__.py", "tfapp/contract.py"} <= RUNTIME.keys()
+
+
+def imported(tree):
+    """Dotted names of tfapp that a module imports while it runs."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            yield from imported(node)
+
+
+def is_shipped(name):
+    """Whether `name`, a module or what stands in one, is in the runtime."""
+    path = PurePosixPath(*name.split("."))
+    candidates = (path, path.parent)
+    return any(
+        str(file) in RUNTIME
+        for candidate in candidates
+        for file in (candidate.with_suffix(".py"), candidate / "__init__.py")
+    )
+
+
+@pytest.mark.parametrize("name", RUNTIME)
+def test_a_shipped_module_imports_only_what_is_shipped(name):
+    names = {found for found in imported(ast.parse(RUNTIME[name])) if found.startswith("tfapp")}
+    assert [found for found in sorted(names) if not is_shipped(found)] == []
+
+
+def test_every_module_can_be_imported_from_the_archive_alone(unpacked):
+    code = (
+        "import importlib, sys; sys.path.insert(0, 'tfapp-runtime')\n"
+        f"for name in {sorted(RUNTIME)!r}:\n"
+        "    if name.startswith('tfapp/'):\n"
+        "        name = name[:-len('.py')].replace('/', '.').replace('.__init__', '')\n"
+        "        assert 'tfapp-runtime' in importlib.import_module(name).__file__, name\n"
+        "heavy = {'tensorflow', 'keras', 'tf_keras', 'rich', 'jsonschema', 'docker'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    result = run(unpacked, "-c", code)
+    assert (result.stdout, result.stderr, result.returncode) == ("[]\n", "", 0)
+
+
+@pytest.mark.parametrize("arguments", [(), ("nobody",)])
+def test_a_program_that_is_not_there(unpacked, arguments):
+    result = run(unpacked, "tfapp-runtime", *arguments)
+    assert (result.returncode, result.stderr) == (2, "usage: runner | coordinator\n")
+
+
+@pytest.mark.parametrize("program", ["runner", "coordinator"])
+def test_a_program_starts_and_says_that_it_is_in_no_container(unpacked, program, monkeypatch):
+    for name in ("SKEIN_APPMASTER_ADDRESS", "SKEIN_APPLICATION_ID", "SKEIN_CONTAINER_ID"):
+        monkeypatch.delenv(name, raising=False)
+    result = run(unpacked, "tfapp-runtime", program)
+    assert result.returncode not in (0, 2)
+    assert result.stderr.startswith("tfapp: ")
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,150 @@
+"""The Skein specification: its shape, whole, and what Skein's own classes make of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import skein
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compiler.packages import MASTER, compile_with, component, package, resources
+from tfapp.compiler.specification import container_script
+from tfapp.errors import InvalidPackageError
+
+CACHE = "file:///home/ann/.tfapp/cache/"
+
+
+def test_the_whole_of_it():
+    built = package(
+        component("ps"),
+        resources={"ps": resources("ps", 2, memory=512, vcores=2, gpus=1, label="gpu")},
+    )
+    compiled = compile_with(built, queue="research", tags=("t1",))
+    runtime, shipped, files, job, private = (f"file://{file.path}" for file in compiled.files)
+    assert all(path.startswith(CACHE) for path in (runtime, shipped, files, job, private))
+    archive = {"type": "ARCHIVE", "visibility": "APPLICATION", "size": 0, "timestamp": 0}
+    plain = {**archive, "type": "FILE"}
+    data = compiled.spec.to_dict()
+    data["tags"].sort()
+    assert data == {
+        "name": "digits",
+        "queue": "research",
+        "user": "",
+        "node_label": "",
+        "tags": ["t1", "tfapp"],
+        "file_systems": [],
+        "max_attempts": 1,
+        "acls": {
+            "enable": True,
+            "view_users": [],
+            "view_groups": [],
+            "modify_users": [],
+            "modify_groups": [],
+            "ui_users": [],
+        },
+        "master": {
+            "resources": {"memory": 1024, "vcores": 1, "gpus": 0, "fpgas": 0},
+            "script": "set -euo pipefail\n"
+            "exec /opt/python/bin/python3 -u tfapp-runtime coordinator\n",
+            "files": {
+                "tfapp-runtime": {"source": runtime, **archive},
+                "tfapp-job.json": {"source": job, **plain},
+                "tfapp-private.json": {"source": private, **plain},
+            },
+            "env": {
+                "JAVA_TOOL_OPTIONS": "-XX:CompressedClassSpaceSize=64m "
+                "-XX:ReservedCodeCacheSize=64m -XX:+UseSerialGC",
+                "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.util=ALL-UNNAMED",
+                "MALLOC_ARENA_MAX": "2",
+            },
+            "log_level": "INFO",
+        },
+        "services": {
+            "ps": {
+                "resources": {"memory": 512, "vcores": 2, "gpus": 1, "fpgas": 0},
+                "script": "set -euo pipefail\n"
+                "exec /opt/python/bin/python3 -u tfapp-runtime runner\n",
+                "instances": 0,
+                "files": {
+                    "tfapp-runtime": {"source": runtime, **archive},
+                    "tfapp-package": {"source": shipped, **archive},
+                    "files": {"source": files, **archive},
+                    "tfapp-job.json": {"source": job, **plain},
+                    "tfapp-private.json": {"source": private, **plain},
+                },
+                "env": {},
+                "depends": [],
+                "max_restarts": 0,
+                "allow_failures": True,
+                "node_label": "gpu",
+                "nodes": [],
+                "racks": [],
+                "relax_locality": False,
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "cache", ["/c", '/a b/c\'d/"e"', "/\u00fcbung/\u6570", "/a;b/c%20d/[e]&$f", "/a:b@c/~d/`e`"]
+)
+def test_skein_keeps_every_path(cache):
+    spec = compile_with(package(), cache=Path(cache)).spec
+    assert skein.ApplicationSpec.from_yaml(spec.to_yaml()) == spec
+    assert skein.ApplicationSpec.from_json(spec.to_json()) == spec
+    message = spec.to_protobuf()
+    for service in (message.master, *message.services.values()):
+        for file in service.files.values():
+            assert (file.source.scheme, file.source.host) == ("file", "")
+            assert file.source.file.startswith(f"{cache}/")
+    assert skein.ApplicationSpec.from_protobuf(message) == spec
+
+
+def test_no_credentials_and_nothing_private():
+    spec = compile_with(
+        package(credentials={"KEY": "env:KEY"}, settings={"env.MODE": "m0de"}),
+        secrets={"KEY": "hunter22"},
+    ).spec
+    assert spec.master.security is None
+    text = json.dumps(spec.to_dict())
+    assert "hunter22" not in text
+    assert "m0de" not in text
+
+
+def test_a_label_of_the_master_would_hold_for_all():
+    master = resources("slider-appmaster", priority=0, label="infra")
+    with pytest.raises(InvalidPackageError) as caught:
+        compile_with(package(master=master))
+    assert [str(problem) for problem in caught.value.problems] == [
+        "app/resources.yaml:7:20: error: yarn.label.expression of slider-appmaster would also "
+        "hold for worker: in Skein a component without a label of its own inherits it "
+        "[master-label]"
+    ]
+    labelled = {"worker": resources("worker", label="gpu")}
+    spec = compile_with(package(master=master, resources=labelled)).spec
+    assert (spec.node_label, spec.services["worker"].node_label) == ("infra", "gpu")
+
+
+def test_the_master_is_sized_as_asked():
+    assert compile_with(package()).spec.master.resources.memory == MASTER.memory
+
+
+@given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1))
+def test_bash_runs_the_very_interpreter(python):
+    script = container_script(python, "runner")
+    probe = script.replace("exec ", "printf '%s\\0' ")
+    result = subprocess.run(["bash", "-c", probe], capture_output=True, timeout=60, check=True)
+    assert result.stdout.decode().split("\0") == [python, "-u", "tfapp-runtime", "runner", ""]
+
+
+def test_bash_reports_an_interpreter_that_is_not_there(tmp_path):
+    script = container_script("/no such/python", "runner")
+    result = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 127
+    assert "/no such/python" in result.stderr

@@ -1,0 +1,79 @@
+"""AppPackage + options -> everything that is submitted. Writes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfapp.compiler.contents import check_files, inspect_user_files
+from tfapp.compiler.job import build_job, submitted
+from tfapp.compiler.limits import check_limits
+from tfapp.compiler.options import CompileOptions, check_options
+from tfapp.compiler.private import build_private, check_credentials
+from tfapp.compiler.resources import check_resources
+from tfapp.compiler.settings import ComponentSettings
+from tfapp.compiler.shipment import ShippedFile, build_shipment
+from tfapp.compiler.specification import build_specification
+from tfapp.compiler.yarn_docker import check_yarn_docker, yarn_images
+from tfapp.contract import Job, Private
+from tfapp.errors import InvalidPackageError
+from tfapp.package.model import AppPackage
+from tfapp.problems import Problem, has_errors
+
+if TYPE_CHECKING:
+    import skein
+
+__all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """An application ready for an engine. `spec` names the paths of `files`, which are yet to be
+    stored; `problems` are warnings; `package` is what it was compiled from."""
+
+    spec: skein.ApplicationSpec
+    job: Job
+    private: Private = dataclasses.field(repr=False)
+    files: tuple[ShippedFile, ...]
+    problems: tuple[Problem, ...]
+    package: AppPackage | None = dataclasses.field(default=None, repr=False)
+
+
+def compile_application(package: AppPackage, options: CompileOptions) -> Compiled:
+    """Compiles `package`. The same input gives equal output, to the byte; nothing is written or
+    changed, and nothing is read but the files that are shipped.
+
+    InvalidPackageError with every error found and its place; UsageError and UnavailableError
+    for options that cannot be used, files that are gone or too large to ship.
+    """
+    check_options(options)
+    settings = {
+        component.name: ComponentSettings(package, component.name, options.user, options.name)
+        for component in submitted(package)
+    }
+    found = (*check_application(package, options), *check_yarn_docker(package, settings))
+    problems = tuple(sorted(set(found)))
+    if has_errors(problems):
+        raise InvalidPackageError(problems)
+    user_files = inspect_user_files(package)
+    job = build_job(package, options, settings)
+    configured = {name: own.environment for name, own in settings.items()}
+    private = build_private(configured, options.environment, options.secrets)
+    shipment = build_shipment(package, options, user_files, job, private)
+    return Compiled(
+        spec=build_specification(package, options, job, shipment, yarn_images(package, settings)),
+        job=job,
+        private=private,
+        files=shipment.all,
+        problems=problems,
+        package=package,
+    )
+
+
+def check_application(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
+    """What stands in the way of compiling a package that is valid in itself."""
+    yield from check_resources(package, options.maximum)
+    yield from check_limits(package)
+    yield from check_credentials(package, options.secrets)
+    yield from check_files(package)

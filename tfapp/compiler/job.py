@@ -1,0 +1,91 @@
+"""AppPackage -> contract.Job: the application as its coordinator and its runners need it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tfapp.compiler.docker import DOCKER, build_docker, run_mode
+from tfapp.compiler.limits import read_limits
+from tfapp.compiler.options import CompileOptions
+from tfapp.compiler.resources import amounts
+from tfapp.compiler.settings import ComponentSettings
+from tfapp.compiler.success import success_components
+from tfapp.contract import ComponentJob, ExportTemplate, Job
+from tfapp.package.model import AppPackage, Component
+
+
+def build_job(
+    package: AppPackage, options: CompileOptions, settings: Mapping[str, ComponentSettings]
+) -> Job:
+    """The job of a package that passed every check. Components stand by role priority."""
+    return Job(
+        name=options.name,
+        application=package.name,
+        version=package.version,
+        user=options.user,
+        python=options.python,
+        components=tuple(
+            _component_job(package, component, options, settings[component.name])
+            for component in submitted(package)
+        ),
+        success=success_components(package),
+        limits=dataclasses.replace(read_limits(package), settle=options.settle),
+        failure=package.failure,
+    )
+
+
+def submitted(package: AppPackage) -> tuple[Component, ...]:
+    """The components that resources size, those of 0 instances too, by role priority."""
+    sized = [c for c in package.components if c.name in package.resources]
+    return tuple(sorted(sized, key=lambda c: package.resources[c.name].priority))
+
+
+def _component_job(
+    package: AppPackage, component: Component, options: CompileOptions, own: ComponentSettings
+) -> ComponentJob:
+    asked = package.resources[component.name]
+    size = amounts(asked, options.maximum)
+    return ComponentJob(
+        name=component.name,
+        role=component.role,
+        instances=asked.instances,
+        min_instances=component.min_instances,
+        max_instances=component.max_instances,
+        memory=size.memory,
+        vcores=size.vcores,
+        gpus=size.gpus,
+        script=component.script,
+        script_timeout=component.script_timeout,
+        exports=_exports(package, component, own),
+        site=own.site,
+        requires=_requires(package, component.name),
+        category=component.category,
+        docker=build_docker(package, component, own) if run_mode(own) == DOCKER else None,
+        failure_threshold=asked.failure_threshold,
+        failure_window=asked.failure_window,
+    )
+
+
+def _exports(
+    package: AppPackage, component: Component, own: ComponentSettings
+) -> tuple[ExportTemplate, ...]:
+    """The templates that the component feeds, once each, in the order it names them."""
+    templates = {(export.group, export.name): export.value for export in package.exports}
+    named = dict.fromkeys(
+        (ref.group, ref.name) for ref in (*component.comp_exports, *component.app_exports)
+    )
+    return tuple(
+        ExportTemplate(group, name, own.expand(templates[group, name])) for group, name in named
+    )
+
+
+def _requires(package: AppPackage, name: str) -> tuple[str, ...]:
+    required = [
+        other
+        for order in package.command_orders
+        if order.component == name
+        for other in order.requires
+        if other in package.resources
+    ]
+    return tuple(dict.fromkeys(required))

@@ -1,0 +1,95 @@
+"""What a compilation needs beside the package."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfapp.compiler.private import is_free_name
+from tfapp.contract import NAME_PATTERN, Limits
+from tfapp.errors import UnavailableError, UsageError
+
+# YARN's own rules for tags; one of the ten is tfapp's.
+MAX_TAGS = 9
+_TAG = re.compile(r"[ -~]{1,100}\Z")
+# Skein cuts a file's path at these, and line breaks vanish in it.
+_CUT = re.compile(r"[#?\x00-\x1f\x7f]")
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileOptions:
+    """Everything about a submission that the package does not say.
+
+    `python` is the interpreter in the containers; `cache` the absolute folder of what is
+    shipped; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the value
+    of each credential by alias; `environment` what environment files set; `runtime` the files
+    of tfapp that travel along, by default those of this installation; `private_key` goes into
+    the name of the private file; `settle` is how long, in seconds, a failure waits for the loss
+    that caused it.
+    """
+
+    name: str
+    user: str
+    python: str
+    cache: Path
+    queue: str = "default"
+    tags: tuple[str, ...] = ()
+    maximum: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    secrets: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    runtime: tuple[tuple[str, bytes], ...] | None = dataclasses.field(default=None, repr=False)
+    private_key: bytes = dataclasses.field(default=b"", repr=False)
+    settle: float = Limits.settle
+
+
+def check_options(options: CompileOptions) -> None:
+    """UsageError for a name, tag or variable that cannot be; UnavailableError for a cache folder
+    whose path Skein would misread; ValueError for secrets without a private key."""
+    if not NAME_PATTERN.match(options.name):
+        raise UsageError(
+            f"{options.name!r} is not a name of an application",
+            "A name is a lower-case letter, then lower-case letters, digits, - and _.",
+        )
+    _check_tags(options.tags)
+    for name, value in options.environment.items():
+        if not is_free_name(name) or "\0" in value:
+            raise UsageError(
+                f"the environment variable {name!r} cannot be set",
+                "A name has letters, digits and _, and is not one that tfapp, Skein or YARN set.",
+            )
+    _check_cache(options.cache)
+    if (options.secrets or options.environment) and not options.private_key:
+        raise ValueError("secrets need a private_key: a plain hash of them would be public")
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    if len(tags) > MAX_TAGS:
+        raise UsageError(f"{len(tags)} tags, YARN allows {MAX_TAGS}", "Give fewer --tag.")
+    for tag in tags:
+        if not _TAG.match(tag):
+            raise UsageError(f"{tag!r} is not a tag", "A tag is 1 to 100 printable ASCII letters.")
+
+
+def _check_cache(cache: Path) -> None:
+    text = str(cache)
+    if text.startswith("~"):
+        problem = "starts with '~', which Skein does not expand"
+    elif not cache.is_absolute():
+        problem = "is relative, and Skein reads paths from a folder of its own"
+    elif cut := _CUT.search(text):
+        problem = f"holds {cut.group()!r}, where Skein would cut it"
+    elif not _is_utf8(text):
+        problem = "is not UTF-8"
+    else:
+        return
+    raise UnavailableError(f"the path {text!r} {problem}", "Set TFAPP_HOME to another folder.")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,55 @@
+"""appConfig -> the values a component's job carries: what is known before submission is put in,
+placeholders that only a container can fill stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfapp import placeholders
+from tfapp.package.model import AppPackage, ConfigValue
+
+SITE = "site."
+ENVIRONMENT = "env."
+
+
+def effective(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
+    """The configuration of `component`: schema defaults, then global, then its own."""
+    return package.config.components.get(component, package.config.global_)
+
+
+class ComponentSettings:
+    """One component's `site.*` and `env.*` values with all replaced that is known now: compile
+    placeholders, and references to values that hold no other placeholder.
+
+    A reference to a value with a run-time placeholder in it stays a reference: a copied port
+    placeholder would become a second port.
+    """
+
+    def __init__(self, package: AppPackage, component: str, user: str, application: str):
+        self._known = placeholders.compile_values(user, application, component)
+        values = effective(package, component)
+        texts = {key: self._compiled(value.text) for key, value in values.items()}
+        site = {key: text for key, text in texts.items() if key.startswith(SITE)}
+        self._settled = {
+            key: text
+            for key, text in placeholders.resolve(site).items()
+            if not placeholders.find(text)
+        }
+        self.site = {key: self.expand(text) for key, text in site.items()}
+        self.environment = {
+            key[len(ENVIRONMENT) :]: self.expand(text)
+            for key, text in texts.items()
+            if key.startswith(ENVIRONMENT)
+        }
+
+    def expand(self, text: str) -> str:
+        """`text` as this component sees it, as far as that is known before submission."""
+        return placeholders.substitute(self._compiled(text), self._settled_reference)
+
+    def _compiled(self, text: str) -> str:
+        return placeholders.substitute(text, self._known)
+
+    def _settled_reference(self, placeholder: placeholders.Placeholder) -> str | None:
+        if placeholder.kind != placeholders.REFERENCE:
+            return None
+        return self._settled.get(placeholder.name)

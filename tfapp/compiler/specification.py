@@ -1,0 +1,134 @@
+"""The Skein specification of an application."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tfapp import contract
+from tfapp.compiler.options import CompileOptions
+from tfapp.compiler.resources import Amounts, amounts
+from tfapp.compiler.shipment import Shipment, ShippedFile
+from tfapp.compiler.yarn_docker import runtime_environment
+from tfapp.package.model import AppPackage
+
+if TYPE_CHECKING:
+    import skein
+
+TAG = "tfapp"
+
+_PYTHON = "site.global.python.executable"
+_IMAGE_PYTHON = "python3"  # of an image that names no other
+
+# The master is a JVM. With the sizes its heap is not dwarfed by reserved address space, which
+# YARN's virtual-memory check would kill it for; without java.util opened, Skein's web pages
+# fail on Java 17. Java 8 refuses --add-opens, and does not read JDK_JAVA_OPTIONS.
+MASTER_ENVIRONMENT = {
+    "JAVA_TOOL_OPTIONS": "-XX:CompressedClassSpaceSize=64m -XX:ReservedCodeCacheSize=64m "
+    "-XX:+UseSerialGC",
+    "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+
+def build_specification(
+    package: AppPackage,
+    options: CompileOptions,
+    job: contract.Job,
+    shipment: Shipment,
+    images: Mapping[str, contract.Docker],
+) -> skein.ApplicationSpec:
+    """One service for each component of `job`, and the coordinator as the master's script.
+
+    Services start with 0 containers and are never restarted by Skein: the coordinator adds
+    them. Components in `images` run in YARN's own Docker runtime. Credentials
+    (`master.security`) are the engine's to add, at submission.
+    """
+    import skein
+
+    return skein.ApplicationSpec(
+        name=options.name,
+        queue=options.queue,
+        node_label=package.master.label,
+        tags={TAG, *options.tags},
+        acls=skein.ACLs(enable=True),
+        max_attempts=1,
+        master=_master(package, options, shipment),
+        services={
+            component.name: _service(
+                component, package, options, shipment, images.get(component.name)
+            )
+            for component in job.components
+        },
+    )
+
+
+def container_script(python: str, program: str) -> str:
+    """Strict bash that becomes `program` ("runner" or "coordinator") of the runtime archive."""
+    command = [python, "-u", contract.RUNTIME_DIR, program]
+    return f"set -euo pipefail\nexec {' '.join(map(shlex.quote, command))}\n"
+
+
+def _master(package: AppPackage, options: CompileOptions, shipment: Shipment) -> skein.Master:
+    import skein
+
+    return skein.Master(
+        resources=_resources(amounts(package.master, options.maximum)),
+        script=container_script(options.python, "coordinator"),
+        files={
+            contract.RUNTIME_DIR: _archive(shipment.runtime),
+            contract.JOB_FILE: _file(shipment.job),
+            contract.PRIVATE_FILE: _file(shipment.private),
+        },
+        env=dict(MASTER_ENVIRONMENT),
+    )
+
+
+def _service(
+    component: contract.ComponentJob,
+    package: AppPackage,
+    options: CompileOptions,
+    shipment: Shipment,
+    image: contract.Docker | None,
+) -> skein.Service:
+    import skein
+
+    python = options.python
+    if image is not None:
+        python = component.site.get(_PYTHON) or _IMAGE_PYTHON
+
+    return skein.Service(
+        resources=_resources(Amounts(component.memory, component.vcores, component.gpus)),
+        script=container_script(python, "runner"),
+        instances=0,
+        files={
+            contract.RUNTIME_DIR: _archive(shipment.runtime),
+            contract.PACKAGE_DIR: _archive(shipment.package),
+            contract.FILES_DIR: _archive(shipment.files),
+            contract.JOB_FILE: _file(shipment.job),
+            contract.PRIVATE_FILE: _file(shipment.private),
+        },
+        env=runtime_environment(image) if image is not None else {},
+        max_restarts=0,
+        allow_failures=True,
+        node_label=package.resources[component.name].label,
+    )
+
+
+def _resources(size: Amounts) -> skein.Resources:
+    import skein
+
+    return skein.Resources(memory=size.memory, vcores=size.vcores, gpus=size.gpus)
+
+
+def _archive(shipped: ShippedFile) -> skein.File:
+    import skein
+
+    return skein.File(source=f"file://{shipped.path}", type="ARCHIVE")
+
+
+def _file(shipped: ShippedFile) -> skein.File:
+    import skein
+
+    return skein.File(source=f"file://{shipped.path}", type="FILE")

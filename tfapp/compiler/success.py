@@ -1,0 +1,26 @@
+"""Which components decide that an application has succeeded."""
+
+from __future__ import annotations
+
+from tfapp.package.model import AppPackage
+
+# The first of these roles that has an instance decides. `ps` and `tensorboard` are not among
+# them: they never end by themselves.
+DECIDING_ROLES = ("chief", "worker", "evaluator", "other")
+
+
+def success_components(package: AppPackage) -> tuple[str, ...]:
+    """Names of the components all of whose instances must exit 0.
+
+    What `successPolicy` names, as far as it has instances. By default the chief; without one
+    all workers; without those the evaluator, then components of role `other`; and where nothing
+    but `ps` and `tensorboard` runs, all of it.
+    """
+    running = [c for c in package.components if package.instances(c.name) > 0]
+    if package.success:
+        return tuple(c.name for c in running if c.name in package.success)
+    for role in DECIDING_ROLES:
+        names = tuple(c.name for c in running if c.role == role)
+        if names:
+            return names
+    return tuple(c.name for c in running)

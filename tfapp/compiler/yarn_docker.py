@@ -1,0 +1,81 @@
+"""Run mode yarn-docker: YARN itself runs the whole container, runner and all, in the image.
+
+https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/DockerContainers.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from tfapp.compiler.docker import MODE, YARN_DOCKER, build_docker, run_mode
+from tfapp.compiler.settings import ComponentSettings, effective
+from tfapp.contract import Docker
+from tfapp.package.model import AppPackage, Component
+from tfapp.problems import Problem
+
+CODE = "yarn-docker"
+RUNTIME_TYPE = "YARN_CONTAINER_RUNTIME_TYPE"
+_PREFIX = "YARN_CONTAINER_RUNTIME_DOCKER_"
+
+# These reach a shell file of YARN's, where nothing quotes them.
+_WORD = re.compile(r"[A-Za-z0-9_./@:+=-]*\Z")
+_PATH = re.compile(r"[A-Za-z0-9_./@+=-]+\Z")
+
+
+def runtime_environment(docker: Docker) -> dict[str, str]:
+    """What tells YARN to run a container in an image."""
+    environment = {
+        RUNTIME_TYPE: "docker",
+        f"{_PREFIX}IMAGE": docker.image,
+        f"{_PREFIX}CONTAINER_NETWORK": "host",
+    }
+    if docker.mounts:
+        environment[f"{_PREFIX}MOUNTS"] = ",".join(
+            f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"
+            for mount in docker.mounts
+        )
+    return environment
+
+
+def yarn_images(
+    package: AppPackage, settings: Mapping[str, ComponentSettings]
+) -> dict[str, Docker]:
+    """The containers of the components that run this way, by component."""
+    return {
+        name: build_docker(package, package.component(name), own)
+        for name, own in settings.items()
+        if run_mode(own) == YARN_DOCKER
+    }
+
+
+def check_yarn_docker(
+    package: AppPackage, settings: Mapping[str, ComponentSettings]
+) -> Iterator[Problem]:
+    """What YARN's runtime cannot be told."""
+    for name, docker in yarn_images(package, settings).items():
+        component, mode = package.component(name), effective(package, name)[MODE]
+        for message, hint in _unsupported(component, docker):
+            yield Problem(mode.at, CODE, f"{name}: {message}", hint=hint)
+
+
+def _unsupported(component: Component, docker: Docker) -> Iterator[tuple[str, str]]:
+    if any(container.get("options") for container in component.docker_containers):
+        yield "YARN's Docker runtime takes no options of dockerContainers", "remove them"
+    if docker.credential:
+        yield (
+            "YARN's Docker runtime takes no site.global.docker.credential",
+            "let the node managers' own Docker configuration have the login",
+        )
+    if docker.pull != Docker.pull:
+        yield (
+            "YARN's Docker runtime has a pull policy of its own",
+            "remove site.global.docker.pull",
+        )
+    paths = [path for mount in docker.mounts for path in (mount.source, mount.target)]
+    for text in (*(path for path in paths if not _PATH.match(path)), docker.image):
+        if not _WORD.match(text) or text in paths:
+            yield (
+                f"{text!r} cannot be told to YARN",
+                "use letters, digits and ._/@+=- in the image's name and the paths of mounts",
+            )
