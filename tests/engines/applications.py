@@ -1,0 +1,138 @@
+"""Applications for tests of engines: small specs, and what the stock client says of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import skein
+
+from tfapp.contract import ComponentJob, Job
+from tfapp.engines.local.engine import LocalEngine
+from tfapp.engines.local.layout import Home, RunFolder
+from tfapp.engines.local.process_tree import Process, with_environment, working_under
+from tfapp.engines.local.state import read_state
+
+DEADLINE = 30.0  # seconds for anything a test waits for
+SMALL = skein.Resources(memory=32, vcores=1)
+FOREVER = "exec sleep 1000000"
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledLike:
+    """As much of tfapp.compiler.compile.Compiled as an engine looks at."""
+
+    spec: skein.ApplicationSpec
+    job: Job
+
+
+def service(script: str = FOREVER, instances: int = 1, **kwargs: Any) -> skein.Service:
+    kwargs.setdefault("resources", SMALL)
+    return skein.Service(script=script, instances=instances, **kwargs)
+
+
+def compiled(
+    name: str = "app", master: str | skein.Master = "", **services: skein.Service
+) -> CompiledLike:
+    """`master` is a script or a whole skein.Master; each service is a component."""
+    if isinstance(master, str):
+        master = skein.Master(script=master, resources=SMALL)
+    spec = skein.ApplicationSpec(name=name, master=master, services=services, tags={"t2", "t1"})
+    components = tuple(component(n, s.instances, s.resources.gpus) for n, s in services.items())
+    return CompiledLike(spec, Job(name, "test", "1", "somebody", "python", components, ()))
+
+
+def component(name: str, instances: int, gpus: int) -> ComponentJob:
+    return ComponentJob(
+        name=name,
+        role="worker",
+        instances=instances,
+        min_instances=0,
+        max_instances=None,
+        memory=32,
+        vcores=1,
+        gpus=gpus,
+        script="",
+        script_timeout=60.0,
+        exports=(),
+        site={},
+    )
+
+
+def environ(**more: str) -> dict[str, str]:
+    """A submitting user's environment."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**kept, "CUDA_VISIBLE_DEVICES": "", **more}
+
+
+@contextlib.contextmanager
+def local_engine(home: Path, **kwargs: Any) -> Iterator[LocalEngine]:
+    """An engine whose applications do not survive it."""
+    engine = LocalEngine(home, environ=kwargs.pop("environ", environ()), **kwargs)
+    try:
+        yield engine
+    finally:
+        for application in engine.list():
+            engine.stop(application.name, "the test is over", force=True)
+        assert processes_under(home) == []
+
+
+def run_folder(engine: LocalEngine, name: str = "app", number: int = 1) -> RunFolder:
+    return engine._home.app(name).run(number)
+
+
+@contextlib.contextmanager
+def stock_client(engine: LocalEngine, name: str = "app") -> Iterator[skein.ApplicationClient]:
+    """Skein's own client, connected to the newest run's master."""
+    run = engine._home.app(name).runs()[-1]
+    state = read_state(run)
+    assert state is not None
+    security = skein.Security(
+        cert_bytes=run.certificate.read_bytes(), key_bytes=run.key.read_bytes()
+    )
+    with skein.ApplicationClient(state.address, engine.find(name).id, security) as client:
+        yield client
+
+
+def processes_under(home: Path) -> list[Process]:
+    """Everything that still runs in a container of `home`."""
+    apps = Home(home).apps
+    prefix = os.fsencode(apps)
+    told = with_environment(lambda env: env.get(b"LOCAL_DIRS", b"").startswith(prefix))
+    return [*told, *working_under(str(apps))]
+
+
+def eventually(condition: Callable[[], Any], what: str = "it") -> Any:
+    """The first true result of `condition`."""
+    end = time.monotonic() + DEADLINE
+    while not (result := condition()):
+        assert time.monotonic() < end, f"{what} did not happen in {DEADLINE} s"
+        time.sleep(0.01)
+    return result
+
+
+def ended(engine: LocalEngine, name: str = "app") -> Any:
+    """Waits for the verdict."""
+    *_, last = engine.follow(name)
+    assert not last.live
+    return last
+
+
+def containers(client: skein.ApplicationClient, *states: str) -> list[str]:
+    """Ids of the containers in `states`; none given: the live ones."""
+    return [c.id for c in client.get_containers(states=states or None)]
+
+
+def wait_for_containers(client: skein.ApplicationClient, count: int, *states: str) -> list[str]:
+    """Waits until exactly `count` containers are in `states`."""
+
+    def enough() -> list[str] | None:
+        found = containers(client, *states)
+        return found if len(found) == count else None
+
+    return eventually(enough, f"{count} containers in {states}")

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import stat
+import tarfile
+import zipfile
+
+import pytest
+import skein
+
+from tfapp.engines.local.localize import Localizer, local_path, unpack
+from tfapp.errors import UnavailableError
+
+
+def zip_of(path, *members):
+    """Members: (name, content, mode)."""
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content, mode in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            file.writestr(info, content)
+    return path
+
+
+def tar_of(path, *members):
+    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w") as file:
+        for name, content, mode in members:
+            info = tarfile.TarInfo(name)
+            info.mode = stat.S_IMODE(mode)
+            if stat.S_ISLNK(mode):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+                file.addfile(info)
+            else:
+                info.size = len(content)
+                file.addfile(info, io.BytesIO(content.encode()))
+    return path
+
+
+MAKERS = [(zip_of, "a.zip"), (tar_of, "a.tar"), (tar_of, "a.tar.gz"), (tar_of, "a.tgz")]
+
+
+@pytest.mark.parametrize(("make", "name"), MAKERS)
+class TestUnpack:
+    def test_files_and_modes(self, tmp_path, make, name):
+        archive = make(
+            tmp_path / name,
+            ("bin/run", "go", stat.S_IFREG | 0o755),
+            ("data", "x", stat.S_IFREG | 0o444),
+        )
+        target = tmp_path / "out"
+        unpack(archive, target)
+        assert {
+            str(p.relative_to(target)): (p.read_text(), oct(p.stat().st_mode & 0o777))
+            for p in target.rglob("*")
+            if p.is_file()
+        } == {"bin/run": ("go", "0o755"), "data": ("x", "0o644")}
+
+    @pytest.mark.parametrize("bad", ["../out", "/etc/x", "a/../../x", "a\\..\\x"])
+    def test_paths_stay_inside(self, tmp_path, make, name, bad):
+        archive = make(tmp_path / name, ("good", "", 0o100644), (bad, "", 0o100644))
+        with pytest.raises(UnavailableError, match="leads out of it"):
+            unpack(archive, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        assert sorted(p.name for p in tmp_path.iterdir()) == [".out.partial", name]
+
+    def test_links_are_refused(self, tmp_path, make, name):
+        archive = make(tmp_path / name, ("link", "/etc/passwd", stat.S_IFLNK | 0o777))
+        with pytest.raises(UnavailableError, match="link or device: 'link'"):
+            unpack(archive, tmp_path / "out")
+
+
+def test_something_else_is_refused(tmp_path):
+    (tmp_path / "a.zip").write_text("no archive")
+    with pytest.raises(UnavailableError, match="neither a zip nor a tar"):
+        unpack(tmp_path / "a.zip", tmp_path / "out")
+
+
+def message(source, **kwargs):
+    return skein.File(str(source), **kwargs).to_protobuf()
+
+
+def test_sources_are_fetched_once_for_all_containers(tmp_path):
+    archive = zip_of(tmp_path / "a.zip", ("f", "1", 0o100644))
+    plain = tmp_path / "plain"
+    plain.write_text("2")
+    files = {"a": message(archive), "z": message(archive, type="FILE"), "./p": message(plain)}
+    folders = [tmp_path / f"c{n}" for n in range(10)]
+
+    async def place_all():
+        localizer = Localizer(tmp_path / "localized")
+        await asyncio.gather(*(localizer.place(files, folder) for folder in folders))
+
+    for folder in folders:
+        folder.mkdir()
+    asyncio.run(place_all())
+    for folder in folders:
+        assert ((folder / "a" / "f").read_text(), (folder / "p").read_text()) == ("1", "2")
+        assert (folder / "z").read_bytes() == archive.read_bytes()
+        assert (folder / "a").resolve() == (folders[0] / "a").resolve()
+    assert len(list((tmp_path / "localized").iterdir())) == 3
+
+
+@pytest.mark.parametrize("target", ["..", ".", "a/b", "../x"])
+def test_targets_are_names(tmp_path, target):
+    localizer = Localizer(tmp_path)
+    with pytest.raises(UnavailableError, match="cannot be a file's name"):
+        asyncio.run(localizer.place({target: message("/etc/hostname")}, tmp_path))
+
+
+def test_sources_are_local():
+    with pytest.raises(UnavailableError, match="hdfs://host.* is not a file of this machine"):
+        local_path(message("hdfs://host:1/x").source)
+    assert local_path(message("/a b/c").source) == "/a b/c"

@@ -1,0 +1,64 @@
+"""What `yarn logs` writes."""
+
+from __future__ import annotations
+
+from tfapp.engines.base import LogFile
+from tfapp.engines.yarn.aggregated_logs import log_files, split
+from tfapp.engines.yarn.layout import RunFolder
+
+ENTRY = """\
+Container: container_1_0001_01_000002 on 127.0.0.3_21103
+LogAggregationType: AGGREGATED
+====================================================================
+LogType:{file}
+LogLastModifiedTime:Fri Nov 20 13:01:05 +0000 2026
+LogLength:{length}
+LogContents:
+{text}
+End of LogType:{file}
+***************************************************************************************
+
+"""
+
+
+def entry(file: str, text: str) -> str:
+    return ENTRY.format(file=file, length=len(text.encode()), text=text)
+
+
+def test_every_log_of_a_container_is_found():
+    answer = entry("tfapp-instance", "worker/0") + entry("worker.log", "é\n\nb") + entry("e", "")
+    assert list(split(answer.encode())) == [
+        ("tfapp-instance", b"worker/0"),
+        ("worker.log", "é\n\nb".encode()),
+        ("e", b""),
+    ]
+
+
+def test_a_log_that_quotes_another_one_is_one_log():
+    quoted = entry("worker.log", entry("evil.log", "x"))
+    assert [name for name, _ in split(quoted.encode())] == ["worker.log"]
+
+
+def test_a_name_that_leads_elsewhere_is_left_out():
+    answer = entry("../../.bashrc", "x") + entry("..", "y")
+    assert list(split(answer.encode())) == []
+
+
+def test_copies_are_named_by_what_their_runner_said(tmp_path):
+    run = RunFolder(tmp_path)
+    files = {
+        "container_1_0001_01_000001/application.master.log": "",
+        "container_1_0001_01_000001/application.driver.log": "",
+        "container_1_0001_01_000002/tfapp-instance": "worker/1",
+        "container_1_0001_01_000002/worker.log": "",
+        "container_1_0001_01_000003/worker.log": "of a runner that did not start",
+    }
+    for name, text in files.items():
+        path = run.logs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert list(log_files(run)) == [
+        LogFile("coordinator", run.logs / "container_1_0001_01_000001/application.driver.log"),
+        LogFile("master", run.logs / "container_1_0001_01_000001/application.master.log"),
+        LogFile("worker/1", run.logs / "container_1_0001_01_000002/worker.log"),
+    ]

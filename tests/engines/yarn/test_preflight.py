@@ -1,0 +1,94 @@
+"""Requests against clusters of all shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfapp.contract import Job
+from tfapp.engines.yarn.cluster import Node, Queue
+from tfapp.engines.yarn.preflight import Request, check, check_queue
+from tfapp.package.model import ComponentResources
+from tfapp.problems import Position
+
+FILE = "resources.yaml"
+MASTER = ComponentResources(
+    name="slider-appmaster",
+    instances=1,
+    memory=1024,
+    vcores=1,
+    gpus=0,
+    priority=0,
+    label="",
+    failure_threshold=5,
+    failure_window=3600.0,
+    at=Position(FILE, 1, 1),
+    positions={"yarn.memory": Position(FILE, 2, 3), "yarn.gpus": Position(FILE, 3, 3)},
+)
+QUEUES = (Queue("default", True, frozenset({"fast"})), Queue("closed", False, frozenset()))
+SMALL = Node("a", frozenset(), 4096, 4, 0)
+LARGE = Node("b", frozenset(), 8192, 2, 0)
+FAST = Node("c", frozenset({"fast"}), 8192, 8, 4)
+
+
+def findings(memory=1024, vcores=1, gpus=0, label="", nodes=(SMALL, LARGE, FAST)) -> list[str]:
+    job = Job("app", "test", "1", "me", "python", (), ())
+    request = Request(MASTER, label, memory, vcores, gpus)
+    problems = check(None, job, request, "default", QUEUES, nodes)
+    return [str(problem) for problem in problems]
+
+
+def test_what_fits_is_let_through():
+    assert findings(8192, 2) == []
+    assert findings(8192, 8, 4, "fast") == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (
+            {"memory": 8193},
+            "resources.yaml:2:3: error: yarn.memory of slider-appmaster is 8193 MiB, and the "
+            "largest node has 8192 MiB [never-fits]",
+        ),
+        (
+            {"gpus": 1},
+            "resources.yaml:3:3: error: slider-appmaster asks for GPUs, and no node has any "
+            "[never-fits]",
+        ),
+        (
+            {"gpus": 5, "label": "fast"},
+            "resources.yaml:3:3: error: yarn.gpus of slider-appmaster is 5, and the largest node "
+            "of label 'fast' has 4 [never-fits]",
+        ),
+        (
+            {"memory": 8192, "vcores": 4},
+            "resources.yaml:1:1: error: no single node has all that slider-appmaster asks for: "
+            "8192 MiB, 4 vcores, 0 GPUs [never-fits]",
+        ),
+        (
+            {"label": "fats"},
+            "resources.yaml:1:1: error: no node that works has the label 'fats' [node-label]",
+        ),
+        (
+            {"nodes": (FAST,)},
+            "resources.yaml:1:1: error: no node that works is free of labels, and "
+            "slider-appmaster asks for none [no-nodes]",
+        ),
+    ],
+    ids=["memory", "no-gpus", "gpus", "all-at-once", "label", "no-nodes"],
+)
+def test_what_never_fits_is_found(wanted, said):
+    assert findings(**wanted) == [said]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("default", []),
+        ("root.default", []),
+        ("closed", ["queue 'closed' is stopped: it takes no applications"]),
+        ("defualt", ["there is no queue 'defualt' on the cluster"]),
+    ],
+)
+def test_queues(name, said):
+    assert [problem.message for problem in check_queue(name, QUEUES)] == said

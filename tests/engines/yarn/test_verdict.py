@@ -1,0 +1,96 @@
+"""What is said of applications that ended, by the ways in which YARN lets them end."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tfapp.contract import (
+    ACCEPTED,
+    REQUESTED,
+    ApplicationStatus,
+    InstanceStatus,
+    Verdict,
+    format_diagnostics,
+)
+from tfapp.engines.yarn.cluster import Report
+from tfapp.engines.yarn.verdict import ended
+
+WORKER = InstanceStatus("worker/0", "worker", "worker", REQUESTED)
+LAST = ApplicationStatus("app", ACCEPTED, 0, 100.0, 100.0, (WORKER,))
+REPORT = Report(
+    id="application_1_0001",
+    name="app",
+    user="me",
+    tags=("tfapp",),
+    state="FINISHED",
+    final_status="SUCCEEDED",
+    diagnostics="",
+    address="",
+    tracking_url="",
+    started=100.0,
+    finished=200.0,
+)
+DONE = dataclasses.replace(LAST, state="SUCCEEDED", verdict=Verdict("SUCCEEDED", 0, "Done."))
+
+
+def report(state: str, final_status: str, diagnostics: str) -> Report:
+    return dataclasses.replace(
+        REPORT, state=state, final_status=final_status, diagnostics=diagnostics
+    )
+
+
+def test_the_coordinators_word_is_the_verdict():
+    assert ended(report("FINISHED", "SUCCEEDED", format_diagnostics(DONE)), LAST) == DONE
+
+
+def test_a_verdict_that_was_published_stands_though_it_was_killed_then():
+    assert ended(report("KILLED", "KILLED", "killed by user me"), DONE) == DONE
+
+
+@pytest.mark.parametrize(
+    ("state", "final", "diagnostics", "verdict"),
+    [
+        (
+            "KILLED",
+            "KILLED",
+            "[Fri Nov 20 13:00:00 +0000 2026]Application a was killed by user me at 127.0.0.1",
+            Verdict(
+                "KILLED",
+                66,
+                "It was killed from outside: Application a was killed by user me at 127.0.0.1",
+            ),
+        ),
+        ("FINISHED", "KILLED", "stopped by Ctrl-C", Verdict("KILLED", 66, "stopped by Ctrl-C")),
+        (
+            "FAILED",
+            "FAILED",
+            "Application a failed 1 times due to AM Container exited with exitCode: -100\nMore",
+            Verdict(
+                "FAILED",
+                65,
+                "It ended without a verdict: Application a failed 1 times due to AM Container "
+                "exited with exitCode: -100. `tfapp logs app coordinator --engine yarn` may say "
+                "why.",
+            ),
+        ),
+        (
+            "FINISHED",
+            "SUCCEEDED",
+            "",
+            Verdict(
+                "FAILED",
+                65,
+                "It ended without a verdict: it gave no reason. `tfapp logs app coordinator "
+                "--engine yarn` may say why.",
+            ),
+        ),
+    ],
+    ids=["killed", "told-to-end", "master-lost", "no-words"],
+)
+def test_without_a_word_of_the_coordinator_yarns_counts(state, final, diagnostics, verdict):
+    status = ended(report(state, final, diagnostics), LAST)
+    assert (status.state, status.verdict) == (verdict.state, verdict)
+    assert [instance.state for instance in status.instances] == ["KILLED"]
+    assert status.updated == 200.0

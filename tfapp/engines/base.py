@@ -1,0 +1,84 @@
+"""What an engine is: it runs a compiled application, finds it again, and ends it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tfapp.contract import ApplicationStatus
+
+if TYPE_CHECKING:
+    from tfapp.compiler.compile import Compiled, CompileOptions
+    from tfapp.package.model import AppPackage
+    from tfapp.skein_calls import Connection
+
+
+@dataclasses.dataclass(frozen=True)
+class Application:
+    """One application that an engine knows: its newest run, or the one that was asked for."""
+
+    name: str
+    engine: str
+    id: str  # application_<start time ms>_<run, 4 digits>
+    run: int  # 1 for `create`, one more for each `start`
+    live: bool
+    status: ApplicationStatus  # the coordinator's last word, or the verdict
+    tags: tuple[str, ...] = ()  # of the compiled spec, sorted
+
+
+@dataclasses.dataclass(frozen=True)
+class LogFile:
+    """One log of a run. `instance` is "worker/0", or "coordinator", or "master"."""
+
+    instance: str
+    path: Path
+
+
+class Engine(Protocol):
+    """All methods raise TfappError and nothing else on purpose. `run` = None: the newest."""
+
+    name: str
+    sees_home: bool  # whether the containers see the files under TFAPP_HOME
+
+    def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
+        """What to compile `package` with, so that it runs on this engine."""
+
+    def check(self, compiled: Compiled) -> None:
+        """Refuses (UnavailableError) what this engine can never run, before anything is made."""
+
+    def create(self, name: str, compiled: Compiled) -> Application:
+        """Makes and launches run 1. Returns as soon as the master has the application.
+        ExistsError when `name` is known; nothing half-made remains on any failure."""
+
+    def start(self, name: str) -> Application:
+        """Launches the next run of a stopped or finished application, same definition.
+        InUseError when it runs."""
+
+    def find(self, name: str, run: int | None = None) -> Application:
+        """UnknownApplicationError when there is none. Never hangs: a dead master is reported
+        as a FAILED verdict that says so."""
+
+    def list(self) -> tuple[Application, ...]:
+        """All applications, newest first."""
+
+    def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
+        """Yields at once and then at each change, until the final verdict was yielded."""
+
+    def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
+        """The logs that exist now, instances first, in job order."""
+
+    def connect(self, name: str) -> Connection:
+        """A connection to the master of a running application, for who closes it. BadStateError
+        when it does not run, UnreachableError when its master is not to be reached."""
+
+    def stop(
+        self, name: str, message: str, force: bool = False, timeout: float = 60.0
+    ) -> Application:
+        """Ends a running application and waits until it has ended; one that is not running is
+        returned as it is. May be called twice. `force`: without grace."""
+
+    def destroy(self, name: str) -> None:
+        """Forgets an application and deletes its logs, never the user's checkpoints.
+        InUseError when it runs."""

@@ -1,0 +1,53 @@
+"""What can be asked of a running application, on any engine."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from tfapp.close_match import close_match
+from tfapp.contract import FLEXED_PREFIX, KEY_FLEX, FlexReply, FlexRequest, encode
+from tfapp.engines.base import Engine
+from tfapp.errors import BadStateError, NotFoundError, UnreachableError
+from tfapp.skein_calls import Put
+
+REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
+
+
+def flex(engine: Engine, name: str, component: str, count: str) -> str:
+    """Asks for `count` instances of a component ("3", "+1" or "-1"). Returns what comes of it, in
+    a sentence. BadStateError when it cannot be done, UnreachableError when nobody answers."""
+    request = FlexRequest(uuid.uuid4().hex, component, count)
+    key = FLEXED_PREFIX + request.id
+    with engine.connect(name) as connection, connection.watch(keys=[key]) as watch:
+        connection.put(KEY_FLEX, encode(request))
+        event = watch.get(REPLY_LIMIT)
+        if not isinstance(event, Put):
+            raise UnreachableError(
+                f"the coordinator of {name} has not answered",
+                f"`tfapp status {name}` says whether it did so later.",
+            )
+        connection.discard(key)
+    reply = FlexReply.from_dict(json.loads(event.value))
+    if not reply.accepted:
+        raise BadStateError(reply.text)
+    return reply.text
+
+
+def kill_container(engine: Engine, name: str, which: str) -> str:
+    """Ends the container of an instance ("worker/1"), or a container by its id, with all that is
+    in it. Returns the container's id. NotFoundError when there is none such."""
+    containers: dict[str, str] = {}
+    for instance in engine.find(name).status.instances:
+        if instance.container:
+            containers[instance.instance] = instance.container
+            containers[instance.container] = instance.container
+    if which not in containers:
+        match = close_match(which, containers)
+        raise NotFoundError(
+            f"{name} has no instance or container {which!r}",
+            f"Did you mean {match}?" if match else f"`tfapp status {name}` lists them.",
+        )
+    with engine.connect(name) as connection:
+        connection.kill_container(containers[which])
+    return containers[which]

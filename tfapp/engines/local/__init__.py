@@ -1,0 +1,18 @@
+"""The engine of one machine: an application master in Python that speaks Skein's protocol and
+runs containers as processes. State lives under TFAPP_HOME (see `layout`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfapp.engines.local.engine import LocalEngine
+
+
+def open_engine(home: Path, environ: Mapping[str, str]) -> LocalEngine:
+    """The engine on loopback, its state under `home`."""
+    from tfapp.engines.local.engine import LocalEngine
+
+    return LocalEngine(home, environ=environ)

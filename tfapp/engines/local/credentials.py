@@ -1,0 +1,38 @@
+"""A run's own key pair: server certificate, client certificate and trust root in one."""
+
+from __future__ import annotations
+
+import datetime
+
+
+def new_credentials(now: float) -> tuple[bytes, bytes]:
+    """A certificate for the name that Skein's clients ask for, and its private key, in PEM.
+
+    `now`: seconds since 1970. It is valid from a day before, for clocks that are behind, until
+    ten years after: longer than any job.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "skein-internal")])
+    issued = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(issued - datetime.timedelta(days=1))
+        .not_valid_after(issued + datetime.timedelta(days=3650))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("skein-internal")]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private

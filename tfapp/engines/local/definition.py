@@ -1,0 +1,98 @@
+"""What an application is, kept for its next run: definition.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfapp.contract import ACCEPTED, REQUESTED, ApplicationStatus, InstanceStatus, Job, instance_id
+from tfapp.engines.local.layout import AppFolder, read_json
+
+if TYPE_CHECKING:
+    from tfapp.compiler.compile import Compiled
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """`spec` is Skein's application spec as plain data, without credentials. `instances` are
+    those that the application begins with, in job order."""
+
+    name: str
+    user: str
+    tags: tuple[str, ...]
+    gpus: int
+    instances: tuple[InstanceStatus, ...]
+    spec: Mapping[str, Any]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Definition:
+        values = dict(data)
+        values["tags"] = tuple(data["tags"])
+        values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
+        return cls(**values)
+
+    @classmethod
+    def of(cls, name: str, compiled: Compiled) -> Definition:
+        """Of a compiled application."""
+        spec = compiled.spec.to_dict()
+        spec.get("master", {}).pop("security", None)  # each run has credentials of its own
+        spec["tags"] = tags = sorted(spec.get("tags", ()))
+        job = compiled.job
+        return cls(name, job.user, tuple(tags), gpus_needed(job), _requested(job), _plain(spec))
+
+    def accepted(self, now: float) -> ApplicationStatus:
+        """The status of a run until its coordinator publishes one."""
+        return ApplicationStatus(
+            name=self.name,
+            state=ACCEPTED,
+            generation=0,
+            started=now,
+            updated=now,
+            instances=self.instances,
+        )
+
+    def missing_files(self) -> list[str]:
+        """Files of the spec that are not on this machine any more."""
+        parts = [self.spec.get("master", {}), *self.spec.get("services", {}).values()]
+        files = [file for part in parts for file in part.get("files", {}).values()]
+        paths = {file["source"].partition("file://")[2] for file in files}
+        return sorted(path for path in paths if not os.path.exists(path))
+
+    def spec_message(self) -> bytes:
+        """Skein's ApplicationSpec, serialized."""
+        import skein
+
+        message = skein.ApplicationSpec.from_dict(dict(self.spec)).to_protobuf()
+        return message.SerializeToString()
+
+
+def gpus_needed(job: Job) -> int:
+    """By all instances together."""
+    return sum(component.instances * component.gpus for component in job.components)
+
+
+def read_definition(app: AppFolder) -> Definition | None:
+    """None when there is no such application."""
+    data = read_json(app.definition)
+    return None if data is None else Definition.from_dict(data)
+
+
+def _requested(job: Job) -> tuple[InstanceStatus, ...]:
+    return tuple(
+        InstanceStatus(instance_id(c.name, index), c.name, c.role, REQUESTED)
+        for c in job.components
+        for index in range(c.instances)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Sets are lists in JSON."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,121 @@
+"""The GPUs of this machine: which there are, and who has them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tfapp.engines.local.layout import locked
+from tfapp.errors import UnavailableError
+
+_QUERY_DEADLINE = 30.0  # seconds; the driver may have to wake the devices up
+
+
+def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The ids of the GPUs that the submitting user may use: CUDA_VISIBLE_DEVICES if it is set,
+    else all that NVIDIA's tool lists. () when there are none."""
+    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return _chosen(chosen)
+    tool = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if tool is None:
+        return ()
+    try:
+        listing = subprocess.run(
+            [tool, "-L"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_QUERY_DEADLINE,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return parse_listing(listing.stdout) if listing.returncode == 0 else ()
+
+
+def _chosen(text: str) -> tuple[str, ...]:
+    """CUDA reads its list up to the first id that is none, such as -1."""
+    found: list[str] = []
+    for word in (word.strip() for word in text.split(",")):
+        if not word or word.startswith("-") or word in found:
+            break
+        found.append(word)
+    return tuple(found)
+
+
+def parse_listing(text: str) -> tuple[str, ...]:
+    """The ids in the output of `nvidia-smi -L`. A GPU that is partitioned counts as its parts:
+    CUDA cannot use it as a whole. Ids, not numbers: CUDA counts in another order."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        match = re.search(r"\(UUID:\s*(\S+?)\)", line)
+        if match is None:
+            continue
+        if line.lstrip().startswith("MIG") and found:
+            found[-1][1].append(match[1])
+        else:
+            found.append((match[1], []))
+    return tuple(id for gpu, parts in found for id in (parts or [gpu]))
+
+
+def check_enough(needed: int, gpus: Iterable[str]) -> None:
+    """UnavailableError when this machine has fewer than `needed`."""
+    found = len(tuple(gpus))
+    if needed > found:
+        raise UnavailableError(
+            f"the application asks for {count(needed)} and this machine has {found or 'none'}",
+            "Ask for fewer with yarn.gpus or yarn.component.instances in resources.",
+        )
+
+
+def hold(
+    locks: Path, gpus: Iterable[str], needed: int, stack: contextlib.ExitStack
+) -> tuple[str, ...]:
+    """Takes `needed` of `gpus` that no other application of this user holds, until `stack` is
+    closed or this process ends. UnavailableError when there are too few."""
+    taken: list[str] = []
+    candidates = tuple(gpus)
+    for gpu in candidates:
+        if len(taken) == needed:
+            break
+        attempt = contextlib.ExitStack()
+        if attempt.enter_context(locked(locks / re.sub(r"[^A-Za-z0-9_.-]", "_", gpu))):
+            stack.push(attempt.pop_all())
+            taken.append(gpu)
+        else:
+            attempt.close()
+    if len(taken) < needed:
+        raise UnavailableError(
+            f"the application asks for {count(needed)}; of this machine's {len(candidates)} only "
+            f"{len(taken) or 'none'} is free, the others are in use by other applications",
+            "`tfapp list` shows them; wait for their end or stop one.",
+        )
+    return tuple(taken)
+
+
+def count(number: int) -> str:
+    """ "1 GPU", "2 GPUs"."""
+    return f"{number} GPU{'' if number == 1 else 's'}"
+
+
+class GpuPool:
+    """GPUs of one run that no container has."""
+
+    def __init__(self, gpus: Iterable[str]):
+        self._free = list(gpus)
+
+    def take(self, number: int) -> tuple[str, ...] | None:
+        """`number` of them, or None when there are too few now."""
+        if number > len(self._free):
+            return None
+        taken, self._free = self._free[:number], self._free[number:]
+        return tuple(taken)
+
+    def give_back(self, gpus: Iterable[str]) -> None:
+        """They are free again."""
+        self._free.extend(gpus)

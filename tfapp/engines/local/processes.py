@@ -1,0 +1,143 @@
+"""Starts containers' processes and ends them, with all that descends from them.
+
+This process has to be a subreaper: whatever a container starts stays below it, even when it
+leaves its session and its parents die. So nothing can hide, and an end can be confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tfapp.engines.local.process_tree import (
+    Process,
+    children_of_this_process,
+    descendants,
+    environment,
+    identify,
+    is_guard,
+    send,
+    session,
+)
+from tfapp.engines.local.reaper import Reaper
+
+TERM_GRACE = 0.25  # seconds between SIGTERM and SIGKILL, YARN's own
+GUARD_GRACE = 5.0  # seconds that a guard has to remove what is no process: Docker's containers
+KILL_DEADLINE = 10.0  # seconds to wait for the killed; then the kernel holds them
+
+log = logging.getLogger(__name__)
+
+
+class Processes:
+    """The processes of one run."""
+
+    def __init__(
+        self,
+        reaper: Reaper,
+        launcher: Sequence[str] = (),
+        kill_deadline: float = KILL_DEADLINE,
+    ):
+        """`launcher` is put in front of each container's command."""
+        self._reaper = reaper
+        self._launcher = launcher
+        self._kill_deadline = kill_deadline
+        self._roots: dict[str, tuple[int, asyncio.Future[int]]] = {}
+
+    def start(self, id: str, folder: Path, env: Mapping[str, str], output: Path) -> None:
+        """Runs `bash .skein.sh` in `folder`, as a session of its own; `id` is its CONTAINER_ID.
+        OSError when it cannot be started."""
+        with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
+            process = subprocess.Popen(
+                [*self._launcher, "bash", ".skein.sh"],
+                cwd=folder,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._roots[id] = (process.pid, self._reaper.watch(process.pid))
+        process.returncode = 0  # the reaper waits for it, not this object
+
+    async def exit(self, id: str) -> int:
+        """Waits until the container has ended and nothing of it lives. Its exit code, or minus
+        the number of the signal that killed it."""
+        pid, future = self._roots[id]
+        code = await asyncio.shield(future)
+        await self._kill(lambda: self._leftovers(id, pid), f"leftovers of {id}")
+        self._roots.pop(id, None)
+        return code
+
+    async def end(self, id: str) -> None:
+        """SIGTERM, a moment, SIGKILL. `exit` returns when it is done."""
+        if id not in self._roots:
+            return
+        pid, future = self._roots[id]
+        if not future.done():
+            _signal_group(pid, signal.SIGTERM)
+            await asyncio.wait([future], timeout=TERM_GRACE)
+        if not future.done():
+            for process in [*descendants(pid), *_identified([pid])]:
+                if not is_guard(process):
+                    send(process, signal.SIGKILL)
+
+    async def end_all(self) -> None:
+        """Ends everything that descends from this process, as `end` does."""
+        running = [(pid, future) for pid, future in self._roots.values() if not future.done()]
+        for pid, _ in running:
+            _signal_group(pid, signal.SIGTERM)
+        if running:
+            await asyncio.wait([future for _, future in running], timeout=TERM_GRACE)
+        await self._kill(lambda: descendants(os.getpid()), "processes of the application")
+
+    async def _kill(self, find: Callable[[], list[Process]], what: str) -> None:
+        """SIGKILLs until there is nothing left. Guards first have a while to end."""
+        clock = asyncio.get_running_loop().time
+        end, spared_until = clock() + self._kill_deadline, clock() + GUARD_GRACE
+        while found := find():
+            left = end - clock()
+            if left <= 0:
+                log.error("%s cannot be killed: %s", what, [p.pid for p in found])
+                return
+            for process in found:
+                if clock() >= spared_until or not is_guard(process):
+                    send(process, signal.SIGKILL)
+            await self._reaper.next_death(min(left, 0.1))
+
+    def _leftovers(self, id: str, session_id: int) -> list[Process]:
+        """What an ended container left behind. Orphans become children of this process."""
+        orphans = children_of_this_process() - self._reaper.watched
+        found: list[Process] = []
+        for process in _identified(orphans):
+            pid = process.pid
+            if session(pid) == session_id or environment(pid).get(b"CONTAINER_ID") == id.encode():
+                found += [process, *descendants(pid)]
+        return found
+
+
+def find_launcher() -> tuple[str, ...]:
+    """What makes containers die with this process even if it is killed; () where util-linux
+    cannot (before 2.33): then the next command that looks at the run ends them. To be called
+    before a `Reaper` starts, which waits for all children."""
+    tool = shutil.which("setpriv")
+    launcher = (tool or "", "--pdeathsig", "KILL", "--")
+    if tool and subprocess.run([*launcher, "true"], stderr=subprocess.DEVNULL).returncode == 0:
+        return launcher
+    return ()
+
+
+def _identified(pids: Iterable[int]) -> list[Process]:
+    found = (identify(pid) for pid in pids)
+    return [process for process in found if process is not None]
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
+        os.killpg(pid, number)

@@ -1,0 +1,117 @@
+"""The logs of an application that has ended: YARN has gathered them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfapp.contract import INSTANCE_FILE
+from tfapp.engines.base import LogFile
+from tfapp.engines.local.layout import make_private, write_atomically, writing
+from tfapp.engines.yarn import web
+from tfapp.engines.yarn.layout import RunFolder
+from tfapp.engines.yarn.live_logs import COORDINATOR_LOG, MASTER_LOG
+from tfapp.engines.yarn.surroundings import find_yarn
+from tfapp.errors import UnavailableError
+
+GATHER_LIMIT = 30.0  # seconds for YARN to gather the logs
+COMMAND_LIMIT = 120.0  # seconds for `yarn logs`
+LOOK_EVERY = 0.5
+
+_UNFINISHED = ("NOT_START", "RUNNING", "RUNNING_WITH_FAILURE")
+_HEAD = re.compile(
+    rb"LogType:(?P<file>[^\n]*)\nLogLastModifiedTime:[^\n]*\n"
+    rb"LogLength:(?P<length>\d+)\nLogContents:\n"
+)
+
+
+def fetch(run: RunFolder, application: str, tracking_url: str, environ: Mapping[str, str]) -> None:
+    """Copies all logs below `run`, once. UnavailableError when YARN has none."""
+    if run.logs_complete.exists():
+        return
+    whole = _wait_until_gathered(application, tracking_url)
+    with writing(run.logs), tempfile.TemporaryDirectory(dir=make_private(run.path)) as scratch:
+        _ask_yarn(application, Path(scratch), environ)
+        for answer in Path(scratch).rglob("container_*"):
+            for file, data in split(answer.read_bytes()):
+                folder = make_private(run.logs / answer.name)
+                _complete(folder / file, data)
+        if whole:
+            run.logs_complete.touch(0o600)
+
+
+def _complete(path: Path, data: bytes) -> None:
+    """A copy that somebody reads while it grows goes on growing."""
+    have = path.read_bytes() if path.exists() else b""
+    if data.startswith(have):
+        with path.open("ab") as copy:
+            copy.write(data[len(have) :])
+    else:
+        write_atomically(path, data)
+
+
+def split(answer: bytes) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of every log in what `yarn logs` wrote for one container."""
+    position = 0
+    while head := _HEAD.search(answer, position):
+        end = head.end() + int(head["length"])
+        name = head["file"].decode(errors="replace")
+        if "/" not in name and name not in ("", ".", ".."):
+            yield name, answer[head.end() : end]
+        position = end
+
+
+def log_files(run: RunFolder) -> Iterator[LogFile]:
+    """The copies below `run`. Whose a container was, its runner has left in a file."""
+    for folder in sorted(run.logs.glob("container_*")):
+        name = folder / INSTANCE_FILE
+        if name.exists():
+            instance = name.read_text(errors="replace").strip()
+            log = folder / f"{instance.rpartition('/')[0]}.log"
+            if log.exists():
+                yield LogFile(instance, log)
+        for instance, file in (("coordinator", COORDINATOR_LOG), ("master", MASTER_LOG)):
+            if (folder / file).exists():
+                yield LogFile(instance, folder / file)
+
+
+def _wait_until_gathered(application: str, tracking_url: str) -> bool:
+    """Whether YARN says that it has them all. It may not say anything over HTTP."""
+    deadline = time.monotonic() + GATHER_LIMIT
+    while True:
+        try:
+            state = web.application(tracking_url, application).get("logAggregationStatus", "")
+        except OSError:
+            return False
+        if state not in _UNFINISHED:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_EVERY)
+
+
+def _ask_yarn(application: str, folder: Path, environ: Mapping[str, str]) -> None:
+    command = [find_yarn(environ), "logs", "-applicationId", application, "-out", str(folder)]
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(
+            f"`yarn logs -applicationId {application}` took longer than {COMMAND_LIMIT:g} s"
+        ) from None
+    if not any(folder.iterdir()):
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise UnavailableError(
+            f"YARN has no logs of {application}: {lines[-1] if lines else 'it gave no reason'}",
+            "Is yarn.log-aggregation-enable on? Old logs are deleted by the cluster.",
+        )

@@ -1,0 +1,192 @@
+"""The cluster as far as the engine asks it: applications, queues, nodes. Through Skein's driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfapp.engines.yarn.driver import CALL_LIMIT, open_driver, touch
+from tfapp.engines.yarn.layout import Home
+from tfapp.errors import UnavailableError, UnknownApplicationError
+
+if TYPE_CHECKING:
+    import skein
+
+# YARN's states of an application that has not ended; the others are FINISHED, FAILED, KILLED.
+WAITING_STATES = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+_ALL_STATES = (*WAITING_STATES, "RUNNING", "FINISHED", "FAILED", "KILLED")
+
+ANY_LABEL = "*"
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the ResourceManager says of one application. Times: seconds since 1970, 0 for not
+    yet. `address`: where its master listens; "" when there is none."""
+
+    id: str
+    name: str
+    user: str
+    tags: tuple[str, ...]
+    state: str
+    final_status: str
+    diagnostics: str
+    address: str
+    tracking_url: str
+    started: float
+    finished: float
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("FINISHED", "FAILED", "KILLED")
+
+
+@dataclasses.dataclass(frozen=True)
+class Queue:
+    """A queue. `labels`: the node labels that its applications may use; "*" is every one."""
+
+    name: str
+    running: bool
+    labels: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node that works. `memory` in MiB; all it has, used or not."""
+
+    host: str
+    labels: frozenset[str]
+    memory: int
+    vcores: int
+    gpus: int
+
+
+class Cluster:
+    """Every method raises UnavailableError when the cluster does not answer in time, or says
+    no. `environ` says which cluster; `clock`: seconds since 1970."""
+
+    def __init__(
+        self, home: Home, environ: Mapping[str, str], clock: Callable[[], float] = time.time
+    ):
+        self._home = home
+        self._environ = environ
+        self._clock = clock
+        self._client: Any = None
+
+    def submit(self, spec: skein.ApplicationSpec) -> str:
+        """YARN's id of the new application."""
+        return self._ask("take the application", lambda client: client.submit(spec))
+
+    def applications(self, user: str, name: str | None = None) -> tuple[Report, ...]:
+        """What Skein's applications of `user` are known to YARN, oldest first."""
+        found = self._ask(
+            "list applications",
+            lambda client: client.get_applications(states=_ALL_STATES, name=name, user=user),
+        )
+        return tuple(sorted(map(_report, found), key=lambda report: _age(report.id)))
+
+    def application(self, application: str) -> Report:
+        """UnknownApplicationError when YARN has none of this id (any more)."""
+        return _report(self._ask("report", lambda client: client.application_report(application)))
+
+    def kill(self, application: str) -> None:
+        """Ends an application, if it has not ended, and deletes its staging folder."""
+        self._ask("kill the application", lambda client: client.kill_application(application))
+
+    def queues(self) -> tuple[Queue, ...]:
+        """Every queue that takes applications or could."""
+        found = self._ask("list queues", lambda client: client.get_all_queues())
+        return tuple(
+            Queue(queue.name, str(queue.state) == "RUNNING", frozenset(queue.node_labels))
+            for queue in found
+        )
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node that takes containers."""
+        found = self._ask("list nodes", lambda client: client.get_nodes(states=("RUNNING",)))
+        return tuple(
+            Node(
+                host=node.host,
+                labels=frozenset(node.labels),
+                memory=node.total_resources.memory,
+                vcores=node.total_resources.vcores,
+                gpus=node.total_resources.gpus,
+            )
+            for node in found
+        )
+
+    def keep(self) -> None:
+        """Says that the driver will be needed again."""
+        touch(self._home, self._environ)
+
+    def _ask(self, what: str, question: Callable[[Any], Any]) -> Any:
+        """Asks the driver, and a new one when it has gone since the last question."""
+        import skein.exceptions
+
+        try:
+            try:
+                return question(self._driver())
+            except skein.exceptions.ConnectionError:
+                self._client = None
+                return question(self._driver())
+        except skein.exceptions.TimeoutError as error:
+            raise UnavailableError(
+                f"YARN did not {what} within {CALL_LIMIT:g} s",
+                f"Is the ResourceManager up that the configuration names? {self._where()}",
+            ) from error
+        except (KeyError, ValueError, skein.exceptions.SkeinError) as error:
+            detail = str(error.args[0] if error.args else error)
+            if "doesn't exist" in detail or "Unknown application" in detail:
+                raise UnknownApplicationError(first_line(detail)) from error
+            raise UnavailableError(f"YARN did not {what}: {_reason(detail)}", self._where()) from (
+                error
+            )
+
+    def _driver(self) -> Any:
+        if self._client is None:
+            self._client = open_driver(self._home, self._environ, self._clock())
+        else:
+            self.keep()
+        return self._client
+
+    def _where(self) -> str:
+        folder = self._environ.get("HADOOP_CONF_DIR")
+        return f"HADOOP_CONF_DIR is {folder}." if folder else "HADOOP_CONF_DIR is not set."
+
+
+def first_line(text: str) -> str:
+    """The first line of `text` with something in it."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _reason(detail: str) -> str:
+    """Without Skein's own first line, and without Java's stack."""
+    lines = [line.strip() for line in detail.splitlines() if line.strip()]
+    words = [line for line in lines if not line.startswith("at ")]
+    if len(words) > 1 and words[0].endswith(("exception:", "Exception:")):
+        words = words[1:]
+    return words[0] if words else "it gave no reason"
+
+
+def _age(application: str) -> tuple[int, int]:
+    """ "application_1700000000000_0007" -> (1700000000000, 7)."""
+    _, cluster, number = application.split("_")
+    return int(cluster), int(number)
+
+
+def _report(found: Any) -> Report:
+    return Report(
+        id=found.id,
+        name=found.name,
+        user=found.user,
+        tags=tuple(sorted(found.tags)),
+        state=str(found.state),
+        final_status=str(found.final_status),
+        diagnostics=found.diagnostics or "",
+        address=f"{found.host}:{found.port}" if found.host and (found.port or 0) > 0 else "",
+        tracking_url=found.tracking_url or "",
+        started=found.start_time.timestamp() if found.start_time else 0.0,
+        finished=found.finish_time.timestamp() if found.finish_time else 0.0,
+    )

@@ -1,0 +1,111 @@
+"""Skein's driver, shared by the commands of one user: found when it runs, else started."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tfapp.engines.local.credentials import new_credentials
+from tfapp.engines.local.layout import read_json
+from tfapp.engines.yarn.keeper import Running
+from tfapp.engines.yarn.layout import Credentials, DriverFolder, Home
+from tfapp.engines.yarn.surroundings import find_java, fingerprint, read_class_path
+from tfapp.errors import UnavailableError
+
+START_LIMIT = 60.0  # seconds for a driver to start
+PING_LIMIT = 5.0
+CALL_LIMIT = 10.0  # seconds for a question to the cluster
+SUBMIT_LIMIT = 300.0  # seconds, with the upload of all files
+
+
+def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
+    """A skein.Client whose calls have deadlines: skein's TimeoutError. `now`: seconds since
+    1970. UnavailableError when no driver can be started."""
+    folder = home.driver(fingerprint(environ))
+    return _find(folder) or _start(folder, environ, now)
+
+
+def touch(home: Home, environ: Mapping[str, str]) -> None:
+    """Says that the driver is in use. Nothing happens when there is none."""
+    try:
+        os.utime(home.driver(fingerprint(environ)).record)
+    except FileNotFoundError:
+        return
+
+
+def _find(folder: DriverFolder) -> Any:
+    """None when no driver answers."""
+    import skein.exceptions
+
+    record = read_json(folder.record)
+    credentials = folder.read_credentials()
+    if record is None or credentials is None:
+        return None
+    try:
+        client = _connect(Running.from_dict(record).address, credentials)
+        os.utime(folder.record)
+    except (skein.exceptions.ConnectionError, skein.exceptions.TimeoutError, FileNotFoundError):
+        return None
+    return client
+
+
+def _connect(address: str, credentials: Credentials) -> Any:
+    import skein
+
+    security = skein.Security(cert_bytes=credentials.certificate, key_bytes=credentials.key)
+    return _client_class()(address=address, security=security)
+
+
+def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
+    find_java(environ)
+    read_class_path(environ)
+    if folder.read_credentials() is None:
+        folder.write_credentials(Credentials(*new_credentials(now)))
+    answer = _ask_keeper(folder, environ)
+    if "error" in answer:
+        raise UnavailableError(
+            f"Skein's driver did not start: {answer['error']}", f"{folder.log} says more."
+        )
+    credentials = folder.read_credentials()
+    assert credentials is not None
+    return _connect(answer["address"], credentials)
+
+
+def _ask_keeper(folder: DriverFolder, environ: Mapping[str, str]) -> Mapping[str, str]:
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "tfapp.engines.yarn.keeper", str(folder.path)],
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert keeper.stdout is not None
+    with keeper.stdout:
+        ready, _, _ = select.select([keeper.stdout], [], [], START_LIMIT)
+        line = keeper.stdout.readline() if ready else b""
+    if not line:
+        keeper.kill()
+        keeper.wait()
+        reason = "it ended" if ready else f"no answer within {START_LIMIT:g} s"
+        return {"error": reason}
+    keeper.returncode = 0  # It goes on without this process; `subprocess` is not to warn of that.
+    return json.loads(line)
+
+
+def _client_class() -> Any:
+    import skein
+
+    class BoundedClient(skein.Client):
+        """Skein's own, without its patience."""
+
+        def _call(self, method: str, req: Any, timeout: float | None = None) -> Any:
+            limits = {"ping": PING_LIMIT, "submit": SUBMIT_LIMIT}
+            return super()._call(method, req, timeout=limits.get(method, CALL_LIMIT))
+
+    return BoundedClient

@@ -1,0 +1,265 @@
+"""Applications on a YARN cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfapp.contract import FINAL_STATES, ApplicationStatus
+from tfapp.engines.base import Application, LogFile
+from tfapp.engines.local.credentials import new_credentials
+from tfapp.engines.local.definition import Definition
+from tfapp.engines.yarn import verdict
+from tfapp.engines.yarn.cluster import Cluster, Report
+from tfapp.engines.yarn.layout import Credentials, Home
+from tfapp.engines.yarn.logs import Logs
+from tfapp.engines.yarn.master import Master
+from tfapp.engines.yarn.preflight import Request, check
+from tfapp.engines.yarn.register import Register
+from tfapp.errors import (
+    BadStateError,
+    ExistsError,
+    InUseError,
+    InvalidPackageError,
+    UnreachableError,
+)
+
+if TYPE_CHECKING:
+    from tfapp.compiler.compile import Compiled, CompileOptions
+    from tfapp.package.model import AppPackage
+    from tfapp.skein_calls import Connection
+
+WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
+SHUTDOWN_LIMIT = 30.0  # seconds for YARN to end an application
+SETTLE = 6.0  # seconds: a master hears of a lost container within 5
+PYTHON_KEY = "site.global.python.executable"
+
+
+class YarnEngine:
+    """Runs applications on the cluster that `environ` names; see tfapp.engines.base.Engine.
+    `user`: who they belong to, by default who calls."""
+
+    name = "yarn"
+    sees_home = False
+
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        clock: Callable[[], float] = time.time,
+        user: str | None = None,
+    ):
+        self._home = Home(home.absolute() / "yarn")
+        self._environ = dict(environ)
+        self._clock = clock
+        user = user or self._environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._cluster = Cluster(self._home, self._environ, clock)
+        self._register = Register(self._home, self._cluster, user)
+        self._logs = Logs(self._home, self._cluster, self._environ)
+        # Which run a pair of name and number is; asked for many times while logs grow.
+        self._looked_at: dict[tuple[str, int | None], str] = {}
+
+    # -- making --
+    def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
+        """As this engine needs them: the interpreter is one of the nodes', "max" is what the
+        largest node has, and a failure waits longer for the loss that caused it."""
+        python = package.config.global_.get(PYTHON_KEY)
+        nodes = self._cluster.nodes()
+        maximum = {
+            "memory": max((node.memory for node in nodes), default=0),
+            "vcores": max((node.vcores for node in nodes), default=0),
+        }
+        return dataclasses.replace(
+            options,
+            python=python.text if python and python.text else options.python,
+            maximum=maximum,
+            settle=SETTLE,
+        )
+
+    def check(self, compiled: Compiled) -> None:
+        """InvalidPackageError with each thing that this cluster can never give."""
+        package, spec = compiled.package, compiled.spec
+        if package is None:
+            return
+        size = spec.master.resources
+        label = package.master.label
+        master = Request(package.master, label, size.memory, size.vcores, size.gpus)
+        queues, nodes = self._cluster.queues(), self._cluster.nodes()
+        problems = tuple(check(package, compiled.job, master, spec.queue, queues, nodes))
+        if problems:
+            raise InvalidPackageError(tuple(sorted(problems)))
+
+    def create(self, name: str, compiled: Compiled) -> Application:
+        """See Engine.create."""
+        with self._home.lock(name) as held:
+            if not held or self._register.runs(name):
+                raise ExistsError(
+                    f"there is an application {name} already",
+                    f"`tfapp start {name}` runs it again, `tfapp destroy {name}` forgets it.",
+                )
+            return self._submit(Definition.of(name, compiled), run=1)
+
+    def start(self, name: str) -> Application:
+        """See Engine.start. BadStateError where it was not submitted from here."""
+        with self._home.lock(name) as held:
+            runs = self._register.known_runs(name)
+            if not held or not runs[-1].ended:
+                raise _in_use(name)
+            definition = self._register.definition(runs[-1])
+            if definition is None:
+                raise BadStateError(
+                    f"what {name} is made of is not known here: it was created elsewhere",
+                    "Start it from there, or `tfapp destroy` it and create it again.",
+                )
+            return self._submit(definition, run=len(runs) + 1)
+
+    def _submit(self, definition: Definition, run: int) -> Application:
+        import skein
+
+        credentials = Credentials(*new_credentials(self._clock()))
+        spec = skein.ApplicationSpec.from_dict(dict(definition.spec))
+        spec.master.security = skein.Security(
+            cert_bytes=credentials.certificate, key_bytes=credentials.key
+        )
+        application = self._cluster.submit(spec)
+        try:
+            self._register.write(application, definition, credentials)
+        except BaseException:
+            self._cluster.kill(application)
+            raise
+        report = self._cluster.application(application)
+        return self._application(report, run, self._register.accepted(report))
+
+    # -- looking --
+    def find(self, name: str, run: int | None = None) -> Application:
+        """See Engine.find. UnreachableError when its master lives and does not answer."""
+        return self._look(*self._register.run(name, run))
+
+    def list(self) -> tuple[Application, ...]:
+        """See Engine.list. One whose master does not answer is listed as it was accepted."""
+        found = []
+        for report, number in self._register.newest():
+            try:
+                found.append(self._look(report, number))
+            except UnreachableError:
+                accepted = self._register.accepted(report)
+                found.append(self._application(report, number, accepted))
+        return tuple(sorted(found, key=lambda a: a.status.started, reverse=True))
+
+    def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
+        """See Engine.follow."""
+        report, number = self._register.run(name, run)
+        last = self._register.accepted(report)
+        if not report.ended:
+            yield self._application(report, number, last)
+        while not report.ended:
+            if report.address and last.verdict is None:
+                for status in self._changes(report):
+                    if status != last and status.state not in FINAL_STATES:
+                        yield self._application(report, number, status)
+                    last = status
+            time.sleep(WAIT_EVERY)
+            report = self._cluster.application(report.id)
+        self._logs.close(report.id)
+        yield self._application(report, number, self._ended(report, last))
+
+    def _changes(self, report: Report) -> Iterator[ApplicationStatus]:
+        for status in self._master(report).changes(
+            ended=lambda: self._cluster.application(report.id).ended
+        ):
+            if status.verdict is not None:
+                # Nothing is written any more, and YARN is about to move the logs away.
+                self._logs.copy(report.id)
+            yield status
+
+    def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
+        """See Engine.logs. The copies of a running application go on growing."""
+        application = self._looked_at.get((name, run))
+        growing = self._logs.growing(application) if application else None
+        if growing is not None:
+            return growing
+        report, _ = self._register.run(name, run)
+        self._looked_at[name, run] = report.id
+        instances = self._register.accepted(report).instances
+        return self._logs.of(report, [instance.instance for instance in instances])
+
+    def connect(self, name: str) -> Connection:
+        """See Engine.connect."""
+        report, _ = self._register.run(name, None)
+        if report.ended:
+            raise BadStateError(f"{name} is not running", f"`tfapp start {name}` runs it again.")
+        return self._master(report).connect()
+
+    # -- ending --
+    def stop(
+        self, name: str, message: str, force: bool = False, timeout: float = 60.0
+    ) -> Application:
+        """See Engine.stop. What has no coordinator yet, or does not end in time, is ended by its
+        master; what has no master either, or one that does not answer, is killed by YARN."""
+        report, number = self._register.run(name, None)
+        if not report.ended and not force and self._master(report).ask_to_stop(message):
+            report = self._await_end(report, timeout)
+        if not report.ended and self._master(report).shut_down(message):
+            report = self._await_end(report, SHUTDOWN_LIMIT)
+        if not report.ended:
+            self._cluster.kill(report.id)
+            report = self._await_end(report, SHUTDOWN_LIMIT)
+        return self._look(report, number)
+
+    def _await_end(self, report: Report, timeout: float) -> Report:
+        deadline = time.monotonic() + timeout
+        while not report.ended and time.monotonic() < deadline:
+            time.sleep(WAIT_EVERY)
+            report = self._cluster.application(report.id)
+        return report
+
+    def destroy(self, name: str) -> None:
+        """See Engine.destroy. YARN itself keeps its reports and logs of applications for as long
+        as it is configured to; tfapp of this home does not show them any more."""
+        with self._home.lock(name) as held:
+            runs = self._register.known_runs(name)
+            if not held or not runs[-1].ended:
+                raise _in_use(name)
+            for report in runs:
+                self._register.forget(report)
+
+    # -- inside --
+    def _look(self, report: Report, number: int) -> Application:
+        status = None
+        if report.address and not report.ended:
+            try:
+                status = self._master(report).status()
+            except UnreachableError:
+                report = self._cluster.application(report.id)
+                if not report.ended:
+                    raise
+        status = status or self._register.accepted(report)
+        if report.ended:
+            status = self._ended(report, status)
+        return self._application(report, number, status)
+
+    def _ended(self, report: Report, last_known: ApplicationStatus) -> ApplicationStatus:
+        self._register.clean_up(report)
+        return verdict.ended(report, last_known)
+
+    def _master(self, report: Report) -> Master:
+        return Master(report, self._home.run(report.id), self._environ)
+
+    def _application(self, report: Report, run: int, status: ApplicationStatus) -> Application:
+        return Application(
+            name=report.name,
+            engine=self.name,
+            id=report.id,
+            run=run,
+            live=not report.ended,
+            status=status,
+            tags=report.tags,
+        )
+
+
+def _in_use(name: str) -> InUseError:
+    return InUseError(f"{name} is running", f"`tfapp stop {name} --engine yarn` ends it.")

@@ -1,0 +1,149 @@
+"""What a cluster can never run, found before anything is submitted. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tfapp.engines.yarn.cluster import ANY_LABEL, Node, Queue
+from tfapp.package.model import AppPackage, ComponentResources
+from tfapp.problems import Position, Problem
+
+if TYPE_CHECKING:
+    from tfapp.contract import Job
+
+_LABEL = "yarn.label.expression"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Containers of one size. `asked` says where their size was written."""
+
+    asked: ComponentResources
+    label: str
+    memory: int
+    vcores: int
+    gpus: int
+
+
+def check(
+    package: AppPackage,
+    job: Job,
+    master: Request,
+    queue: str,
+    queues: Sequence[Queue],
+    nodes: Sequence[Node],
+) -> Iterator[Problem]:
+    """An error for each thing that would wait or fail for ever: the queue, a label, a size."""
+    yield from check_queue(queue, queues)
+    requests = [master]
+    for component in job.components:
+        asked = package.resources[component.name]
+        label = asked.label or master.label
+        size = (component.memory, component.vcores, component.gpus)
+        if component.instances:
+            requests.append(Request(asked, label, *size))
+    usable = next((q.labels for q in queues if _is_named(q, queue)), None)
+    for request in requests:
+        forbidden = usable is not None and not usable & {request.label, ANY_LABEL}
+        if request.label and forbidden and any(request.label in node.labels for node in nodes):
+            message = f"queue {queue!r} may not use nodes of label {request.label!r}"
+            hint = "Name another queue or label."
+            yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
+        else:
+            yield from _check_request(request, nodes)
+
+
+def check_queue(name: str, queues: Sequence[Queue]) -> Iterator[Problem]:
+    """A queue that is not there, or takes no applications."""
+    at = Position(f"--queue {name}")
+    found = next((queue for queue in queues if _is_named(queue, name)), None)
+    if found is None:
+        names = sorted(queue.name for queue in queues)
+        message = f"there is no queue {name!r} on the cluster"
+        yield Problem(at, "queue", message, hint=_offer(name, names, "Queues"))
+    elif not found.running:
+        message = f"queue {name!r} is stopped: it takes no applications"
+        names = sorted(queue.name for queue in queues if queue.running)
+        yield Problem(at, "queue", message, hint=f"Queues that do: {', '.join(names)}.")
+
+
+def _is_named(queue: Queue, name: str) -> bool:
+    """By its own name, or by its whole path."""
+    return queue.name in (name, name.rpartition(".")[2])
+
+
+def _check_request(request: Request, nodes: Sequence[Node]) -> Iterator[Problem]:
+    labelled = [node for node in nodes if request.label in (node.labels or {""})]
+    if request.label and not labelled:
+        known = sorted({label for node in nodes for label in node.labels})
+        message = f"no node that works has the label {request.label!r}"
+        yield Problem(_at(request, _LABEL), "node-label", message, hint=_labels(request, known))
+        return
+    if not labelled:
+        message = f"no node that works is free of labels, and {request.asked.name} asks for none"
+        yield Problem(request.asked.at, "no-nodes", message)
+        return
+    yield from _check_size(request, labelled)
+
+
+def _check_size(request: Request, nodes: Sequence[Node]) -> Iterator[Problem]:
+    tight = False
+    for field, key, unit in (
+        ("memory", "yarn.memory", " MiB"),
+        ("vcores", "yarn.vcores", ""),
+        ("gpus", "yarn.gpus", ""),
+    ):
+        wanted, most = getattr(request, field), max(getattr(node, field) for node in nodes)
+        if wanted > most:
+            tight = True
+            message = (
+                f"{key} of {request.asked.name} is {wanted}{unit}, and the largest node"
+                f"{_of(request.label)} has {most}{unit}"
+            )
+            if field == "gpus" and not most:
+                message = (
+                    f"{request.asked.name} asks for GPUs, and no node{_of(request.label)} has any"
+                )
+            hint = "Such a container would never be given. Ask for less."
+            yield Problem(_at(request, key), "never-fits", message, hint=hint)
+    if not tight and not any(_fits(request, node) for node in nodes):
+        message = (
+            f"no single node{_of(request.label)} has all that {request.asked.name} asks for: "
+            f"{request.memory} MiB, {request.vcores} vcores, {request.gpus} GPUs"
+        )
+        yield Problem(request.asked.at, "never-fits", message, hint=_sizes(nodes))
+
+
+def _fits(request: Request, node: Node) -> bool:
+    return (
+        request.memory <= node.memory
+        and request.vcores <= node.vcores
+        and request.gpus <= node.gpus
+    )
+
+
+def _sizes(nodes: Iterable[Node]) -> str:
+    sizes = sorted({(node.memory, node.vcores, node.gpus) for node in nodes})
+    listed = ", ".join(f"{m} MiB/{v} vcores/{g} GPUs" for m, v, g in sizes)
+    return f"Nodes there: {listed}."
+
+
+def _at(request: Request, key: str) -> Position:
+    return request.asked.positions.get(key, request.asked.at)
+
+
+def _of(label: str) -> str:
+    return f" of label {label!r}" if label else ""
+
+
+def _labels(request: Request, known: list[str]) -> str:
+    return _offer(request.label, known, "Labels") if known else "The nodes there have no labels."
+
+
+def _offer(name: str, known: list[str], what: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    listed = f"{what}: {', '.join(known)}."
+    return f"Did you mean {close[0]!r}? {listed}" if close else listed

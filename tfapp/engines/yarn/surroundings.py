@@ -1,0 +1,100 @@
+"""What a command must find around it to reach a cluster: Java, `yarn`, a configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfapp.errors import UnavailableError
+
+CLASS_PATH_LIMIT = 30.0  # seconds
+
+# What of the environment decides which cluster it is, and who asks.
+_DECISIVE = (
+    "JAVA_HOME",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+    "HADOOP_USER_NAME",
+    "KRB5CCNAME",
+    "SKEIN_DRIVER_JAVA_OPTIONS",
+)
+_CONFIGURATION = "HADOOP_CONF_DIR is the folder of the cluster's core-site.xml and yarn-site.xml."
+
+
+def find_java(environ: Mapping[str, str]) -> str:
+    """Path of the `java` that Skein will take. UnavailableError when there is none."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if os.access(java, os.X_OK):
+            return str(java)
+        raise UnavailableError(
+            f"there is no Java in JAVA_HOME ({home})", "JAVA_HOME/bin/java must be a program."
+        )
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found is None:
+        raise UnavailableError(
+            "there is no Java: JAVA_HOME is not set, and java is not on PATH",
+            "Install a Java runtime of version 8 to 22, the one that the cluster has if possible.",
+        )
+    return found
+
+
+def find_yarn(environ: Mapping[str, str]) -> str:
+    """Path of Hadoop's `yarn` command. UnavailableError when there is none."""
+    found = shutil.which("yarn", path=environ.get("PATH"))
+    if found is None:
+        raise UnavailableError(
+            "Hadoop's command yarn is not on PATH",
+            "Add the bin folder of the Hadoop client to PATH, and set HADOOP_CONF_DIR.",
+        )
+    return found
+
+
+def read_class_path(environ: Mapping[str, str]) -> str:
+    """What `yarn classpath --glob` prints. UnavailableError when it fails, or when there is no
+    yarn-site.xml on it: Hadoop's clients would look for a cluster on this machine."""
+    try:
+        done = subprocess.run(
+            [find_yarn(environ), "classpath", "--glob"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CLASS_PATH_LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(
+            f"`yarn classpath --glob` printed nothing within {CLASS_PATH_LIMIT:g} s"
+        ) from None
+    if done.returncode:
+        words = done.stderr.strip().splitlines()[-1:] or ["it gave no reason"]
+        raise UnavailableError(f"`yarn classpath --glob` failed: {words[0]}", _CONFIGURATION)
+    class_path = done.stdout.strip()
+    folders = [entry for entry in class_path.split(os.pathsep) if os.path.isdir(entry)]
+    if not any(os.path.isfile(os.path.join(folder, "yarn-site.xml")) for folder in folders):
+        where = environ.get("HADOOP_CONF_DIR")
+        raise UnavailableError(
+            "Hadoop's client has no yarn-site.xml "
+            + (f"(HADOOP_CONF_DIR is {where})" if where else "(HADOOP_CONF_DIR is not set)"),
+            _CONFIGURATION,
+        )
+    return class_path
+
+
+def fingerprint(environ: Mapping[str, str]) -> str:
+    """Equal for two commands that can share a driver: same cluster, same user, same files of
+    configuration."""
+    digest = hashlib.sha256()
+    for name in _DECISIVE:
+        digest.update(f"{name}={environ.get(name)}\0".encode(errors="surrogateescape"))
+    digest.update(f"{shutil.which('yarn', path=environ.get('PATH'))}\0".encode())
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        folder = environ.get(name)
+        for path in sorted(Path(folder).glob("*.xml")) if folder else ():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

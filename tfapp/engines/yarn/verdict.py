@@ -1,0 +1,38 @@
+"""What is said of an application that ended. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from tfapp.contract import FAILED, KILLED, ApplicationStatus, parse_diagnostics
+from tfapp.contract import Verdict as _Verdict
+from tfapp.engines.local.verdict import conclude
+from tfapp.engines.yarn.cluster import Report, first_line
+from tfapp.errors import ExitCode
+
+# YARN puts a time stamp before some of its sentences.
+_STAMP = re.compile(r"\A\[[^\]]*\]\s*")
+
+
+def ended(report: Report, last_known: ApplicationStatus) -> ApplicationStatus:
+    """The coordinator's last word when it had one, else what YARN says."""
+    status = parse_diagnostics(report.diagnostics)
+    if status is None and last_known.verdict is not None:
+        status = last_known  # it came to a verdict, and was ended before it could say so
+    if status is None:
+        status = conclude(last_known, _verdict(report), report.finished, KILLED)
+    return status
+
+
+def _verdict(report: Report) -> _Verdict:
+    words = _STAMP.sub("", first_line(report.diagnostics)) or "it gave no reason"
+    if report.final_status == KILLED and report.state != KILLED:
+        return _Verdict(KILLED, int(ExitCode.KILLED), words)  # what its master was told
+    if report.state == KILLED:
+        return _Verdict(KILLED, int(ExitCode.KILLED), f"It was killed from outside: {words}")
+    # Also where YARN says SUCCEEDED: only the coordinator may say that, and it leaves a verdict.
+    summary = (
+        f"It ended without a verdict: {words.rstrip('.')}. "
+        f"`tfapp logs {report.name} coordinator --engine yarn` may say why."
+    )
+    return _Verdict(FAILED, int(ExitCode.FAILED), summary)
