@@ -1,0 +1,69 @@
+"""A runner without a program: `python pretend_runner.py BEHAVIOUR`, in a container.
+
+exit:CODE  reports that its program ended so       serve  runs until it is told to stop
+die        ends without a word once it runs        mute   never answers
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from tfapp import skein_calls
+from tfapp.contract import (
+    ANSWER_PREFIX,
+    BEAT_PREFIX,
+    ENV_INSTANCE,
+    EXIT_PREFIX,
+    KEY_CLUSTER,
+    ORDER_PREFIX,
+    Answer,
+    Beat,
+    Exit,
+    ExitReport,
+    encode,
+)
+from tfapp.skein_calls import Put
+
+DEADLINE = 60.0
+
+
+def main(behaviour: str) -> None:
+    instance = os.environ[ENV_INSTANCE]
+    with skein_calls.from_current() as connection:
+        keys = (KEY_CLUSTER, ORDER_PREFIX + instance)
+        watch = connection.watch(keys=keys)
+        if behaviour == "mute":
+            time.sleep(DEADLINE)
+        answer = Answer(1, instance, "127.0.0.1", connection.container, {})
+        connection.put_own(ANSWER_PREFIX + instance, encode(answer))
+        wait_for(watch, KEY_CLUSTER)
+        if behaviour == "die":
+            os._exit(9)
+        connection.put_own(BEAT_PREFIX + instance, encode(Beat(1, 1, "running")))
+        exit = Exit(None, 15, "signal", "killed by SIGTERM (15)")
+        if behaviour == "serve":
+            assert json.loads(wait_for(watch, keys[1]))["action"] == "stop"
+        else:
+            code = int(behaviour.partition(":")[2])
+            exit = Exit(code, None, "exit", f"exit code {code}")
+        stopped = behaviour == "serve"
+        container = connection.container
+        report = ExitReport(1, instance, container, "127.0.0.1", exit, stopped, "the end", 1.0)
+        connection.put(EXIT_PREFIX + instance, encode(report))
+        assert json.loads(wait_for(watch, keys[1]))["action"] == "exit"
+
+
+def wait_for(watch: skein_calls.Watch, key: str) -> bytes:
+    """The next value of `key`, which is written after the watch was opened."""
+    while True:
+        event = watch.get(DEADLINE)
+        assert isinstance(event, Put), event
+        if event.key == key:
+            return event.value
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

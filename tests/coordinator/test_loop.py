@@ -1,0 +1,239 @@
+"""The loop between a pretended master and the real policy."""
+
+from __future__ import annotations
+
+import json
+import queue
+
+import pytest
+
+from tests.coordinator.pretend_master import EXIT_0, PretendMaster
+from tests.coordinator.world import job
+from tfapp.contract import (
+    KEY_STATUS,
+    KEY_STOP,
+    ApplicationStatus,
+    Exit,
+    InstanceStatus,
+    Limits,
+    Verdict,
+    encode,
+)
+from tfapp.coordinator.loop import Loop, Terminated
+from tfapp.errors import UnreachableError
+
+LIMITS = Limits(settle=0.0)
+EXIT_3 = Exit(3, None, "exit", "exit code 3")
+
+
+class Ticking:
+    """A clock that goes on by itself: no test waits for an interval."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        self.time += 0.05
+        return self.time
+
+
+def loop(master: PretendMaster, layout: str) -> tuple[Loop, queue.SimpleQueue, list[str]]:
+    inbox: queue.SimpleQueue = queue.SimpleQueue()
+    said: list[str] = []
+    chosen = job(layout, limits=LIMITS)
+    made = Loop(chosen, master, inbox, Ticking(), lambda: 1700000000.0, said.append)  # type: ignore[arg-type]
+    return made, inbox, said
+
+
+def run(master: PretendMaster, layout: str) -> ApplicationStatus:
+    return loop(master, layout)[0].run()
+
+
+def test_an_application_from_start_to_end():
+    master = PretendMaster({"chief/0": EXIT_0})
+    status = run(master, "chief=1 ps=1")
+    assert status == ApplicationStatus(
+        name="j",
+        state="SUCCEEDED",
+        generation=1,
+        started=1700000000.0,
+        updated=1700000000.0,
+        instances=(
+            InstanceStatus(
+                instance="chief/0",
+                component="chief",
+                role="chief",
+                state="SUCCEEDED",
+                container="chief_0",
+                host="127.0.0.1",
+                exports={"g": {"n": "chief/0"}},
+                exit=EXIT_0,
+            ),
+            InstanceStatus(
+                instance="ps/0",
+                component="ps",
+                role="ps",
+                state="KILLED",
+                container="ps_1",
+                host="127.0.0.1",
+                exports={"g": {"n": "ps/0"}},
+                exit=Exit(None, 15, "signal", "killed by SIGTERM (15)"),
+            ),
+        ),
+        verdict=Verdict(
+            "SUCCEEDED", 0, "Succeeded: chief/0 ended with exit code 0 after 1 s.", None
+        ),
+        timeline=status.timeline,
+    )
+    assert [moment.text for moment in status.timeline] == [
+        "generation 1 starts, 2 instances",
+        "Succeeded: chief/0 ended with exit code 0 after 1 s.",
+    ]
+    published = json.loads(master.store[KEY_STATUS][0])
+    assert ApplicationStatus.from_dict(published) == status
+
+
+def test_it_calls_the_master_no_more_than_needed():
+    master = PretendMaster({"chief/0": EXIT_0})
+    run(master, "chief=1 ps=1")
+    seen = [call for call in master.calls if KEY_STATUS not in call and "progress" not in call]
+    assert seen == [
+        "watch tfapp.report.",
+        "read",
+        "add_container chief/0",
+        "add_container ps/0",
+        "update tfapp.control.generation tfapp.report.alive.chief/0 tfapp.report.alive.ps/0",
+        "put tfapp.control.cluster",
+        "update tfapp.order.chief/0",
+        "update tfapp.order.ps/0",
+        "update tfapp.order.ps/0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "summary"),
+    [
+        (
+            lambda m: m.refused.add("worker/1"),
+            "Failed: worker/1 could not be started in generation 1: its container was refused: "
+            "too big.",
+        ),
+        (
+            lambda m: m.dead_on_arrival.add("worker/1"),
+            "Failed: worker/1 on 127.0.0.1 was lost in generation 1: its container ended without "
+            "a report.",
+        ),
+        (
+            lambda m: m.answer_lost.add("worker/1"),
+            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s.",
+        ),
+        (
+            lambda m: setattr(m, "exits", {"worker/0": EXIT_0, "worker/1": EXIT_3}),
+            "Failed: worker/1 on 127.0.0.1 ended with exit code 3 in generation 1, "
+            "1 s after its start.",
+        ),
+        (
+            lambda m: setattr(m, "unreachable_watches", 1),
+            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s.",
+        ),
+    ],
+    ids=["refused", "dead on arrival", "answer lost", "failed", "slow master"],
+)
+def test_troubles(prepare, summary):
+    master = PretendMaster({"worker/0": EXIT_0, "worker/1": EXIT_0})
+    prepare(master)
+    status = run(master, "worker=2")
+    assert status.verdict is not None
+    assert status.verdict.summary == summary
+    added = [call for call in master.calls if call.startswith("add_container")]
+    assert added == ["add_container worker/0", "add_container worker/1"]
+
+
+def test_what_happened_while_the_stream_was_broken_is_not_missed():
+    master = PretendMaster({})
+    made, _, said = loop(master, "worker=2")
+
+    def on_call(call: str) -> None:
+        if call == "put tfapp.control.cluster":
+            master.break_streams()
+            master.exits = {"worker/0": EXIT_0, "worker/1": EXIT_0}
+
+    master.on_call = on_call
+    assert made.run().state == "SUCCEEDED"
+    assert "the stream of reports broke: cut; opening it again" in said
+
+
+def test_a_container_that_ended_while_the_stream_was_broken_is_lost():
+    master = PretendMaster({"worker/0": EXIT_0})
+
+    def on_call(call: str) -> None:
+        if call == "put tfapp.control.cluster":
+            master.break_streams()
+            master.end(master.container("worker/1"))
+
+    master.on_call = on_call
+    status = run(master, "worker=2")
+    assert status.verdict is not None
+    assert status.verdict.cause is not None
+    assert status.verdict.cause.instance == "worker/1"
+
+
+def test_a_client_stops_it():
+    master = PretendMaster({})
+
+    def on_call(call: str) -> None:
+        if call == "put tfapp.control.cluster":
+            master.write(KEY_STOP, encode({"message": "by Ann"}), None)
+
+    master.on_call = on_call
+    status = run(master, "worker=2")
+    assert (status.state, status.verdict and status.verdict.summary) == (
+        "KILLED",
+        "Killed: by Ann.",
+    )
+    assert [i.state for i in status.instances] == ["KILLED", "KILLED"]
+
+
+def test_its_own_process_stops_it():
+    made, inbox, _ = loop(PretendMaster({}), "worker=2")
+    inbox.put(Terminated("its coordinator was ended"))
+    status = made.run()
+    assert status.verdict is not None
+    assert status.verdict.summary == "Killed: its coordinator was ended."
+
+
+def test_a_master_that_has_gone_is_not_waited_for():
+    master = PretendMaster({})
+    master.unreachable_watches = 2
+    with pytest.raises(UnreachableError):
+        run(master, "worker=1")
+
+
+def test_a_bug_is_a_failure_that_says_so():
+    made, _, _ = loop(PretendMaster({}), "worker=1")
+    status = made.broken(ValueError("no such thing"))
+    assert status.verdict is not None
+    assert (status.state, status.verdict.exit_code) == ("FAILED", 50)
+    assert status.verdict.summary == (
+        "Failed: a bug in tfapp ended the coordinator: ValueError: no such thing. Please report "
+        "it with the coordinator's log, which has the details."
+    )
+
+
+def test_a_bug_does_not_change_a_verdict():
+    made, _, _ = loop(PretendMaster({"worker/0": EXIT_0}), "worker=1")
+    assert made.run().state == made.broken(ValueError("late")).state == "SUCCEEDED"
+
+
+def test_the_log_tells_the_story():
+    made, _, said = loop(PretendMaster({"worker/0": EXIT_3}), "worker=1")
+    made.run()
+    assert said == [
+        "generation 1: RUNNING",
+        "worker/0: WAITING",
+        "generation 1 starts, 1 instance",
+        "worker/0: FAILED (exit code 3)",
+        "generation 1: FINISHED",
+        "Failed: worker/0 on 127.0.0.1 ended with exit code 3 in generation 1, "
+        "1 s after its start.",
+    ]

@@ -1,0 +1,343 @@
+"""What holds in every history: thousands of random ones, and those that hypothesis invents."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tests.coordinator.world import World, job
+from tfapp.contract import (
+    FAIL_APPLICATION,
+    FAILED,
+    FORMING,
+    IGNORE,
+    KILLED,
+    RESTART_INSTANCE,
+    SUCCEEDED,
+    Exit,
+    FailurePolicy,
+    FailureRule,
+    Job,
+    Limits,
+    Order,
+)
+from tfapp.coordinator import actions, ending, events
+from tfapp.coordinator.deadlines import next_deadline
+from tfapp.coordinator.failures import MAX_BACK_OFF
+from tfapp.coordinator.state import FINISHED, State, success_instances
+
+LAYOUTS = (
+    "worker=1",
+    "worker=3",
+    "chief=1",
+    "chief=1 worker=2",
+    "chief=1 worker=2 ps=1 evaluator=1 tensorboard=1",
+    "ps=2 worker=2>ps",
+    "chief=1>ps ps=1 worker=2>chief,ps tensorboard=1>chief",
+    "evaluator=1 chief=1",
+    "other=2",
+    "tensorboard=1",
+)
+LIMITS = (
+    Limits(gang=20, evaluator=8, stop_grace=3, heartbeat=1, heartbeat_lost=4, settle=0.5),
+    Limits(
+        gang=9, lifetime=40, evaluator=30, stop_grace=9, heartbeat=2, heartbeat_lost=6, settle=6
+    ),
+    Limits(gang=20, evaluator=5, stop_grace=0, heartbeat=1, heartbeat_lost=0, settle=0),
+)
+EXITS = (
+    Exit(0, None, "exit", "exit code 0"),
+    Exit(1, None, "exit", "exit code 1"),
+    Exit(None, 9, "signal", "killed by SIGKILL (9)"),
+    Exit(None, 9, "memory", "killed for its memory"),
+    Exit(None, None, "start", "no such program"),
+    Exit(None, None, "lost", "it could not reach the master"),
+)
+
+
+POLICIES = (
+    FailurePolicy(max_restarts=0, max_losses=0),
+    FailurePolicy(),
+    FailurePolicy(max_restarts=2, max_losses=1, startup=0),
+    FailurePolicy(startup=0, rules=(FailureRule(RESTART_INSTANCE, ("worker", "ps")),)),
+    FailurePolicy(
+        max_restarts=50,
+        startup=2,
+        rules=(
+            FailureRule(IGNORE, ("worker",), exit_codes=(1, 137)),
+            FailureRule(FAIL_APPLICATION, reasons=("memory", "script")),
+            FailureRule(RESTART_INSTANCE, reasons=("signal", "lost")),
+        ),
+    ),
+)
+
+
+WORDS = ("generation 4", "restart ", "another container", "kill ", "stop ")
+
+
+class Referee:
+    """Watches every step of a world."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.failed: set[tuple[str, int]] = set()  # instance, generation; before the decision
+        self.succeeded: set[tuple[str, int]] = set()
+        self.stopped = False
+        self.ended: set[str] = set()  # containers
+        self.killed: set[str] = set()
+        self.requested: dict[str, str] = {}  # instance -> the last container
+        self.replaced = 0
+        self.flexed = 0
+        world.checks.append(self.check)
+
+    def check(self, world: World, before: State, event: events.Event, wanted: tuple) -> None:
+        after = world.state
+        assert not (before.phase == FINISHED and wanted), "nothing is done after the end"
+        assert before.verdict is None or after.verdict is before.verdict, "a verdict is final"
+        if isinstance(event, events.Tick):
+            assert next_deadline(after) > event.time or wanted, "a tick deals with what is due"
+        self.observe(before, event)
+        self.check_actions(after, wanted)
+        self.check_budgets(after)
+        if before.verdict is None and after.verdict is not None:
+            self.check_verdict(after)
+
+    def observe(self, before: State, event: events.Event) -> None:
+        if isinstance(event, events.ContainerEnded):
+            self.ended.add(event.container)
+        if isinstance(event, events.Requested):
+            self.requested[event.instance] = event.container
+        if isinstance(event, events.StopRequested):
+            self.stopped = True
+        if isinstance(event, events.FlexRequested):
+            self.flexed += 1
+        if isinstance(event, events.Exited) and event.report.exit.code == 0:
+            self.succeeded.add((event.report.instance, event.report.generation))
+        if isinstance(event, (events.Refused, events.ContainerEnded)):
+            self.failed.add((event.instance, before.generation))
+        if isinstance(event, events.Exited) and event.report.exit.code != 0:
+            self.failed.add((event.report.instance, event.report.generation))
+
+    def check_actions(self, after: State, wanted: tuple) -> None:
+        orders: dict[str, Order] = {}
+        for action in wanted:
+            if isinstance(action, actions.SendOrders):
+                orders.update(action.orders)
+            if isinstance(action, actions.RequestContainer):
+                self.replaced += action.instance in self.requested
+                last = self.requested.get(action.instance, "")
+                known = after.instances[action.instance].container
+                assert not known, "who has a container gets no other"
+                gone = {"", *self.ended, *self.killed}
+                assert last in gone, "one container for each instance"
+            if isinstance(action, actions.KillContainer):
+                self.killed.add(action.container)
+                self.failed |= {(n, after.generation) for n, i in after.instances.items()}
+        containers = {after.instances[name].container for name in orders}
+        assert not self.ended & containers, "orders go to the living"
+
+    def check_budgets(self, state: State) -> None:
+        policy = state.job.failure
+        assert state.restarts <= policy.max_restarts
+        assert state.losses <= policy.max_losses
+        assert state.generation <= 1 + state.restarts + state.losses + 2 * self.flexed
+        for component in state.job.components:
+            window, threshold = component.failure_window, component.failure_threshold
+            charged = state.charged.get(component.name, ())
+            recent = [at for at in charged if at > state.ticked - window]
+            assert threshold <= 0 or len(recent) <= threshold
+
+    def check_verdict(self, state: State) -> None:
+        verdict = state.verdict
+        assert verdict is not None
+        if verdict.state == SUCCEEDED:
+            assert state.failure is None
+            needed = success_instances(state)
+            done = {i.id for i in needed if (i.id, state.generation) in self.succeeded}
+            assert done and done | {i.id for i in needed if i.ignored} == {i.id for i in needed}
+            assert all(i.exit and i.exit.code == 0 for i in needed if i.id in done)
+        if verdict.state == KILLED:
+            assert self.stopped
+        if verdict.state == FAILED:
+            cause = verdict.cause
+            assert cause is not None
+            timed_out = verdict.exit_code == 67
+            assert timed_out or (cause.instance, cause.generation) in self.failed
+
+
+def final_checks(world: World, referee: Referee) -> None:
+    limits = world.job.limits
+    while world.state.phase == FORMING:
+        generation, requests = world.state.generation, referee.replaced
+        world.advance(world.now + limits.gang + MAX_BACK_OFF + 1)
+        progress = (world.state.generation, referee.replaced) != (generation, requests)
+        assert world.state.phase != FORMING or progress, "no generation forms for ever"
+    if not world.state.decided:
+        world.feed(events.StopRequested(world.now, "the history ends"))
+    patience = limits.settle + limits.evaluator + limits.stop_grace + ending.STOP_MARGIN
+    world.advance(world.now + patience + 1)
+    assert world.state.phase == FINISHED, "a history ends by its deadline"
+    assert sum(isinstance(a, actions.Shutdown) for a in world.actions) == 1
+    assert isinstance(world.actions[-1], actions.Shutdown)
+    count = len(world.state.instances)
+    rounds = world.state.generation + world.state.restarts + referee.replaced + referee.flexed
+    assert world.store_calls <= rounds * (2 * count + len(world.job.components) + 3)
+    unfinished = [i for i in world.state.instances.values() if i.exit is None]
+    assert unfinished == []
+
+
+def happen(world: World, what: str, name: str, number: int) -> None:
+    runner = world.runners.get(name)
+    if what == "advance":
+        world.advance(world.now + number / 4)
+    elif what == "pause":
+        world.pause(float(number))
+    elif what == "stop":
+        world.feed(events.StopRequested(world.now, "enough"))
+    elif what == "answer all":
+        world.happen("all", "answer")
+    elif runner is None or world.state.phase == FINISHED:
+        return
+    elif what == "answer":
+        world.answer(name)
+    elif what == "exit":
+        world.report(name, EXITS[number % len(EXITS)])
+    elif what == "lose":
+        world.end_container(runner)
+    elif what == "silence":
+        runner.silent = True
+    elif what == "deafen":
+        runner.deaf = True
+    elif what == "cut":
+        world.cut(runner)
+    elif what == "preempt":
+        world.happen(name, "preempted")
+    elif what == "flex":
+        component = name.partition("/")[0]
+        world.happen("flex", component, ("+1", "-1", str(number % 5))[number % 3])
+
+
+HAPPENINGS = (
+    *("advance",) * 5,
+    *("answer",) * 4,
+    *("answer all",) * 2,
+    *("exit",) * 2,
+    "flex",
+    "lose",
+    "cut",
+    "preempt",
+    "silence",
+    "deafen",
+    "pause",
+    "stop",
+)
+
+
+def drawn(layout: str, limits: Limits, policy: FailurePolicy) -> Job:
+    """A job whose components fail twice within 30 s at most."""
+    made = job(layout, limits=limits, failure=policy)
+    components = tuple(
+        dataclasses.replace(component, failure_threshold=2, failure_window=30.0)
+        for component in made.components
+    )
+    return dataclasses.replace(made, components=components)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_histories(block):
+    ends, seen = set(), set()
+    for seed in range(500):
+        chance = random.Random(block * 1000 + seed)
+        world = World(drawn(chance.choice(LAYOUTS), chance.choice(LIMITS), chance.choice(POLICIES)))
+        names = tuple(world.state.instances)
+        if chance.random() < 0.1:
+            world.refused = {chance.choice(names): "too big"}
+        referee = Referee(world)
+        world.begin()
+        for _ in range(chance.randrange(40)):
+            names = tuple(world.state.instances) or names
+            happen(world, chance.choice(HAPPENINGS), chance.choice(names), chance.randrange(24))
+        final_checks(world, referee)
+        assert world.state.verdict is not None
+        ends.add(world.state.verdict.exit_code)
+        seen |= {word for word in WORDS if any(word in line for line in world.log)}
+        seen |= {"loss"} if world.state.losses else set()
+        seen |= {"success after a restart"} if restarted_well(world.state) else set()
+    assert ends == {0, 65, 66, 67}, "the histories reach every kind of end"
+    assert seen == {*WORDS, "loss", "success after a restart"}
+
+
+def restarted_well(state: State) -> bool:
+    return state.restarts > 0 and state.verdict is not None and state.verdict.exit_code == 0
+
+
+class History(RuleBasedStateMachine):
+    """The same, found and made small by hypothesis."""
+
+    @initialize(
+        layout=strategies.sampled_from(LAYOUTS),
+        limits=strategies.sampled_from(LIMITS),
+        policy=strategies.sampled_from(POLICIES),
+        refused=strategies.integers(0, 20),
+    )
+    def begin(self, layout: str, limits: Limits, policy: FailurePolicy, refused: int) -> None:
+        self.world = World(drawn(layout, limits, policy))
+        self.names = tuple(self.world.state.instances)
+        if refused < len(self.names):
+            self.world.refused = {self.names[refused]: "too big"}
+        self.referee = Referee(self.world)
+        self.world.begin()
+
+    @rule(
+        what=strategies.sampled_from(sorted(set(HAPPENINGS))),
+        index=strategies.integers(0, 7),
+        number=strategies.integers(0, 24),
+    )
+    def happen(self, what: str, index: int, number: int) -> None:
+        happen(self.world, what, self.names[index % len(self.names)], number)
+
+    @precondition(lambda self: self.world.state.formed)
+    @rule()
+    def tell_the_same_again(self) -> None:
+        """What reading the store again may repeat changes nothing but what is acknowledged."""
+        before = self.world.state
+        for instance in before.instances.values():
+            if instance.report is not None and not instance.container_ended:
+                self.world.feed(events.Exited(self.world.now, instance.report))
+            elif instance.container_ended:
+                self.world.feed(
+                    events.ContainerEnded(self.world.now, instance.id, instance.container)
+                )
+        assert self.world.state.instances == before.instances
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            final_checks(self.world, self.referee)
+
+
+TestHistory = History.TestCase
+TestHistory.settings = hypothesis.settings(max_examples=300, stateful_step_count=25)
+
+
+def test_a_large_application_takes_two_calls_each_and_a_few():
+    world = World(job("chief=1 worker=400 ps=20"))
+    world.begin()
+    world.happen("all", "answer")
+    for name in world.state.instances:
+        if name != "chief/0":
+            world.report(name, EXITS[0])
+    world.report("chief/0", EXITS[0])
+    world.feed(events.Tick(world.now))
+    assert world.state.phase == FINISHED
+    assert world.store_calls <= len(world.state.instances) + 3
+
+
+def test_a_state_is_a_value():
+    world = World(job("worker=1"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        world.state.generation = 2  # type: ignore[misc]

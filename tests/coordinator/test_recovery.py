@@ -1,0 +1,623 @@
+"""Histories with failures that are survived, or not: a new case is a row."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.coordinator.world import World, job
+from tfapp.contract import (
+    FAIL_APPLICATION,
+    IGNORE,
+    RESTART_INSTANCE,
+    FailurePolicy,
+    FailureRule,
+    Limits,
+)
+from tfapp.coordinator.state import FINISHED
+
+LIMITS = Limits(gang=60, evaluator=100, heartbeat=2, heartbeat_lost=10, settle=0.5)
+DEFAULT = FailurePolicy()
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    layout: str
+    history: str
+    summary: str
+    exit_code: int
+    log: tuple[str, ...]  # what was ordered and published
+    failure: FailurePolicy = DEFAULT
+    threshold: int = 5
+    window: float = 3600.0
+
+
+def rules(*found: FailureRule) -> FailurePolicy:
+    return FailurePolicy(startup=0, rules=found)
+
+
+ROWS = {
+    "a killed program: all start again in their containers": Row(
+        "worker=2",
+        """
+        1 all answer
+        9 worker/1 killed 9
+        9.2 all answer
+        20 worker/0 exits 0
+        21 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 12 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "9 generation 2",
+            "9.2 cluster worker/0 worker/1",
+            "21 shutdown",
+        ),
+    ),
+    "who has finished starts again too": Row(
+        "worker=2",
+        """
+        1 all answer
+        8 worker/0 exits 0
+        9 worker/1 killed 9
+        9.2 all answer
+        20 worker/0 exits 0
+        21 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 12 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "9 generation 2",
+            "9.2 cluster worker/0 worker/1",
+            "21 shutdown",
+        ),
+    ),
+    "a lost container is replaced, and no other": Row(
+        "chief=1 worker=2",
+        """
+        1 all answer
+        30 worker/1 lost
+        31 all answer
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 9 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0 worker/1",
+            "30 generation 2",
+            "30 another container for worker/1",
+            "31 cluster chief/0 worker/0 worker/1",
+            "42 stop worker/0 30",
+            "42 stop worker/1 30",
+            "42.5 shutdown",
+        ),
+    ),
+    "a node takes two containers with it: one failure": Row(
+        "worker=3",
+        """
+        1 all answer
+        30 worker/1 lost
+        30.1 worker/2 lost
+        31 all answer
+        40 worker/0 exits 0
+        40 worker/1 exits 0
+        40 worker/2 exits 0
+        """,
+        "Succeeded: all 3 instances of worker ended with exit code 0 after 9 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1 worker/2",
+            "30 generation 2",
+            "30 another container for worker/1",
+            "30.1 another container for worker/2",
+            "31 cluster worker/0 worker/1 worker/2",
+            "40 shutdown",
+        ),
+        FailurePolicy(max_restarts=1),
+    ),
+    "a silent runner is replaced": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 is cut off
+        40 worker/0 answers
+        50 worker/0 exits 0
+        """,
+        "Succeeded: worker/0 ended with exit code 0 after 10 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0",
+            "33 kill worker/0",
+            "33 generation 2",
+            "33 another container for worker/0",
+            "40 cluster worker/0",
+            "50 shutdown",
+        ),
+        FailurePolicy(max_restarts=0, max_losses=1),
+    ),
+    "a survivor's failure is not the cause": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        5 worker/0 exits 1
+        5.3 chief/0 killed 9
+        6 all answer
+        20 chief/0 exits 0
+        30
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 14 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0",
+            "5.3 generation 2",
+            "6 cluster chief/0 worker/0",
+            "22 stop worker/0 30",
+            "22.5 shutdown",
+        ),
+    ),
+    "a program that fails at once is broken": Row(
+        "worker=2",
+        """
+        1 all answer
+        5 worker/1 exits 3
+        20
+        """,
+        "Failed: worker/1 on host-worker-1 ended with exit code 3 in generation 1, 4 s after its "
+        "start. A program that fails within its first 10 s is taken for broken and is not "
+        "restarted (failurePolicy.startupSeconds).",
+        65,
+        ("1 cluster worker/0 worker/1", "5.5 stop worker/0 5", "6 shutdown"),
+    ),
+    "the same failure until the budget is spent, each time later": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 exits 3
+        21 all answer
+        22 worker/0 exits 3
+        22.6 all answer
+        24 worker/0 exits 3
+        24.6 all answer
+        30 worker/0 exits 3
+        31
+        """,
+        "Failed: worker/0 on host-worker-0 ended with exit code 3 in generation 4, 3.5 s after its "
+        "start. It was not restarted again: that was done 3 times (failurePolicy.maxRestarts).",
+        65,
+        (
+            "1 cluster worker/0",
+            "20.5 generation 2",
+            "21 cluster worker/0",
+            "22.5 generation 3",
+            "23.5 cluster worker/0",
+            "24.5 generation 4",
+            "26.5 cluster worker/0",
+            "30.5 shutdown",
+        ),
+    ),
+    "a component may fail only so often": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 exits 3
+        21 all answer
+        40 worker/0 exits 3
+        41
+        """,
+        "Failed: worker/0 on host-worker-0 ended with exit code 3 in generation 2, 19 s after its "
+        "start. It was not restarted: worker has failed twice within 1 h, more than 1 "
+        "(yarn.container.failure.threshold).",
+        65,
+        ("1 cluster worker/0", "20.5 generation 2", "21 cluster worker/0", "40.5 shutdown"),
+        threshold=1,
+    ),
+    "failures before the window are forgotten": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 exits 3
+        21 all answer
+        40 worker/0 exits 3
+        42 all answer
+        50 worker/0 exits 0
+        """,
+        "Succeeded: worker/0 ended with exit code 0 after 8 s. It was restarted twice before.",
+        0,
+        (
+            "1 cluster worker/0",
+            "20.5 generation 2",
+            "21 cluster worker/0",
+            "40.5 generation 3",
+            "42 cluster worker/0",
+            "50 shutdown",
+        ),
+        threshold=1,
+        window=15.0,
+    ),
+    "preemption has a budget of its own": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 preempted
+        21 all answer
+        40 worker/0 preempted
+        42
+        """,
+        "Failed: worker/0 on host-worker-0 was lost in generation 2: its container ended without a "
+        "report: Container preempted by scheduler. It was not restarted again: that was done once "
+        "(failurePolicy.maxInfrastructureRestarts).",
+        65,
+        (
+            "1 cluster worker/0",
+            "20 generation 2",
+            "20 another container for worker/0",
+            "21 cluster worker/0",
+            "40 shutdown",
+        ),
+        FailurePolicy(max_restarts=0, max_losses=1),
+    ),
+    "one program starts again at its address": Row(
+        "chief=1 worker=1 ps=1",
+        """
+        1 all answer
+        20 worker/0 killed 9
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 39 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0 ps/0",
+            "20 restart worker/0",
+            "40 stop worker/0 30",
+            "40 stop ps/0 30",
+            "40.5 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE, ("worker",))),
+    ),
+    "one program fails again and again": Row(
+        "chief=1 worker=1 ps=1",
+        """
+        1 all answer
+        2 worker/0 killed 9
+        3 worker/0 killed 9
+        9 worker/0 killed 9
+        20 worker/0 killed 9
+        30
+        """,
+        "Failed: worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 1, 9 s after "
+        "its start. It was not restarted again: that was done 3 times "
+        "(failurePolicy.maxRestarts).",
+        65,
+        (
+            "1 cluster chief/0 worker/0 ps/0",
+            "2 restart worker/0",
+            "4 restart worker/0",
+            "11 restart worker/0",
+            "20 stop chief/0 5",
+            "20 stop ps/0 5",
+            "20.5 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE, ("worker",))),
+    ),
+    "an address that is gone needs a new cluster": Row(
+        "chief=1 worker=1 ps=1",
+        """
+        1 all answer
+        20 worker/0 lost
+        21 all answer
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 19 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0 ps/0",
+            "20 generation 2",
+            "20 another container for worker/0",
+            "21 cluster chief/0 worker/0 ps/0",
+            "40 stop worker/0 30",
+            "40 stop ps/0 30",
+            "40.5 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE, ("worker",))),
+    ),
+    "an evaluator starts again without the others, anywhere": Row(
+        "chief=1 evaluator=1",
+        """
+        1 all answer
+        20 evaluator/0 exits 1
+        30 evaluator/0 lost
+        31 evaluator/0 answers
+        40 chief/0 exits 0
+        45 evaluator/0 exits 0
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 39 s. It was restarted twice before.",
+        0,
+        (
+            "1 cluster chief/0 evaluator/0",
+            "20.5 restart evaluator/0",
+            "30 another container for evaluator/0",
+            "31 cluster chief/0 evaluator/0",
+            "45 shutdown",
+        ),
+    ),
+    "a rule for an exit code": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 exits 42
+        22
+        """,
+        "Failed: worker/0 on host-worker-0 ended with exit code 42 in generation 1, 19 s after its "
+        "start.",
+        65,
+        ("1 cluster worker/0", "20.5 shutdown"),
+        rules(FailureRule(FAIL_APPLICATION, exit_codes=(41, 42))),
+    ),
+    "an exit code above 128 is a signal too": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 killed 9
+        22
+        """,
+        "Failed: worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 1, 19 s after "
+        "its start.",
+        65,
+        ("1 cluster worker/0", "20 shutdown"),
+        rules(FailureRule(FAIL_APPLICATION, exit_codes=(137,))),
+    ),
+    "a rule for a reason": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 preempted
+        22
+        """,
+        "Failed: worker/0 on host-worker-0 was lost in generation 1: its container ended without a "
+        "report: Container preempted by scheduler.",
+        65,
+        ("1 cluster worker/0", "20 shutdown"),
+        rules(FailureRule(FAIL_APPLICATION, reasons=("preempted",))),
+    ),
+    "an ignored worker is done without": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 7
+        40 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 39 s. worker/0 ended "
+        "with exit code 7. The application does not depend on it.",
+        0,
+        ("1 cluster worker/0 worker/1", "40 shutdown"),
+        rules(FailureRule(IGNORE, ("worker",), exit_codes=(7,))),
+    ),
+    "nobody is left when all are ignored": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 7
+        40 worker/1 exits 7
+        """,
+        "Failed: worker/0 on host-worker-0 ended with exit code 7 in generation 1, 19 s after its "
+        "start.",
+        65,
+        ("1 cluster worker/0 worker/1", "40 shutdown"),
+        rules(FailureRule(IGNORE, ("worker",))),
+    ),
+    "a replacement that does not come in time": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/1 lost
+        21 worker/0 answers
+        100
+        """,
+        "Timed out: not all instances were ready 1 min after generation 2 began. Missing: worker/1 "
+        "(its container worker_1-1 runs on h, but its runner has not answered). The limit is "
+        "site.global.gang.timeout. It was restarted once before.",
+        67,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 generation 2",
+            "20 another container for worker/1",
+            "80 shutdown",
+        ),
+    ),
+    "a stop while it forms anew": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 killed 9
+        21 stop by Ann
+        """,
+        "Killed: by Ann. It was restarted once before.",
+        66,
+        ("1 cluster worker/0", "20 generation 2", "21 shutdown"),
+    ),
+    "newcomers join when they are ready": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        20 flex worker +2
+        25 worker/1 answers
+        30 worker/2 answers
+        31 all answer
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 9 s.",
+        0,
+        (
+            "1 cluster chief/0 worker/0",
+            "30 generation 2",
+            "31 cluster chief/0 worker/0 worker/1 worker/2",
+            "42 stop worker/0 30",
+            "42 stop worker/1 30",
+            "42 stop worker/2 30",
+            "42.5 shutdown",
+        ),
+    ),
+    "a newcomer that is late is withdrawn, with those behind it": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        20 flex worker 4
+        25 worker/1 answers
+        30 worker/3 answers
+        81 all answer
+        90 chief/0 exits 0
+        100
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 9 s.",
+        0,
+        (
+            "1 cluster chief/0 worker/0",
+            "80 kill worker/2",
+            "80 kill worker/3",
+            "80 generation 2",
+            "81 cluster chief/0 worker/0 worker/1",
+            "92 stop worker/0 30",
+            "92 stop worker/1 30",
+            "92.5 shutdown",
+        ),
+    ),
+    "a newcomer that fails disturbs nobody": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        20 flex worker +1
+        21 worker/1 cannot-start no room
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 39 s.",
+        0,
+        (
+            "1 cluster chief/0 worker/0",
+            "21 kill worker/1",
+            "42 stop worker/0 30",
+            "42.5 shutdown",
+        ),
+    ),
+    "the highest numbers leave": Row(
+        "chief=1 worker=3",
+        """
+        1 all answer
+        20 flex worker 1
+        21 all answer
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 19 s.",
+        0,
+        (
+            "1 cluster chief/0 worker/0 worker/1 worker/2",
+            "20 kill worker/1",
+            "20 kill worker/2",
+            "20 generation 2",
+            "21 cluster chief/0 worker/0",
+            "42 stop worker/0 30",
+            "42.5 shutdown",
+        ),
+    ),
+    "a failure while newcomers come: they join later": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        20 flex worker +1
+        21 worker/0 killed 9
+        22 chief/0 answers
+        22 worker/0 answers
+        30 worker/1 answers
+        31 all answer
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 9 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0",
+            "21 generation 2",
+            "22 cluster chief/0 worker/0",
+            "30 generation 3",
+            "31 cluster chief/0 worker/0 worker/1",
+            "42 stop worker/0 30",
+            "42 stop worker/1 30",
+            "42.5 shutdown",
+        ),
+    ),
+}
+
+
+def made(row: Row) -> World:
+    chosen = job(row.layout, limits=LIMITS, failure=row.failure)
+    components = tuple(
+        dataclasses.replace(c, failure_threshold=row.threshold, failure_window=row.window)
+        for c in chosen.components
+    )
+    return World(dataclasses.replace(chosen, components=components))
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_history(row):
+    world = made(row).play(row.history)
+    verdict = world.state.verdict
+    assert world.state.phase == FINISHED
+    assert verdict is not None
+    assert (verdict.summary, verdict.exit_code) == (row.summary, row.exit_code)
+    assert tuple(world.log) == row.log
+
+
+def test_the_timeline_tells_it_all():
+    world = made(ROWS["a lost container is replaced, and no other"])
+    world.play("1 all answer\n30 worker/1 lost\n31 all answer\n40 flex worker +1\n50 stop")
+    assert world.state.timeline == (
+        (1.0, "generation 1 starts, 3 instances"),
+        (
+            30.0,
+            "worker/1 on host-worker-1 was lost in generation 1: its container ended without a "
+            "report: out of luck",
+        ),
+        (30.0, "generation 2 begins"),
+        (31.0, "generation 2 starts, 3 instances"),
+        (40.0, "worker goes from 2 to 3 instances"),
+        (50.0, "Killed: it was asked to stop. It was restarted once before."),
+    )
+
+
+FLEXES = [
+    ("worker 3", "worker goes from 2 to 3 instances"),
+    ("worker 2", "worker has 2 instances already"),
+    ("worker +9", "worker would have 11 instances, 4 is the most"),
+    ("worker -2", "worker would have 0 instances, and needs 1"),
+    ("worker two", "'two' is no number of instances: write 3, +1 or -1"),
+    ("chief 2", "chief would have 2 instances, 1 is the most"),
+    ("chief 0", "chief would have 0 instances, and needs 1"),
+    ("boss 1", "there is no component 'boss'; its components: chief, worker"),
+]
+
+
+@pytest.mark.parametrize(("asked", "reply"), FLEXES)
+def test_flex_is_answered(asked, reply):
+    chosen = job("chief=1 worker=2", limits=LIMITS)
+    chief, worker = chosen.components
+    worker = dataclasses.replace(worker, min_instances=1, max_instances=4)
+    world = World(dataclasses.replace(chosen, components=(chief, worker)))
+    world.play(f"1 all answer\n2 flex {asked}")
+    assert world.replies == [reply]
+
+
+def test_flex_is_too_late_at_the_end():
+    world = World(job("chief=1 evaluator=1"))
+    world.play("1 all answer\n2 chief/0 exits 0\n3 flex evaluator 2")
+    assert world.replies == ["the application is about to end"]

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.coordinator.world import World, job
+from tfapp.contract import (
+    MAX_DIAGNOSTICS_JSON,
+    MAX_LAST_LINES,
+    Exit,
+    ExitReport,
+    format_diagnostics,
+    parse_diagnostics,
+)
+from tfapp.coordinator import events, verdicts
+from tfapp.coordinator.status import status
+
+DURATIONS = {
+    0.0: "0 s",
+    0.04: "0 s",
+    1.25: "1.2 s",
+    9.0: "9 s",
+    9.99: "10 s",
+    12.3: "12 s",
+    59.6: "1 min",
+    60.0: "1 min",
+    200.0: "3 min 20 s",
+    3600.0: "1 h",
+    7320.0: "2 h 2 min",
+}
+
+
+@pytest.mark.parametrize("seconds", DURATIONS)
+def test_duration(seconds):
+    assert verdicts.duration(seconds) == DURATIONS[seconds]
+
+
+@pytest.mark.parametrize("character", ["x", "\x1b", "é", '"'])
+def test_diagnostics_hold_the_verdict_whatever_a_program_wrote(character):
+    world = World(job("worker=200")).play("1 all answer")
+    exit = Exit(1, None, "exit", "exit code 1")
+    lines = character * (MAX_LAST_LINES // len(character.encode())) + "\nthe last line"
+    report = ExitReport(1, "worker/7", "worker_7", "h", exit, False, lines, 1.0)
+    world.feed(events.Exited(1.0, report))
+    world.advance(100)
+    text = format_diagnostics(status(world.state, 0.0, 0.0))
+    assert len(text.rpartition("\n")[2].encode()) <= MAX_DIAGNOSTICS_JSON
+    found = parse_diagnostics(text)
+    assert found is not None
+    assert found.verdict is not None
+    assert found.verdict.cause is not None
+    assert found.verdict.cause.last_lines.endswith(f"{character}\nthe last line")
+
+
+EXITS = {
+    "was killed by SIGSEGV (11) in g": Exit(None, 11, "signal", "killed by SIGSEGV (11)"),
+    "was killed for its memory in g": Exit(None, 9, "memory", "killed for its memory."),
+    "ended with exit code 7 in g": Exit(7, None, "exit", "exit code 7"),
+    "could not be started in g: no x": Exit(None, None, "start", "no x."),
+    "failed in the package's script in g: y": Exit(None, None, "script", "y"),
+    "was lost in g: gone": Exit(None, None, "lost", "gone"),
+    "ended in g: z": Exit(None, None, "deadline", "z"),
+}
+
+
+@pytest.mark.parametrize("sentence", EXITS)
+def test_every_kind_of_exit_has_its_sentence(sentence):
+    assert verdicts._deed(EXITS[sentence], " in g") == sentence
+
+
+def test_many_missing_instances_are_counted():
+    limits = dataclasses.replace(job("worker=1").limits, gang=5.0)
+    world = World(job("worker=13", limits=limits)).play("9")
+    assert world.state.verdict is not None
+    assert world.state.verdict.summary.endswith(
+        "worker/9 (its container worker_9 runs on h, but its runner has not answered) and 3 more. "
+        "The limit is site.global.gang.timeout."
+    )
+
+
+WHEREABOUTS = {
+    "no container": ("", None),
+    "container worker_0": ("worker_0", None),
+    "its container worker_0 was requested and not granted": (
+        "worker_0",
+        events.ContainerInfo("REQUESTED"),
+    ),
+    "its container worker_0 runs on h, but its runner has not answered": (
+        "worker_0",
+        events.ContainerInfo("RUNNING", "h"),
+    ),
+    "its container worker_0 has ended: FAILED": (
+        "worker_0",
+        events.ContainerInfo("FAILED", "h", "x"),
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", WHEREABOUTS)
+def test_where_a_missing_instance_is(sentence):
+    container, info = WHEREABOUTS[sentence]
+    state = World(job("worker=1")).state
+    instance = dataclasses.replace(state.instances["worker/0"], container=container)
+    if info is not None:
+        state = dataclasses.replace(state, containers={container: info})
+    assert verdicts._whereabouts(state, instance) == sentence

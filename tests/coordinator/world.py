@@ -1,0 +1,395 @@
+"""A world for the coordinator's policy: a clock, a master and runners, all pretended.
+
+A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for example
+
+    1 worker/0 answers          5 worker/0 exits 3        6 worker/1 lost
+    1 all answer                5 worker/1 killed 9       7 stop enough of it
+    2 worker/1 falls silent     8 paused 30               0 worker/1 refused too big
+    6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
+    6 worker/1 is cut off
+
+Runners beat every `limits.heartbeat` seconds, say at once that their program runs, and end it
+half a second after an order to stop, and at once for a new generation. `deaf` runners do not obey,
+`silent` ones do not beat. Those `cut` off hear nothing, are not heard, and end their program when
+the fence says so, even if the master takes their container for dead. A job survives no failure
+unless `failure` says otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tfapp.contract import (
+    Answer,
+    Beat,
+    Cluster,
+    ComponentJob,
+    Exit,
+    ExitReport,
+    FailurePolicy,
+    FlexRequest,
+    Job,
+    Limits,
+    Order,
+    parse_instance,
+)
+from tfapp.coordinator import actions, events
+from tfapp.coordinator.deadlines import next_deadline
+from tfapp.coordinator.events import ContainerInfo
+from tfapp.coordinator.policy import step
+from tfapp.coordinator.state import FINISHED, new_state
+
+TICK = 1.0
+OBEYS_AFTER = 0.5
+DEFAULTS = Limits()
+NEVER = FailurePolicy(max_restarts=0, max_losses=0)
+STORE_ACTIONS = (actions.Announce, actions.PublishCluster, actions.PublishReleased)
+
+
+def component(name: str, instances: int, requires: tuple[str, ...] = ()) -> ComponentJob:
+    roles = ("chief", "worker", "ps", "evaluator", "tensorboard")
+    return ComponentJob(
+        name=name,
+        role=name if name in roles else "other",
+        instances=instances,
+        min_instances=0,
+        max_instances=None,
+        memory=512,
+        vcores=1,
+        gpus=0,
+        script="scripts/x.py",
+        script_timeout=60.0,
+        exports=(),
+        site={},
+        requires=requires,
+    )
+
+
+def job(
+    layout: str,
+    success: tuple[str, ...] = (),
+    limits: Limits = DEFAULTS,
+    failure: FailurePolicy = NEVER,
+) -> Job:
+    """ "chief=1 ps=2 worker=2>ps": instances, and after > what they require. The default success
+    policy unless one is given."""
+    components = []
+    for word in layout.split():
+        name, _, rest = word.partition("=")
+        count, _, requires = rest.partition(">")
+        components.append(component(name, int(count), tuple(filter(None, requires.split(",")))))
+    names = {c.name for c in components if c.instances}
+    default = ("chief",) if "chief" in names else ("worker",) if "worker" in names else ()
+    return Job(
+        "j", "j", "1", "me", "python3", tuple(components), success or default, limits, failure
+    )
+
+
+@dataclasses.dataclass
+class Runner:
+    instance: str
+    container: str
+    requested: float
+    generation: int  # the one that it has heard of
+    answered: bool = False
+    program: bool = False
+    attempt: int = 0
+    began: float = 0.0
+    reported: bool = False
+    ended: bool = False  # the container
+    silent: bool = False
+    cut: bool = False
+    fence: float = math.inf  # who is cut off ends its program then
+    deaf: bool = False
+    obeys: float = math.inf
+    beat: float = math.inf  # when it is due
+    sequence: int = 0
+
+
+class World:
+    def __init__(self, job: Job, refused: tuple[str, ...] = ()):
+        self.job = job
+        self.state = new_state(job)
+        self.now = 0.0
+        self.runners: dict[str, Runner] = {}  # of each instance the newest
+        self.everybody: list[Runner] = []
+        self.generation = 0
+        self.messages: dict[str, str] = {}  # container -> what the master says of its end
+        self.replies: list[str] = []
+        self.withdrawn: set[str] = set()  # containers that left by flex
+        self.refused = dict.fromkeys(refused, "too big")
+        self.actions: list[actions.Action] = []
+        self.log: list[str] = []  # what was ordered and published, readable
+        self.store_calls = 0
+        self.cluster: Cluster | None = None
+        self.held: set[str] = set()
+        self.checks: list = []  # called with (world, state before, event, actions) at each step
+
+    # -- the master --
+    def feed(self, *happened: events.Event) -> None:
+        for event in happened:
+            before = self.state
+            self.state, wanted = step(self.state, event)
+            for check in self.checks:
+                check(self, before, event, wanted)
+            self.actions.extend(wanted)
+            self.store_calls += any(isinstance(a, actions.SendOrders) for a in wanted)
+            self.store_calls += sum(isinstance(a, STORE_ACTIONS) for a in wanted)
+            for action in wanted:
+                self.do(action)
+
+    def do(self, action: actions.Action) -> None:
+        if isinstance(action, actions.RequestContainer):
+            self.request(action)
+        elif isinstance(action, actions.PublishCluster):
+            self.cluster = action.cluster
+            self.held = set(action.cluster.held)
+            self.note(f"cluster {' '.join(m.instance for m in action.cluster.members)}")
+            self.start_programs()
+        elif isinstance(action, actions.PublishReleased):
+            self.held -= set(action.components)
+            self.note(f"released {' '.join(action.components)}")
+            self.start_programs()
+        elif isinstance(action, actions.SendOrders):
+            for name, order in action.orders.items():
+                self.order(name, order)
+        elif isinstance(action, actions.Announce):
+            self.announce(action)
+        elif isinstance(action, actions.ReplyFlex):
+            self.replies.append(action.reply.text)
+        elif isinstance(action, actions.KillContainer):
+            runner = next(r for r in self.everybody if r.container == action.container)
+            self.note(f"kill {runner.instance}")
+            if runner.instance not in self.state.instances:
+                self.withdrawn.add(runner.container)
+            self.end_container(runner, program=runner.program and runner.cut)
+        elif isinstance(action, actions.ListContainers):
+            self.feed(events.Listed(self.now, self.containers()))
+        elif isinstance(action, actions.Shutdown):
+            self.note("shutdown")
+
+    def request(self, action: actions.RequestContainer) -> None:
+        name = action.instance
+        if name in self.refused:
+            self.feed(events.Refused(self.now, name, self.refused[name]))
+            return
+        before = sum(r.instance == name for r in self.everybody)
+        container = name.replace("/", "_") + (f"-{before}" if before else "")
+        if before:
+            self.note(f"another container for {name}")
+        runner = Runner(name, container, self.now, action.generation)
+        self.runners[name] = runner
+        self.everybody.append(runner)
+        self.feed(events.Requested(self.now, name, container))
+
+    def announce(self, action: actions.Announce) -> None:
+        if action.generation > self.generation > 0:
+            self.note(f"generation {action.generation}")
+        self.generation = action.generation
+        for runner in self.everybody:
+            if runner.ended or runner.cut or runner.generation >= self.generation:
+                continue
+            runner.generation, runner.attempt, runner.obeys = self.generation, 0, math.inf
+            runner.answered = runner.program = runner.reported = False
+            runner.beat = self.now + self.job.limits.heartbeat
+
+    def containers(self) -> dict[str, ContainerInfo]:
+        return {
+            r.container: ContainerInfo("FAILED", "", self.messages.get(r.container, "out of luck"))
+            if r.ended
+            else ContainerInfo("RUNNING", "h")
+            for r in self.everybody
+        }
+
+    def end_container(self, runner: Runner, program: bool = False) -> None:
+        if not runner.ended:
+            runner.ended, runner.obeys = True, math.inf
+            runner.program = program
+            self.feed(events.ContainerEnded(self.now, runner.instance, runner.container))
+
+    # -- the runners --
+    def answer(self, name: str) -> None:
+        runner = self.runners[name]
+        if runner.answered or runner.ended or runner.reported or runner.cut:
+            return
+        runner.answered = True
+        runner.beat = self.now + self.job.limits.heartbeat
+        host = f"host-{name.replace('/', '-')}"
+        answer = Answer(runner.generation, name, host, runner.container, {})
+        self.feed(events.Answered(self.now, answer))
+
+    def start_programs(self) -> None:
+        assert self.cluster is not None
+        members = {(m.instance, m.container) for m in self.cluster.members}
+        for name, runner in tuple(self.runners.items()):
+            held = parse_instance(name)[0] in self.held
+            member = (name, runner.container) in members
+            if runner.generation != self.cluster.generation or not member or runner.cut:
+                continue
+            if runner.answered and not (held or runner.program or runner.ended or runner.reported):
+                self.start_program(runner)
+
+    def start_program(self, runner: Runner) -> None:
+        same = (r for r in self.everybody if r.instance == runner.instance)
+        living = [r.container for r in same if r.program and r.container not in self.withdrawn]
+        assert not living, f"{runner.instance}: {living} still have a program"
+        runner.program, runner.began = True, self.now
+        if not runner.silent:
+            self.beat(runner.instance)
+
+    def beat(self, name: str) -> None:
+        runner = self.runners[name]
+        runner.beat = self.now + self.job.limits.heartbeat
+        runner.sequence += 1
+        state = "running" if runner.program else "waiting"
+        self.feed(events.Beaten(self.now, name, self.said(runner, state)))
+
+    def said(self, runner: Runner, state: str) -> Beat:
+        return Beat(runner.generation, runner.sequence, state, container=runner.container)
+
+    def report(self, name: str, exit: Exit, stopped: bool = False) -> None:
+        runner = self.runners[name]
+        if runner.reported or runner.ended or runner.cut:
+            return
+        seconds = self.now - runner.began if runner.program else 0.0
+        runner.reported, runner.program, runner.obeys = True, False, math.inf
+        host = f"host-{name.replace('/', '-')}"
+        self.feed(
+            events.Exited(
+                self.now,
+                ExitReport(
+                    runner.generation,
+                    name,
+                    runner.container,
+                    host,
+                    exit,
+                    stopped,
+                    "the end",
+                    seconds,
+                    runner.attempt,
+                ),
+            )
+        )
+
+    def order(self, name: str, order: Order) -> None:
+        runner = self.runners[name]
+        if order.action == "exit":
+            if runner.reported:
+                self.end_container(runner)
+            return
+        if order.action == "restart":
+            self.note(f"restart {name}")
+            if not runner.ended and not runner.cut:
+                assert runner.reported
+                runner.reported, runner.attempt = False, order.attempt
+                self.start_program(runner)
+            return
+        self.note(f"stop {name} {order.grace:g}")
+        if not runner.deaf:
+            runner.obeys = self.now + OBEYS_AFTER
+
+    def cut(self, runner: Runner) -> None:
+        """Its fence counts from its last beat, if there is a fence."""
+        limits = self.job.limits
+        if not runner.cut:
+            runner.cut = True
+            last = runner.beat - limits.heartbeat if runner.answered else self.now
+            runner.fence = last + limits.heartbeat_lost if limits.heartbeat_lost else math.inf
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{self.now:g} {text}")
+
+    # -- time --
+    def begin(self) -> None:
+        self.feed(events.Started(self.now))
+        self.feed(events.Tick(self.now))
+
+    def advance(self, until: float) -> None:
+        """Lets time pass; the coordinator wakes for deadlines and every TICK."""
+        while self.now < until and self.state.phase != FINISHED:
+            due = [next_deadline(self.state), self.now + TICK, until]
+            due += [min(r.obeys, r.beat) for r in self.living()]
+            due += [r.fence for r in self.everybody if r.program]
+            self.now = max(self.now, min(due))
+            self.run_runners()
+            self.feed(events.Tick(self.now))
+        self.now = max(self.now, until)
+
+    def pause(self, seconds: float) -> None:
+        """The coordinator stands still; what happens meanwhile is queued."""
+        self.now += seconds
+        self.run_runners()
+        self.feed(events.Tick(self.now))
+
+    def living(self) -> list[Runner]:
+        return [
+            r for r in self.runners.values() if r.answered and not (r.ended or r.silent or r.cut)
+        ]
+
+    def run_runners(self) -> None:
+        for runner in self.everybody:
+            if runner.fence <= self.now:
+                runner.program = False
+        for name, runner in tuple(self.runners.items()):
+            if runner.ended or runner.silent or runner.cut or not runner.answered:
+                continue
+            if runner.obeys <= self.now:
+                text = "killed by SIGTERM (15)"
+                self.report(name, Exit(None, 15, "signal", text), stopped=True)
+            elif runner.beat <= self.now:
+                self.beat(name)
+
+    # -- histories as text --
+    def play(self, history: str) -> World:
+        lines = [line.split() for line in history.strip().splitlines()]
+        for who, what, *rest in (words[1:] for words in lines if words[2:3] == ["refused"]):
+            assert what == "refused"
+            self.refused[who] = " ".join(rest)
+        self.begin()
+        for when, *words in lines:
+            self.advance(float(when))
+            if words and words[1:2] != ["refused"]:
+                self.happen(*words)
+                self.feed(events.Tick(self.now))
+        return self
+
+    def happen(self, who: str, *what: str) -> None:
+        text = " ".join(what)
+        if who == "all":
+            for name in tuple(self.runners):
+                self.answer(name)
+        elif who == "stop":
+            self.feed(events.StopRequested(self.now, text))
+        elif who == "flex":
+            self.feed(events.FlexRequested(self.now, FlexRequest("f", what[0], what[1])))
+        elif who == "paused":
+            self.pause(float(text))
+        elif what[0] == "answers":
+            self.answer(who)
+        elif what[0] == "exits":
+            self.report(who, Exit(int(what[1]), None, "exit", f"exit code {what[1]}"))
+        elif what[0] == "killed":
+            name = {"9": "SIGKILL", "11": "SIGSEGV", "15": "SIGTERM"}[what[1]]
+            text = f"killed by {name} ({what[1]})"
+            self.report(who, Exit(None, int(what[1]), "signal", text))
+        elif what[0] == "cannot-start":
+            self.report(who, Exit(None, None, "start", " ".join(what[1:])))
+        elif what[0] == "script":
+            self.report(who, Exit(None, None, "script", " ".join(what[1:])))
+        elif what[0] == "lost":
+            self.end_container(self.runners[who])
+        elif what[0] == "preempted":
+            runner = self.runners[who]
+            self.messages[runner.container] = "Container preempted by scheduler"
+            self.end_container(runner)
+        elif what[0] == "hangs":
+            self.report(who, Exit(None, 9, "hang", "its process was stopped"))
+        elif text == "falls silent":
+            self.runners[who].silent = True
+        elif text == "is cut off":
+            self.cut(self.runners[who])
+        elif text == "is deaf":
+            self.runners[who].deaf = True
+        else:
+            raise ValueError(f"{who} {text}")

@@ -1,0 +1,162 @@
+"""Changes the number of a component's instances while the application runs.
+
+Newcomers start beside the training, which goes on until they are ready; then the next generation
+is formed with them. Who leaves, leaves at once, and the others form the next generation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+from tfapp.contract import RUNNING, ComponentJob, FlexReply, instance_id
+from tfapp.coordinator import actions, events, formation, verdicts
+from tfapp.coordinator.actions import Action
+from tfapp.coordinator.formation import Step
+from tfapp.coordinator.state import Instance, State
+
+
+def requested(state: State, event: events.FlexRequested) -> Step:
+    """Somebody wants another number of instances. The reply says what comes of it."""
+    request = event.request
+    try:
+        component = _component(state, request.component)
+        count = _wanted(state, component, request.count)
+    except ValueError as error:
+        return state, (actions.ReplyFlex(request.id, FlexReply(False, str(error))),)
+    have = _instances(state, component.name)
+    text = f"{component.name} goes from {len(have)} to {count} instances"
+    if count == len(have):
+        text = f"{component.name} has {count} instances already"
+    state, done = _resize(state.noted(event.time, text), component, have, count, event.time)
+    return state, (actions.ReplyFlex(request.id, FlexReply(True, text)), *done)
+
+
+def _component(state: State, name: str) -> ComponentJob:
+    if state.decided:
+        raise ValueError("the application is about to end")
+    try:
+        return state.job.component(name)
+    except KeyError:
+        known = ", ".join(component.name for component in state.job.components)
+        raise ValueError(f"there is no component {name!r}; its components: {known}") from None
+
+
+def _wanted(state: State, component: ComponentJob, text: str) -> int:
+    """How many instances are asked for. ValueError with a sentence when there cannot be so
+    many."""
+    relative, digits = text[:1] in ("+", "-"), text.lstrip("+-")
+    if not (digits.isascii() and digits.isdigit() and len(text) - len(digits) <= 1):
+        raise ValueError(f"{text!r} is no number of instances: write 3, +1 or -1")
+    count = int(text) + (len(_instances(state, component.name)) if relative else 0)
+    most = 1 if component.role == "chief" else component.max_instances
+    least = component.min_instances
+    if component.role == "chief" or component.name in state.job.success:
+        least = max(least, min(component.instances, 1))
+    if count < least:
+        raise ValueError(f"{component.name} would have {count} instances, and needs {least}")
+    if most is not None and count > most:
+        raise ValueError(f"{component.name} would have {count} instances, {most} is the most")
+    return count
+
+
+def _instances(state: State, component: str) -> list[Instance]:
+    """Of one component, by index."""
+    return sorted(
+        (i for i in state.instances.values() if i.component == component), key=lambda i: i.index
+    )
+
+
+def _resize(
+    state: State, component: ComponentJob, have: list[Instance], count: int, time: float
+) -> Step:
+    if count > len(have):
+        new = [
+            Instance(
+                instance_id(component.name, index),
+                component.name,
+                index,
+                component.role,
+                requested_in=state.generation,
+                joining=True,
+            )
+            for index in range(len(have), count)
+        ]
+        state = _with_count(state.with_instances(new), component.name)
+        state = dataclasses.replace(state, join_by=time + state.job.limits.gang)
+        return state, tuple(
+            actions.RequestContainer(i.id, i.component, state.generation) for i in new
+        )
+    leaving = have[count:]
+    state, done = _remove(state, leaving)
+    if all(instance.joining for instance in leaving):
+        return state, done
+    state, more = formation.next_generation(state, time)
+    return state, (*done, *more)
+
+
+def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
+    """Goes on without newcomers who cannot come, with those of higher numbers: numbers have no
+    gaps."""
+    done: tuple[Action, ...] = ()
+    for newcomer in newcomers:
+        if newcomer.id not in state.instances:
+            continue
+        why = newcomer.exit.text if newcomer.exit else "it was not ready in time"
+        state = state.noted(time, f"{newcomer.id} does not join: {why}")
+        same = _instances(state, newcomer.component)
+        state, more = _remove(state, [i for i in same if i.index >= newcomer.index])
+        done += more
+    return state, done
+
+
+def join(state: State, time: float) -> Step:
+    """Forms the next generation once all newcomers are ready, or their time is over."""
+    newcomers = [i for i in state.instances.values() if i.joining]
+    if not newcomers or state.phase != RUNNING:
+        return state, ()
+    late = [i for i in newcomers if i.answer is None]
+    if late and time < state.join_by:
+        return state, ()
+    state, done = withdraw(state, late, time)
+    ready = [i.id for i in state.instances.values() if i.joining]
+    if not ready:
+        return state, done
+    state = state.noted(time, f"{verdicts.names(ready)} joined")
+    state, more = formation.next_generation(state, time)
+    return state, (*done, *more)
+
+
+def due(state: State) -> float:
+    """When newcomers are withdrawn who are not ready; infinity when there are none."""
+    waiting = state.phase == RUNNING and any(i.joining for i in state.instances.values())
+    return state.join_by if waiting else math.inf
+
+
+def _remove(state: State, leaving: Iterable[Instance]) -> Step:
+    """Ends the containers of `leaving` with all that is in them."""
+    leaving = tuple(leaving)
+    gone = {instance.id for instance in leaving}
+    kept = {name: i for name, i in state.instances.items() if name not in gone}
+    failure = state.failure
+    if failure is not None and failure.instance in gone:
+        failure = None
+    state = dataclasses.replace(state, instances=kept, failure=failure)
+    for component in {instance.component for instance in leaving}:
+        state = _with_count(state, component)
+    return state, tuple(
+        actions.KillContainer(i.container) for i in leaving if i.container and not i.container_ended
+    )
+
+
+def _with_count(state: State, component: str) -> State:
+    """The job, and the order of instances, as the number of instances now is."""
+    counts = {c.name: len(_instances(state, c.name)) for c in state.job.components}
+    components = tuple(
+        dataclasses.replace(c, instances=counts[c.name]) if c.name == component else c
+        for c in state.job.components
+    )
+    ordered = {i.id: i for component in components for i in _instances(state, component.name)}
+    job = dataclasses.replace(state.job, components=components)
+    return dataclasses.replace(state, job=job, instances=ordered)

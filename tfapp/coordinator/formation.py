@@ -1,0 +1,205 @@
+"""How a cluster forms: containers, answers, one cluster spec, then the release of those that
+commandOrders hold back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfapp.contract import FORMING, REQUESTED, RUNNING, STOPPING, WAITING, Cluster, Member
+from tfapp.coordinator import actions, events
+from tfapp.coordinator.actions import Action
+from tfapp.coordinator.state import Instance, State
+
+Step = tuple[State, tuple[Action, ...]]
+
+_STATE_OF_BEAT = {"waiting": WAITING, "running": RUNNING, "stopping": STOPPING}
+
+
+def begin(state: State, event: events.Started) -> Step:
+    """The application starts: one container for each instance."""
+    state = dataclasses.replace(state, started=event.time, began=event.time, ticked=event.time)
+    return state, tuple(_request(i, state.generation) for i in state.instances.values())
+
+
+def requested(state: State, event: events.Requested) -> Step:
+    """One container more is on its way; with the last one, the generation is announced."""
+    instance = state.instances.get(event.instance)
+    if instance is None or instance.container:
+        return state, (actions.KillContainer(event.container),)  # it is not wanted any more
+    return announce(state.with_instance(dataclasses.replace(instance, container=event.container)))
+
+
+def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
+    """Begins to form the cluster anew, in the containers that live; for others there will be new
+    ones. The announcement makes every runner kill its program, so it does not wait for them. The
+    cluster is complete after `delay` seconds at the earliest."""
+    generation = state.generation + 1
+    instances = {i.id: _again(i, generation) for i in state.instances.values()}
+    abandoned = (i for i in state.instances.values() if i.lost and not i.ignored)
+    ended = tuple(action for instance in abandoned for action in _abandon(instance))
+    state = dataclasses.replace(
+        state,
+        instances=instances,
+        generation=generation,
+        phase=FORMING,
+        began=time,
+        not_before=time + delay,
+        formed=False,
+        held=frozenset(),
+        listing=False,
+        failure=None,
+    ).noted(time, f"generation {generation} begins")
+    living = {i.id: i.container for i in _expected(state, joining=True) if i.container}
+    return state, (
+        actions.Announce(generation, living),
+        *ended,
+        *(_request(i, generation) for i in _expected(state, joining=True) if not i.container),
+    )
+
+
+def _again(instance: Instance, generation: int) -> Instance:
+    """The instance before the next generation."""
+    if instance.joining and instance.answer is None:
+        return instance
+    if not instance.lost:
+        return dataclasses.replace(
+            _fresh(instance, instance.requested_in),
+            container=instance.container,
+            heard=instance.heard,
+            state=WAITING,
+        )
+    return instance if instance.ignored else _fresh(instance, generation)
+
+
+def _fresh(instance: Instance, generation: int) -> Instance:
+    return Instance(
+        instance.id,
+        instance.component,
+        instance.index,
+        instance.role,
+        requested_in=generation,
+    )
+
+
+def replace_container(state: State, instance: Instance) -> Step:
+    """Asks for another container for an instance that lost its own, in the same generation."""
+    fresh = _fresh(instance, state.generation)
+    request = _request(fresh, state.generation)
+    return state.with_instance(fresh), (*_abandon(instance), request)
+
+
+def _abandon(instance: Instance) -> tuple[Action, ...]:
+    """Ends the container of a lost instance where that was not done before."""
+    assert instance.lost
+    silent = instance.exit is not None and instance.exit.reason == "silent"
+    over = instance.container_ended or instance.dismissed or silent
+    return () if over else (actions.KillContainer(instance.container),)
+
+
+def _request(instance: Instance, generation: int) -> Action:
+    return actions.RequestContainer(instance.id, instance.component, generation)
+
+
+def _expected(state: State, joining: bool = False) -> tuple[Instance, ...]:
+    """Those of whom something is to come in this generation."""
+    return tuple(i for i in state.instances.values() if not i.ended and (joining or not i.joining))
+
+
+def announce(state: State) -> Step:
+    """Announces the generation once the master has said yes or no to every request."""
+    expected = _expected(state, joining=True)
+    if not expected or not all(i.container for i in expected):
+        return state, ()
+    return state, (actions.Announce(state.generation, {i.id: i.container for i in expected}),)
+
+
+def answered(state: State, event: events.Answered) -> Step:
+    """A runner answered. Answers for another generation, or from another container than the
+    instance's own, are ignored."""
+    answer = event.answer
+    instance = state.instances.get(answer.instance)
+    if instance is None or answer.generation != state.generation or instance.ended:
+        return state, ()
+    if answer.container != instance.container:
+        return state, ()
+    status = WAITING if instance.state == REQUESTED else instance.state
+    changed = dataclasses.replace(instance, answer=answer, heard=event.time, state=status)
+    replaced = state.phase == RUNNING and instance.answer is None and not instance.joining
+    state = state.with_instance(changed)
+    if replaced:  # everybody else goes on, and it finds itself among them
+        return state, (actions.PublishCluster(_cluster(state)),)
+    return complete(state, event.time)
+
+
+def complete(state: State, time: float) -> Step:
+    """Publishes the cluster when everybody who still counts has answered."""
+    expected = _expected(state)
+    if state.phase != FORMING or state.failure is not None or not expected:
+        return state, ()
+    if state.ticked < state.not_before or any(i.answer is None for i in expected):
+        return state, ()
+    held = frozenset(_held(state))
+    state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held)
+    count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
+    state = state.noted(time, f"generation {state.generation} starts, {count}")
+    return state, (actions.PublishCluster(_cluster(state)),)
+
+
+def _cluster(state: State) -> Cluster:
+    present = tuple(i for i in _expected(state) if i.answer is not None)
+    held = tuple(name for name in _held(state) if name in state.held)
+    return Cluster(state.generation, tuple(map(_member, present)), held)
+
+
+def _member(instance: Instance) -> Member:
+    answer = instance.answer
+    assert answer is not None
+    return Member(
+        instance=instance.id,
+        component=instance.component,
+        index=instance.index,
+        role=instance.role,
+        host=answer.host,
+        exports=answer.exports,
+        container=instance.container,
+    )
+
+
+def beaten(state: State, event: events.Beaten) -> Step:
+    """A runner lives, and says what its program does."""
+    instance, beat = state.instances.get(event.instance), event.beat
+    if instance is None or beat.container not in ("", instance.container):
+        return state, ()
+    instance = dataclasses.replace(instance, heard=event.time)
+    if instance.ended:
+        return state.with_instance(instance), ()
+    # A beat may arrive that was sent before an order to stop did.
+    if beat.generation == state.generation and not instance.stop_ordered:
+        told = _STATE_OF_BEAT[beat.state]
+        instance = dataclasses.replace(instance, state=told, docker=beat.docker)
+    return release(state.with_instance(instance))
+
+
+def release(state: State) -> Step:
+    """Lets held components start whose required ones have all been started."""
+    if state.phase != RUNNING or not state.held:
+        return state, ()
+    held = state.held.intersection(_held(state))
+    if held == state.held:
+        return state, ()
+    may_start = tuple(c.name for c in state.job.components if c.requires and c.name not in held)
+    state = dataclasses.replace(state, held=held)
+    return state, (actions.PublishReleased(state.generation, may_start),)
+
+
+def _held(state: State) -> tuple[str, ...]:
+    pending = {i.component for i in _expected(state) if not _was_started(i)}
+    return tuple(
+        component.name
+        for component in state.job.components
+        if component.instances and pending.intersection(component.requires)
+    )
+
+
+def _was_started(instance: Instance) -> bool:
+    return instance.state in (RUNNING, STOPPING)

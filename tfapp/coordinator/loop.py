@@ -1,0 +1,142 @@
+"""Turns what happens into events for the policy, and has its actions carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+from collections.abc import Callable, Iterable, Iterator
+
+from tfapp.contract import KEY_STOP, REPORT_PREFIX, ApplicationStatus, Job
+from tfapp.coordinator import events, verdicts
+from tfapp.coordinator.actions import Action
+from tfapp.coordinator.deadlines import next_deadline
+from tfapp.coordinator.deeds import Deeds
+from tfapp.coordinator.events import Event
+from tfapp.coordinator.policy import step
+from tfapp.coordinator.publisher import Publisher
+from tfapp.coordinator.state import FINISHED, State, new_state
+from tfapp.coordinator.store_view import StoreView
+from tfapp.errors import UnreachableError
+from tfapp.skein_calls import Broken, Connection, Watch
+
+Moments = tuple[tuple[float, str], ...]
+
+TICK = 1.0  # seconds between two ticks at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Terminated:
+    """Put into the loop's inbox by who wants the application to end, from this process."""
+
+    message: str
+
+
+class Loop:
+    """One application from its start to its verdict. `clock` is monotonic seconds, `calendar`
+    seconds since 1970, `inbox` the queue that everything arrives in, `say` writes the log."""
+
+    def __init__(
+        self,
+        job: Job,
+        connection: Connection,
+        inbox: queue.SimpleQueue,
+        clock: Callable[[], float],
+        calendar: Callable[[], float],
+        say: Callable[[str], None],
+    ):
+        self._state = new_state(job)
+        self._connection = connection
+        self._inbox = inbox
+        self._clock = clock
+        self._say = say
+        self._view = StoreView()
+        self._deeds = Deeds(connection, clock)
+        self._publisher = Publisher(connection, clock, calendar)
+        self._watch: Watch | None = None
+
+    def run(self) -> ApplicationStatus:
+        """The final status. It is published, but the master has yet to be told.
+        UnreachableError when the master has gone."""
+        reports = tuple(self._subscribe())
+        self._handle((events.Started(self._clock()),))
+        self._handle(reports)
+        while True:
+            self._handle((events.Tick(self._clock()),))
+            self._publisher.publish(self._state)
+            if self._state.phase == FINISHED:
+                return self._publisher.status(self._state)
+            self._handle(self._arrivals())
+
+    def broken(self, error: BaseException) -> ApplicationStatus:
+        """The final status when `run` failed. A verdict that was decided before stands."""
+        verdict = self._state.verdict or verdicts.bug(self._state, error)
+        status = self._publisher.status(self._state)
+        return dataclasses.replace(status, state=verdict.state, verdict=verdict)
+
+    def _subscribe(self) -> Iterator[Event]:
+        """Follows the reports anew, and says what is there by now."""
+        self._watch = self._open_watch()
+        yield from self._view.reconcile(self._watch.read(), self._clock())
+
+    def _open_watch(self) -> Watch:
+        try:
+            return self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
+        except UnreachableError:
+            # Waits for a master that can be reached again, and raises when there is none.
+            self._connection.get(KEY_STOP)
+            return self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
+
+    def _arrivals(self) -> Iterator[Event]:
+        """All that has arrived, after a wait for the first or for the next deadline."""
+        due = min(next_deadline(self._state), self._publisher.due())
+        wait = min(max(due - self._clock(), 0.0), TICK)
+        try:
+            first = self._inbox.get(timeout=wait)
+        except queue.Empty:
+            return
+        yield from self._translate(first)
+        for _ in range(self._inbox.qsize()):
+            yield from self._translate(self._inbox.get_nowait())
+
+    def _translate(self, item: object) -> Iterator[Event]:
+        if isinstance(item, Terminated):
+            yield events.StopRequested(self._clock(), item.message)
+        elif isinstance(item, Broken):
+            self._say(f"the stream of reports broke: {item.message}; opening it again")
+            if self._watch is not None:
+                self._watch.close()
+            yield from self._subscribe()
+        else:
+            yield from self._view.apply(item, self._clock())  # type: ignore[arg-type]
+
+    def _handle(self, happened: Iterable[Event]) -> None:
+        """Decides on `happened`, acts, decides on what the actions brought, and so on."""
+        while True:
+            before = self._state
+            wanted: list[Action] = []
+            for event in happened:
+                self._state, more = step(self._state, event)
+                wanted.extend(more)
+            self._log_changes(before)
+            happened = tuple(self._deeds.carry_out(wanted))
+            if not happened:
+                return
+
+    def _log_changes(self, before: State) -> None:
+        after = self._state
+        if after.phase != before.phase:
+            self._say(f"generation {after.generation}: {after.phase}")
+        for name, instance in after.instances.items():
+            old = before.instances.get(name)
+            if instance is not old and (old is None or instance.state != old.state):
+                exit = f" ({instance.exit.text})" if instance.exit else ""
+                self._say(f"{name}: {instance.state}{exit}")
+        if after.timeline is not before.timeline:
+            for _, text in after.timeline[_common(before.timeline, after.timeline) :]:
+                self._say(text)
+
+
+def _common(old: Moments, new: Moments) -> int:
+    """How many moments of `new`, from which the oldest may be gone, were in `old`."""
+    last = old[-1] if old else None
+    return next((i + 1 for i in range(len(new) - 1, -1, -1) if new[i] == last), 0)

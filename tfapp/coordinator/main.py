@@ -1,0 +1,79 @@
+"""The coordinator: one process beside the application's master, where all policy is."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tfapp import skein_calls
+from tfapp.contract import JOB_FILE, ApplicationStatus, Job, format_diagnostics
+from tfapp.coordinator.loop import Loop, Terminated
+from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
+from tfapp.skein_calls import Connection
+
+# Seconds for one call. A master that was silent for so long is gone, and so are the runners,
+# which end their own programs when they cannot reach it.
+PATIENCE = 30.0
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs the application whose job lies in the current directory to its end. 0 when the
+    master knows the verdict."""
+    if argv:
+        say(f"the coordinator takes no arguments, got {list(argv)}")
+        return int(ExitCode.USAGE)
+    inbox: queue.SimpleQueue = queue.SimpleQueue()
+    # A SimpleQueue may be put to from a signal handler.
+    signal.signal(signal.SIGTERM, lambda *_: inbox.put(Terminated("its coordinator was ended")))
+    try:
+        job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
+        with skein_calls.from_current(PATIENCE) as connection:
+            return coordinate(job, connection, inbox)
+    except TfappError as error:
+        say(f"{error.message} ({error.hint})" if error.hint else error.message)
+        return int(error.exit_code)
+
+
+def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue) -> int:
+    """Runs the application and tells the master its verdict. UnreachableError when the master
+    has gone: then the application has gone with it."""
+    loop = Loop(job, connection, inbox, time.monotonic, time.time, say)
+    try:
+        status = loop.run()
+    except UnreachableError:
+        raise
+    except Exception as error:
+        say(traceback.format_exc())
+        status = loop.broken(error)
+    # The master ends the coordinator as soon as it has the verdict.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        shut_down(connection, status)
+    except RefusedError as error:
+        say(f"the application had been ended by somebody else: {error.message}")
+    return int(ExitCode.SUCCESS)
+
+
+def shut_down(connection: Connection, status: ApplicationStatus) -> None:
+    """Ends the application with the verdict of `status`."""
+    diagnostics = format_diagnostics(status)
+    try:
+        connection.shutdown(status.state, diagnostics)
+    except UnreachableError:
+        connection.containers()  # waits for the master; raises when it has gone
+        connection.shutdown(status.state, diagnostics)
+
+
+def say(text: str) -> None:
+    """Writes to the coordinator's log. A log that takes nothing more stops nobody."""
+    try:
+        os.write(sys.stderr.fileno(), f"tfapp: {text}\n".encode(errors="replace"))
+    except OSError:
+        return

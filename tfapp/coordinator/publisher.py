@@ -1,0 +1,59 @@
+"""Publishes the application's status and progress, not more often than anybody could read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from tfapp.contract import KEY_STATUS, ApplicationStatus, encode
+from tfapp.coordinator.state import State
+from tfapp.coordinator.status import progress, status
+from tfapp.skein_calls import Connection
+
+# Seconds between two publications, unless the application's own state changes.
+INTERVAL = 0.2
+
+
+class Publisher:
+    """`clock`: the loop's, monotonic. `calendar`: seconds since 1970."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Callable[[], float],
+        calendar: Callable[[], float],
+    ):
+        self._connection = connection
+        self._clock = clock
+        self._calendar = calendar
+        self._since = calendar()
+        self._last: ApplicationStatus | None = None
+        self._phase = ""
+        self._progress = -1.0
+        self._published = -math.inf
+        self._pending = False
+
+    def due(self) -> float:
+        """When something waits to be published; infinity when nothing does."""
+        return self._published + INTERVAL if self._pending else math.inf
+
+    def publish(self, state: State) -> None:
+        """At most one call for the status, and one for progress when it changed."""
+        if state.phase == self._phase and self._clock() < self._published + INTERVAL:
+            self._pending = True
+            return
+        self._pending = False
+        now = status(state, self._since, 0.0)
+        if now == self._last:
+            return
+        self._last, self._phase, self._published = now, state.phase, self._clock()
+        self._connection.put(KEY_STATUS, encode(self.status(state)))
+        done = progress(state)
+        if done != self._progress:
+            self._progress = done
+            self._connection.set_progress(done)
+
+    def status(self, state: State) -> ApplicationStatus:
+        """The status as of now."""
+        return dataclasses.replace(status(state, self._since, 0.0), updated=self._calendar())

@@ -1,0 +1,197 @@
+"""How an application's end is told: every verdict, in sentences for a person."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tfapp.contract import FAILED, KILLED, LOSS_REASONS, SUCCEEDED, Cause, Exit, Verdict, encode
+from tfapp.coordinator.state import Instance, State, success_instances
+from tfapp.errors import ExitCode
+
+_MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON: the diagnostics have to hold them
+_MAX_TEXT = 1000  # characters of somebody else's sentence inside one of ours
+_MAX_NAMES = 10  # instances named in one sentence
+
+
+def succeeded(state: State) -> Verdict:
+    """The success policy is met."""
+    instances = success_instances(state)
+    seconds = max((i.report.seconds for i in instances if i.report is not None), default=0.0)
+    if len(instances) == 1:
+        who = instances[0].id
+    else:
+        components = ", ".join(dict.fromkeys(i.component for i in instances))
+        who = f"all {len(instances)} instances of {components}"
+    summary = f"Succeeded: {who} ended with exit code 0 after {duration(seconds)}."
+    for other in state.instances.values():
+        if other.exit is not None and other.ignored:
+            summary += f" {other.id} {_deed(other.exit)}. The application does not depend on it."
+    summary += _history(state)
+    return Verdict(SUCCEEDED, int(ExitCode.SUCCESS), summary)
+
+
+def sentence(state: State, instance: Instance) -> str:
+    """How `instance`, whose exit is known, has failed; without a full stop."""
+    exit = instance.exit
+    assert exit is not None
+    where = f" on {_host(state, instance)}" if _host(state, instance) else ""
+    report = instance.report
+    when = f" in generation {state.generation}"
+    if report and report.seconds:
+        when += f", {duration(report.seconds)} after its start"
+    return f"{instance.id}{where} {_deed(exit, when)}"
+
+
+def failed(state: State, instance: Instance, objection: str = "") -> Verdict:
+    """The failure of `instance`, whose exit is known, ends the application. `objection`: why it
+    was not restarted."""
+    exit, report = instance.exit, instance.report
+    assert exit is not None
+    summary = f"Failed: {sentence(state, instance)}."
+    summary += f" {objection}" if objection else _history(state)
+    cause = Cause(
+        instance=instance.id,
+        generation=state.generation,
+        host=_host(state, instance),
+        container=instance.container,
+        exit=dataclasses.replace(exit, text=_cut(exit.text)),
+        last_lines=_fitting(report.last_lines) if report else "",
+    )
+    return Verdict(FAILED, int(ExitCode.FAILED), summary, cause)
+
+
+def killed(state: State, message: str) -> Verdict:
+    """Somebody asked for the end before the success policy was met."""
+    text = _cut(message) or "it was asked to stop"
+    return Verdict(
+        KILLED,
+        int(ExitCode.KILLED),
+        f"Killed: {text.rstrip('.')}.{_history(state)}",
+        _nobody(state, "stopped", text),
+    )
+
+
+def gang_incomplete(state: State) -> Verdict:
+    """Not all instances were ready in time."""
+    limit = duration(state.job.limits.gang)
+    missing = [
+        f"{i.id} ({_whereabouts(state, i)})"
+        for i in state.instances.values()
+        if i.answer is None and not i.ended and not i.joining
+    ]
+    text = f"not all instances were ready {limit} after generation {state.generation} began"
+    return Verdict(
+        FAILED,
+        int(ExitCode.TIMED_OUT),
+        f"Timed out: {text}. Missing: {names(missing)}. The limit is site.global.gang.timeout."
+        + _history(state),
+        _nobody(state, "deadline", text),
+    )
+
+
+def lifetime_over(state: State) -> Verdict:
+    """The application may not run any longer."""
+    text = f"the application ran for its whole lifetime of {duration(state.job.limits.lifetime)}"
+    summary = f"Timed out: {text}. The limit is site.global.application.lifetime."
+    summary += _history(state)
+    return Verdict(FAILED, int(ExitCode.TIMED_OUT), summary, _nobody(state, "deadline", text))
+
+
+def nothing_to_run(state: State) -> Verdict:
+    """No component has an instance."""
+    text = "no component has an instance"
+    summary = f"Failed: {text}. Ask for some with yarn.component.instances."
+    return Verdict(FAILED, int(ExitCode.BAD_CONFIGURATION), summary, _nobody(state, "start", text))
+
+
+def bug(state: State, error: BaseException) -> Verdict:
+    """The coordinator itself failed."""
+    text = _cut(f"{type(error).__name__}: {error}")
+    summary = (
+        f"Failed: a bug in tfapp ended the coordinator: {text}. Please report it with the "
+        "coordinator's log, which has the details."
+    )
+    return Verdict(FAILED, int(ExitCode.INTERNAL_ERROR), summary, _nobody(state, "script", text))
+
+
+def _history(state: State) -> str:
+    """A sentence on the restarts before, "" when there was none."""
+    total = state.restarts + state.losses
+    if not total:
+        return ""
+    return f" It was restarted {times(total)} before."
+
+
+def times(count: int) -> str:
+    """1 -> "once"."""
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def duration(seconds: float) -> str:
+    """12.3 -> "12 s", 200 -> "3 min 20 s", 7320 -> "2 h 2 min"; below 10 s one decimal."""
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes and rest else _whole(minutes, rest)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def _whole(minutes: int, seconds: int) -> str:
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def _deed(exit: Exit, when: str = "") -> str:
+    """The exit as the rest of a sentence about the instance, `when` in its right place."""
+    text = _cut(exit.text).rstrip(".")
+    if exit.reason == "exit":
+        return f"ended with {text}{when}"
+    if exit.reason in ("signal", "memory"):
+        return f"was {text}{when}"
+    verb = {
+        **dict.fromkeys(LOSS_REASONS, "was lost"),
+        "hang": "hung",
+        "start": "could not be started",
+        "script": "failed in the package's script",
+    }
+    return f"{verb.get(exit.reason, 'ended')}{when}: {text}"
+
+
+def names(items: Sequence[str]) -> str:
+    """A list of them, cut where nobody would read on."""
+    text = ", ".join(items[:_MAX_NAMES])
+    return text if len(items) <= _MAX_NAMES else f"{text} and {len(items) - _MAX_NAMES} more"
+
+
+def _whereabouts(state: State, instance: Instance) -> str:
+    info = state.containers.get(instance.container)
+    if info is None:
+        return f"container {instance.container}" if instance.container else "no container"
+    if info.state == "RUNNING":
+        host = f" on {info.host}" if info.host else ""
+        return f"its container {instance.container} runs{host}, but its runner has not answered"
+    if info.state in ("WAITING", "REQUESTED"):
+        return f"its container {instance.container} was requested and not granted"
+    return f"its container {instance.container} has ended: {info.state}"
+
+
+def _host(state: State, instance: Instance) -> str:
+    info = state.containers.get(instance.container)
+    return instance.host or (info.host if info else "")
+
+
+def _nobody(state: State, reason: str, text: str) -> Cause:
+    return Cause("", state.generation, "", "", Exit(None, None, reason, text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
+
+
+def _fitting(lines: str) -> str:
+    """The end of `lines` that fits; JSON makes six bytes of a control character."""
+    while len(encode(lines)) > _MAX_LINES:
+        lines = lines[max(len(lines) // 8, 1) :]
+    return lines
