@@ -1,0 +1,255 @@
+"""A master, a container's folder with a runner in it, and the test in the coordinator's place."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import skein
+
+from tests.runner.driving import PATIENCE, alive, eventually
+from tfapp import contract, skein_calls
+from tfapp.contract import (
+    Answer,
+    Cluster,
+    ComponentJob,
+    ExitReport,
+    ExportTemplate,
+    Job,
+    Limits,
+    Member,
+    Order,
+    Private,
+    encode,
+)
+
+RUNNER = "import os, sys; from tfapp.runner.main import main; sys.exit(main([], os.environ))"
+SMALL_MASTER = Path(__file__).parent.parent / "small_master.py"
+
+# Runs files/program.py with what the configuration says.
+SCRIPT = """
+from tfapp.runner import tensorflow_env
+from tfapp.script import Program, Script
+
+class Own(Script):
+    def start(self, context):
+        env = tensorflow_env.task_environment(context.instance, context.members)
+        argv = (context.python, str(context.files_dir / "program.py"))
+        return Program((*argv, *context.words("args")), env)
+"""
+
+PORT = "${worker.ALLOCATED_PORT}{PER_CONTAINER}"
+LIMITS = Limits(gang=60, heartbeat=0.2, heartbeat_lost=20)
+
+
+class Application:
+    """One instance, worker/0, of a job with two."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.security = skein.Security.new_credentials()
+        self.root = folder / "local" / "container_1_0001_01_000002"
+        self.runner: subprocess.Popen | None = None
+        self.program = 0  # its pid, from the first line that it prints
+        self.events: queue.SimpleQueue = queue.SimpleQueue()
+        self._prepare_container()
+        self._start_master()
+
+    # -- before it starts --
+    def _prepare_container(self) -> None:
+        (self.root / contract.PACKAGE_DIR / "scripts").mkdir(parents=True)
+        (self.root / contract.FILES_DIR).mkdir()
+        (self.root / ".skein.crt").write_bytes(self.security.cert_bytes)
+        (self.root / ".skein.pem").write_bytes(self.security.key_bytes)
+        self.write_script(SCRIPT)
+
+    def _start_master(self) -> None:
+        files = [str(self.root / ".skein.crt"), str(self.root / ".skein.pem")]
+        self.master = subprocess.Popen(
+            [sys.executable, str(SMALL_MASTER), *files],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.master.stdout is not None
+        self.address = f"127.0.0.1:{int(self.master.stdout.readline())}"
+        self.connection = skein_calls.connect(
+            self.address, "application_1_0001", self.security.cert_bytes, self.security.key_bytes
+        )
+        self.watch = self.connection.watch(prefixes=[contract.REPORT_PREFIX])
+
+    def write_script(self, text: str) -> None:
+        path = self.root / contract.PACKAGE_DIR / "scripts" / "tensorflow.py"
+        path.write_text(text)
+
+    def write_program(self, text: str, name: str = "program.py") -> None:
+        (self.root / contract.FILES_DIR / name).write_text(text)
+
+    def start(
+        self,
+        site: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        redact: tuple[str, ...] = (),
+        **changes: Any,
+    ) -> None:
+        """`changes` are fields of Limits and of the component."""
+        names = {field.name for field in dataclasses.fields(Limits)}
+        limits = {key: value for key, value in changes.items() if key in names}
+        component = dataclasses.replace(
+            ComponentJob(
+                name="worker",
+                role="worker",
+                instances=2,
+                min_instances=0,
+                max_instances=None,
+                memory=1024,
+                vcores=1,
+                gpus=0,
+                script="scripts/tensorflow.py",
+                script_timeout=30,
+                exports=(
+                    ExportTemplate("worker", "host_port", "${worker_HOST}:${site.global.port}"),
+                ),
+                site={
+                    "site.global.port": "${worker.ALLOCATED_PORT}{PER_CONTAINER}",
+                    **(site or {}),
+                },
+            ),
+            **{key: value for key, value in changes.items() if key not in names},
+        )
+        job = Job(
+            name="digits",
+            application="tf",
+            version="1.0",
+            user="ada",
+            python=sys.executable,
+            components=(component,),
+            success=("worker",),
+            limits=dataclasses.replace(LIMITS, **limits),
+        )
+        private = Private({"worker": env or {}}, redact)
+        (self.root / contract.JOB_FILE).write_bytes(encode(job))
+        (self.root / contract.PRIVATE_FILE).write_bytes(encode(private))
+        with open(self.folder / "worker.log", "wb") as log:
+            self.runner = subprocess.Popen(
+                [sys.executable, "-c", RUNNER],
+                cwd=self.root,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(contract.__file__).parent.parent),
+            "CONTAINER_ID": self.root.name,
+            "LOCAL_DIRS": str(self.root.parent),
+            "LOG_DIRS": str(self.folder),
+            "NM_HOST": "127.0.0.1",
+            "SKEIN_APPLICATION_ID": "application_1_0001",
+            "SKEIN_APPMASTER_ADDRESS": self.address,
+            "SKEIN_CONTAINER_ID": "worker_7",
+            contract.ENV_INSTANCE: "worker/0",
+            contract.ENV_GENERATION: "1",
+        }
+
+    # -- the coordinator's part --
+    def announce(self, generation: int) -> None:
+        self.connection.put(contract.KEY_GENERATION, encode({"generation": generation}))
+
+    def answer(self, generation: int) -> Answer:
+        """The runner's answer."""
+        answer = Answer.from_dict(self._report(contract.ANSWER_PREFIX, generation))
+        assert answer.generation == generation
+        return answer
+
+    def form(self, answer: Answer, held: tuple[str, ...] = ()) -> Cluster:
+        """Publishes a cluster of the runner and one other worker."""
+        exports = {"worker": {"host_port": "10.0.0.9:2222"}}
+        cluster = Cluster(
+            answer.generation,
+            (
+                Member("worker/0", "worker", 0, "worker", answer.host, answer.exports),
+                Member("worker/1", "worker", 1, "worker", "10.0.0.9", exports),
+            ),
+            held,
+        )
+        self.connection.put(contract.KEY_CLUSTER, encode(cluster))
+        return cluster
+
+    def release(self, generation: int, *components: str) -> None:
+        value = {"generation": generation, "components": list(components)}
+        self.connection.put(contract.KEY_RELEASED, encode(value))
+
+    def order(self, action: str, generation: int = 1, grace: float = 0.0, attempt: int = 0) -> None:
+        key = f"{contract.ORDER_PREFIX}worker/0"
+        self.connection.put(key, encode(Order(generation, action, grace, attempt)))
+
+    def rendezvous(self) -> Answer:
+        """All of generation 1 up to the program's start."""
+        self.announce(1)
+        answer = self.answer(1)
+        self.form(answer)
+        return answer
+
+    def exit_report(self, generation: int = 1, attempt: int = 0) -> ExitReport:
+        return ExitReport.from_dict(self._report(contract.EXIT_PREFIX, generation, attempt))
+
+    def beat(self, state: str) -> None:
+        """Waits for a heartbeat that tells `state`."""
+        key = f"{contract.BEAT_PREFIX}worker/0"
+        eventually(
+            lambda: f'"state":"{state}"'.encode() in (self.connection.get(key) or b""),
+            f"the runner is {state}",
+        )
+
+    def _report(self, prefix: str, generation: int, attempt: int = 0) -> dict[str, Any]:
+        key = f"{prefix}worker/0"
+
+        def find() -> Any:
+            value = self.connection.get(key)
+            data = json.loads(value) if value else {}
+            found = (data.get("generation"), data.get("attempt", 0)) == (generation, attempt)
+            return data if found else None
+
+        return eventually(find, f"{key} of generation {generation}")
+
+    # -- what is to be seen --
+    def log(self) -> str:
+        return (self.folder / "worker.log").read_text()
+
+    def logged(self, text: str) -> None:
+        eventually(lambda: text in self.log(), f"the log has {text!r}")
+
+    def dismissed(self) -> int:
+        """Orders the runner to leave; its exit code."""
+        assert self.runner is not None
+        self.order("exit")
+        return self.runner.wait(PATIENCE)
+
+    def program_pid(self) -> int:
+        """Of a program that begins by printing "pid N"."""
+        eventually(lambda: "pid " in self.log(), "the program has printed its pid")
+        lines = [line for line in self.log().splitlines() if line.startswith("pid ")]
+        self.program = int(lines[-1].split()[1])
+        return self.program
+
+    def end(self) -> None:
+        self.watch.close()
+        self.connection.close()
+        for process in filter(None, (self.runner, self.master)):
+            process.kill()
+            process.wait(PATIENCE)
+        assert self.master.stdout is not None
+        self.master.stdout.close()
+        if self.program and alive(self.program):
+            os.kill(self.program, signal.SIGKILL)

@@ -1,0 +1,352 @@
+"""The runner as a process, with a real master; the test is the coordinator."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+
+import pytest
+
+from tests.runner.driving import PATIENCE, alive, eventually
+from tests.runner.test_program import DAEMON
+from tfapp.contract import Exit
+from tfapp.runner.main import main
+
+FOREVER = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FOREVER
+
+
+def test_from_answer_to_dismissal(application):
+    application.write_program("print('trained')")
+    application.start()
+    answer = application.rendezvous()
+    port = answer.ports["site.global.port"]
+    assert (answer.instance, answer.host, answer.container) == ("worker/0", "127.0.0.1", "worker_7")
+    assert answer.exports == {"worker": {"host_port": f"127.0.0.1:{port}"}}
+    report = application.exit_report()
+    assert report.exit == Exit(0, None, "exit", "exit code 0")
+    assert (report.stopped, report.last_lines, report.host) == (False, "trained", "127.0.0.1")
+    assert application.dismissed() == 0
+    assert application.log().splitlines() == [
+        "tfapp: worker/0 is ready for generation 1, waiting for the others",
+        f"tfapp: starting {sys.executable} files/program.py",
+        "trained",
+        "tfapp: worker/0 has ended: exit code 0",
+    ]
+
+
+def test_what_the_program_gets(application):
+    application.write_program(
+        "import json, os, sys\n"
+        "print(json.dumps([dict(os.environ), sys.path, os.getcwd(), sys.argv[1:]]))"
+    )
+    application.write_program("some data", "data.txt")
+    site = {
+        "site.global.args": "--job ${JOB_NAME} --workers ${WORKER_HOSTS} --dir ${CHECKPOINT_DIR} "
+        "--data ${DATA_DIR} --own ${WORK_DIR} 'two words'",
+        "site.global.user.checkpoint.prefix": "/ckpt dir/",
+        "site.global.user.data.dir": "hdfs://nn/data",
+    }
+    application.start(site, env={"TOKEN": "t0ken", "WHERE": "${THIS_HOST}"})
+    answer = application.rendezvous()
+    application.exit_report()
+    line = next(line for line in application.log().splitlines() if line.startswith("["))
+    env, path, folder, args = json.loads(line)
+    root = str(application.root)
+    own = answer.exports["worker"]["host_port"]
+    assert args == [
+        *("--job", "worker", "--workers", f"{own},10.0.0.9:2222"),
+        *("--dir", "/ckpt dir/digits", "--data", "hdfs://nn/data", "--own", f"{root}/work"),
+        "two words",
+    ]
+    assert (path[0], folder) == (f"{root}/files", f"{root}/work")
+    assert not [place for place in path if "tfapp-package" in place]
+    assert sorted(os.listdir(folder)) == ["data.txt", "program.py"]
+    assert json.loads(env.pop("TF_CONFIG")) == {
+        "cluster": {"worker": [own, "10.0.0.9:2222"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    inherited = ("PATH", "PYTHONPATH", "CONTAINER_ID", "LOCAL_DIRS", "LOG_DIRS", "NM_HOST")
+    assert {name: value for name, value in env.items() if name not in (*inherited, "LC_CTYPE")} == {
+        "TFAPP_APPLICATION": "digits",
+        "TFAPP_INSTANCE": "worker/0",
+        "TFAPP_COMPONENT": "worker",
+        "TFAPP_INDEX": "0",
+        "TFAPP_ROLE": "worker",
+        "TFAPP_GENERATION": "1",
+        "TFAPP_HOST": "127.0.0.1",
+        "TFAPP_WORK_DIR": f"{root}/work",
+        "TFAPP_LOG_DIR": str(application.folder),
+        "TFAPP_CHECKPOINT_DIR": "/ckpt dir/digits",
+        "TFAPP_DATA_DIR": "hdfs://nn/data",
+        "PYTHONUNBUFFERED": "1",
+        "WORKER_NUMBER": "0",
+        "TOT_WORKERS": "2",
+        "TOKEN": "t0ken",
+        "WHERE": "127.0.0.1",
+    }
+
+
+def test_the_exported_port_is_held_for_the_program(application):
+    application.start()
+    application.announce(1)
+    port = application.answer(1).ports["site.global.port"]
+    with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+        thief.bind(("", port))
+
+
+def test_an_exit_code_is_reported_with_the_last_lines(application):
+    application.write_program("import sys; print('bad data'); sys.exit(3)")
+    application.start()
+    application.rendezvous()
+    report = application.exit_report()
+    assert report.exit == Exit(3, None, "exit", "exit code 3")
+    assert (report.stopped, report.last_lines) == (False, "bad data")
+
+
+def test_secrets_reach_neither_report_nor_log(application):
+    application.write_program("import os, sys; sys.exit('denied: ' + os.environ['TOKEN'])")
+    application.start(env={"TOKEN": "hunter2"}, redact=("hunter2",))
+    application.rendezvous()
+    assert application.exit_report().last_lines == "denied: [secret]"
+    assert application.dismissed() == 0
+    assert "hunter2" not in application.log()
+
+
+def test_a_script_that_raises_at_import_is_shown_with_its_own_traceback(application):
+    application.write_script("import nowhere_to_be_found\n")
+    application.start()
+    report = application.exit_report()
+    assert report.exit == Exit(
+        None,
+        None,
+        "script",
+        "scripts/tensorflow.py: its import raised ModuleNotFoundError: "
+        "No module named 'nowhere_to_be_found'",
+    )
+    assert "import nowhere_to_be_found" in report.last_lines
+    assert "runner" not in report.last_lines
+    assert application.dismissed() == 0
+    assert report.last_lines.splitlines()[0] == "Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize(
+    ("script", "site", "reason", "text"),
+    [
+        (
+            "from tfapp.script import Script, ScriptError\n"
+            "class Own(Script):\n"
+            "    def prepare(self, context): raise ScriptError('there is no data')\n",
+            {},
+            "start",
+            "there is no data",
+        ),
+        (
+            "from tfapp.script import Script\nclass Own(Script): pass\n",
+            {"site.global.a": "${site.global.b}", "site.global.b": "${site.global.a}"},
+            "start",
+            "site.global.a -> site.global.b -> site.global.a",
+        ),
+    ],
+)
+def test_a_refusal_comes_before_any_cluster(application, script, site, reason, text):
+    application.write_script(script)
+    application.start(site)
+    report = application.exit_report()
+    assert report.exit == Exit(None, None, reason, text)
+    assert (report.last_lines, application.dismissed()) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "text"),
+    [
+        ("raise KeyError('x')", "script", "start() raised KeyError: 'x'"),
+        ("raise SystemExit", "script", "start() raised SystemExit"),
+        ("return 'ls'", "script", "start() returned str, not a Program"),
+        ("import threading; threading.Event().wait()", "script", "did not return within 1 s"),
+        (
+            "return Program(('/nowhere/python',))",
+            "start",
+            "/nowhere/python cannot be run: No such file or directory",
+        ),
+    ],
+)
+def test_a_start_that_fails(application, body, reason, text):
+    application.write_script(
+        "from tfapp.script import Program, Script\n"
+        f"class Own(Script):\n    def start(self, context): {body}\n"
+    )
+    application.start(script_timeout=1 if "wait" in body else 30)
+    application.rendezvous()
+    exit = application.exit_report().exit
+    assert (exit.reason, exit.code) == (reason, None)
+    assert text in exit.text
+    assert application.dismissed() == 0
+
+
+def test_a_range_without_free_ports(application):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        port = str(taken.getsockname()[1])
+        application.start({"site.global.slider.allowed.ports": port})
+        application.announce(1)
+        text = application.exit_report().exit.text
+    assert text == (
+        f"no port is free in site.global.slider.allowed.ports: {port} "
+        "(1 port, all in use on this machine); widen the range (on 127.0.0.1)"
+    )
+
+
+def test_stop_asks_the_program_to_end(application):
+    application.write_program(FOREVER)
+    application.start()
+    application.rendezvous()
+    pid = application.program_pid()
+    application.order("stop", grace=60)
+    report = application.exit_report()
+    assert (report.exit.text, report.stopped) == ("killed by SIGTERM (15)", True)
+    assert not alive(pid)
+    assert application.dismissed() == 0
+
+
+def test_who_does_not_end_within_the_grace_is_killed(application):
+    application.write_program(STUBBORN)
+    application.start()
+    application.rendezvous()
+    pid = application.program_pid()
+    application.order("stop", grace=0.2)
+    report = application.exit_report()
+    assert (report.exit.text, report.stopped) == ("killed by SIGKILL (9)", True)
+    assert not alive(pid)
+
+
+def test_nothing_of_the_program_lives_when_its_end_is_reported(application):
+    application.write_program(DAEMON.replace('"daemon"', '"pid"'))
+    application.start()
+    application.rendezvous()
+    application.exit_report()
+    assert not alive(application.program_pid())
+
+
+def test_a_new_generation_replaces_the_program(application):
+    application.write_program(STUBBORN)
+    application.start()
+    first = application.rendezvous()
+    pid = application.program_pid()
+    application.announce(2)
+    second = application.answer(2)
+    assert not alive(pid), "an answer says that no older program lives"
+    assert second.ports != first.ports
+    application.form(second)
+    eventually(lambda: application.program_pid() != pid, "the second program runs")
+    assert application.connection.get("tfapp.report.exit.worker/0") is None
+    application.order("stop", generation=2)
+    assert application.exit_report(2).stopped
+
+
+def test_a_held_component_starts_when_it_is_released(application):
+    application.write_program("print('started')")
+    application.start()
+    application.announce(1)
+    application.form(application.answer(1), held=("worker",))
+    application.release(1, "ps")
+    application.beat("waiting")
+    assert "started" not in application.log()
+    application.release(1, "ps", "worker")
+    assert application.exit_report().last_lines == "started"
+
+
+def test_a_program_that_the_script_gives_up_is_killed(application):
+    application.write_program(FOREVER)
+    application.write_script(
+        "from tfapp.script import Program, Script\n"
+        "class Own(Script):\n"
+        "    def start(self, context):\n"
+        "        return Program((context.python, str(context.files_dir / 'program.py')))\n"
+        "    def status(self, context, handle): return False\n"
+    )
+    application.start()
+    application.rendezvous()
+    assert application.exit_report().exit == Exit(
+        None, None, "script", "scripts/tensorflow.py: status() says that the program is not well"
+    )
+    assert not alive(application.program_pid())
+
+
+def test_a_stop_that_fails_kills_at_once(application):
+    application.write_program(STUBBORN)
+    application.write_script(
+        "from tfapp.script import Program, Script\n"
+        "class Own(Script):\n"
+        "    def start(self, context):\n"
+        "        return Program((context.python, str(context.files_dir / 'program.py')))\n"
+        "    def stop(self, context, handle): raise ValueError('hunter2')\n"
+    )
+    application.start(redact=("hunter2",))
+    application.rendezvous()
+    application.program_pid()
+    application.order("stop", grace=600)
+    report = application.exit_report()
+    assert (report.exit.text, report.stopped) == ("killed by SIGKILL (9)", True)
+    assert application.dismissed() == 0
+    assert "stop() raised ValueError: [secret]" in application.log()
+    assert "hunter2" not in application.log()
+
+
+def test_a_broken_stream_loses_no_order(application):
+    application.write_program(FOREVER)
+    application.start()
+    application.rendezvous()
+    application.program_pid()
+    application.connection.put("end-streams", b"")
+    application.order("stop", grace=60)
+    assert application.exit_report().stopped
+    assert application.dismissed() == 0
+
+
+def test_without_a_master_the_runner_ends_its_program(application):
+    application.write_program(STUBBORN)
+    application.start(heartbeat_lost=2)
+    application.rendezvous()
+    pid = application.program_pid()
+    application.master.send_signal(signal.SIGSTOP)
+    assert application.runner.wait(PATIENCE) == 1
+    assert not alive(pid)
+    assert "tfapp: the master has not answered for 2 s." in application.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_runner_that_is_killed_leaves_no_program(application, number):
+    application.write_program(STUBBORN)
+    application.start()
+    application.rendezvous()
+    pid = application.program_pid()
+    application.runner.send_signal(number)
+    application.runner.wait(PATIENCE)
+    eventually(lambda: not alive(pid), "the program is dead")
+
+
+def test_a_report_outlives_a_moment_without_the_master(application):
+    application.write_program("input_ = open('go').read()")
+    os.mkfifo(application.root / "files" / "go")
+    application.start()
+    application.rendezvous()
+    application.beat("running")
+    application.connection.put("end-streams", b"")
+    (application.root / "files" / "go").write_text("")
+    assert application.exit_report().exit.code == 0
+
+
+def test_outside_of_a_container_one_sentence_is_all(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main([], {}) == 1
+    assert main(["--help"], {}) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f"tfapp: [Errno 2] No such file or directory: '{tmp_path}/tfapp-job.json'",
+        "tfapp: the runner takes no arguments, got ['--help']",
+    ]

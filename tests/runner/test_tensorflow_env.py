@@ -1,0 +1,115 @@
+"""TF_CONFIG, Slider's flags and TF-Spawner's variables for every layout."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfapp.contract import Member
+from tfapp.runner import tensorflow_env
+from tfapp.runner.tensorflow_env import NoAddressError
+
+
+def cluster(**counts: int) -> tuple[Member, ...]:
+    """Members in job order, each at "<component><index>:1"."""
+    return tuple(
+        Member(
+            instance=f"{role}/{index}",
+            component=role,
+            index=index,
+            role=role,
+            host=f"{role}{index}",
+            exports={role: {"host_port": f"{role}{index}:1"}},
+        )
+        for role, count in counts.items()
+        for index in range(count)
+    )
+
+
+LAYOUT = cluster(ps=2, chief=1, worker=2, evaluator=1, tensorboard=1)
+SPEC = {"ps": ["ps0:1", "ps1:1"], "chief": ["chief0:1"], "worker": ["worker0:1", "worker1:1"]}
+HOSTS = {"PS_HOSTS": "ps0:1,ps1:1", "WORKER_HOSTS": "chief0:1,worker0:1,worker1:1"}
+
+
+@pytest.mark.parametrize(
+    ("instance", "task"),
+    [
+        ("chief/0", {"type": "chief", "index": 0}),
+        ("worker/1", {"type": "worker", "index": 1}),
+        ("ps/1", {"type": "ps", "index": 1}),
+        ("evaluator/0", {"type": "evaluator", "index": 0}),
+    ],
+)
+def test_tf_config(instance, task):
+    assert json.loads(tensorflow_env.tf_config(instance, LAYOUT)) == {
+        "cluster": SPEC,
+        "task": task,
+    }
+
+
+@pytest.mark.parametrize(
+    ("instance", "job", "index"),
+    [
+        ("chief/0", "worker", "0"),
+        ("worker/0", "worker", "1"),
+        ("worker/1", "worker", "2"),
+        ("ps/1", "ps", "1"),
+        ("evaluator/0", "evaluator", "0"),
+        ("tensorboard/0", "tensorboard", "0"),
+    ],
+)
+def test_slider_flags_count_a_chief_as_worker_0(instance, job, index):
+    flags = {"JOB_NAME": job, "TASK_INDEX": index, **HOSTS}
+    assert tensorflow_env.slider_flags(instance, LAYOUT) == flags
+
+
+@pytest.mark.parametrize(
+    ("instance", "layout", "variables"),
+    [
+        ("chief/0", LAYOUT, {"WORKER_NUMBER": "0", "TOT_WORKERS": "3"}),
+        ("worker/1", LAYOUT, {"WORKER_NUMBER": "2", "TOT_WORKERS": "3"}),
+        ("ps/0", LAYOUT, {"TOT_WORKERS": "3"}),
+        ("worker/1", cluster(worker=2), {"WORKER_NUMBER": "1", "TOT_WORKERS": "2"}),
+    ],
+)
+def test_spawner_variables(instance, layout, variables):
+    assert tensorflow_env.spawner_environment(instance, layout) == variables
+
+
+def test_without_a_chief_worker_0_is_the_first():
+    members = cluster(worker=2)
+    assert json.loads(tensorflow_env.tf_config("worker/0", members)) == {
+        "cluster": {"worker": ["worker0:1", "worker1:1"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    assert tensorflow_env.slider_flags("worker/0", members)["TASK_INDEX"] == "0"
+
+
+def test_components_of_one_role_share_its_indexes():
+    fast = Member("fast/0", "fast", 0, "worker", "f", {"fast": {"host_port": "f:1"}})
+    slow = Member("slow/0", "slow", 0, "worker", "s", {"slow": {"host_port": "s:1"}})
+    config = json.loads(tensorflow_env.tf_config("slow/0", (fast, slow)))
+    assert config == {
+        "cluster": {"worker": ["f:1", "s:1"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_a_member_without_an_address_is_named():
+    member = Member("worker/0", "worker", 0, "worker", "h", {"worker": {"url": "http://h"}})
+    with pytest.raises(NoAddressError) as error:
+        tensorflow_env.tf_config("worker/0", (member,))
+    assert str(error.value) == (
+        "worker/0 exports no host_port: give component worker a compExports word "
+        "<group>-host_port in metainfo"
+    )
+
+
+def test_all_variables_of_a_task():
+    members = cluster(chief=1)
+    assert tensorflow_env.task_environment("chief/0", members) == {
+        "TF_CONFIG": tensorflow_env.tf_config("chief/0", members),
+        "WORKER_NUMBER": "0",
+        "TOT_WORKERS": "1",
+    }

@@ -1,0 +1,204 @@
+"""Calls to the Docker engine. The only module that imports the Docker SDK."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+CALL_LIMIT = 60.0  # seconds that a call may take; a busy disk makes the creation slow
+
+_DEFAULT = "unix:///var/run/docker.sock"
+
+
+class EngineError(Exception):
+    """The engine refuses, or fails; the text is a sentence for the user."""
+
+
+class GoneError(EngineError):
+    """The engine does not answer."""
+
+
+class MissingError(EngineError):
+    """There is no such image or container."""
+
+
+def load() -> None:
+    """Imports the SDK, as `Engine` does otherwise; see tfapp.skein_calls.load. EngineError when
+    there is none."""
+    try:
+        import docker  # noqa: F401
+    except ImportError as error:
+        raise EngineError(
+            f"run mode docker needs the Docker SDK for Python, and {sys.executable} cannot "
+            f"import it ({error}); install the package docker there"
+        ) from error
+
+
+class Engine:
+    """The engine that `environ` names (DOCKER_HOST, DOCKER_TLS_VERIFY, DOCKER_CERT_PATH), or
+    this machine's. Each stream takes a connection of its own."""
+
+    def __init__(self, environ: Mapping[str, str], limit: float = CALL_LIMIT):
+        """GoneError when it does not answer, EngineError without the SDK."""
+        load()
+        import docker
+        from docker.utils import kwargs_from_env
+
+        self._address = environ.get("DOCKER_HOST") or _DEFAULT
+        with self._calling("be asked for its version"):
+            settings = kwargs_from_env(environment=dict(environ))
+            self._api = docker.APIClient(version="auto", timeout=limit, **settings)
+
+    def close(self) -> None:
+        """Closes idle connections."""
+        self._api.close()
+
+    def info(self) -> Mapping[str, Any]:
+        """What the engine says of itself and its machine."""
+        with self._calling("describe itself"):
+            return self._api.info()
+
+    def has_image(self, name: str) -> bool:
+        """Whether the image is on the engine's machine."""
+        try:
+            with self._calling(f"look for image {name}"):
+                self._api.inspect_image(name)
+        except MissingError:
+            return False
+        return True
+
+    def pull(self, name: str, login: Mapping[str, str] | None) -> Iterator[Mapping[str, Any]]:
+        """Pulls an image and yields the engine's reports. `login`: {"username", "password"};
+        None leaves it to the user's own Docker configuration. EngineError when it fails; a
+        failure in the middle is the last report's "error"."""
+        from docker.utils import parse_repository_tag
+
+        repository, tag = parse_repository_tag(name)
+        with self._calling(f"pull image {name}"):
+            yield from self._api.pull(
+                repository, tag or "latest", stream=True, decode=True, auth_config=login
+            )
+
+    def create(self, config: Mapping[str, Any]) -> str:
+        """Makes a container of `config`, the body of the API's request. Its id."""
+        with self._calling("create a container"):
+            return self._api.create_container_from_config(dict(config))["Id"]
+
+    def start(self, id: str) -> None:
+        """Starts a container."""
+        with self._calling("start a container"):
+            self._api.start(id)
+
+    def output(self, id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """(standard output, standard error) of a container from now on until its end; whatever
+        breaks the stream also ends it."""
+        with self._calling("attach to a container"):
+            chunks = self._api.attach(id, stdout=True, stderr=True, stream=True, demux=True)
+        return self._quietly(chunks)
+
+    def events(self, id: str) -> Iterator[Mapping[str, Any]]:
+        """What has happened to a container, and what will. Ends, or raises GoneError, when the
+        engine does."""
+        with self._calling("watch a container"):
+            found = self._api.events(
+                since=1, filters={"container": id, "type": "container"}, decode=True
+            )
+        return self._stream(found, "watch a container")
+
+    def state(self, id: str) -> Mapping[str, Any]:
+        """The `State` of a container. MissingError when it is gone."""
+        with self._calling("inspect a container"):
+            return self._api.inspect_container(id)["State"]
+
+    def remove(self, id: str) -> None:
+        """Kills and removes a container. Nothing happens when it is gone, or on its way."""
+        with contextlib.suppress(MissingError), self._calling("remove a container"):
+            try:
+                self._api.remove_container(id, force=True, v=True)
+            except self._errors.APIError as error:
+                if error.status_code != 409:  # it is being removed already
+                    raise
+
+    def labelled(self, *labels: str) -> Mapping[str, Mapping[str, str]]:
+        """id -> labels of all containers, of any state, that have all of `labels` ("name" or
+        "name=value")."""
+        with self._calling("list containers"):
+            found = self._api.containers(all=True, filters={"label": list(labels)})
+        return {container["Id"]: container["Labels"] for container in found}
+
+    @property
+    def _errors(self) -> Any:
+        from docker import errors
+
+        return errors
+
+    def _stream(self, items: Any, deed: str) -> Iterator[Any]:
+        try:
+            with self._calling(deed):
+                yield from items
+        finally:
+            with contextlib.suppress(OSError):  # the other side was faster
+                items.close()
+            items._response.close()  # which the SDK leaves to chance
+
+    def _quietly(self, items: Any) -> Iterator[Any]:
+        with contextlib.suppress(EngineError):
+            yield from self._stream(items, "send a container's output")
+
+    @contextlib.contextmanager
+    def _calling(self, deed: str) -> Iterator[None]:
+        import requests
+        import urllib3
+
+        try:
+            yield
+        except self._errors.NotFound as error:
+            raise MissingError(f"the Docker engine cannot {deed}: {_words(error)}") from error
+        except self._errors.APIError as error:
+            raise EngineError(f"the Docker engine cannot {deed}: {_words(error)}") from error
+        except (
+            self._errors.DockerException,
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+            ValueError,  # a stream that is cut in the middle of a message
+        ) as error:
+            raise GoneError(self._unreachable(error)) from error
+
+    def _unreachable(self, error: BaseException) -> str:
+        cause = _os_error(error)
+        number = cause.errno if cause is not None else None
+        if number == errno.ENOENT:
+            return (
+                f"there is no Docker engine at {self._address}; start it, or name another with "
+                "DOCKER_HOST"
+            )
+        if number in (errno.EACCES, errno.EPERM):
+            return (
+                f"this user may not use the Docker engine at {self._address}: permission denied; "
+                "an administrator can add the user to the group that owns the socket"
+            )
+        detail = cause.strerror if cause is not None and cause.strerror else str(error)
+        return f"the Docker engine at {self._address} does not answer: {detail}"
+
+
+def _words(error: Any) -> str:
+    return str(error.explanation or error).strip()
+
+
+def _os_error(error: BaseException) -> OSError | None:
+    """The system's error below the libraries' own, which quote it among their arguments."""
+    unseen: list[Any] = [error]
+    seen: set[int] = set()
+    while unseen:
+        found = unseen.pop()
+        if not isinstance(found, BaseException) or id(found) in seen:
+            continue
+        seen.add(id(found))
+        if isinstance(found, OSError) and isinstance(found.errno, int):
+            return found
+        unseen += [found.__cause__, found.__context__, *found.args]
+    return None

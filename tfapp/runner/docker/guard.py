@@ -1,0 +1,106 @@
+"""Outlives a runner to end its Docker containers: the engine does not notice a runner's death.
+
+    python -m tfapp.runner.docker.guard RUNNER_NAME
+
+Standard input is a pipe from the runner. It brings "container PID STARTED" when one has started,
+"done" when there is nothing left to do, and its end otherwise means that the runner was killed.
+The guard is a session of its own, so that a signal to the runner's process group misses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from tfapp.contract import ENV_GUARD
+from tfapp.runner.docker.creation import LABEL_RUNNER
+from tfapp.runner.docker.engine import Engine, EngineError
+from tfapp.runner.docker.identity import Process, runner_name
+
+_ROOT = Path(__file__).parents[3]
+_DONE = "done"
+_REMOVAL_LIMIT = 10.0  # seconds
+_LOOK_EVERY = 0.05  # seconds between looks at containers that were removed
+_END_LIMIT = 5.0  # seconds for a guard that was told that it is done
+
+
+class Guard:
+    """The guard of this process's containers, in the hands of the runner."""
+
+    def __init__(self, environ: Mapping[str, str]):
+        """Starts it. OSError when that cannot be done."""
+        self.runner = runner_name(os.getpid())
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, self.runner],
+            cwd=_ROOT,  # so that it runs this tfapp and no other
+            env={**environ, ENV_GUARD: "1"},
+            stdin=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def tell(self, process: Process) -> None:
+        """A container's first process, which the guard can kill without the engine."""
+        self._write(f"container {process.pid} {process.started}")
+
+    def close(self) -> None:
+        """There are no containers any more: the guard ends."""
+        self._write(_DONE)
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+        try:
+            self._process.wait(_END_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def _pipe(self) -> IO[str]:
+        assert self._process.stdin is not None, "it was asked for"
+        return self._process.stdin
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # somebody has killed it
+            self._pipe.write(f"{line}\n")
+            self._pipe.flush()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Waits for the runner's end. Returns an exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    containers = []
+    for line in sys.stdin:
+        word, *numbers = line.split()
+        if word == _DONE:
+            return 0
+        containers.append(Process(*map(int, numbers)))
+    for process in containers:  # at once: this process may be killed the next moment
+        process.kill()
+    return _remove_all(argv[0])
+
+
+def _remove_all(runner: str) -> int:
+    end = time.monotonic() + _REMOVAL_LIMIT
+    try:
+        engine = Engine(os.environ)
+        # One that was just being started may refuse to go, and has to be asked again.
+        while (found := engine.labelled(f"{LABEL_RUNNER}={runner}")) and time.monotonic() < end:
+            for container in found:
+                engine.remove(container)
+            time.sleep(_LOOK_EVERY)
+    except EngineError as error:
+        sys.stderr.write(f"tfapp: a container may remain: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

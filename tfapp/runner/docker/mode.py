@@ -1,0 +1,169 @@
+"""Run mode docker: programs run in an image, beside a runner that does not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tfapp.contract import Docker, Mount
+from tfapp.runner.container import Container
+from tfapp.runner.docker import creation, engine, pull
+from tfapp.runner.docker.creation import LABEL, LABEL_RUNNER, Place, RefusedError, User
+from tfapp.runner.docker.engine import Engine, EngineError
+from tfapp.runner.docker.guard import Guard
+from tfapp.runner.docker.identity import is_dead
+from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
+from tfapp.runner.program import StartError
+from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
+
+
+class DockerMode:
+    """See `tfapp.runner.run_mode.RunMode`."""
+
+    def __init__(
+        self,
+        container: Container,
+        docker: Docker,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        with contextlib.suppress(EngineError):  # `prepare` will say so
+            engine.load()
+        self._container = container
+        self._docker = docker
+        self._say = say
+        self._clock = clock
+        self._secrets = container.private.redact
+        self._engine: Engine | None = None
+        self._guard: Guard | None = None
+        self._place: Place | None = None
+        self._running: set[DockerProgram] = set()
+
+    @property
+    def patience(self) -> float:
+        """See RunMode.patience."""
+        return self._docker.pull_timeout
+
+    def prepare(self) -> None:
+        """See RunMode.prepare."""
+        environ = self._container.environ
+        try:
+            gpus = creation.granted_gpus(self._container.component, environ)
+            self._engine = found = Engine(environ)
+            cpus = int(found.info()["NCPU"])
+            _sweep(found)
+            self._guard = Guard(self._container.inherited_environ())
+            self._place = Place(_user(), self._guard.runner, cpus, gpus)
+            pull.ensure_image(found, self._docker, self._login(), self._say, self._clock)
+        except (EngineError, RefusedError, OSError) as error:
+            raise ScriptError(str(error)) from error
+
+    def start(self, program: Program, context: Context) -> DockerProgram:
+        """See RunMode.start."""
+        env = self._environment(context, program.env)
+        cwd = program.cwd or context.work_dir
+        return self._launch(context, program.argv, env, cwd)
+
+    def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
+        """See RunMode.execute."""
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            try:
+                program = self._launch(
+                    context,
+                    argv,
+                    self._environment(context, {}),
+                    context.work_dir,
+                    output.fileno(),
+                    errors.fileno(),
+                )
+            except StartError as error:
+                raise ScriptError(str(error)) from error
+            alarm = threading.Timer(limit, program.kill)
+            alarm.start()
+            exit = program.wait()
+            alarm.cancel()
+            if program.seconds >= limit:
+                raise ScriptError(f"{argv[0]} has not answered within {limit:g} s")
+            if exit.reason == "start":
+                raise ProgramMissingError(exit.text)
+            if exit.reason == "lost":
+                raise ScriptError(exit.text)
+            texts = []
+            for file in (output, errors):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        return Executed(exit.code, *texts)
+
+    def kill_all(self) -> None:
+        """See RunMode.kill_all. The guard, which stays, removes what a dead program leaves."""
+        for program in tuple(self._running):
+            program.kill()
+
+    def close(self) -> None:
+        """See RunMode.close. What cannot be seen to end is the guard's."""
+        self.kill_all()
+        ended = [program.wait_ended(KILL_LIMIT) for program in tuple(self._running)]
+        if self._guard is not None and all(ended):
+            self._guard.close()
+        if self._engine is not None:
+            self._engine.close()
+
+    def _launch(
+        self,
+        context: Context,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        sink: int = 1,
+        errors: int | None = None,
+    ) -> DockerProgram:
+        docker, guard, place = self._engine, self._guard, self._place
+        assert docker and guard and place, "nothing is started before the preparation"
+        try:
+            mounts = self._mounts(context)
+        except RefusedError as error:
+            raise StartError(str(error)) from error
+        config = creation.container_config(context, self._docker, place, argv, env, cwd, mounts)
+        program = DockerProgram(docker, config, self._secrets, sink, errors, self._clock)
+        self._running.add(program)
+        if program.process is not None:
+            guard.tell(program.process)
+        return program
+
+    def _environment(self, context: Context, given: Mapping[str, str]) -> dict[str, str]:
+        own = (*given, *self._container.private.env.get(context.component.name, ()))
+        assert self._place is not None
+        env = {**context.env, **given}
+        return creation.environment(env, own, self._place.gpus, context.work_dir)
+
+    def _mounts(self, context: Context) -> tuple[Mount, ...]:
+        checkpoints = creation.local_path(context.checkpoint_dir)
+        if checkpoints:
+            try:
+                os.makedirs(checkpoints, exist_ok=True)
+            except OSError as error:
+                raise RefusedError(f"{checkpoints} cannot be made: {error.strerror}") from error
+        return creation.check_mounts((*creation.own_mounts(context), *self._docker.mounts))
+
+    def _login(self) -> Mapping[str, str] | None:
+        alias = self._docker.credential
+        if not alias:
+            return None
+        return pull.login_of(self._container.private.env[self._container.component.name][alias])
+
+
+def _sweep(found: Engine) -> None:
+    """Removes the containers of runners that were killed together with their guards."""
+    for container, labels in found.labelled(LABEL).items():
+        if is_dead(labels.get(LABEL_RUNNER, "")):
+            found.remove(container)
+
+
+def _user() -> User:
+    """This process's own: the kernel shares a held port with the same user only."""
+    return User(os.geteuid(), os.getegid(), tuple(sorted(os.getgroups())))

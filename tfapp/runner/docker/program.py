@@ -1,0 +1,276 @@
+"""The user's program in a Docker container: started, watched, ended with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Union
+
+from tfapp.contract import MAX_LAST_LINES, Exit
+from tfapp.runner import exits
+from tfapp.runner.docker import identity
+from tfapp.runner.docker.engine import Engine, EngineError, MissingError
+from tfapp.runner.output import LastLines, Redactor, relay
+from tfapp.runner.program import StartError
+
+KILL_LIMIT = 30.0  # seconds that an end may take to be confirmed
+
+_SIGHT_LIMIT = 10.0  # seconds in which an engine knows of a process's end
+_LOOK_EVERY = 0.5  # seconds between looks at a program of which the engine says nothing
+_SHELL_SIGNAL = 128  # an engine says 128 + n when signal n ended a program
+_NOT_RUN = 127  # what the container's init says when it cannot run the program
+_INIT_WORDS = "[FATAL tini"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Died:
+    code: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _MemoryKill:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class _Removed:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lost:
+    message: str
+
+
+_News = Union[_Died, _MemoryKill, _Removed, _Lost]
+
+
+class DockerProgram:
+    """A started program: a `tfapp.script.Handle`. Its standard output goes to the descriptor
+    `sink`, its standard error to `errors`, or along with the rest."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: Mapping[str, Any],
+        redact: Iterable[str] = (),
+        sink: int = 1,
+        errors: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """StartError when it cannot be started; then no container is left."""
+        self._engine = engine
+        self._clock = clock
+        self._name, self._image = config["Entrypoint"][0], config["Image"]
+        self._last = LastLines(MAX_LAST_LINES)
+        self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        self._ended = threading.Event()
+        self.process: identity.Process | None = None  # the container's first
+        self._memory_kill = False
+        self.exit: Exit | None = None  # once it has ended
+        self.seconds = 0.0  # how long it ran, once it has ended
+        try:
+            self.container = engine.create(config)  # Docker's id
+        except EngineError as error:
+            raise StartError(str(error)) from error
+        try:
+            self._start(Redactor(redact), sink, errors)
+        except EngineError as error:
+            with contextlib.suppress(EngineError):  # then the guard will do it
+                engine.remove(self.container)
+            raise StartError(str(error)) from error
+
+    def _start(self, redactor: Redactor, sink: int, errors: int | None) -> None:
+        events = self._engine.events(self.container)
+        chunks = self._joined(self._engine.output(self.container), errors)
+        self._pump = _background("output", lambda: relay(chunks, sink, redactor, self._last))
+        _background("events", lambda: self._watch(events))
+        self._engine.start(self.container)
+        self.started = self._clock()
+        self.process = self._find_process()
+
+    @property
+    def pid(self) -> int:
+        """Of the container's first process, as this machine numbers it; 0 when it has ended."""
+        return self.process.pid if self.process is not None else 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program may still be there. Asks nobody, and never waits."""
+        return self.exit is None and self.process is not None and self.process.alive()
+
+    def running(self) -> bool:
+        """Whether Docker says that it runs. An engine that does not answer has not said that it
+        does not."""
+        if not self.alive:
+            return False
+        try:
+            return bool(self._engine.state(self.container).get("Running"))
+        except MissingError:
+            return False
+        except EngineError:
+            return self.alive
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the program and its process group."""
+        # By way of the container's init, not of the engine: that may hang.
+        if self.process is not None:
+            self.process.signal(number)
+
+    def kill(self) -> None:
+        """Sends SIGKILL to all of the container; `wait` waits for it."""
+        if self.process is not None:
+            self.process.kill()
+
+    def wait(self) -> Exit:
+        """Waits until the program has ended by itself or was killed, and its container is gone.
+        After it nothing of the program lives, or the result says what does."""
+        died = self._await_death()
+        self.seconds = self._clock() - self.started
+        remains = self._clear_up(lost=isinstance(died, _Lost))
+        self._pump.join(KILL_LIMIT)
+        decoded = self._decode(died)
+        self.exit = dataclasses.replace(decoded, text=decoded.text + remains)
+        self._ended.set()
+        return self.exit
+
+    def wait_ended(self, timeout: float) -> bool:
+        """Whether, within `timeout` seconds, another thread's `wait` has come back."""
+        return self._ended.wait(timeout)
+
+    def last_lines(self) -> str:
+        """The end of the output so far, without secrets."""
+        return self._last.text()
+
+    def _find_process(self) -> identity.Process | None:
+        """The container's first process, None when it has ended. EngineError when it is none of
+        this machine, where neither ports nor folders would be those of the runner."""
+        end = self._clock() + _SIGHT_LIMIT
+        while (pid := self._engine_pid()) != 0:
+            process = identity.of_container(pid, self.container)
+            if process is not None:
+                if identity.shares_network(pid):
+                    return process
+                raise EngineError(
+                    "the Docker engine gives containers a network of its own even where the "
+                    "machine's is asked for: a rootless engine cannot run programs that serve ports"
+                )
+            # It may have ended a moment ago, and the engine does not know yet.
+            if self._clock() >= end:
+                raise EngineError(
+                    "the Docker engine runs its containers on another machine, or out of this "
+                    "runner's sight"
+                )
+            time.sleep(0.02)
+        return None
+
+    def _engine_pid(self) -> int:
+        """What the engine says is the container's first process, 0 when it has ended."""
+        try:
+            return int(self._engine.state(self.container).get("Pid", 0))
+        except MissingError:
+            return 0
+
+    def _watch(self, events: Iterator[Mapping[str, Any]]) -> None:
+        try:
+            for event in events:
+                news = _news_of(event)
+                if news is not None:
+                    self._news.put(news)
+                if isinstance(news, _Removed):
+                    return
+        except EngineError as error:
+            self._news.put(_Lost(str(error)))
+        else:
+            self._news.put(_Lost("the Docker engine has ended"))
+
+    def _await_death(self) -> _Died | _Lost:
+        overdue: float | None = None
+        while True:
+            try:
+                news = self._news.get(timeout=_LOOK_EVERY)
+            except queue.Empty:
+                if self.alive:
+                    continue
+                overdue = overdue or self._clock() + KILL_LIMIT
+                if self._clock() >= overdue:
+                    return _Lost("the Docker engine does not say how the program has ended")
+                continue
+            if isinstance(news, (_Died, _Lost)):
+                return news
+            self._note(news)
+
+    def _clear_up(self, lost: bool) -> str:
+        """Ends what is left, and sees that the container goes. Words about what remains."""
+        self.kill()
+        end = self._clock() + KILL_LIMIT
+        while self.alive:
+            if self._clock() >= end:
+                return f"; still there after SIGKILL: process {self.pid}"
+            time.sleep(0.01)
+        if lost:  # an engine removes such a container when it is back
+            return ""
+        while self._clock() < end:
+            with contextlib.suppress(queue.Empty):
+                news = self._news.get(timeout=_LOOK_EVERY)
+                self._note(news)
+                if isinstance(news, (_Removed, _Lost)):
+                    return ""
+        return self._remove()
+
+    def _remove(self) -> str:
+        try:
+            self._engine.remove(self.container)
+        except EngineError as error:
+            return f"; its container {self.container[:12]} remains: {error}"
+        return ""
+
+    def _joined(
+        self, output: Iterator[tuple[bytes | None, bytes | None]], errors: int | None
+    ) -> Iterator[bytes]:
+        """Standard output, with standard error unless that goes elsewhere."""
+        for out, err in output:
+            if err and errors is not None:
+                self._last.feed(err)
+                os.write(errors, err)
+            elif err:
+                yield err
+            if out:
+                yield out
+
+    def _note(self, news: _News) -> None:
+        if isinstance(news, _MemoryKill):
+            self._memory_kill = True
+
+    def _decode(self, died: _Died | _Lost) -> Exit:
+        if isinstance(died, _Lost):
+            return Exit(None, None, "lost", f"{died.message}; its program was killed")
+        code = died.code
+        last = self._last.text().rpartition("\n")[2]
+        if code == _NOT_RUN and last.startswith(_INIT_WORDS):
+            why = last.rpartition("failed: ")[2]
+            text = f"{self._name} cannot be run in image {self._image}: {why}"
+            return Exit(None, None, "start", text)
+        if exits.is_signal(code - _SHELL_SIGNAL):
+            code = _SHELL_SIGNAL - code
+        return exits.decode(code, self._memory_kill)
+
+
+def _news_of(event: Mapping[str, Any]) -> _News | None:
+    action = event.get("Action", "")
+    if action == "die":
+        return _Died(int(event["Actor"]["Attributes"]["exitCode"]))
+    if action == "oom":
+        return _MemoryKill()
+    return _Removed() if action == "destroy" else None
+
+
+def _background(name: str, work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, name=f"tfapp-docker-{name}", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,114 @@
+"""Gets a program's image, as the pull policy says, with progress and a deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tfapp.contract import Docker
+from tfapp.runner.docker.engine import Engine, EngineError
+
+TOLD_EVERY = 5.0  # seconds between lines of progress
+
+_MEBIBYTE = 1 << 20
+
+
+def ensure_image(
+    engine: Engine,
+    docker: Docker,
+    login: Mapping[str, str] | None,
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+) -> None:
+    """Returns when the image is there. EngineError when it is not: the policy forbids to pull
+    it, the registry refuses, or the deadline is over. `say` gets lines of progress."""
+    if docker.pull != "always" and engine.has_image(docker.image):
+        return
+    if docker.pull == "never":
+        raise EngineError(
+            f"image {docker.image} is not on this machine, and site.global.docker.pull is never; "
+            f"`docker pull {docker.image}` here, or set it to missing"
+        )
+    say(f"pulling image {docker.image}")
+    outcome: list[str] = []
+
+    def pull() -> None:
+        outcome.append(_pull(engine, docker.image, login, Progress(docker.image, say, clock)))
+
+    # In a thread that is left behind when it takes too long: nothing cuts a silent stream.
+    thread = threading.Thread(target=pull, name="tfapp-pull", daemon=True)
+    thread.start()
+    thread.join(docker.pull_timeout)
+    if not outcome:
+        raise EngineError(
+            f"image {docker.image} was not there within {docker.pull_timeout:g} s "
+            "(site.global.docker.pull.timeout)"
+        )
+    if outcome[0]:
+        raise EngineError(f"image {docker.image} cannot be pulled: {outcome[0]}")
+    say(f"image {docker.image} is there")
+
+
+def login_of(secret: str) -> Mapping[str, str]:
+    """A registry's login from "USER:PASSWORD". EngineError for another shape, without a word
+    of it."""
+    user, colon, password = secret.partition(":")
+    if not (user and colon and password):
+        raise EngineError("the credential for the registry is not of the form USER:PASSWORD")
+    return {"username": user, "password": password}
+
+
+def _pull(engine: Engine, image: str, login: Mapping[str, str] | None, progress: Progress) -> str:
+    """What went wrong, "" when nothing did."""
+    try:
+        return progress.follow(engine.pull(image, login))
+    except EngineError as error:
+        return str(error)
+
+
+class Progress:
+    """Turns the engine's reports of a pull into few lines."""
+
+    def __init__(self, image: str, say: Callable[[str], None], clock: Callable[[], float]):
+        self._image = image
+        self._say = say
+        self._clock = clock
+        self._told = clock()
+        self._layers: dict[str, tuple[int, int]] = {}  # id -> bytes so far, bytes in all
+        self._done: set[str] = set()
+
+    def follow(self, reports: Iterable[Mapping[str, Any]]) -> str:
+        """Reads all reports. The error they end in, "" when they do not."""
+        for report in reports:
+            if "error" in report:
+                return str(report["error"])
+            self._note(report)
+            if self._clock() - self._told >= TOLD_EVERY and self._layers:
+                self._told = self._clock()
+                self._say(self.line())
+        return ""
+
+    def line(self) -> str:
+        """ "pulling image X: 2 of 5 layers, 30 of 120 MiB"."""
+        got = sum(so_far for so_far, _ in self._layers.values())
+        size = sum(total for _, total in self._layers.values())
+        return (
+            f"pulling image {self._image}: {len(self._done)} of {len(self._layers)} layers, "
+            f"{got // _MEBIBYTE} of {size // _MEBIBYTE} MiB"
+        )
+
+    def _note(self, report: Mapping[str, Any]) -> None:
+        layer, status = report.get("id"), report.get("status", "")
+        detail = report.get("progressDetail") or {}
+        if not layer or status.startswith("Pulling from"):
+            return
+        so_far, total = self._layers.get(layer, (0, 0))
+        if status == "Downloading":
+            total = detail.get("total") or total
+            so_far = detail.get("current") or so_far
+        if status in ("Download complete", "Pull complete", "Already exists"):
+            so_far = total
+        if status in ("Pull complete", "Already exists"):
+            self._done.add(layer)
+        self._layers[layer] = (so_far, total)

@@ -1,0 +1,104 @@
+"""A runner's sign of life, and its end when nobody can have seen one: the fence.
+
+When the master cannot be reached for `lost` seconds, the coordinator may by now have replaced
+this instance. Its program then must not go on beside the replacement.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfapp.errors import RefusedError, UnreachableError
+
+
+class Heartbeat:
+    """Calls `beat(state)` every `interval` seconds, and at once when the state changes. A state is
+    any value.
+    `lost(message)` is called once: after `limit` seconds (0: never) without a beat that arrived,
+    or when the master refuses one, because to it this container has ended. Both are called in
+    threads of their own, so that neither a hanging call nor a busy runner delays the fence."""
+
+    def __init__(
+        self,
+        beat: Callable[[Any], None],
+        lost: Callable[[str], None],
+        interval: float,
+        limit: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._beat = beat
+        self._lost = lost
+        self._interval = interval
+        self._limit = limit
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._state: Any = None
+        self._told: Any = None
+        self._heard = clock()  # when the last beat that arrived was sent
+        self._detail = ""
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="tfapp-heartbeat", daemon=True)
+
+    def start(self, state: Any) -> None:
+        """Begins to beat."""
+        self._state = state
+        self._heard = self._clock()
+        self._thread.start()
+        if self._limit:
+            threading.Thread(target=self._fence, name="tfapp-fence", daemon=True).start()
+
+    def tell(self, state: Any) -> None:
+        """Changes the state that the beats tell."""
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+
+    def close(self, timeout: float) -> None:
+        """Stops beating. Waits at most `timeout` seconds for a beat that is on its way."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._due, timeout=self._interval)
+                if self._closed:
+                    return
+                self._told = state = self._state
+            sent = self._clock()
+            try:
+                self._beat(state)
+            except RefusedError as error:
+                self._end(f"the master no longer knows this container: {error}")
+                return
+            except UnreachableError as error:
+                self._detail = str(error)
+            else:
+                with self._changed:
+                    self._heard = sent
+
+    def _due(self) -> bool:
+        return self._closed or self._state != self._told
+
+    def _fence(self) -> None:
+        with self._changed:
+            while not self._closed:
+                left = self._heard + self._limit - self._clock()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+        self._end(f"the master has not answered for {self._limit:g} s. {self._detail}".rstrip())
+
+    def _end(self, message: str) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        self._lost(message)

@@ -1,0 +1,38 @@
+"""Run as a program: turns itself into the user's program, tied to the life of the runner.
+
+    python -I -S launch.py RUNNER_PID ERROR_FD PROGRAM [ARGUMENT ...]
+
+Here, and not between fork and exec in the runner, because that has threads. A failure to start
+goes to ERROR_FD as text; a successful start closes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str]) -> None:
+    """Does not return."""
+    runner, error_fd, program = int(argv[1]), int(argv[2]), argv[3:]
+    os.set_inheritable(error_fd, False)
+    # Survives the exec below.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != runner:
+        os.kill(os.getpid(), signal.SIGKILL)
+    # Python ignores these two, and a program that is started with them ignored keeps that.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        os.write(error_fd, f"{program[0]} cannot be run: {error.strerror}".encode())
+        os._exit(127)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,57 @@
+"""The runner: one per container, from its start until its program and all of its kind are gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tfapp import skein_calls
+from tfapp.errors import TfappError
+from tfapp.runner import process_tree
+from tfapp.runner.container import Container, ContainerError
+from tfapp.runner.loop import Runner
+from tfapp.runner.preparation import Preparation
+from tfapp.runner.run_mode import RunMode, open_mode
+
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs the instance that `environ` names, in the current directory. Takes no arguments."""
+    if argv:
+        say(f"the runner takes no arguments, got {list(argv)}")
+        return 2
+    try:
+        container = Container.read(Path.cwd(), environ)
+        container.make_work_dir()
+        container.name_logs()
+        process_tree.adopt_orphans()
+        with contextlib.closing(open_mode(container, say)) as mode:
+            signal.signal(signal.SIGTERM, lambda *_: _terminate(mode))
+            skein_calls.load()
+            preparation = Preparation(container, mode)
+            preparation.start()
+            with skein_calls.from_current() as connection:
+                return Runner(container, connection, preparation, mode, say).run()
+    except (ContainerError, TfappError, OSError) as error:
+        say(str(error))
+        return 1
+
+
+def say(text: str) -> None:
+    """Writes to the container's log. A log that takes nothing more stops nobody."""
+    lines = "".join(f"tfapp: {line}\n" for line in text.splitlines())
+    try:
+        os.write(sys.stderr.fileno(), lines.encode(errors="replace"))
+    except OSError:
+        return
+
+
+def _terminate(mode: RunMode) -> None:
+    # What ends a container sends SIGKILL 250 ms later: too little for any program to be asked.
+    mode.kill_all()
+    os._exit(_TERMINATED)

@@ -1,0 +1,88 @@
+"""What a runner says to its master and hears from it, with patience for a master that is away."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tfapp import contract, skein_calls
+from tfapp.contract import Answer, Beat, Cluster, ExitReport, Order, encode
+from tfapp.errors import UnreachableError
+from tfapp.runner import events
+
+# Seconds without the master after which a runner gives up, if its fence is not quicker.
+PATIENCE = 60.0
+
+T = TypeVar("T")
+
+
+class Master:
+    """The master, seen from the container of `instance`. Calls are repeated while it cannot be
+    reached; UnreachableError after `patience` seconds."""
+
+    def __init__(
+        self,
+        connection: skein_calls.Connection,
+        instance: str,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.container = connection.container
+        self._connection = connection
+        self._instance = instance
+        self._order_key = contract.ORDER_PREFIX + instance
+        self._patience = patience
+        self._clock = clock
+
+    def watch(self, into: queue.SimpleQueue) -> skein_calls.Watch:
+        """Follows what the coordinator says to everybody, and to this instance."""
+        return self._patiently(
+            lambda: self._connection.watch(
+                keys=(self._order_key,), prefixes=(contract.CONTROL_PREFIX,), into=into
+            )
+        )
+
+    def read(self, watch: skein_calls.Watch) -> list[events.Event]:
+        """What stood there before, the generation first."""
+        found = self._patiently(watch.read)
+        ordered = sorted(found, key=lambda key: (key != contract.KEY_GENERATION, key))
+        return [event for key in ordered for event in self.understand(key, found[key])]
+
+    def understand(self, key: str, value: bytes) -> tuple[events.Event, ...]:
+        """The event that a written key means, if it means one."""
+        data = json.loads(value)
+        if key == contract.KEY_GENERATION:
+            return (events.GenerationSeen(data["generation"]),)
+        if key == contract.KEY_CLUSTER:
+            return (events.ClusterFormed(Cluster.from_dict(data)),)
+        if key == contract.KEY_RELEASED:
+            return (events.ComponentsReleased(data["generation"], tuple(data["components"])),)
+        if key == self._order_key:
+            return (events.OrderGiven(Order.from_dict(data)),)
+        return ()
+
+    def answer(self, answer: Answer) -> None:
+        """Gone when this container is."""
+        key = contract.ANSWER_PREFIX + self._instance
+        self._patiently(lambda: self._connection.put_own(key, encode(answer)))
+
+    def report(self, report: ExitReport) -> None:
+        """Stays when this container is gone."""
+        key = contract.EXIT_PREFIX + self._instance
+        self._patiently(lambda: self._connection.put(key, encode(report)))
+
+    def beat(self, beat: Beat) -> None:
+        """Tried once: the next beat is on its way."""
+        self._connection.put_own(contract.BEAT_PREFIX + self._instance, encode(beat))
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        end = self._clock() + self._patience
+        while True:
+            try:
+                return call()
+            except UnreachableError:
+                if self._clock() >= end:
+                    raise

@@ -1,0 +1,257 @@
+"""What a runner decides, as a pure function: a state and an event in, a state and actions out.
+
+No clock and no I/O: every event comes with its time. `tfapp.runner.loop` turns what happens into
+events and actions into deeds. A generation goes
+
+    PREPARING -> WAITING -> STARTING -> RUNNING -> (STOPPING | REPLACED) -> REPORTED -> DONE
+
+and a newer generation leads back to WAITING from wherever the runner is, through REPLACED when a
+program has to be killed first: an answer says that no program of an older generation lives. An
+order to restart leads from REPORTED back to STARTING, with the same ports and the same cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfapp.contract import Cluster, Exit, Order
+from tfapp.runner.events import (
+    Action,
+    Answer,
+    Choose,
+    Chosen,
+    ClusterFormed,
+    ComponentsReleased,
+    Ended,
+    Event,
+    Failed,
+    GenerationSeen,
+    Kill,
+    Launch,
+    Leave,
+    OrderGiven,
+    Prepared,
+    Report,
+    Restart,
+    Stop,
+    Unwell,
+)
+from tfapp.script import Program
+
+PREPARING, WAITING, STARTING, RUNNING = "PREPARING", "WAITING", "STARTING", "RUNNING"
+STOPPING, REPLACED, REPORTED, DONE = "STOPPING", "REPLACED", "REPORTED", "DONE"
+
+# The state that a heartbeat tells, by phase.
+BEAT_STATES = {
+    PREPARING: "waiting",
+    WAITING: "waiting",
+    STARTING: "waiting",
+    RUNNING: "running",
+    STOPPING: "stopping",
+    REPLACED: "stopping",
+    REPORTED: "stopping",
+    DONE: "stopping",
+}
+
+GANG_MARGIN = 60.0  # seconds after which a runner no longer expects the coordinator's own deadline
+
+
+Decision = tuple["State", tuple[Action, ...]]
+
+NEVER_RAN = Exit(None, None, "stopped", "stopped before its program started")
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """Everything a runner has to remember. Times are seconds of the caller's clock."""
+
+    component: str
+    gang: float  # seconds that a cluster may take to form
+    requested: int  # the generation for which this container was requested
+    instance: str = ""
+    container: str = ""
+    phase: str = PREPARING
+    prepared: Prepared | None = None
+    wanted: int = 0  # the newest generation seen; 0: none yet
+    generation: int = 0  # the one answered last
+    attempt: int = 0  # how often the program was restarted in it
+    cluster: Cluster | None = None
+    released: tuple[str, ...] = ()
+    stop: Order | None = None
+    verdict: Exit | None = None  # takes the place of how the program will end
+    deadline: float | None = None  # when a Tick will change something
+
+
+def step(state: State, event: Event, now: float) -> Decision:
+    """The state after `event`, and what to do, in this order."""
+    if state.phase == DONE:
+        return state, ()
+    if isinstance(event, GenerationSeen):
+        return _generation(state, event.number, now)
+    if isinstance(event, OrderGiven):
+        return _order(state, event.order, now)
+    if isinstance(event, (ClusterFormed, ComponentsReleased)):
+        return _maybe_start(_learn(state, event))
+    if isinstance(event, Prepared):
+        return _prepared(state, event, now)
+    if isinstance(event, Chosen):
+        return _chosen(state, event.program, now)
+    if isinstance(event, (Failed, Ended)):
+        return _over(state, event.exit, now)
+    if isinstance(event, Unwell):
+        return _unwell(state, event.exit)
+    return _tick(state, now)
+
+
+def _generation(state: State, number: int, now: float) -> Decision:
+    if number <= state.wanted:
+        return state, ()
+    state = dataclasses.replace(state, wanted=number)
+    if state.phase in (WAITING, REPORTED):
+        return _answer(state, now)
+    if state.phase in (RUNNING, STOPPING):
+        return dataclasses.replace(state, phase=REPLACED, deadline=None), (Kill(),)
+    # PREPARING, STARTING and REPLACED come to it as soon as they are over.
+    return state, ()
+
+
+def _answer(state: State, now: float) -> Decision:
+    """Begins the newest generation, as far as that can be done now."""
+    if state.stop is not None and state.stop.generation >= state.wanted:
+        return _report(dataclasses.replace(state, generation=state.wanted), NEVER_RAN, now)
+    state = dataclasses.replace(
+        state,
+        phase=WAITING,
+        generation=state.wanted,
+        attempt=0,
+        cluster=None,
+        released=(),
+        stop=None,
+        verdict=None,
+        deadline=now + state.gang + GANG_MARGIN,
+    )
+    if state.prepared is None:
+        return dataclasses.replace(state, phase=PREPARING, deadline=None), ()
+    if state.prepared.refusal is not None:
+        return _report(state, state.prepared.refusal, now)
+    return state, (Answer(state.generation),)
+
+
+def _prepared(state: State, event: Prepared, now: float) -> Decision:
+    state = dataclasses.replace(state, prepared=event)
+    if state.phase != PREPARING:
+        return state, ()
+    if event.refusal is not None:
+        state = dataclasses.replace(state, generation=max(state.wanted, state.requested))
+        return _report(state, event.refusal, now)
+    if state.wanted:
+        return _answer(state, now)
+    return dataclasses.replace(state, phase=WAITING), ()
+
+
+def _learn(state: State, event: ClusterFormed | ComponentsReleased) -> State:
+    if state.phase != WAITING:
+        return state  # who has not answered, or is over already, starts nothing in this cluster
+    if isinstance(event, ComponentsReleased):
+        if event.generation == state.generation:
+            return dataclasses.replace(state, released=event.components)
+    elif event.cluster.generation == state.generation and _is_mine(state, event.cluster):
+        return dataclasses.replace(state, cluster=event.cluster)
+    return state
+
+
+def _is_mine(state: State, cluster: Cluster) -> bool:
+    """Whether this runner, and no replacement of it, is a member."""
+    containers = [m.container for m in cluster.members if m.instance == state.instance]
+    if not containers:
+        return not cluster.members
+    return containers[0] in ("", state.container)
+
+
+def _maybe_start(state: State) -> Decision:
+    if state.phase != WAITING or state.cluster is None:
+        return state, ()
+    if state.component in state.cluster.held and state.component not in state.released:
+        # Others start first, and how long they take is the coordinator's business.
+        return dataclasses.replace(state, deadline=None), ()
+    return dataclasses.replace(state, phase=STARTING, deadline=None), (Choose(state.cluster),)
+
+
+def _chosen(state: State, program: Program, now: float) -> Decision:
+    if state.phase != STARTING:
+        return state, ()
+    if state.wanted > state.generation:
+        return _answer(state, now)
+    if state.stop is not None:
+        return _report(state, NEVER_RAN, now)
+    return dataclasses.replace(state, phase=RUNNING), (Launch(program),)
+
+
+def _order(state: State, order: Order, now: float) -> Decision:
+    if order.generation < max(state.generation, state.requested):
+        return state, ()  # for an earlier program, or an earlier container of this instance
+    if order.action == "restart":
+        return _restart(state, order)
+    if order.action == "exit":
+        if state.phase == REPORTED:
+            return dataclasses.replace(state, phase=DONE, deadline=None), (Leave(),)
+        return state, ()
+    if order.action != "stop" or state.phase in (STOPPING, REPORTED):
+        return state, ()
+    if state.phase == RUNNING:
+        return _stop(state, order, now)
+    if state.phase in (STARTING, REPLACED):
+        return dataclasses.replace(state, stop=order), ()
+    state = dataclasses.replace(state, generation=max(state.generation, order.generation))
+    return _report(dataclasses.replace(state, stop=order), NEVER_RAN, now)
+
+
+def _restart(state: State, order: Order) -> Decision:
+    cluster, over = state.cluster, state.phase == REPORTED
+    again = order.generation == state.generation and order.attempt > state.attempt
+    if not (over and again) or cluster is None:
+        return state, ()
+    state = dataclasses.replace(
+        state, phase=STARTING, attempt=order.attempt, stop=None, verdict=None, deadline=None
+    )
+    return state, (Restart(), Choose(cluster))
+
+
+def _stop(state: State, order: Order, now: float) -> Decision:
+    state = dataclasses.replace(state, phase=STOPPING, stop=order, deadline=now + order.grace)
+    return state, (Stop(),) if order.grace > 0 else (Kill(),)
+
+
+def _unwell(state: State, exit: Exit) -> Decision:
+    if state.phase != RUNNING:
+        return state, ()
+    return dataclasses.replace(state, verdict=exit), (Kill(),)
+
+
+def _over(state: State, exit: Exit, now: float) -> Decision:
+    if state.phase == PREPARING or state.phase == REPORTED:
+        return state, ()
+    if state.wanted > state.generation:
+        return _answer(state, now)
+    return _report(state, state.verdict or exit, now)
+
+
+def _report(state: State, exit: Exit, now: float) -> Decision:
+    report = Report(state.generation, exit, state.stop is not None, state.attempt)
+    return dataclasses.replace(
+        state,
+        phase=REPORTED,
+        # An order may have come before the generation that it is for.
+        wanted=max(state.wanted, state.generation),
+        deadline=None,  # what comes next is the coordinator's business
+    ), (report,)
+
+
+def _tick(state: State, now: float) -> Decision:
+    if state.deadline is None or now < state.deadline:
+        return state, ()
+    if state.phase == STOPPING:
+        return dataclasses.replace(state, deadline=None), (Kill(),)
+    waited = f"{state.gang + GANG_MARGIN:g}"
+    exit = Exit(None, None, "deadline", f"no cluster was formed within {waited} s of its answer")
+    return _report(state, exit, now)

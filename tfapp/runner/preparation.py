@@ -1,0 +1,68 @@
+"""What a runner can do before it knows its master: load the package's script, look around."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+
+from tfapp.runner import context as contexts
+from tfapp.runner import script_calls
+from tfapp.runner.container import Container
+from tfapp.runner.events import Prepared
+from tfapp.runner.run_mode import RunMode
+from tfapp.runner.script_calls import Outcome
+from tfapp.runner.script_loader import load_script
+from tfapp.script import Context, Script, ScriptError
+
+
+class Preparation:
+    """Runs beside the connection to the master, which takes as long to set up. Puts one
+    `Prepared` into `events`; then `script` is there, or `traceback` when the script has one."""
+
+    def __init__(self, container: Container, mode: RunMode):
+        self.events: queue.SimpleQueue = queue.SimpleQueue()
+        self.script: Script | None = None
+        self.traceback = ""
+        self._container = container
+        self._mode = mode
+
+    def start(self) -> None:
+        """Returns at once."""
+        component = self._container.component
+        script_calls.call(
+            "prepare()",
+            self._prepare,
+            self._mode.patience + component.script_timeout,
+            Path(component.script),
+            self._container.package_dir,
+            self._done,
+        )
+
+    def _prepare(self) -> Outcome:
+        container = self._container
+        loaded = script_calls.outcome_of(
+            "its import",
+            lambda: load_script(container.package_dir, container.component.script),
+            Path(container.component.script),
+            container.package_dir,
+        )
+        if loaded.value is not None:
+            self._mode.prepare()
+            loaded.value.prepare(self._context())
+        return loaded
+
+    def _context(self) -> Context:
+        container = self._container
+        try:
+            settings = contexts.take_settings(container, lambda preferred: 0)
+        except ValueError as error:
+            raise ScriptError(str(error)) from error
+        return contexts.build_context(
+            container, settings, container.generation, {}, self._mode.execute
+        )
+
+    def _done(self, supervised: Outcome) -> None:
+        outcome = supervised.value if supervised.failure is None else supervised
+        self.script = outcome.value
+        self.traceback = outcome.traceback
+        self.events.put(Prepared(outcome.failure))

@@ -1,0 +1,159 @@
+"""The user's program as a process: started, watched, ended with all that it has started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from tfapp.contract import MAX_LAST_LINES, Exit
+from tfapp.runner import exits, process_tree
+from tfapp.runner.output import LastLines, Redactor, pump
+
+_LAUNCH = str(Path(__file__).with_name("launch.py"))
+
+
+class StartError(Exception):
+    """The program cannot be started; the text is a sentence for the user."""
+
+
+class RunningProgram:
+    """A started program: a `tfapp.script.Handle`. Its output goes to this process's standard
+    output. Start it from a thread that lives as long as the process: the kernel kills the
+    program when that *thread* ends."""
+
+    container = ""  # none of Docker's
+
+    def __init__(
+        self,
+        argv: Iterable[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        redact: Iterable[str] = (),
+        sink: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """StartError when it cannot be."""
+        self._clock = clock
+        self._memory_kills = exits.memory_kills()
+        self._last = LastLines(MAX_LAST_LINES)
+        self._ended = threading.Event()
+        self._signals = threading.Lock()  # between a signal and the reaping of its target
+        source, output = os.pipe()
+        try:
+            self._process = _launch(tuple(argv), env, cwd, output)
+        except StartError:
+            os.close(source)
+            raise
+        finally:
+            os.close(output)
+        self.started = clock()
+        self.seconds = 0.0  # how long it ran, once it has ended
+        self.exit: Exit | None = None  # once it has ended
+        self._pump = threading.Thread(
+            target=_pump_and_close,
+            args=(source, sink, Redactor(redact), self._last),
+            name="tfapp-output",
+            daemon=True,
+        )
+        self._pump.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program itself is still there."""
+        return self.running()
+
+    def running(self) -> bool:
+        """Whether the program itself is still there."""
+        with self._signals:
+            if self._process.returncode is not None:
+                return False
+            options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+            return os.waitid(os.P_PID, self.pid, options) is None
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the program and its process group."""
+        with self._signals:
+            if self._process.returncode is None:
+                os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
+        process_tree.kill_all(0, spare=self.pid)
+
+    def wait(self) -> Exit:
+        """Waits until the program ends by itself or is killed, then ends what it has left
+        behind. After it nothing of the program lives, or the result says what does."""
+        # Not reaped yet, so that its number is nobody else's while signals are sent.
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self.seconds = self._clock() - self.started
+        with self._signals:
+            returncode = self._process.wait()
+        survivors = process_tree.kill_all(process_tree.KILL_LIMIT, clock=self._clock)
+        if not survivors:
+            self._pump.join(process_tree.KILL_LIMIT)
+        decoded = exits.decode(returncode, exits.memory_kills() > self._memory_kills)
+        self.exit = _with_survivors(decoded, survivors)
+        self._ended.set()
+        return self.exit
+
+    def wait_ended(self, timeout: float) -> bool:
+        """Whether, within `timeout` seconds, another thread's `wait` has come back."""
+        return self._ended.wait(timeout)
+
+    def last_lines(self) -> str:
+        """The end of the output so far, without secrets."""
+        return self._last.text()
+
+
+def _launch(
+    argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, output: int
+) -> subprocess.Popen:
+    errors, error_end = os.pipe()
+    command = [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(error_end), *argv]
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(error_end,),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(errors)
+        reason = getattr(error, "strerror", None) or error
+        raise StartError(f"{argv[0]} cannot be started in {cwd}: {reason}") from error
+    finally:
+        os.close(error_end)
+    with open(errors, "rb") as file:
+        message = file.read()  # ends when the program has taken over
+    if message:
+        process.wait()
+        raise StartError(message.decode(errors="replace"))
+    return process
+
+
+def _pump_and_close(source: int, sink: int, redactor: Redactor, last: LastLines) -> None:
+    try:
+        pump(source, sink, redactor, last)
+    finally:
+        os.close(source)
+
+
+def _with_survivors(decoded: Exit, survivors: tuple[int, ...]) -> Exit:
+    if not survivors:
+        return decoded
+    numbers = ", ".join(map(str, survivors))
+    text = f"{decoded.text}; still there after SIGKILL: process {numbers}"
+    return Exit(decoded.code, decoded.signal, decoded.reason, text)

@@ -1,0 +1,88 @@
+"""What TensorFlow, and scripts written for Slider or TF-Spawner, want to know of a cluster.
+
+Pure. A task's index is its place among the instances of its role, in job order. Evaluator and
+TensorBoard stand outside of the cluster. The Slider flags and WORKER_NUMBER count a chief as
+worker 0; TF_CONFIG keeps it as `chief`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from tfapp.contract import Member
+
+CLUSTER_ROLES = ("chief", "worker", "ps")
+TASK_ROLES = (*CLUSTER_ROLES, "evaluator")
+ADDRESS_EXPORT = "host_port"  # the export that holds "host:port", in whatever group
+
+
+class NoAddressError(Exception):
+    """A member of the cluster exports no address; the text is a sentence for the user."""
+
+
+def address(member: Member) -> str:
+    """ "host:port" of one member. NoAddressError when it exports none."""
+    for group in member.exports.values():
+        if ADDRESS_EXPORT in group:
+            return group[ADDRESS_EXPORT]
+    raise NoAddressError(
+        f"{member.instance} exports no {ADDRESS_EXPORT}: give component {member.component} a "
+        f"compExports word <group>-{ADDRESS_EXPORT} in metainfo"
+    )
+
+
+def cluster_spec(members: Iterable[Member]) -> dict[str, list[str]]:
+    """role -> addresses, for the roles that a TensorFlow cluster consists of."""
+    spec: dict[str, list[str]] = {}
+    for member in members:
+        if member.role in CLUSTER_ROLES:
+            spec.setdefault(member.role, []).append(address(member))
+    return spec
+
+
+def task_index(instance: str, members: Sequence[Member]) -> int:
+    """The place of an instance among those of its role. KeyError for an unknown one."""
+    roles = {member.instance: member.role for member in members}
+    same = [name for name, role in roles.items() if role == roles[instance]]
+    return same.index(instance)
+
+
+def tf_config(instance: str, members: Sequence[Member]) -> str:
+    """TF_CONFIG of one instance, as JSON."""
+    role = next(member.role for member in members if member.instance == instance)
+    task = {"type": role, "index": task_index(instance, members)}
+    return json.dumps({"cluster": cluster_spec(members), "task": task})
+
+
+def slider_flags(instance: str, members: Sequence[Member]) -> dict[str, str]:
+    """JOB_NAME, TASK_INDEX, PS_HOSTS and WORKER_HOSTS as Slider's package gave them."""
+    spec = cluster_spec(members)
+    role = next(member.role for member in members if member.instance == instance)
+    index = task_index(instance, members)
+    if role == "worker":
+        index += len(spec.get("chief", ()))
+    return {
+        "JOB_NAME": "worker" if role == "chief" else role,
+        "TASK_INDEX": str(index),
+        "PS_HOSTS": ",".join(spec.get("ps", ())),
+        "WORKER_HOSTS": ",".join((*spec.get("chief", ()), *spec.get("worker", ()))),
+    }
+
+
+def spawner_environment(instance: str, members: Sequence[Member]) -> dict[str, str]:
+    """WORKER_NUMBER (of a worker or chief only) and TOT_WORKERS as TF-Spawner gave them."""
+    flags = slider_flags(instance, members)
+    total = sum(1 for member in members if member.role in ("chief", "worker"))
+    environment = {"TOT_WORKERS": str(total)}
+    if flags["JOB_NAME"] == "worker":
+        environment["WORKER_NUMBER"] = flags["TASK_INDEX"]
+    return environment
+
+
+def task_environment(instance: str, members: Sequence[Member]) -> Mapping[str, str]:
+    """All variables of one task."""
+    return {
+        "TF_CONFIG": tf_config(instance, members),
+        **spawner_environment(instance, members),
+    }
