@@ -1,0 +1,250 @@
+"""Commands on an application that an engine knows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.commands.call import call
+from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
+from tfapp.contract import Exit
+
+WORKERS = (
+    instance(
+        "worker/0",
+        "RUNNING",
+        container="container_1",
+        host="127.0.0.1",
+        exports={"worker": {"host_port": "127.0.0.1:4001"}},
+    ),
+    instance(
+        "worker/1",
+        "RUNNING",
+        container="container_2",
+        host="127.0.0.1",
+        exports={"worker": {"host_port": "127.0.0.1:4002"}},
+    ),
+)
+RUNNING = status("RUNNING", *WORKERS)
+SUCCEEDED = status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS)
+FAILED = status(
+    "FAILED",
+    instance("worker/0", "FAILED", exit=Exit(3, None, "exit", "exit code 3")),
+    verdict=failure("worker/0", "Traceback\n"),
+)
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch):
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "ap"),
+        ("exports", "ap"),
+        ("logs", "ap"),
+        ("stop", "ap"),
+        ("start", "ap"),
+        ("wait", "ap"),
+        ("exists", "ap"),
+        ("destroy", "ap"),
+        ("destroy", "ap", "--force"),
+        ("registry", "--name", "ap", "--listexp"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_application_is_69(tmp_path, words):
+    code, a_shell = call(tmp_path, PlayedEngine(tmp_path, [RUNNING]), *words)
+    assert (code, a_shell.out.text) == (69, "")
+    assert a_shell.err.text == "error: there is no application 'ap'\n"
+
+
+def test_status_as_text(tmp_path):
+    code, a_shell = call(tmp_path, PlayedEngine(tmp_path, [FAILED]), "status", "app")
+    assert code == 0
+    assert a_shell.out.text == (
+        "name     app\n"
+        "state    FAILED\n"
+        "id       application_1_0001\n"
+        "engine   local\n"
+        "run      1\n"
+        "started  2001-09-09 01:46:40\n"
+        "verdict  Failed: worker/0: exit code 3\n"
+        "\n"
+        "INSTANCE  STATE   HOST  CONTAINER  EXIT\n"
+        "worker/0  FAILED  -     -          exit code 3\n"
+    )
+
+
+def test_status_as_json(tmp_path):
+    code, a_shell = call(
+        tmp_path, PlayedEngine(tmp_path, [RUNNING]), "status", "app", "--format", "json"
+    )
+    shown = json.loads(a_shell.out.text)
+    assert code == 0
+    assert (shown["name"], shown["live"], shown["status"]["state"]) == ("app", True, "RUNNING")
+    assert shown["status"]["instances"][1]["exports"] == {"worker": {"host_port": "127.0.0.1:4002"}}
+
+
+def test_list_as_text(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b"))
+    code, a_shell = call(tmp_path, engine, "list")
+    assert code == 0
+    assert a_shell.out.text == (
+        "NAME  STATE    RUN  STARTED              TAGS  ID\n"
+        "app   RUNNING  1    2001-09-09 01:46:40  a,b   application_1_0001\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ((), ["app"]),
+        (("--live",), ["app"]),
+        (("--state", "RUNNING"), ["app"]),
+        (("--state", "FAILED"), []),
+        (("--tag", "b"), ["app"]),
+        (("--tag", "c"), []),
+    ],
+    ids=str,
+)
+def test_list_lets_through_what_is_asked_for(tmp_path, flags, names):
+    engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b"))
+    code, a_shell = call(tmp_path, engine, "list", "--format", "json", *flags)
+    assert code == 0
+    assert [row["name"] for row in json.loads(a_shell.out.text)] == names
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "code"),
+    [
+        (RUNNING, (), 0),
+        (RUNNING, ("--live",), 0),
+        (SUCCEEDED, (), 0),
+        (SUCCEEDED, ("--live",), 255),
+    ],
+)
+def test_exists(tmp_path, state, flags, code):
+    assert call(tmp_path, PlayedEngine(tmp_path, [state]), "exists", "app", *flags)[0] == code
+
+
+def test_exports(tmp_path):
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [RUNNING]), "exports", "app")
+    assert a_shell.out.text == (
+        "GROUP   NAME       INSTANCE  VALUE\n"
+        "worker  host_port  worker/0  127.0.0.1:4001\n"
+        "worker  host_port  worker/1  127.0.0.1:4002\n"
+    )
+
+
+def test_registry_has_sliders_shape(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    code, a_shell = call(tmp_path, engine, "registry", "--name", "app", "--getexp", "worker")
+    assert code == 0
+    assert json.loads(a_shell.out.text) == {
+        "host_port": [
+            {
+                "value": f"127.0.0.1:400{index + 1}",
+                "containerId": f"container_{index + 1}",
+                "tag": str(index),
+                "level": "component",
+                "updatedTime": "Sun Sep 09 01:46:40 UTC 2001",
+            }
+            for index in (0, 1)
+        ]
+    }
+
+
+def test_registry_lists_groups(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    _, a_shell = call(tmp_path, engine, "registry", "--name", "app", "--listexp")
+    assert a_shell.out.text == "worker\n"
+
+
+def test_an_unknown_export_group_is_44(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    code, a_shell = call(tmp_path, engine, "registry", "--name", "app", "--getexp", "workers")
+    assert (code, a_shell.err.text) == (
+        44,
+        "error: app has no export group 'workers'\n  Did you mean worker?\n",
+    )
+
+
+@pytest.mark.parametrize(("end", "code"), [(SUCCEEDED, 0), (FAILED, 65)])
+def test_wait_gives_the_verdicts_code(tmp_path, end, code):
+    engine = PlayedEngine(tmp_path, [RUNNING, end])
+    assert call(tmp_path, engine, "wait", "app")[0] == code
+
+
+def test_wait_gives_up(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    code, a_shell = call(tmp_path, engine, "wait", "app", "--timeout", "0")
+    engine.stop("app", "end of the test")
+    assert code == 67
+    assert a_shell.err.text == (
+        "error: app has not ended after 0 s; it goes on\n  `tfapp status app` says what it does.\n"
+    )
+
+
+def test_stop(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    code, a_shell = call(tmp_path, engine, "stop", "app", "--message", "enough", "--force")
+    assert (code, engine.stops) == (0, [("enough", True)])
+    assert a_shell.err.text == "app: KILLED\n"
+
+
+def test_destroy_leaves_a_running_application_alone(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    assert call(tmp_path, engine, "destroy", "app")[0] == 73
+    assert engine.calls == []
+
+
+def test_destroy(tmp_path):
+    engine = PlayedEngine(tmp_path, [SUCCEEDED])
+    assert call(tmp_path, engine, "destroy", "app")[0] == 0
+    assert engine.calls == ["destroy"]
+
+
+def test_start_follows_the_new_run(tmp_path):
+    engine = PlayedEngine(tmp_path, [RUNNING, SUCCEEDED])
+    code, a_shell = call(tmp_path, engine, "start", "app")
+    assert (code, engine.calls) == (0, ["start"])
+    assert a_shell.err.text.endswith("app: Succeeded: all workers exited 0\n")
+
+
+@pytest.mark.parametrize(
+    ("history", "flags", "code", "last"),
+    [
+        ([RUNNING, SUCCEEDED], ("--detach",), 0, "app: submitted; `tfapp logs -f app` follows it"),
+        ([RUNNING, SUCCEEDED], ("--detach", "--wait", "60"), 0, "app: RUNNING"),
+        (
+            [FAILED],
+            ("--detach", "--wait", "60"),
+            65,
+            "app: Failed: worker/0: exit code 3",
+        ),
+    ],
+)
+def test_detach(tmp_path, history, flags, code, last):
+    found, a_shell = call(tmp_path, PlayedEngine(tmp_path, history), "start", "app", *flags)
+    assert (found, a_shell.err.text.splitlines()[-1]) == (code, last)
+
+
+def test_detach_waits_no_longer_than_it_is_told(tmp_path):
+    engine = PlayedEngine(tmp_path, [status("FORMING")])
+    code, a_shell = call(tmp_path, engine, "start", "app", "--detach", "--wait", "0")
+    engine.stop("app", "end of the test")
+    assert code == 67
+    assert a_shell.err.text == (
+        "error: app is not running after 0 s; it goes on\n"
+        "  `tfapp status app` says what it waits for, `tfapp stop app` ends it.\n"
+    )

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commands.call import call
+from tests.cli.played_engine import SUCCESS, PlayedEngine, instance, status
+
+ENDED = status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS)
+RUNNING = status("RUNNING", instance("worker/0", "RUNNING"))
+
+
+@pytest.fixture
+def engine(tmp_path) -> PlayedEngine:
+    engine = PlayedEngine(tmp_path / "logs", [ENDED])
+    engine.write_log("worker/0", "one\ntwo")
+    engine.write_log("worker/1", "three\n")
+    engine.write_log("coordinator", "policy\n")
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ((), "worker/0 | one\nworker/0 | two\nworker/1 | three\n"),
+        (("worker",), "worker/0 | one\nworker/0 | two\nworker/1 | three\n"),
+        (("worker/0",), "one\ntwo"),
+        (("coordinator",), "policy\n"),
+    ],
+    ids=str,
+)
+def test_what_is_printed(tmp_path, engine, what, text):
+    code, a_shell = call(tmp_path, engine, "logs", "app", *what)
+    assert (code, a_shell.out.text, a_shell.err.text) == (0, text, "")
+
+
+def test_a_log_that_is_not_there(tmp_path, engine):
+    code, a_shell = call(tmp_path, engine, "logs", "app", "wroker/1")
+    assert (code, a_shell.out.text) == (44, "")
+    assert a_shell.err.text == "error: app has no log 'wroker/1'\n  Did you mean worker/1?\n"
+
+
+def test_no_logs_at_all(tmp_path):
+    code, a_shell = call(tmp_path, PlayedEngine(tmp_path / "logs", [ENDED]), "logs", "app")
+    assert code == 44
+    assert a_shell.err.text == (
+        "error: app has no logs yet\n  `tfapp status app` says what it waits for.\n"
+    )
+
+
+def test_following_goes_on_to_the_end(tmp_path, engine):
+    engine.history = [RUNNING]
+    look = engine.logs
+    looks = []
+
+    def logs(name, run=None):
+        looks.append(name)
+        if len(looks) == 2:
+            engine.write_log("worker/0", " more\nlast")
+        if len(looks) == 4:
+            engine.stop("app", "end of the test")
+        return look(name, run)
+
+    engine.logs = logs
+    code, a_shell = call(tmp_path, engine, "logs", "app", "worker/0", "-f")
+    assert (code, a_shell.out.text) == (0, "one\ntwo more\nlast")
+
+
+def test_following_does_not_wait_for_an_instance_that_will_never_be(tmp_path, engine):
+    engine.history = [RUNNING]
+    code, a_shell = call(tmp_path, engine, "logs", "app", "worker/7", "-f")
+    assert (code, a_shell.out.text) == (44, "")
+    assert "Did you mean worker/" in a_shell.err.text

@@ -1,0 +1,158 @@
+"""An engine that plays a history written by a test, and a shell to watch the commands in."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfapp.cli.shell import Shell
+from tfapp.contract import ApplicationStatus, Cause, Exit, InstanceStatus, Verdict
+from tfapp.engines.base import Application, LogFile
+from tfapp.errors import ExistsError, InUseError, UnknownApplicationError
+
+
+def instance(name: str, state: str, **more) -> InstanceStatus:
+    """worker/0 in a state; its component doubles as its role."""
+    component = name.partition("/")[0]
+    return InstanceStatus(name, component, component, state, **more)
+
+
+def status(state: str, *instances: InstanceStatus, verdict: Verdict | None = None):
+    """The status of an application called "app"."""
+    return ApplicationStatus("app", state, 1, 1.0e9, 1.0e9, instances, verdict)
+
+
+def failure(instance_name: str, last_lines: str = "") -> Verdict:
+    """The verdict on an application of which one instance exited with 3."""
+    cause = Cause(
+        instance_name, 1, "127.0.0.1", "c1", Exit(3, None, "exit", "exit code 3"), last_lines
+    )
+    return Verdict("FAILED", 65, f"Failed: {instance_name}: exit code 3", cause)
+
+
+SUCCESS = Verdict("SUCCEEDED", 0, "Succeeded: all workers exited 0")
+STOPPED = Verdict("KILLED", 66, "Stopped: a test")
+
+
+class PlayedEngine:
+    """Knows one application, "app". `history` is what `follow` yields; after it, it waits for
+    a stop if the history has no end."""
+
+    name = "local"
+    sees_home = True
+
+    def __init__(self, folder: Path, history: list[ApplicationStatus], tags: tuple = ()):
+        self.folder, self.history, self.tags = folder, history, tags
+        self.stops: list[tuple[str, bool]] = []
+        self.calls: list[str] = []
+        self.created: list = []
+        self._stopped = threading.Event()
+
+    def write_log(self, name: str, text: str) -> None:
+        """Makes or extends the log of an instance."""
+        path = self._log(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(text)
+
+    def _log(self, name: str) -> Path:
+        return self.folder / name / "log"
+
+    def _application(self, status: ApplicationStatus, name: str = "app") -> Application:
+        if name != "app":
+            raise UnknownApplicationError(f"there is no application {name!r}")
+        live = status.verdict is None
+        return Application("app", "local", "application_1_0001", 1, live, status, self.tags)
+
+    def options(self, options, package):
+        return options
+
+    def check(self, compiled) -> None:
+        self.calls.append("check")
+
+    def create(self, name: str, compiled) -> Application:
+        if name == "taken":
+            raise ExistsError("taken exists already")
+        self.created.append((name, compiled))
+        return self._application(self.history[0])
+
+    def start(self, name: str) -> Application:
+        self.calls.append("start")
+        return self._application(self.history[0], name)
+
+    def find(self, name: str, run: int | None = None) -> Application:
+        return self._application(self.history[-1], name)
+
+    def list(self) -> tuple[Application, ...]:
+        return (self._application(self.history[-1]),)
+
+    def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
+        for item in self.history:
+            yield self._application(item, name)
+        if self.history[-1].verdict is None:
+            assert self._stopped.wait(60), "nobody stopped the application"
+            yield self._application(
+                dataclasses.replace(self.history[-1], state="KILLED", verdict=STOPPED)
+            )
+
+    def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
+        paths = sorted(self.folder.glob("**/log"))
+        return tuple(LogFile(p.parent.relative_to(self.folder).as_posix(), p) for p in paths)
+
+    def stop(self, name: str, message: str, force: bool = False, timeout: float = 60.0):
+        self.stops.append((message, force))
+        self._stopped.set()
+        ended = dataclasses.replace(self.history[-1], state="KILLED", verdict=STOPPED)
+        return self._application(ended, name)
+
+    def destroy(self, name: str) -> None:
+        if self._application(self.history[-1], name).live:
+            raise InUseError("app is running")
+        self.calls.append("destroy")
+
+
+class Output(io.TextIOWrapper):
+    """A stream to read back."""
+
+    def __init__(self, terminal: bool = False):
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def text(self) -> str:
+        """All that was written."""
+        self.flush()
+        return self.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayedShell(Shell):
+    """A shell whose only engine is a played one."""
+
+    played: PlayedEngine | None = None
+
+    def engine(self, name: str):
+        assert name == "local"
+        return self.played
+
+
+def shell(tmp_path: Path, engine: PlayedEngine | None = None, **more) -> PlayedShell:
+    """A shell of user "ada" with a home of its own."""
+    values = {
+        "out": Output(),
+        "err": Output(),
+        "environ": {},
+        "cwd": tmp_path,
+        "home": tmp_path / "home",
+        "user": "ada",
+        "python": "/usr/bin/python3",
+        "played": engine,
+        **more,
+    }
+    return PlayedShell(**values)

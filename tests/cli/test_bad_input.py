@@ -1,0 +1,190 @@
+"""What bad input gets: one clear message, the right exit code, no traceback but the user's own,
+no process and no half-made application left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import TENSORFLOW, call, end_processes_of
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """A copy of the TensorFlow package, to be spoilt; its program is a plain print."""
+    folder = tmp_path / "package"
+    shutil.copytree(TENSORFLOW, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "files" / "train.py").write_text("print('trained')\n")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, tfapp_home, package):
+    """Calls `tfapp create app` on the package, and checks what holds for all bad input."""
+
+    def create(*words: str, **environ: str) -> tuple[int, str, str]:
+        flags = ("--appdef", package.name, "--component", "worker", "1", *words)
+        code, out, err = call("create", "app", *flags, cwd=tmp_path, environ=environ)
+        assert "bug" not in err, err
+        assert end_processes_of(tfapp_home) == []
+        return code, out, err
+
+    return create
+
+
+def replace(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+
+
+def applications(tmp_path: Path) -> list[dict]:
+    code, out, _ = call("list", "--format", "json", cwd=tmp_path)
+    assert code == 0
+    return json.loads(out)
+
+
+INVALID = [
+    # document, before, after, what the message has
+    ("metainfo.yaml", "components:", "components: [", "package/metainfo.yaml:"),
+    ("metainfo.yaml", "    - name: chief", "    - name: [chief]", "package/metainfo.yaml:"),
+    ("metainfo.yaml", "exportGroups:", "exportGroup:", "exportGroups"),
+    ("metainfo.yaml", "scripts/tensorflow.py", "scripts/gone.py", "scripts/gone.py"),
+    ("metainfo.yaml", "scripts/tensorflow.py", "../evil.py", "../evil.py"),
+    ("appConfig-default.yaml", "entry: train.py", "entry: gone.py", "gone.py"),
+    ("appConfig-default.yaml", "global:\n", "global:\n  env.A: ${wroker_HOST}\n", "wroker"),
+    ("appConfig-default.yaml", "global:\n", "global:\n  env.A: ${UNKNOWN}\n", "UNKNOWN"),
+    ("resources-default.yaml", "yarn.vcores: 1", "yarn.vcores: many", "many"),
+    ("resources-default.yaml", "  ps:", "  pz:", "pz"),
+]
+
+
+@pytest.mark.parametrize(("document", "before", "after", "text"), INVALID)
+def test_an_invalid_package(run, package, tmp_path, document, before, after, text):
+    replace(package / document, before, after)
+    code, out, err = run()
+    assert (code, out) == (77, "")
+    assert f"package/{document}:" in err
+    assert text in err
+    assert err.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in err
+    assert applications(tmp_path) == []
+
+
+def test_a_package_that_is_not_there(run, package):
+    shutil.rmtree(package)
+    code, _, err = run()
+    assert code == 77
+    assert "there is no package here" in err
+
+
+def test_a_name_that_is_in_use(run, tmp_path):
+    assert run()[0] == 0
+    code, _, err = run()
+    assert code == 75
+    assert "error: there is an application app already\n" in err
+    assert len(applications(tmp_path)) == 1
+
+
+def test_a_home_that_cannot_be_written(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    home = f"{tmp_path}/file/home"
+    code, _, err = run(TFAPP_HOME=home)
+    assert code == 53
+    assert home in err
+    assert "Set TFAPP_HOME" in err or "set TFAPP_HOME" in err
+
+
+def test_a_program_that_exits_3(run, package):
+    (package / "files" / "train.py").write_text("print('no data')\nraise SystemExit(3)\n")
+    code, out, err = run()
+    assert code == 65
+    assert "no data\n" in out
+    assert "exit code 3" in err.splitlines()[-1]
+    assert "Traceback" not in out + err
+
+
+def test_a_program_with_a_traceback_shows_its_own(run, package):
+    (package / "files" / "train.py").write_text("raise RuntimeError('mine')\n")
+    code, out, err = run()
+    assert code == 65
+    assert "RuntimeError: mine" in out
+    assert "tfapp/runner" not in out + err
+
+
+def test_a_package_script_that_raises_at_import(run, package):
+    (package / "scripts" / "tensorflow.py").write_text("raise RuntimeError('at import')\n")
+    code, out, err = run()
+    assert code == 65
+    assert "RuntimeError: at import" in out + err
+    assert "worker/0" in err.splitlines()[-1]
+
+
+def test_a_script_without_a_class(run, package):
+    (package / "scripts" / "tensorflow.py").write_text("x = 1\n")
+    code, out, err = run()
+    assert code == 65
+    assert "Script" in out + err
+    assert "Traceback" not in out + err
+
+
+def test_a_worker_that_never_exports(run, package):
+    script = package / "scripts" / "tensorflow.py"
+    program = (
+        "import signal\nfrom tfapp.script import Script\n"
+        "class Tensorflow(Script):\n    def prepare(self, context):\n        signal.pause()\n"
+    )
+    script.write_text(program)
+    code, _, err = run("--option", "site.global.gang.timeout", "2")
+    assert code == 67
+    assert "worker/0" in err.splitlines()[-1]
+
+
+def test_a_port_range_that_is_full(run):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, out, err = run("--option", "site.global.slider.allowed.ports", port)
+    assert code == 65
+    assert port in err
+    assert "Traceback" not in out + err
+
+
+def test_no_tensorflow(run, package, tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = f"{tmp_path}/bare/bin/python"
+    (package / "files" / "train.py").write_text("import tensorflow\n")
+    code, out, err = run("--option", "site.global.python.executable", python)
+    assert code == 65
+    assert f"TensorFlow is not installed in {python}" in out + err
+    assert "Traceback" not in out + err
+
+
+def test_an_interpreter_that_does_not_exist(run):
+    code, out, err = run("--option", "site.global.python.executable", "/no/python")
+    assert code in (65, 77)
+    assert "/no/python" in out + err
+    assert "Traceback" not in out + err
+
+
+def test_a_full_disk_behind_the_output_is_neither_success_nor_a_bug():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfapp", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (
+        53,
+        "error: [Errno 28] No space left on device\n  Free some space and try again.\n",
+    )

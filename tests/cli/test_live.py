@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.cli.played_engine import (
+    SUCCESS,
+    Output,
+    PlayedEngine,
+    failure,
+    instance,
+    shell,
+    status,
+)
+from tfapp.cli.live import component_rows, follow
+from tfapp.contract import Exit
+from tfapp.errors import TimedOutError
+
+
+def run(engine: PlayedEngine, a_shell, **more) -> int:
+    return follow(a_shell, engine, engine._application(engine.history[0]), **more)
+
+
+def test_a_pipe_gets_output_on_stdout_and_plain_states_on_stderr(tmp_path):
+    workers = [instance("worker/0", "RUNNING"), instance("worker/1", "WAITING")]
+    running = [instance("worker/0", "RUNNING"), instance("worker/1", "RUNNING")]
+    done = [instance("worker/0", "SUCCEEDED"), instance("worker/1", "SUCCEEDED")]
+    engine = PlayedEngine(
+        tmp_path,
+        [
+            status("ACCEPTED"),
+            status("FORMING", *workers),
+            status("RUNNING", *running),
+            status("RUNNING", *running),
+            status("SUCCEEDED", *done, verdict=SUCCESS),
+        ],
+    )
+    engine.write_log("worker/0", "epoch 1\nno line end")
+    engine.write_log("worker/1", "not shown\n")
+    a_shell = shell(tmp_path)
+    assert run(engine, a_shell) == 0
+    assert a_shell.out.text == "epoch 1\nno line end"
+    assert a_shell.err.text == (
+        "app: ACCEPTED\n"
+        "app: FORMING\n"
+        "app: RUNNING\n"
+        "worker: 2 RUNNING\n"
+        "app: SUCCEEDED\n"
+        "worker: 2 SUCCEEDED\n"
+        "app: Succeeded: all workers exited 0\n"
+    )
+
+
+def test_the_chief_is_shown_rather_than_a_worker(tmp_path):
+    members = [instance("worker/0", "SUCCEEDED"), instance("chief/0", "SUCCEEDED")]
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", *members, verdict=SUCCESS)])
+    engine.write_log("worker/0", "worker\n")
+    engine.write_log("chief/0", "chief\n")
+    a_shell = shell(tmp_path)
+    assert run(engine, a_shell) == 0
+    assert a_shell.out.text == "chief\n"
+
+
+def test_a_failure_shows_its_cause_unless_its_output_was_shown(tmp_path):
+    ended = Exit(3, None, "exit", "exit code 3")
+    members = [instance("worker/0", "KILLED"), instance("worker/1", "FAILED", exit=ended)]
+    for culprit, shown in (
+        ("worker/1", "last lines of worker/1:\n  no such file\n"),
+        ("worker/0", ""),
+    ):
+        verdict = failure(culprit, "no such file\n")
+        engine = PlayedEngine(tmp_path, [status("FAILED", *members, verdict=verdict)])
+        engine.write_log("worker/0", "")
+        a_shell = shell(tmp_path)
+        assert run(engine, a_shell) == 65
+        assert a_shell.err.text == (
+            "app: FAILED\n"
+            "worker/1: FAILED: exit code 3\n"
+            f"{shown}"
+            f"app: Failed: {culprit}: exit code 3\n"
+        )
+
+
+def test_a_terminal_gets_rows_then_the_output_then_the_verdict(tmp_path):
+    engine = PlayedEngine(
+        tmp_path,
+        [
+            status("FORMING", instance("worker/0", "WAITING"), instance("ps/0", "WAITING")),
+            status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS),
+        ],
+    )
+    engine.write_log("worker/0", "epoch 1\n")
+    a_shell = shell(tmp_path, err=Output(terminal=True), environ={"TERM": "xterm"})
+    assert run(engine, a_shell) == 0
+    assert a_shell.out.text == "epoch 1\n"
+    assert "1 WAITING" in a_shell.err.text
+    assert a_shell.err.text.endswith("app: \x1b[32mSucceeded: all workers exited 0\x1b[0m\n")
+
+
+def test_ctrl_c_stops_once_and_gives_130(tmp_path, monkeypatch):
+    engine = PlayedEngine(tmp_path, [status("RUNNING", instance("worker/0", "RUNNING"))])
+    a_shell = shell(tmp_path)
+    interrupt_at_log_lookup(engine, monkeypatch, times=1)
+    assert run(engine, a_shell) == 130
+    assert engine.stops == [("stopped by Ctrl-C", False)]
+    assert a_shell.err.text.endswith(
+        "stopping app (Ctrl-C once more: at once)\napp: KILLED\napp: Stopped: a test\n"
+    )
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):
+    engine = PlayedEngine(tmp_path, [status("RUNNING", instance("worker/0", "RUNNING"))])
+    patient = engine.stop
+    monkeypatch.setattr(
+        engine,
+        "stop",
+        lambda name, message, force: patient(name, message, force) if force else None,
+    )
+    interrupt_at_log_lookup(engine, monkeypatch, times=2)
+    assert run(engine, shell(tmp_path)) == 130
+    assert engine.stops == [("stopped by Ctrl-C", True)]
+
+
+def interrupt_at_log_lookup(engine, monkeypatch, times: int) -> None:
+    left = [times]
+    logs = engine.logs
+
+    def interrupted(name, run=None):
+        if left[0]:
+            left[0] -= 1
+            os.kill(os.getpid(), signal.SIGINT)
+        return logs(name, run)
+
+    monkeypatch.setattr(engine, "logs", interrupted)
+
+
+def test_wait_gives_up_but_lets_the_application_go_on(tmp_path):
+    engine = PlayedEngine(tmp_path, [status("FORMING", instance("worker/0", "WAITING"))])
+    with pytest.raises(TimedOutError, match="app is not running after 0 s; it goes on"):
+        run(engine, shell(tmp_path), wait=0.0)
+    assert engine.stops == []
+    engine.stop("app", "end of the test")
+
+
+def test_rows_name_each_component_once():
+    members = [
+        instance("chief/0", "RUNNING"),
+        instance("worker/0", "RUNNING"),
+        instance("worker/1", "WAITING"),
+    ]
+    assert component_rows(status("FORMING", *members)) == [
+        ("app", "FORMING"),
+        ("chief", "1 RUNNING"),
+        ("worker", "1 RUNNING, 1 WAITING"),
+    ]

@@ -1,0 +1,49 @@
+"""Prints the Skein specification that a package compiles to, as YAML.
+
+What it ships is written to the cache under TFAPP_HOME, so `skein application submit` takes the
+printed file as it is. There are no credentials in it.
+
+  tfapp compile app-packages/tensorflow --component worker 4 > spec.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tfapp.cli.engine_flags import add_engine_flag, application_name
+from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp compile`."""
+    parser.add_argument("appdef", metavar="APPDEF", type=Path, help="a package: a folder or .zip")
+    parser.add_argument(
+        "--name", default="app", help="name of the application (default: %(default)s)"
+    )
+    parser.add_argument("--queue", default="default", help="YARN queue (default: %(default)s)")
+    add_package_flags(parser)
+    add_engine_flag(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Compiles, writes the archives, prints the specification."""
+    from tfapp.cli.submission import Request, compile_request
+    from tfapp.compiler.render import render_spec
+    from tfapp.compiler.store import store_files
+
+    request = Request(
+        name=application_name(args.name),
+        appdef=args.appdef,
+        template=args.template,
+        resources=args.resources,
+        overrides=overrides_of(args),
+        files=user_files(args),
+        queue=args.queue,
+    )
+    compiled = compile_request(request, shell, shell.engine(args.engine))
+    store_files(compiled.files)
+    shell.out.write(render_spec(compiled.spec))
+    return ExitCode.SUCCESS

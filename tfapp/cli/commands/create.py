@@ -1,0 +1,74 @@
+"""Checks a package, runs it as an application called NAME, and follows it to its end: one line
+for each component while it waits, then the chief's output, then the verdict. The exit code is
+the verdict's.
+
+Ctrl-C stops the application, a second one at once. What fails a check is not made at all.
+
+  tfapp create mnist --appdef my-app --component worker 4
+  tfapp create mnist --appdef my-app --detach --wait 60
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfapp.cli.engine_flags import add_engine_flag, add_follow_flags, application_name
+from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode
+
+if TYPE_CHECKING:
+    from tfapp.cli.submission import Request
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp create`."""
+    parser.add_argument("name", metavar="NAME", help="name of the new application")
+    parser.add_argument(
+        "--appdef", metavar="DIR", type=Path, required=True, help="a package: a folder or a .zip"
+    )
+    add_package_flags(parser)
+    add_launch_flags(parser)
+
+
+def add_launch_flags(parser: argparse.ArgumentParser) -> None:
+    """Where it runs, how long the command stays with it, or whether it runs at all."""
+    add_engine_flag(parser)
+    add_follow_flags(parser)
+    parser.add_argument("--queue", default="default", help="YARN queue (default: %(default)s)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be submitted; make nothing"
+    )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Submits the package of the flags."""
+    from tfapp.cli.submission import Request
+
+    request = Request(
+        name=application_name(args.name),
+        appdef=args.appdef,
+        template=args.template,
+        resources=args.resources,
+        overrides=overrides_of(args),
+        files=user_files(args),
+        queue=args.queue,
+    )
+    return launch(request, args, shell)
+
+
+def launch(request: Request, args: argparse.Namespace, shell: Shell) -> int:
+    """Submits `request` and stays with it, by the flags of `add_launch_flags`."""
+    from tfapp.cli.launching import launch_and_stay
+    from tfapp.cli.submission import compile_request, submit
+    from tfapp.compiler.render import render_spec
+
+    engine = shell.engine(args.engine)
+    if args.dry_run:
+        shell.out.write(render_spec(compile_request(request, shell, engine, dry_run=True).spec))
+        return ExitCode.SUCCESS
+    return launch_and_stay(
+        request.name, lambda: submit(request, engine, shell), engine, args, shell
+    )

@@ -1,0 +1,55 @@
+"""Shows how an application came to where it is: its verdict and the last lines of the program
+that decided it, the restarts that were used, and what happened when. Works while it runs and
+after.
+
+  tfapp diagnostics mnist
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+
+from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
+from tfapp.cli.shell import Shell
+from tfapp.cli.tables import to_json, when
+from tfapp.contract import ApplicationStatus
+from tfapp.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp diagnostics`."""
+    add_name(parser)
+    add_run_flag(parser)
+    add_format_flag(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Prints what the engine knows."""
+    status = shell.engine(args.engine).find(args.name, args.run).status
+    if args.format == "json":
+        told = dataclasses.asdict(status)
+        shell.print(to_json({key: told[key] for key in (*_TOLD, "timeline")}))
+    else:
+        shell.print("\n".join(_lines(status)))
+    return ExitCode.SUCCESS
+
+
+_TOLD = ("name", "state", "generation", "restarts", "losses", "verdict")
+
+
+def _lines(status: ApplicationStatus) -> Iterator[str]:
+    verdict = status.verdict
+    yield verdict.summary if verdict else f"{status.name} is {status.state}."
+    yield (
+        f"Generation {status.generation}; restarts: {status.restarts} after failures of programs, "
+        f"{status.losses} after losses by the infrastructure."
+    )
+    if verdict and verdict.cause and verdict.cause.last_lines:
+        yield f"\nLast lines of {verdict.cause.instance}:"
+        yield from (f"  {line}" for line in verdict.cause.last_lines.splitlines())
+    if status.timeline:
+        yield ""
+        for moment in status.timeline:
+            yield f"{when(moment.time)}  +{moment.time - status.started:.1f} s  {moment.text}"

@@ -1,0 +1,26 @@
+"""Tells by the exit code whether there is an application called NAME: 0 when there is, 69 when
+there is none; with --live 255 when there is one that is not running.
+
+  tfapp exists mnist --live || tfapp start mnist
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tfapp.cli.engine_flags import add_name
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp exists`."""
+    add_name(parser)
+    parser.add_argument("--live", action="store_true", help="and is it running?")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Looks it up."""
+    application = shell.engine(args.engine).find(args.name)
+    shell.note(f"{args.name}: {application.status.state}")
+    return ExitCode.FALSE if args.live and not application.live else ExitCode.SUCCESS

@@ -1,0 +1,62 @@
+"""Makes a new app package in the folder DIR: a copy of tfapp's TensorFlow package under a name
+of its own, with a small training program in files/. It is valid and runs as it is.
+
+  tfapp init my-app
+  tfapp create mine --appdef my-app
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExistsError, ExitCode, UnavailableError, UsageError
+from tfapp.shipped import app_packages_dir, schemas_dir
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp init`."""
+    parser.add_argument("dir", metavar="DIR", type=Path, help="a folder that is new or empty")
+    parser.add_argument("--name", help="the package's application name (default: DIR's)")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Copies the package."""
+    name = args.name or args.dir.resolve().name
+    if not _NAME.match(name):
+        raise UsageError(
+            f"{name!r} cannot be a package's application name",
+            "Give one with --name: a letter, then letters, digits, '_', '.' and '-'.",
+        )
+    if args.dir.exists() and not (args.dir.is_dir() and not any(args.dir.iterdir())):
+        raise ExistsError(f"{args.dir} exists and is not an empty folder", "Choose another one.")
+    try:
+        make_package(args.dir, name)
+    except OSError as error:
+        raise UnavailableError(f"{args.dir} cannot be written: {error.strerror}") from error
+    shell.note(f"{args.dir} is ready; next: tfapp create {_example(name)} --appdef {args.dir}")
+    return ExitCode.SUCCESS
+
+
+def make_package(folder: Path, name: str) -> None:
+    """Copies the shipped TensorFlow package to `folder` and names its application `name`."""
+    source = app_packages_dir() / "tensorflow"
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(source, folder, ignore=ignore, dirs_exist_ok=True)
+    for document in folder.glob("*.yaml"):
+        text = document.read_text(encoding="utf-8")
+        # Editors look for the schemas from the document's own place.
+        text = text.replace("$schema=../../schemas", f"$schema={schemas_dir()}")
+        if document.stem == "metainfo":
+            text = re.sub(r"(?m)^(  name:) .*$", rf"\1 {name}", text, count=1)
+        document.write_text(text, encoding="utf-8")
+
+
+def _example(name: str) -> str:
+    lowered = re.sub(r"[^a-z0-9_-]+", "-", name.lower())
+    return lowered if lowered[:1].isalpha() else "my-app"

@@ -1,0 +1,30 @@
+"""Kills a container of a running application, with the program in it: a drill for what happens
+when a machine is lost. What follows is up to the application's failurePolicy.
+
+  tfapp kill-container mnist worker/1
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tfapp.cli.engine_flags import add_name
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp kill-container`."""
+    add_name(parser)
+    parser.add_argument(
+        "container", metavar="INSTANCE", help="an instance such as worker/1, or a container's id"
+    )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Kills it."""
+    from tfapp.engines.control import kill_container
+
+    killed = kill_container(shell.engine(args.engine), args.name, args.container)
+    shell.note(f"killed {killed}")
+    return ExitCode.SUCCESS

@@ -1,0 +1,69 @@
+"""Shows export groups in the JSON shape that Slider's `registry` has, for scripts that read it.
+`tfapp exports` shows the same to people.
+
+  tfapp registry --name mnist --listexp
+  tfapp registry --name mnist --getexp worker
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+
+from tfapp.cli.engine_flags import add_engine_flag
+from tfapp.cli.shell import Shell
+from tfapp.cli.tables import to_json
+from tfapp.close_match import close_match
+from tfapp.contract import ApplicationStatus, parse_instance
+from tfapp.errors import ExitCode, NotFoundError
+
+Entries = dict[str, list[dict[str, str]]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp registry`."""
+    parser.add_argument("--name", metavar="NAME", required=True, help="the application")
+    operation = parser.add_mutually_exclusive_group(required=True)
+    operation.add_argument("--listexp", action="store_true", help="print the groups' names")
+    operation.add_argument("--getexp", metavar="GROUP", help="print the entries of a group")
+    add_engine_flag(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Prints names or entries. NotFoundError for a group that there is not."""
+    groups = export_groups(shell.engine(args.engine).find(args.name).status)
+    if args.listexp:
+        for name in groups:
+            shell.print(name)
+        return ExitCode.SUCCESS
+    if args.getexp not in groups:
+        raise NotFoundError(
+            f"{args.name} has no export group {args.getexp!r}", _hint(args.getexp, groups)
+        )
+    shell.print(to_json(groups[args.getexp]))
+    return ExitCode.SUCCESS
+
+
+def export_groups(status: ApplicationStatus) -> dict[str, Entries]:
+    """group -> export -> entries, one for each instance that feeds it."""
+    updated = datetime.datetime.fromtimestamp(status.updated, datetime.timezone.utc)
+    groups: dict[str, Entries] = {}
+    for instance in status.instances:
+        for group, exports in instance.exports.items():
+            for name, value in exports.items():
+                entry = {
+                    "value": value,
+                    "containerId": instance.container,
+                    "tag": str(parse_instance(instance.instance)[1]),
+                    "level": "component",
+                    "updatedTime": f"{updated:%a %b %d %H:%M:%S UTC %Y}",
+                }
+                groups.setdefault(group, {}).setdefault(name, []).append(entry)
+    return dict(sorted(groups.items()))
+
+
+def _hint(group: str, groups: dict[str, Entries]) -> str:
+    match = close_match(group, groups)
+    if match:
+        return f"Did you mean {match}?"
+    return f"Groups: {', '.join(groups)}." if groups else "No instance has exported anything yet."

@@ -1,0 +1,139 @@
+"""Runs one training script on N workers, with tfapp's own TensorFlow package around it, and
+follows it to its end as `tfapp create` does.
+
+The script gets TF_CONFIG, WORKER_NUMBER and TOT_WORKERS; plain tf.distribute code needs nothing
+else. With --ps there is a chief besides, as ParameterServerStrategy needs one. Words after `--`
+are the script's arguments.
+
+  tfapp run train.py -w 4 -- --epochs 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import secrets
+import shlex
+from pathlib import Path
+
+from tfapp.cli.commands.create import add_launch_flags, launch
+from tfapp.cli.engine_flags import application_name
+from tfapp.cli.shell import Shell
+from tfapp.contract import MAX_NAME
+from tfapp.errors import NotFoundError, UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp run`."""
+    parser.usage = "%(prog)s SCRIPT [-w N] [--ps N] [options] [-- ARGS ...]"
+    parser.set_defaults(passed=[])
+    parser.add_argument("script", metavar="SCRIPT", type=Path, help="the training script")
+    parser.add_argument(
+        "-w", "--workers", metavar="N", type=_count, default=2, help="default: %(default)s"
+    )
+    parser.add_argument("--ps", metavar="N", type=_count, default=0, help="parameter servers")
+    parser.add_argument("--evaluator", action="store_true", help="one evaluator besides")
+    parser.add_argument("--tensorboard", action="store_true", help="a TensorBoard besides")
+    parser.add_argument("-i", "--image", metavar="IMAGE", help="run in this container image")
+    parser.add_argument(
+        "-c",
+        "--command",
+        metavar="COMMAND",
+        type=Path,
+        help="an entrypoint script that is run as it is, in SCRIPT's place; it finds SCRIPT and "
+        "ARGS in its own arguments",
+    )
+    parser.add_argument(
+        "-p", "--port", metavar="PORT", type=_port, help="the workers' gRPC port where it is free"
+    )
+    parser.add_argument(
+        "-e", "--env-file", metavar="ENVFILE", type=Path, help="NAME=value lines; never printed"
+    )
+    parser.add_argument(
+        "--files", metavar="PATH", action="append", default=[], help="ship a file or folder too"
+    )
+    parser.add_argument("--name", metavar="NAME", help="default: SCRIPT-xxxx")
+    parser.add_argument(
+        "-t", "--tag", metavar="T", action="append", default=[], help="for `tfapp list --tag T`"
+    )
+    add_launch_flags(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Submits the TensorFlow package with the script in it."""
+    from tfapp.cli.env_file import read_env_file
+    from tfapp.cli.submission import Request
+    from tfapp.package.overrides import Overrides
+    from tfapp.package.source import collect_user_files
+    from tfapp.shipped import app_packages_dir
+
+    paths = [*map(Path, args.files), *filter(None, (args.command, args.script))]
+    for path in filter(None, (args.script, args.command)):
+        if not path.is_file():
+            raise NotFoundError(f"there is no file {path}", _package_hint(path))
+    request = Request(
+        name=application_name(args.name) if args.name else name_for(args.script),
+        appdef=app_packages_dir() / "tensorflow",
+        overrides=Overrides(options=options_of(args), components=components_of(args)),
+        files=collect_user_files(paths),
+        queue=args.queue,
+        tags=tuple(sorted(set(args.tag))),
+        environment=read_env_file(args.env_file) if args.env_file else {},
+    )
+    return launch(request, args, shell)
+
+
+def components_of(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """How many instances of each component the flags mean."""
+    if not args.workers and not args.ps:
+        raise UsageError("there is nothing to run with no workers", "Give -w 1 or more.")
+    counts = {
+        "chief": 1 if args.ps else 0,
+        "worker": args.workers,
+        "ps": args.ps,
+        "evaluator": int(args.evaluator),
+        "tensorboard": int(args.tensorboard),
+    }
+    return tuple((name, str(count)) for name, count in counts.items())
+
+
+def options_of(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """The appConfig keys that the flags mean."""
+    entry, words = args.script, args.passed
+    if args.command:
+        entry, words = args.command, [args.script.name, *args.passed]
+    options = [
+        ("site.global.user.scripts.entry", entry.name),
+        ("site.global.user.scripts.args", shlex.join(words)),
+    ]
+    if args.image:
+        options += [("site.global.run.mode", "docker"), ("site.global.docker.image", args.image)]
+    if args.port:
+        port = f"${{worker.ALLOCATED_PORT}}{{DEFAULT_{args.port}}}{{PER_CONTAINER}}"
+        options.append(("site.global.worker.port", port))
+    return tuple(options)
+
+
+def name_for(script: Path) -> str:
+    """A new name for an application that runs `script`: "train-4f1a"."""
+    stem = re.sub(r"[^a-z0-9_-]+", "-", script.stem.lower()).strip("-_")
+    if not stem[:1].isalpha():
+        stem = f"run-{stem}".rstrip("-")
+    return f"{stem[: MAX_NAME - 5]}-{secrets.token_hex(2)}"
+
+
+def _package_hint(path: Path) -> str:
+    is_folder = path.is_dir() and path != Path()
+    return f"It is a folder; a package: `tfapp create NAME --appdef {path}`." if is_folder else ""
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of instances")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
+    return int(text)

@@ -1,0 +1,77 @@
+"""Shows the state of an application, of its instances, and, after the end, its verdict. Works
+while it runs and after.
+
+  tfapp status mnist --format json
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
+from tfapp.cli.shell import Shell
+from tfapp.cli.tables import columns, to_json, when
+from tfapp.contract import ApplicationStatus, InstanceStatus
+from tfapp.engines.base import Application
+from tfapp.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp status`."""
+    add_name(parser)
+    add_run_flag(parser)
+    add_format_flag(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Prints what the engine knows."""
+    application = shell.engine(args.engine).find(args.name, args.run)
+    if args.format == "json":
+        shell.print(to_json(dataclasses.asdict(application)))
+    else:
+        shell.print(_text(application))
+    return ExitCode.SUCCESS
+
+
+def _text(application: Application) -> str:
+    status = application.status
+    facts = [
+        ("name", application.name),
+        ("state", status.state),
+        ("id", application.id),
+        ("engine", application.engine),
+        ("run", str(application.run)),
+        ("started", when(status.started)),
+    ]
+    if status.restarts or status.losses:
+        facts.append(("restarts", _restarts(status)))
+    if status.verdict:
+        facts.append(("verdict", status.verdict.summary))
+    lines = [f"{name:9}{value}" for name, value in facts]
+    if status.instances:
+        rows = [_row(instance) for instance in status.instances]
+        lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows)]
+    return "\n".join(lines)
+
+
+def _restarts(status: ApplicationStatus) -> str:
+    total = status.restarts + status.losses
+    lost = f", {status.losses} of them after losses" if status.losses else ""
+    return f"{total}{lost}; generation {status.generation}"
+
+
+def _row(instance: InstanceStatus) -> tuple[str, ...]:
+    return (
+        instance.instance,
+        instance.state,
+        instance.host or "-",
+        _container(instance),
+        instance.exit.text.partition("\n")[0] if instance.exit else "-",
+    )
+
+
+def _container(instance: InstanceStatus) -> str:
+    if instance.docker:
+        return f"{instance.container} (docker {instance.docker[:12]})"
+    return instance.container or "-"

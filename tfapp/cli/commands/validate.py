@@ -1,0 +1,70 @@
+"""Says all that is wrong with a package: its documents against their schemas, and what rules
+find across documents.
+
+Each finding is `file:line:column: error: message [code]`, with a hint below. The exit code is 0
+when there are no errors (there may be warnings), else 77.
+
+  tfapp validate my-app --template production.yaml --component worker 8
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
+from tfapp.cli.reports import REPORTS
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode, InvalidPackageError
+from tfapp.problems import ERROR, Problem
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp validate`."""
+    parser.add_argument(
+        "appdef", metavar="APPDEF", type=Path, nargs="+", help="a package: a folder or a .zip"
+    )
+    parser.add_argument("--format", choices=REPORTS, default="text", help="default: %(default)s")
+    add_package_flags(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Prints the findings of all packages that are named."""
+    problems: list[Problem] = []
+    for appdef in args.appdef:
+        found = _findings(appdef, args)
+        problems.extend(found)
+        shell.note(f"{appdef}: {_summary(found)}")
+    if problems or args.format in ("json", "sarif"):
+        shell.print(REPORTS[args.format](problems))
+    return ExitCode.BAD_CONFIGURATION if _errors(problems) else ExitCode.SUCCESS
+
+
+def _findings(appdef: Path, args: argparse.Namespace) -> tuple[Problem, ...]:
+    from tfapp.package.load import load_package
+
+    try:
+        return load_package(
+            appdef,
+            template=args.template,
+            resources=args.resources,
+            overrides=overrides_of(args),
+            user_files=user_files(args),
+        ).problems
+    except InvalidPackageError as error:  # what --files names
+        return error.problems
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    errors = _errors(problems)
+    if not problems:
+        return "valid"
+    return f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _errors(problems: list[Problem] | tuple[Problem, ...]) -> int:
+    return sum(problem.severity == ERROR for problem in problems)

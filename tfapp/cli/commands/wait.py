@@ -1,0 +1,37 @@
+"""Waits for an application's end. The exit code is the verdict's, or 67 when the time is over.
+
+tfapp wait mnist --timeout 3600
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tfapp.cli.engine_flags import add_name, add_run_flag, seconds
+from tfapp.cli.shell import Shell
+from tfapp.errors import TimedOutError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp wait`."""
+    add_name(parser)
+    add_run_flag(parser)
+    parser.add_argument("--timeout", metavar="S", type=seconds, help="give up after S seconds")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Waits, and prints the verdict."""
+    from tfapp.cli.following import Feed, has_ended, wait_until
+    from tfapp.cli.verdicts import print_verdict, verdict_code
+
+    engine = shell.engine(args.engine)
+    application = engine.find(args.name, args.run)
+    feed = Feed(engine, application.name, application.run)
+    ended = wait_until(feed, has_ended, args.timeout)
+    if ended is None:
+        raise TimedOutError(
+            f"{args.name} has not ended after {args.timeout:g} s; it goes on",
+            f"`tfapp status {args.name}` says what it does.",
+        )
+    print_verdict(shell, ended.status)
+    return verdict_code(ended.status)

@@ -1,0 +1,170 @@
+"""Following an application to its end: its state on standard error, the chief's output on
+standard output, Ctrl-C in between."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from tfapp.cli.console import Row, Show, is_terminal, live_rows
+from tfapp.cli.following import Feed, has_ended, is_running
+from tfapp.cli.outputs import Tail, log_of, primary_instance
+from tfapp.cli.shell import Shell
+from tfapp.cli.stopper import Stopper
+from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
+from tfapp.contract import ApplicationStatus
+from tfapp.engines.base import Application, Engine
+from tfapp.errors import ExitCode
+
+# Seconds between two looks at a growing log. What changes in between is shown together.
+LOOK_EVERY = 0.05
+
+
+def follow(
+    shell: Shell,
+    engine: Engine,
+    application: Application,
+    wait: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    stopper: Stopper | None = None,
+) -> int:
+    """Follows a run to its verdict and returns its exit code.
+
+    `wait`: TimedOutError when it is not RUNNING after so many seconds; it goes on.
+    The first Ctrl-C stops the application, the second one without grace; then the exit code is
+    130, whatever the verdict. `stopper`: one that is entered already.
+    """
+    deadline = None if wait is None else clock() + wait
+    with contextlib.ExitStack() as stack:
+        stopper = stopper or stack.enter_context(Stopper(shell, engine, application.name))
+        view = _View(shell, engine, application, stack)
+        feed = Feed(engine, application.name, application.run)
+        with contextlib.suppress(EOFError):
+            while True:
+                view.step(feed)
+                stopper.act()
+                if deadline is not None and not view.was_running and clock() >= deadline:
+                    raise not_running_in_time(application.name, wait or 0)
+        view.finish()
+    print_verdict(shell, view.application.status, shown=view.shown_instance)
+    return ExitCode.INTERRUPTED if stopper.asked else verdict_code(view.application.status)
+
+
+class _View:
+    """What of the application has been shown so far. A terminal gets rows that change in place
+    until the programs run, and their output only then: it must not be written between rows."""
+
+    def __init__(
+        self, shell: Shell, engine: Engine, application: Application, stack: contextlib.ExitStack
+    ):
+        self.application = application
+        self.shown_instance = ""
+        self.was_running = False
+        self._shell, self._engine = shell, engine
+        self._tail: Tail | None = None
+        self._states = StateLines(shell)
+        self._rows = stack.enter_context(contextlib.ExitStack())
+        self._show: Show | None = None
+        if is_terminal(shell.err, shell.environ):
+            self._show = self._rows.enter_context(live_rows(shell.err))
+
+    def step(self, feed: Feed) -> None:
+        """Waits a moment for a change of state, and shows it and all output."""
+        application = feed.next(LOOK_EVERY)
+        if application is not None:
+            self.application = application
+            self.was_running = self.was_running or is_running(application)
+            self._show_states(application)
+        if self._show is None:
+            self._show_output()
+
+    def _show_states(self, application: Application) -> None:
+        if self._show is None:
+            self._states.update(application.status)
+            return
+        self._show(component_rows(application.status))
+        self._states.skip(application.status)
+        if self.was_running or has_ended(application):
+            self._end_rows()
+
+    def _end_rows(self) -> None:
+        self._show = None
+        self._rows.close()
+
+    def _show_output(self) -> None:
+        if self._tail is None and not self._open_log():
+            return
+        assert self._tail is not None
+        try:
+            for piece in self._tail.read_new():
+                self._shell.write(piece)
+        except BrokenPipeError:  # as behind `| head`; the verdict is wanted all the same
+            self._shell.drop_output()
+
+    def _open_log(self) -> bool:
+        application = self.application
+        primary = primary_instance(application.status)
+        if primary is None:
+            return False
+        log = log_of(self._engine.logs(application.name, application.run), primary.instance)
+        if log is None:
+            return False
+        self._tail, self.shown_instance = Tail(log.path), primary.instance
+        return True
+
+    def finish(self) -> None:
+        """Shows what was written up to the end."""
+        self._end_rows()
+        self._show_output()
+        if self._tail is not None:
+            self._tail.close()
+
+
+class StateLines:
+    """Plain lines for a pipe: one when the application's state changes, one when all instances
+    of a component have come to the same state, one for each instance that ends badly."""
+
+    def __init__(self, shell: Shell):
+        self._shell = shell
+        self._said: dict[str, str] = {}
+
+    def update(self, status: ApplicationStatus) -> None:
+        """Prints what is new in `status`."""
+        for subject, text in _state_words(status):
+            if self._said.get(subject) != text:
+                self._shell.note(f"{subject}: {text}")
+        self.skip(status)
+
+    def skip(self, status: ApplicationStatus) -> None:
+        """Takes note of `status` as of one that was shown otherwise."""
+        self._said.update(_state_words(status))
+
+
+def _state_words(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
+    yield status.name, status.state
+    for component, states in component_states(status).items():
+        if len(states) == 1:
+            state, count = next(iter(states.items()))
+            yield component, f"{count} {state}"
+    for instance in status.instances:
+        if instance.state in ("FAILED", "LOST"):
+            text = instance.exit.text if instance.exit else ""
+            yield instance.instance, ": ".join(filter(None, (instance.state, text)))
+
+
+def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
+    """How many instances of each component are in which state, in job order."""
+    found: dict[str, Counter[str]] = {}
+    for instance in status.instances:
+        found.setdefault(instance.component, Counter())[instance.state] += 1
+    return found
+
+
+def component_rows(status: ApplicationStatus) -> list[Row]:
+    """One row for the application and one for each component: "worker", "1 WAITING, 1 RUNNING"."""
+    rows = [(status.name, status.state)]
+    for component, states in component_states(status).items():
+        rows.append((component, ", ".join(f"{n} {state}" for state, n in states.items())))
+    return rows

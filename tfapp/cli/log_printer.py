@@ -1,0 +1,93 @@
+"""Several growing logs on one standard output."""
+
+from __future__ import annotations
+
+from tfapp.cli.following import Feed
+from tfapp.cli.outputs import LineTail, Tail, select_logs
+from tfapp.cli.shell import Shell
+from tfapp.close_match import close_match
+from tfapp.engines.base import Application, Engine, LogFile
+from tfapp.errors import NotFoundError
+
+# Seconds between two looks at growing logs.
+LOOK_EVERY = 0.1
+
+# Logs of the machinery: shown when they are asked for.
+_MACHINERY = ("coordinator", "master")
+
+
+class LogPrinter:
+    """Prints what is new in the logs that `what` means (tfapp.cli.outputs.select_logs). Without
+    `what` that is all instances'. Lines of several logs are told apart by the instance's name
+    before them; where `what` is one log, it is printed as it is."""
+
+    def __init__(self, shell: Shell, engine: Engine, application: Application, what: str):
+        self._shell, self._engine, self._application = shell, engine, application
+        self._what = what
+        self._as_it_is = "/" in what or what in _MACHINERY
+        self._tails: dict[str, LineTail | Tail] = {}
+
+    def may_come(self) -> bool:
+        """Whether there can be a log that `what` means: there is an instance of this name, or it
+        is not known yet which instances there are."""
+        instances = self._application.status.instances
+        known = {i.instance for i in instances} | {i.component for i in instances}
+        return not self._what or not known or self._what in known | set(_MACHINERY)
+
+    @property
+    def found(self) -> bool:
+        """Whether any log has been there."""
+        return bool(self._tails)
+
+    def print_new(self, final: bool = False) -> None:
+        """Prints what has been written since the last call; `final`: unfinished lines too."""
+        for log in self._logs():
+            tail = self._tails.get(log.instance)
+            if tail is None:
+                tail = Tail(log.path) if self._as_it_is else LineTail(log.path)
+                self._tails[log.instance] = tail
+            if isinstance(tail, Tail):
+                for piece in tail.read_new():
+                    self._shell.write(piece)
+            else:
+                prefix = f"{log.instance} | ".encode()
+                lines = tail.read_lines(final)
+                if lines:
+                    self._shell.write(b"".join(prefix + line for line in lines))
+
+    def not_found(self) -> NotFoundError:
+        """The error for a log that has not been there."""
+        name = self._application.name
+        known = [log.instance for log in self._all_logs()]
+        known += [i.instance for i in self._application.status.instances if i.instance not in known]
+        if not self._what:
+            return NotFoundError(
+                f"{name} has no logs yet", f"`tfapp status {name}` says what it waits for."
+            )
+        match = close_match(self._what, known)
+        hint = f"Did you mean {match}?" if match else f"Logs: {', '.join(known) or 'none'}."
+        return NotFoundError(f"{name} has no log {self._what!r}", hint)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for tail in self._tails.values():
+            tail.close()
+
+    def _logs(self) -> tuple[LogFile, ...]:
+        logs = select_logs(self._all_logs(), self._what)
+        return tuple(log for log in logs if self._what or log.instance not in _MACHINERY)
+
+    def _all_logs(self) -> tuple[LogFile, ...]:
+        return self._engine.logs(self._application.name, self._application.run)
+
+
+def follow_logs(printer: LogPrinter, engine: Engine, application: Application) -> None:
+    """Prints until the application has ended."""
+    feed = Feed(engine, application.name, application.run)
+    while True:
+        try:
+            feed.next(LOOK_EVERY)
+        except EOFError:
+            return
+        finally:
+            printer.print_new()

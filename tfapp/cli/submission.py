@@ -1,0 +1,132 @@
+"""From a package and flags to an application that an engine runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfapp.cli.reports import text_report
+from tfapp.cli.shell import Shell
+from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
+from tfapp.compiler.credentials import read_credentials
+from tfapp.compiler.runtime import read_runtime
+from tfapp.compiler.store import PRIVATE_KEY_FILE, load_private_key, store_files
+from tfapp.engines.base import Application, Engine
+from tfapp.errors import InvalidPackageError
+from tfapp.package.load import load_package
+from tfapp.package.overrides import Overrides
+from tfapp.problems import Problem, has_errors
+
+if TYPE_CHECKING:
+    from tfapp.package.load import Loaded
+    from tfapp.package.model import AppPackage, Config
+
+CHECKPOINT_KEY = "site.global.user.checkpoint.prefix"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be submitted: a package, and all that the command line says about it."""
+
+    name: str
+    appdef: Path
+    template: Path | None = None
+    resources: Path | None = None
+    overrides: Overrides = dataclasses.field(default_factory=Overrides)
+    files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    queue: str = "default"
+    tags: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+
+def compile_request(
+    request: Request, shell: Shell, engine: Engine, dry_run: bool = False
+) -> Compiled:
+    """Loads, checks and compiles for `engine`. Warnings go to standard error. With `dry_run`
+    nothing at all is written, else the key of the cache. InvalidPackageError when there are
+    errors."""
+    package = _load(request, shell, engine)
+    cache = shell.home / "cache"
+    secrets, problems = read_credentials(package.config.credentials, shell.environ, shell.cwd)
+    _accept(problems, shell)
+    options = CompileOptions(
+        name=request.name,
+        user=shell.user,
+        python=shell.python,
+        cache=cache,
+        queue=request.queue,
+        tags=request.tags,
+        secrets=secrets,
+        environment=request.environment,
+        runtime=read_runtime(),
+        private_key=_present_key(cache) if dry_run else load_private_key(cache),
+    )
+    compiled = compile_application(package, engine.options(options, package))
+    _accept(compiled.problems, shell)
+    return compiled
+
+
+def submit(request: Request, engine: Engine, shell: Shell) -> Application:
+    """Compiles `request` and launches it on `engine`. UnavailableError when the engine cannot
+    run it, ExistsError when the name is taken."""
+    compiled = compile_request(request, shell, engine)
+    engine.check(compiled)
+    store_files(compiled.files)
+    return engine.create(request.name, compiled)
+
+
+def _load(request: Request, shell: Shell, engine: Engine) -> AppPackage:
+    loaded = _load_with(request, request.overrides)
+    if loaded.package and not _has_checkpoint_prefix(loaded.package.config):
+        loaded = _without_checkpoint_prefix(loaded, request, shell, engine)
+    if loaded.package is None:
+        raise InvalidPackageError(loaded.problems)
+    _accept(loaded.problems, shell)
+    return loaded.package
+
+
+def _without_checkpoint_prefix(
+    loaded: Loaded, request: Request, shell: Shell, engine: Engine
+) -> Loaded:
+    """With one under TFAPP_HOME, where the containers see that."""
+    if not engine.sees_home:
+        shell.note(f"checkpoints are lost with their container ({CHECKPOINT_KEY} is not set)")
+        return loaded
+    prefix = str(shell.home / "checkpoints")
+    shell.note(f"checkpoints go to {prefix}/{request.name} ({CHECKPOINT_KEY} is not set)")
+    options = (*request.overrides.options, (CHECKPOINT_KEY, prefix))
+    return _load_with(request, dataclasses.replace(request.overrides, options=options))
+
+
+def _load_with(request: Request, overrides: Overrides) -> Loaded:
+    return load_package(
+        request.appdef,
+        template=request.template,
+        resources=request.resources,
+        overrides=overrides,
+        user_files=request.files,
+    )
+
+
+def _has_checkpoint_prefix(config: Config) -> bool:
+    sections = (config.global_, *config.components.values())
+    return any(section[CHECKPOINT_KEY].text for section in sections if CHECKPOINT_KEY in section)
+
+
+def _accept(problems: Sequence[Problem], shell: Shell) -> None:
+    """Goes on with warnings, which are shown, but not with errors."""
+    if has_errors(problems):
+        raise InvalidPackageError(tuple(problems))
+    if problems:
+        shell.note(text_report(problems))
+
+
+def _present_key(cache: Path) -> bytes:
+    """The cache's key, or, while it has none, one of this moment."""
+    try:
+        return (cache / PRIVATE_KEY_FILE).read_bytes()
+    except OSError:
+        return os.urandom(32)
