@@ -1,0 +1,35 @@
+"""The program that the package runs until you bring your own: a straight line through noise.
+
+It is plain TensorFlow. MultiWorkerMirroredStrategy finds its cluster in TF_CONFIG, which each
+process gets; without TF_CONFIG it trains alone: python train.py
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+
+def main():
+    task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "worker", "index": 0})
+    if task["type"] not in ("chief", "worker"):
+        sys.exit(f"this program has no work for a {task['type']}: bring one that has, with --files")
+
+    tf.keras.utils.set_random_seed(0)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    points = np.random.default_rng(seed=0).uniform(-1, 1, size=(1024, 1)).astype("float32")
+    noise = np.random.default_rng(seed=1).normal(0, 0.05, size=points.shape).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((points, 3 * points - 1 + noise))
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(1,))])
+        model.compile(optimizer=tf.keras.optimizers.SGD(0.2), loss="mse")
+    model.fit(data.batch(32 * strategy.num_replicas_in_sync), epochs=5, verbose=2)
+
+    slope, intercept = (value.item() for value in model.get_weights())
+    print(f"y = {slope:.2f} x {intercept:+.2f} (drawn from y = 3.00 x -1.00)")
+
+
+if __name__ == "__main__":
+    main()
