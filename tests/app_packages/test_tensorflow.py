@@ -1,0 +1,277 @@
+"""The TensorFlow package's script: what it refuses, what it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.runner.driving import PATIENCE
+from tests.runner.test_tensorflow_env import cluster
+from tests.test_script import PlayedHandle, context_of
+from tfapp import shipped
+from tfapp.runner import ports, tensorflow_env
+from tfapp.runner.process_mode import execute
+from tfapp.runner.script_loader import load_script
+from tfapp.script import Context, ScriptError
+
+PACKAGE = shipped.app_packages_dir() / "tensorflow"
+CONFIG = {
+    "user.scripts.entry": "train.py",
+    "user.checkpoint.prefix": "/ckpt",
+    "keras.legacy": "true",
+    "tensorboard.port": "6006",
+    "tensorboard.logdir": "/ckpt/digits",
+}
+
+
+@pytest.fixture
+def script():
+    return load_script(PACKAGE, "scripts/tensorflow.py")
+
+
+@pytest.fixture
+def context(tmp_path):
+    for name in ("files", "work"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "files" / "train.py").write_text("print('trained')")
+
+    def make(role: str = "worker", arguments: str = "", env=None, **changes) -> Context:
+        site = {"site.global.user.scripts.args": arguments}
+        base = context_of(site)
+        component = dataclasses.replace(base.component, name=role, role=role)
+        settings = {
+            "component": component,
+            "index": 0,
+            "python": sys.executable,
+            "files_dir": tmp_path / "files",
+            "work_dir": tmp_path / "work",
+            "env": {"PATH": os.environ["PATH"], **(env or {})},
+            "config": CONFIG,
+            "members": cluster(chief=1, worker=2, ps=1, evaluator=1, tensorboard=1),
+        }
+        made = dataclasses.replace(base, **{**settings, **changes})
+        return dataclasses.replace(made, execute=lambda argv, limit: execute(made, argv, limit))
+
+    return make
+
+
+def interpreter(folder: Path, body: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("role", ["chief", "worker", "ps", "evaluator"])
+def test_a_task_gets_the_cluster_and_a_shared_port(script, context, role):
+    made = context(role, "--epochs 3 'two words'")
+    program = script.start(made)
+    assert program.argv == (
+        *(sys.executable, str(made.files_dir / "train.py")),
+        *("--epochs", "3", "two words"),
+    )
+    assert program.env == {
+        "TF_GRPC_REUSE_PORT": "true",
+        "TF_USE_LEGACY_KERAS": "1",
+        **tensorflow_env.task_environment(f"{role}/0", made.members),
+    }
+    assert json.loads(program.env["TF_CONFIG"])["task"] == {"type": role, "index": 0}
+    assert (program.cwd, program.release_ports) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("legacy", "env", "variable"),
+    [
+        ("true", {}, "1"),
+        ("false", {}, None),
+        ("True", {}, "1"),
+        ("true", {"TF_USE_LEGACY_KERAS": "0"}, None),
+    ],
+)
+def test_keras_2_is_a_matter_of_configuration(script, context, legacy, env, variable):
+    made = context(env=env, config={**CONFIG, "keras.legacy": legacy})
+    assert script.start(made).env.get("TF_USE_LEGACY_KERAS") == variable
+
+
+def test_what_is_no_python_is_run_as_it_is(script, context):
+    made = context("worker", "train.py", config={**CONFIG, "user.scripts.entry": "run.sh"})
+    path = made.files_dir / "run.sh"
+    path.write_text("exec python3 train.py")
+    script.prepare(made)
+    assert script.start(made).argv == ("bash", str(path), "train.py")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    assert script.start(made).argv == (str(path), "train.py")
+
+
+def test_tensorboard_serves_the_port_that_is_exported(script, context):
+    made = context("tensorboard")
+    argv = script.start(made).argv
+    assert argv[0] == sys.executable
+    assert argv[3:] == (
+        *("--logdir", "/ckpt/digits", "--port", "6006", "--reuse_port", "true"),
+        *("--host", "127.0.0.1"),
+    )
+    assert "TF_CONFIG" not in script.start(made).env
+    assert script.start(dataclasses.replace(made, host="node7")).argv[-1] == "--bind_all"
+
+
+def test_checkpoints_without_a_prefix_are_warned_of(script, context, capfd):
+    config = {key: value for key, value in CONFIG.items() if "prefix" not in key}
+    script.start(context(config=config))
+    assert capfd.readouterr().out == (
+        "tfapp: warning: site.global.user.checkpoint.prefix is not set: checkpoints go to "
+        "/ckpt/digits, which no other instance sees and which ends with this container\n"
+    )
+
+
+def test_stop_and_status_use_the_handle(script, context):
+    handle = PlayedHandle()
+    script.stop(context(), handle)
+    assert handle.signals == [signal.SIGTERM]
+    assert script.status(context(), handle) is True
+    assert script.status(context(), PlayedHandle(alive=False)) is False
+
+
+@pytest.mark.parametrize("role", ["worker", "tensorboard"])
+def test_with_tensorflow_there_is_nothing_to_refuse(script, context, role, capfd):
+    script.prepare(context(role))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("role", "name"), [("worker", "TensorFlow"), ("tensorboard", "TensorBoard")]
+)
+def test_without_tensorflow_one_sentence_says_so(script, context, tmp_path, role, name):
+    bare = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
+    with pytest.raises(ScriptError) as error:
+        script.prepare(context(role, python=bare))
+    assert str(error.value) == (
+        f"{name} is not installed in {bare}; install it or set site.global.python.executable"
+    )
+
+
+def test_without_tf_keras_a_warning_says_so(script, context, tmp_path, capfd):
+    (tmp_path / "tensorflow.py").touch()
+    bare = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
+    script.prepare(context(python=bare, env={"PYTHONPATH": str(tmp_path)}))
+    assert capfd.readouterr().out == (
+        "tfapp: warning: site.global.keras.legacy is true, but tf-keras is not installed in "
+        f"{bare}: tf.keras will fail with TensorFlow 2.16 and newer\n"
+    )
+
+
+def test_the_programs_own_modules_do_not_disturb_the_probe(script, context):
+    made = context()
+    for module in ("json.py", "importlib.py", "types.py"):
+        (made.work_dir / module).write_text("raise RuntimeError('imported')")
+    script.prepare(made)
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        (
+            "/nowhere/python",
+            "/nowhere/python cannot be run: No such file or directory; "
+            "set site.global.python.executable",
+        ),
+        ("broken", "python failed:\nno such library"),
+    ],
+)
+def test_an_interpreter_that_does_not_work_is_named(script, context, tmp_path, python, message):
+    if python == "broken":
+        python = interpreter(tmp_path, "echo no such library >&2; exit 1")
+    with pytest.raises(ScriptError) as error:
+        script.prepare(context(python=python))
+    assert str(error.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"config": {**CONFIG, "user.scripts.entry": "eval.py"}},
+            "site.global.user.scripts.entry: there is no eval.py in files/; put it into the "
+            "package's files/ or give it with --files",
+        ),
+        (
+            {"config": {**CONFIG, "user.scripts.entry": "../work/x.py"}},
+            "site.global.user.scripts.entry: '../work/x.py' is not below files/",
+        ),
+        (
+            {"checkpoint_dir": "ckpt/digits"},
+            "site.global.user.checkpoint.prefix: 'ckpt/digits' is relative, which means another "
+            "folder in every instance; give an absolute path or a URL",
+        ),
+    ],
+)
+def test_a_wrong_configuration_is_refused(script, context, changes, message):
+    with pytest.raises(ScriptError) as error:
+        script.prepare(context(**changes))
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"checkpoint_dir": "hdfs://nn/ckpt/digits"}, "site.global.user.checkpoint.prefix"),
+        ({"data_dir": "hdfs://nn/data"}, "site.global.user.data.dir"),
+    ],
+)
+def test_a_file_system_that_tensorflow_lacks_is_refused(script, context, changes, key):
+    import importlib.metadata
+
+    with pytest.raises(ScriptError) as error:
+        script.prepare(context(**changes))
+    version = importlib.metadata.version("tensorflow")
+    assert str(error.value) == (
+        f"{key}: TensorFlow {version} in {sys.executable} cannot open hdfs://; use a shared mount, "
+        "or TensorFlow 2.16 or older with tensorflow-io"
+    )
+
+
+def test_a_file_system_that_tensorflow_has_is_accepted(script, context):
+    script.prepare(context(checkpoint_dir="file:///ckpt", data_dir="ram://data"))
+
+
+def test_tensorboard_answers_at_a_held_port(script, context, tmp_path):
+    held = ports.hold()
+    config = {**CONFIG, "tensorboard.port": str(held.number), "tensorboard.logdir": str(tmp_path)}
+    made = context("tensorboard", config=config)
+    program = script.start(made)
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(
+            program.argv,
+            env={**made.env, **program.env},
+            cwd=made.work_dir,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        assert "<title>TensorBoard" in fetch(f"http://127.0.0.1:{held.number}/", process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(PATIENCE)
+        held.close()
+
+
+def fetch(url: str, process: subprocess.Popen) -> str:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as response:
+                return response.read().decode()
+        except OSError:
+            assert process.poll() is None and time.monotonic() < end, "no answer in time"
+            time.sleep(0.1)

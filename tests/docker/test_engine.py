@@ -1,0 +1,11 @@
+"""The engine that the other tests of this folder use."""
+
+from __future__ import annotations
+
+from tests.docker.engine import BASE
+
+
+def test_it_runs_a_container_and_removes_it(engine):
+    said = engine.docker("run", "--rm", BASE, "python3", "-c", "print(6 * 7)")
+    assert said == "42\n"
+    assert engine.containers() == []

@@ -1,0 +1,59 @@
+"""The digits examples train in Docker containers, and leave none."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docker.engine import BASE
+from tfapp import shipped
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = shipped.app_packages_dir() / "tensorflow"
+LIMIT = 240
+
+
+def python_mounts() -> str:
+    """This Python with its TensorFlow, for an image that has none."""
+    folders = dict.fromkeys((sys.prefix, sys.base_prefix))
+    return ",".join(f"{folder}:ro" for folder in folders if folder not in ("/", "/usr"))
+
+
+def in_docker() -> tuple[str, ...]:
+    return (
+        *("--option", "site.global.run.mode", "docker"),
+        *("--option", "site.global.docker.image", BASE),
+        *("--option", "site.global.docker.mounts", python_mounts()),
+        *("--option", "site.global.python.executable", sys.executable),
+    )
+
+
+def create(name: str, *words: str) -> subprocess.CompletedProcess:
+    command = (sys.executable, "-m", "tfapp", "create", name, "--appdef", str(PACKAGE))
+    return subprocess.run(
+        (*command, *words, *in_docker()),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+
+
+@pytest.mark.parametrize("example", ["digits-multiworker", "digits-parameter-server"])
+def test_it_trains_to_its_accuracy(engine, tmp_path, example):
+    folder = REPOSITORY / "examples" / example
+    done = create(
+        "digits",
+        *("--template", str(folder / "appConfig.yaml")),
+        *("--resources", str(folder / "resources.yaml")),
+        *("--files", str(folder / "train.py")),
+        *("--option", "site.global.user.checkpoint.prefix", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    accuracy = re.findall(r"test accuracy:? ([0-9.]+)", done.stdout)
+    assert accuracy and float(accuracy[-1]) > 0.9, done.stdout
+    assert engine.containers() == []

@@ -1,0 +1,105 @@
+"""No container outlives its runner, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.engine import processes_with
+from tests.docker.instances import docker_mode, eventually
+from tfapp.contract import Docker
+from tfapp.runner.docker.identity import is_dead, runner_name
+
+# Starts a program that never ends, and says so: a runner as far as its death matters.
+RUNNER = """
+import os, signal, sys
+from pathlib import Path
+from tests.docker.instances import docker_mode
+from tfapp.script import Program
+with docker_mode(Path(sys.argv[1])) as (mode, context):
+    signal.signal(signal.SIGTERM, lambda *_: (mode.kill_all(), os._exit(1)))
+    code = "import time; print('up', flush=True); time.sleep(1000)"
+    program = mode.start(Program(("python3", "-c", code)), context)
+    Path(sys.argv[1], "started").write_text(program.container)
+    program.wait()
+"""
+
+
+@pytest.fixture
+def runner(engine, tmp_path) -> Iterator[subprocess.Popen]:
+    """Its container runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        started = tmp_path / "started"
+        eventually(lambda: started.exists() and started.read_text() in engine.containers())
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def guards(pid: int) -> list[int]:
+    return processes_with("tfapp.runner.docker.guard", f":{pid}:")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_runner_that_is_killed_takes_its_container_along(engine, runner, number):
+    assert len(guards(runner.pid)) == 1
+    runner.send_signal(number)
+    runner.wait(60)
+    eventually(lambda: engine.containers() == [], "the container's end")
+    eventually(lambda: guards(runner.pid) == [], "the guard's end")
+
+
+def test_a_guard_that_is_killed_along_is_made_up_for_by_the_next_runner(engine, runner, tmp_path):
+    for pid in guards(runner.pid):
+        os.kill(pid, signal.SIGKILL)
+    runner.kill()
+    runner.wait()
+    assert len(engine.containers()) == 1
+    with docker_mode(tmp_path / "next"):
+        eventually(lambda: engine.containers() == [], "the container's end")
+
+
+def test_a_container_of_a_runner_that_lives_is_let_alone(engine, runner, tmp_path):
+    with docker_mode(tmp_path / "next"):
+        pass
+    assert len(engine.containers()) == 1
+    runner.kill()
+    runner.wait()
+    eventually(lambda: engine.containers() == [], "the container's end")
+
+
+def test_a_guard_ends_with_its_runner(engine, tmp_path):
+    with docker_mode(tmp_path):
+        assert len(guards(os.getpid())) == 1
+    assert guards(os.getpid()) == []
+
+
+def test_an_image_that_is_not_there_leaves_no_guard(engine, tmp_path):
+    from tfapp.script import ScriptError
+
+    with pytest.raises(ScriptError), docker_mode(tmp_path, Docker("no/such:1", pull="never")):
+        pass
+    assert guards(os.getpid()) == []
+
+
+def test_names_of_runners():
+    mine = runner_name(os.getpid())
+    boot, namespace, pid, started = mine.split(":")
+    assert not is_dead(mine)
+    assert is_dead(f"{boot}:{namespace}:{pid}:{int(started) - 1}")
+    assert not is_dead(f"other:{namespace}:{pid}:1")
+    assert not is_dead(f"{boot}:1:{pid}:1")
+    assert not is_dead("")

@@ -1,0 +1,134 @@
+"""An engine that goes away, hangs, or never was there."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docker.instances import container, docker_mode, eventually
+from tfapp.contract import Docker
+from tfapp.runner.docker.engine import Engine, EngineError, GoneError
+from tfapp.runner.docker.mode import DockerMode
+from tfapp.script import Program, ScriptError
+
+# The SDK leaves the socket open that could not be connected.
+careless = pytest.mark.filterwarnings(
+    "ignore:unclosed:ResourceWarning", "ignore:Exception ignored in. <socket"
+)
+
+FOREVER = Program(("python3", "-c", "import time; print('up', flush=True); time.sleep(1000)"))
+
+
+@pytest.fixture
+def restarted(engine):
+    """Is running again after the test."""
+    yield engine
+    if not engine.socket.exists() or not engine.answers():
+        engine.start_daemon()
+    eventually(lambda: engine.containers() == [], "the container's end")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_engine_that_ends_is_a_failure_and_its_program_is_dead(restarted, tmp_path, number):
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(FOREVER, context)
+        process = program.process
+        assert process is not None and process.alive()
+        restarted.end_daemon(number)
+        exit = program.wait()
+        assert not process.alive()
+        assert not program.running()
+    if number == signal.SIGKILL:
+        lost = "the Docker engine has ended; its program was killed"
+        assert (exit.reason, exit.text) == ("lost", lost)
+    else:  # it first ends its containers
+        assert exit.reason in ("lost", "signal")
+
+
+def test_an_engine_that_hangs_does_not_keep_a_program_alive(engine, tmp_path):
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(FOREVER, context)
+        engine.signal_daemon(signal.SIGSTOP)
+        try:
+            program.kill()
+            eventually(lambda: not program.alive, "the program's end")
+        finally:
+            engine.signal_daemon(signal.SIGCONT)
+        assert program.wait().signal == signal.SIGKILL
+
+
+@careless
+def test_without_an_engine_one_sentence_says_so(tmp_path):
+    address = f"unix://{tmp_path}/no.sock"
+    with pytest.raises(GoneError) as caught:
+        Engine({"DOCKER_HOST": address})
+    assert str(caught.value) == (
+        f"there is no Docker engine at {address}; start it, or name another with DOCKER_HOST"
+    )
+    del caught
+    gc.collect()
+
+
+@careless
+def test_a_socket_that_nobody_serves(tmp_path):
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as served:
+        served.bind(str(path))
+    with pytest.raises(GoneError) as caught:
+        Engine({"DOCKER_HOST": f"unix://{path}"})
+    text = f"the Docker engine at unix://{path} does not answer: Connection refused"
+    assert str(caught.value) == text
+    del caught
+    gc.collect()
+
+
+def test_without_permission_one_sentence_says_so(engine):
+    if os.geteuid() != 0:
+        pytest.skip("this machine has no root for the test to give up")
+    code = (
+        "import os, sys; sys.path[:0] = [sys.argv[1]]\n"
+        "import docker\n"
+        "from tfapp.runner.docker.engine import Engine, GoneError\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "try: Engine({'DOCKER_HOST': sys.argv[2]})\n"
+        "except GoneError as error: print(error)\n"
+    )
+    root = str(Path(__file__).parents[2])
+    # Not the path: the folders above it are closed to that user. The socket alone.
+    os.chmod(engine.folder, 0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", code, root, engine.host],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "may not use the Docker engine at" in done.stdout, done.stdout + done.stderr
+    assert "permission denied" in done.stdout
+
+
+def test_the_sdk_may_be_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(EngineError) as caught:
+        Engine({})
+    text = str(caught.value)
+    assert text.startswith("run mode docker needs the Docker SDK for Python, and ")
+    assert text.endswith("install the package docker there")
+
+
+def test_gpus_that_nobody_names_are_refused(engine, tmp_path):
+    place = container(tmp_path, Docker("any"), gpus=2)
+    mode = DockerMode(place, Docker("any"), print)
+    with pytest.raises(ScriptError) as caught:
+        mode.prepare()
+    mode.close()
+    assert str(caught.value) == (
+        "worker asks for 2 GPUs (yarn.gpus), and neither CUDA_VISIBLE_DEVICES nor "
+        "NVIDIA_VISIBLE_DEVICES says which this container was given"
+    )

@@ -1,0 +1,246 @@
+"""Programs in real containers: their start, their end, and what is said of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import pytest
+
+from tests.docker.engine import BASE, EMPTY
+from tests.docker.instances import docker_mode, eventually, labels
+from tfapp.contract import Docker, Exit, Mount
+from tfapp.runner import ports
+from tfapp.runner.program import StartError
+from tfapp.script import Program, ScriptError
+
+
+def python(code: str) -> Program:
+    return Program(("python3", "-c", code))
+
+
+FOREVER = "import signal, time; print('up', flush=True); time.sleep(1000)"
+
+
+@pytest.fixture
+def run(engine, tmp_path, capfd):
+    """Runs Python code to its end: how it ended, and what the log has of it."""
+
+    def run(code: str, docker: Docker | None = None, **changes):
+        with docker_mode(tmp_path, docker, **changes) as (mode, context):
+            program = mode.start(python(code), context)
+            exit = program.wait()
+        return exit, capfd.readouterr().out
+
+    return run
+
+
+def test_its_output_goes_to_the_log_in_order(run):
+    code = "import sys; print('one'); print('two', file=sys.stderr, flush=True); print('three')"
+    exit, output = run(f"import sys; sys.stdout.reconfigure(line_buffering=True); {code}")
+    assert exit == Exit(0, None, "exit", "exit code 0")
+    assert sorted(output.splitlines()) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize(
+    "code, expected",
+    [
+        ("raise SystemExit(3)", Exit(3, None, "exit", "exit code 3")),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            Exit(None, 9, "signal", "killed by SIGKILL (9)"),
+        ),
+        ("import os; os.abort()", Exit(None, 6, "signal", "killed by SIGABRT (6)")),
+        (
+            "x = bytearray(2 << 30)",
+            Exit(None, 9, "memory", "killed by SIGKILL (9): out of memory"),
+        ),
+    ],
+    ids=["code", "SIGKILL", "SIGABRT", "memory"],
+)
+def test_its_end_is_told_as_that_of_a_process(run, code, expected):
+    assert run(code)[0] == expected
+
+
+def test_a_program_that_the_image_lacks_is_a_failed_start(engine, tmp_path, capfd):
+    with docker_mode(tmp_path) as (mode, context):
+        exit = mode.start(Program(("no-such-program",)), context).wait()
+    text = f"no-such-program cannot be run in image {BASE}: No such file or directory"
+    assert exit == Exit(None, None, "start", text)
+
+
+def test_it_runs_as_the_runner_in_its_folders_with_its_environment(run, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "train.py").write_text("the program")
+    code = (
+        "import json, os; print(json.dumps([os.getuid(), os.getgid(), os.getcwd(), "
+        "open('train.py').read(), os.environ['CONTAINER_ID'], os.environ['HOME'], "
+        "os.environ['GIVEN'], 'DOCKER_HOST' in os.environ]))"
+    )
+    _, output = run(code, env={"GIVEN": "a b 'c'"})
+    work = str(tmp_path / "work")
+    expected = [os.getuid(), os.getgid(), work, "the program", "container_1_0001_01_000003", work]
+    assert __import__("json").loads(output) == [*expected, "a b 'c'", False]
+
+
+def test_it_sees_of_the_machine_what_was_declared_and_no_more(run, tmp_path):
+    hidden, shown, fixed = (tmp_path / name for name in ("hidden", "shown", "fixed"))
+    for folder in (hidden, shown, fixed):
+        folder.mkdir()
+        (folder / "here").touch()
+    docker = Docker(BASE, (Mount(str(shown), "/data"), Mount(str(fixed), "/fixed", True)))
+    code = (
+        "import os; from pathlib import Path\n"
+        f"print(os.path.exists({str(hidden)!r}), os.listdir('/data'), os.listdir('/fixed'))\n"
+        "Path('/data/new').touch(); Path('made').touch()\n"
+        "try: Path('/fixed/new').touch()\n"
+        "except OSError as error: print(error.strerror)\n"
+        f"try: Path({str(tmp_path / 'files')!r}, 'new').touch()\n"
+        "except OSError as error: print(error.strerror)\n"
+    )
+    exit, output = run(code, docker)
+    read_only = "Read-only file system"
+    assert output.splitlines() == ["False ['here'] ['here']", read_only, read_only]
+    assert exit.code == 0
+    assert (shown / "new").exists() and (tmp_path / "work" / "made").exists()
+
+
+def test_its_memory_and_processors_are_those_of_the_resources(engine, tmp_path, capfd):
+    docker = Docker(BASE, shm_size=128 << 20, ulimits={"nofile": (1000, 2000)})
+    with docker_mode(tmp_path, docker, memory=300, vcores=1000) as (mode, context):
+        program = mode.start(python(FOREVER), context)
+        template = (
+            "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}} "
+            "{{.HostConfig.ShmSize}} {{.HostConfig.NetworkMode}}"
+        )
+        said = engine.docker("inspect", "--format", template, program.container).split()
+        program.kill()
+        program.wait()
+    cpus = os.cpu_count() * 10**9
+    assert said == [str(300 << 20), str(300 << 20), str(cpus), str(128 << 20), "host"]
+
+
+def test_labels_tell_whose_it_is(engine, tmp_path, capfd):
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(python(FOREVER), context)
+        found = labels(engine, program.container)
+        program.kill()
+        program.wait()
+    assert found.pop("tfapp.runner").split(":")[2] == str(os.getpid())
+    assert found == {
+        "tfapp": "1",
+        "tfapp.application": "digits",
+        "tfapp.component": "worker",
+        "tfapp.instance": "worker/1",
+        "tfapp.generation": "1",
+        "tfapp.container": "container_1_0001_01_000003",
+    }
+
+
+def test_secrets_are_struck_out_of_its_output(run):
+    _, output = run(
+        "import os; print('it is', os.environ['TOKEN'])",
+        env={"TOKEN": "hush-hush"},
+        redact=("hush-hush",),
+    )
+    assert output == "it is [secret]\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_reaches_it(engine, tmp_path, capfd, number):
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(python(FOREVER), context)
+        eventually(lambda: "up" in program.last_lines())
+        assert program.running()
+        program.signal(number)
+        exit = program.wait()
+        assert not program.running()
+    name = signal.Signals(number).name
+    assert exit == Exit(None, int(number), "signal", f"killed by {name} ({int(number)})")
+
+
+def test_a_signal_reaches_what_a_shell_has_started(engine, tmp_path, capfd):
+    shell = "python3 -c 'import time; print(\"up\", flush=True); time.sleep(1000)'; echo over"
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(Program(("bash", "-c", shell)), context)
+        eventually(lambda: "up" in program.last_lines())
+        program.signal(signal.SIGTERM)
+        assert program.wait().signal == signal.SIGTERM
+
+
+def test_it_binds_the_port_that_the_runner_holds_and_nobody_else_can(engine, tmp_path, capfd):
+    held = ports.hold()
+    code = (
+        "import socket\n"
+        "def bind(share):\n"
+        "    s = socket.socket()\n"
+        "    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, share)\n"
+        f"    s.bind(('', {held.number}))\n"
+        "    return s\n"
+        "try: bind(0)\n"
+        "except OSError as error: print(error.strerror)\n"
+        "s = bind(1); s.listen(); print('up', flush=True); s.accept()[0].sendall(b'served')"
+    )
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(python(code), context)
+        eventually(lambda: "up" in program.last_lines())
+        with pytest.raises(ports.NoPortError):
+            ports.hold(str(held.number))
+        with socket.create_connection(("127.0.0.1", held.number), timeout=60) as client:
+            assert client.recv(100) == b"served"
+        assert program.wait().code == 0
+    held.close()
+    assert program.last_lines() == "Address already in use\nup"
+
+
+def test_another_user_cannot_take_the_held_port(engine, tmp_path):
+    held = ports.hold()
+    code = (
+        "import socket; s = socket.socket()\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        f"try: s.bind(('', {held.number}))\n"
+        "except OSError as error: print(error.strerror)"
+    )
+    command = ("run", "--rm", "--network=host", "--user=4711", BASE, "python3", "-c", code)
+    assert engine.docker(*command) == "Address already in use\n"
+    held.close()
+
+
+@pytest.mark.parametrize(
+    "docker, message",
+    [
+        (
+            Docker(BASE, (Mount("/no/such/folder", "/data"),)),
+            "/no/such/folder does not exist on this machine and cannot be mounted in the "
+            "container; make it, or mount it there too",
+        ),
+        (
+            Docker(BASE, (Mount("/", "/host"),)),
+            "/ is not mounted: it would give the machine away",
+        ),
+    ],
+    ids=["missing", "root"],
+)
+def test_a_mount_that_cannot_be_is_a_failed_start(engine, tmp_path, docker, message):
+    with docker_mode(tmp_path, docker) as (mode, context), pytest.raises(StartError) as caught:
+        mode.start(python("pass"), context)
+    assert str(caught.value) == message
+
+
+def test_something_short_is_run_to_its_end(engine, tmp_path):
+    with docker_mode(tmp_path) as (mode, context):
+        code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"
+        done = mode.execute(context, ("python3", "-c", code), 60)
+        assert (done.code, done.output, done.errors) == (4, "out\n", "err\n")
+        with pytest.raises(ScriptError) as caught:
+            mode.execute(context, ("sleep", "1000"), 0.5)
+    assert str(caught.value) == "sleep has not answered within 0.5 s"
+
+
+def test_an_image_without_python(engine, tmp_path):
+    docker = Docker(EMPTY)
+    with docker_mode(tmp_path, docker) as (mode, context), pytest.raises(ScriptError) as caught:
+        mode.execute(context, ("python3", "-c", "pass"), 60)
+    text = f"python3 cannot be run in image {EMPTY}: No such file or directory"
+    assert str(caught.value) == text

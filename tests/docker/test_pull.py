@@ -1,0 +1,105 @@
+"""How an image gets to the machine, and what is said when it does not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from tests.docker.engine import BASE
+from tests.docker.instances import docker_mode
+from tests.docker.registry import PASSWORD, USER, registry
+from tfapp.contract import Docker
+from tfapp.runner.docker.engine import EngineError
+from tfapp.runner.docker.pull import Progress, login_of
+from tfapp.script import Program, ScriptError
+
+
+def refusal(tmp_path, docker: Docker, **changes) -> str:
+    with pytest.raises(ScriptError) as caught, docker_mode(tmp_path, docker, **changes):
+        pass
+    return str(caught.value)
+
+
+def test_an_image_of_a_registry_that_asks_for_a_login(engine, tmp_path, capfd):
+    said: list[str] = []
+    with registry(engine, tmp_path / "registry") as image:
+        docker = Docker(image, pull_timeout=60, credential="LOGIN")
+        env = {"LOGIN": f"{USER}:{PASSWORD}"}
+        with docker_mode(tmp_path / "a", docker, said.append, env=env) as (mode, context):
+            code = "import os; print('LOGIN' in os.environ)"
+            program = mode.start(Program(("python3", "-c", code)), context)
+            assert program.wait().code == 0
+            assert program.last_lines() == "False"
+        assert said[0] == f"pulling image {image}"
+        assert said[-1] == f"image {image} is there"
+        assert PASSWORD not in "".join(said)
+
+        wrong = {"LOGIN": f"{USER}:guessed"}
+        always = Docker(image, pull="always", credential="LOGIN")
+        text = refusal(tmp_path / "b", always, env=wrong)
+        assert text.startswith(f"image {image} cannot be pulled: ")
+        assert "guessed" not in text
+
+
+def test_what_is_there_is_not_pulled(engine, tmp_path):
+    said: list[str] = []
+    with docker_mode(tmp_path, Docker(BASE), said.append):
+        pass
+    assert said == []
+
+
+def test_never_means_never(engine, tmp_path):
+    assert refusal(tmp_path, Docker("no/such:1", pull="never")) == (
+        "image no/such:1 is not on this machine, and site.global.docker.pull is never; "
+        "`docker pull no/such:1` here, or set it to missing"
+    )
+
+
+def test_a_registry_that_is_not_there(engine, tmp_path):
+    with socket.socket() as unserved:
+        unserved.bind(("127.0.0.1", 0))
+        image = f"127.0.0.1:{unserved.getsockname()[1]}/mine:1"
+        text = refusal(tmp_path, Docker(image))
+    assert text.startswith(f"image {image} cannot be pulled: the Docker engine cannot pull image")
+    assert "connection refused" in text
+
+
+def test_a_registry_that_never_answers_has_a_deadline(engine, tmp_path):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        image = f"127.0.0.1:{silent.getsockname()[1]}/mine:1"
+        text = refusal(tmp_path, Docker(image, pull_timeout=0.5))
+    assert text == f"image {image} was not there within 0.5 s (site.global.docker.pull.timeout)"
+    for thread in threading.enumerate():
+        if thread.name == "tfapp-pull":
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def test_progress_is_told_in_few_lines():
+    times = iter((0.0, 1.0, 6.0, 6.0, 7.0, 20.0, 20.0))
+    said: list[str] = []
+    progress = Progress("mine:1", said.append, lambda: next(times))
+    mebibyte = 1 << 20
+    size = {"total": 100 * mebibyte}
+    reports = [
+        {"id": "latest", "status": "Pulling from mine"},
+        {"id": "a", "status": "Downloading", "progressDetail": {"current": mebibyte, **size}},
+        {"id": "b", "status": "Downloading", "progressDetail": {"current": mebibyte, **size}},
+        {"id": "a", "status": "Pull complete", "progressDetail": {}},
+    ]
+    assert progress.follow([*reports, {"error": "no space left"}]) == "no space left"
+    assert said == [
+        "pulling image mine:1: 0 of 1 layers, 1 of 100 MiB",
+        "pulling image mine:1: 1 of 2 layers, 101 of 200 MiB",
+    ]
+
+
+def test_a_login_has_a_shape():
+    assert login_of("me:a:b") == {"username": "me", "password": "a:b"}
+    with pytest.raises(EngineError) as caught:
+        login_of("hush-hush")
+    assert "hush" not in str(caught.value)

@@ -1,0 +1,146 @@
+"""`tfapp` as a person uses it: commands in a folder, a TFAPP_HOME of the test's own, and what of
+an application still lives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LIMIT = 120  # seconds that a command of a test may take
+
+PLAIN_PACKAGE = Path(__file__).parent / "packages" / "plain"
+
+
+class Ended(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class CommandLine:
+    """Calls `tfapp` in the folder `work`. `home` is TFAPP_HOME."""
+
+    def __init__(self, work: Path, home: Path, wrapper: Sequence[str] = ()):
+        """`wrapper` is put in front of each command, as `nice` would be."""
+        self.work = work
+        self.home = home
+        self._wrapper = tuple(wrapper)
+
+    def start(self, *words: object, **popen: Any) -> subprocess.Popen:
+        """A command that runs, in a session of its own, its outputs in pipes unless `popen`
+        says otherwise."""
+        settings = {
+            "cwd": self.work,
+            "env": {**os.environ, "TFAPP_HOME": str(self.home)},
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "start_new_session": True,
+            **popen,
+        }
+        argv = [*self._wrapper, sys.executable, "-m", "tfapp", *map(str, words)]
+        return subprocess.Popen(argv, **settings)
+
+    def __call__(self, *words: object) -> Ended:
+        """A command that has ended, well or not."""
+        process = self.start(*words)
+        limit = threading.Timer(LIMIT, process.kill)
+        limit.start()
+        out, err = process.communicate()
+        limit.cancel()
+        assert "bug in tfapp" not in err, err
+        return Ended(process.returncode, out, err)
+
+    def ok(self, *words: object) -> str:
+        """The standard output of a command that must succeed."""
+        ended = self(*words)
+        assert ended.code == 0, ended.err + ended.out
+        return ended.out
+
+    def status(self, name: str, *flags: object) -> dict[str, Any]:
+        return json.loads(self.ok("status", name, "--format", "json", *flags))
+
+    def names(self) -> list[str]:
+        """All applications there are."""
+        return [row["name"] for row in json.loads(self.ok("list", "--format", "json"))]
+
+    def program(self, text: str, name: str = "program.py") -> Path:
+        """A program file in `work`."""
+        path = self.work / name
+        path.write_text(text)
+        return path
+
+    def living(self) -> list[int]:
+        """Every process that was started for an application of `home`: what names `home` in its
+        environment, its command or its folder."""
+        mark = os.fsencode(self.home)
+        return [pid for pid in _processes() if any(mark in text for text in _known_of(pid))]
+
+    def kill_living(self) -> list[int]:
+        """`living`, each of which is killed."""
+        found = self.living()
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return found
+
+    def process(self, name: str, instance: str, command: str) -> int:
+        """The process of application `name` that has `command` in its command line, in the
+        container of `instance`; "" when it is in no instance's."""
+        folder = os.fsencode(self.home / "apps" / name)
+        told = f"TFAPP_INSTANCE={instance}\0".encode() if instance else b""
+        found = []
+        for pid in self.living():
+            environ, words, _ = _known_of(pid)
+            if command.encode() in words and folder in environ + words and told in environ:
+                found.append(pid)
+        (pid,) = found
+        return pid
+
+
+def _processes() -> list[int]:
+    return [
+        int(folder.name)
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and int(folder.name) != os.getpid()
+    ]
+
+
+def _known_of(pid: int) -> tuple[bytes, bytes, bytes]:
+    """Environment, command and folder of a process; empty when it has ended since."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        return (
+            (folder / "environ").read_bytes(),
+            (folder / "cmdline").read_bytes(),
+            os.fsencode(os.readlink(folder / "cwd")),
+        )
+    except OSError:
+        return b"", b"", b""
+
+
+def read_until(process: subprocess.Popen, stream: Iterable[str], text: str) -> str:
+    """What `process` writes to `stream`, up to the line with `text`. Fails when it ends before,
+    or has not written it in time and is killed."""
+    limit = threading.Timer(LIMIT, process.kill)
+    limit.start()
+    seen = ""
+    try:
+        for line in stream:
+            seen += line
+            if text in line:
+                return seen
+    finally:
+        limit.cancel()
+    raise AssertionError(f"no {text!r} in {seen!r}")

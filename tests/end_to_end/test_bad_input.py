@@ -1,0 +1,211 @@
+"""What bad input gets: one clear message, the right exit code, no traceback but the user's own,
+no process and no half-made application left."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+
+NOTE = re.compile(r"checkpoints go to .* \(site\.global\.user\.checkpoint\.prefix is not set\)\n")
+
+
+@pytest.fixture
+def package(tfapp) -> Path:
+    """The plain package, to be spoilt."""
+    return shutil.copytree(PLAIN_PACKAGE, tfapp.work / "package")
+
+
+def create(tfapp: CommandLine, *words: object):
+    return tfapp("create", "app", "--appdef", "package", *words)
+
+
+def option(key: str, value: object) -> tuple[str, str, str]:
+    return "--option", f"site.global.{key}", str(value)
+
+
+REFUSED = [
+    # flags of `create`, the whole message, the exit code
+    (
+        ("--component", "wroker", "1"),
+        "--component wroker: error: metainfo has no component 'wroker' [unknown-component]\n"
+        "  did you mean 'worker'?\n"
+        "error: 1 error in the package\n",
+        77,
+    ),
+    (
+        ("--option", "site.global.gang.timeuot", "5", "--resopt", "yarn.memory", "lots"),
+        "--option site.global.gang.timeuot: error: unknown key 'site.global.gang.timeuot' "
+        "[unknown-key]\n"
+        "  did you mean 'site.global.gang.timeout'?\n"
+        "--resopt yarn.memory: error: yarn.memory: expected a whole number of MiB, a number with a "
+        "unit (MiB, GiB, MB, GB, ...), or 'max', found 'lots' [wrong-value]\n"
+        "error: 2 errors in the package\n",
+        77,
+    ),
+    (
+        ("--template", "gone.yaml"),
+        "gone.yaml: error: there is no such file [unreadable]\n"
+        "  check the path\n"
+        "error: 1 error in the package\n",
+        77,
+    ),
+    (
+        ("--files", "gone.py"),
+        "gone.py: error: there is no such file or folder [package]\n"
+        "  --files takes the user's own programs: files, or folders of them\n"
+        "error: 1 error in the package\n",
+        77,
+    ),
+    (
+        ("--resopt", "yarn.gpus", "500"),
+        "error: the application asks for 1000 GPUs and this machine has none\n"
+        "  Ask for fewer with yarn.gpus or yarn.component.instances in resources.\n",
+        53,
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "message", "code"), REFUSED, ids=lambda value: str(value)[:30])
+def test_what_is_refused_before_anything_is_made(tfapp, package, monkeypatch, flags, message, code):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    ended = create(tfapp, *flags)
+    assert (ended.code, ended.out, NOTE.sub("", ended.err)) == (code, "", message)
+    assert tfapp.names() == []
+    assert tfapp.living() == []
+
+
+DOCUMENTS = [
+    # document, its text, the finding
+    ("metainfo.yaml", "", "metainfo.yaml:1:1: error: the key 'application' is missing"),
+    ("metainfo.yaml", "application: [", "metainfo.yaml:2:1: error: expected a value [syntax]"),
+    ("metainfo.yaml", "\tapplication: 1", "metainfo.yaml:1:1: error: a tab, where YAML wants"),
+    ("appConfig-default.yaml", "- a\n", "1:1: error: the document: expected a mapping of keys"),
+    ("resources-default.yaml", "components: [worker]", "1:13: error: components: expected a map"),
+    ("resources-default.yaml", "a: \0", "1:4: error: the control character NUL cannot stand"),
+    ("metainfo.json", "{}", "metainfo.yaml and metainfo.json are both the package's metainfo"),
+]
+
+
+@pytest.mark.parametrize(("document", "text", "finding"), DOCUMENTS)
+def test_a_document_that_is_none(tfapp, package, document, text, finding):
+    (package / document).write_text(text)
+    ended = create(tfapp)
+    assert (ended.code, ended.out) == (77, "")
+    assert finding in ended.err.splitlines()[0]
+    assert ended.err.splitlines()[0].startswith(f"package/{document}")
+    assert "Traceback" not in ended.err
+    assert tfapp.names() == []
+
+
+def failed(tfapp: CommandLine, summary: str, *words: object, code: int = 65) -> str:
+    """Checks how `create` ends an application that fails, and its `status` afterwards. `summary`
+    is a regular expression. Returns all that was written."""
+    ended = create(tfapp, *words)
+    assert ended.code == code, ended.err
+    assert re.fullmatch(f"app: {summary}", ended.err.splitlines()[-1]), ended.err
+    assert tfapp.living() == []
+    after = tfapp.status("app")
+    assert (after["live"], after["status"]["state"]) == (False, "FAILED")
+    verdict = after["status"]["verdict"]
+    assert re.fullmatch(summary, verdict["summary"])
+    assert verdict["exit_code"] == code
+    return ended.out + ended.err
+
+
+IN_1 = r"in generation 1, [0-9.]+ s after its start\."
+
+
+def test_a_program_that_exits_3(tfapp, package):
+    (package / "files" / "program.py").write_text(
+        "import os, signal, sys\n"
+        "if os.environ['TFAPP_INSTANCE'] == 'worker/0':\n    signal.pause()\n"
+        "print('no data')\nsys.exit(3)\n"
+    )
+    seen = failed(tfapp, rf"Failed: worker/1 on 127\.0\.0\.1 ended with exit code 3 {IN_1}")
+    assert "last lines of worker/1:\n  no data\n" in seen
+    assert "Traceback" not in seen
+
+
+SCRIPT = "scripts/plain.py"
+SCRIPTS = [
+    # the script, what the verdict says of worker/0, where its traceback leads
+    (
+        "import nothing_of_this_name\n",
+        f"failed in the package's script in generation 1: {SCRIPT}: its import raised "
+        "ModuleNotFoundError: No module named 'nothing_of_this_name'",
+        f'{SCRIPT}", line 1, in <module>\n',
+    ),
+    (
+        "from tfapp.script import Script\n"
+        "class A(Script):\n    def start(self, c):\n        1 / 0\n",
+        f"failed in the package's script in generation 1: {SCRIPT}: start() raised "
+        "ZeroDivisionError: division by zero",
+        f'{SCRIPT}", line 4, in start\n',
+    ),
+    (
+        "def start(:\n",
+        f"failed in the package's script in generation 1: {SCRIPT}: its import raised "
+        "SyntaxError: invalid syntax (plain.py, line 1)",
+        f'{SCRIPT}", line 1\n',
+    ),
+    (
+        "from tfapp.script import Script, ScriptError\nclass A(Script):\n"
+        "    def prepare(self, context):\n        raise ScriptError('no GPU driver here')\n",
+        "could not be started in generation 1: no GPU driver here",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "summary", "place"), SCRIPTS, ids=range(len(SCRIPTS)))
+def test_a_script_that_fails(tfapp, package, script, summary, place):
+    (package / SCRIPT).write_text(script)
+    said = re.escape(f"Failed: worker/0 on 127.0.0.1 {summary}.")
+    seen = failed(tfapp, said, "--component", "worker", 1)
+    assert place in seen
+    assert ("  File " in seen) == bool(place)
+    assert "runner/" not in seen
+
+
+def test_one_worker_that_never_exports(tfapp, package):
+    (package / SCRIPT).write_text(
+        "import signal\nfrom tfapp.script import Script\n"
+        "class A(Script):\n    def prepare(self, context):\n"
+        "        if context.index == 1:\n            signal.pause()\n"
+    )
+    summary = (
+        "Timed out: not all instances were ready 4 s after generation 1 began. Missing: worker/1 "
+        "(its container worker_1 runs on 127.0.0.1, but its runner has not answered). The limit "
+        "is site.global.gang.timeout."
+    )
+    failed(tfapp, re.escape(summary), *option("gang.timeout", 4), code=67)
+
+
+def test_a_port_range_that_is_full(tfapp, package):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        summary = (
+            "Failed: worker/0 on 127.0.0.1 could not be started in generation 1: no port is free "
+            f"in site.global.slider.allowed.ports: {port} (1 port, all in use on this machine); "
+            "widen the range (on 127.0.0.1)."
+        )
+        flags = ("--component", "worker", 1, *option("slider.allowed.ports", port))
+        seen = failed(tfapp, re.escape(summary), *flags)
+    assert "Traceback" not in seen
+
+
+def test_an_interpreter_that_does_not_exist(tfapp, package):
+    summary = (
+        "Failed: worker/0 on 127.0.0.1 could not be started in generation 1: /no/python cannot be "
+        "run: No such file or directory."
+    )
+    flags = ("--component", "worker", 1, *option("python.executable", "/no/python"))
+    assert "Traceback" not in failed(tfapp, re.escape(summary), *flags)

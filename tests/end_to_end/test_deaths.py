@@ -1,0 +1,148 @@
+"""Whoever is killed in the middle: the rest ends, the verdict says why, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine, read_until
+
+PATIENT = "import signal\nprint('at work', flush=True)\nsignal.pause()\n"
+
+
+@pytest.fixture
+def running(tfapp):
+    """Two workers that are at work."""
+    tfapp.program(PATIENT)
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", 60)
+    tfapp.ok("create", "app", *flags)
+    for worker in ("worker/0", "worker/1"):
+        process = tfapp.start("logs", "app", worker, "-f")
+        read_until(process, process.stdout, "at work")
+        process.kill()
+        process.communicate(timeout=LIMIT)
+    return tfapp
+
+
+def following(tfapp: CommandLine, *words: object):
+    """`create`, up to the first words of its program."""
+    process = tfapp.start("create", "app", "--appdef", PLAIN_PACKAGE, *words)
+    read_until(process, process.stdout, "at work")
+    return process
+
+
+def test_a_program(running):
+    os.kill(running.process("app", "worker/1", "program.py"), signal.SIGKILL)
+    ended = running("wait", "app")
+    assert (ended.code, running.living()) == (65, [])
+    status = running.status("app")["status"]
+    summary = status["verdict"]["summary"]
+    assert summary.startswith(
+        "Failed: worker/1 on 127.0.0.1 was killed by SIGKILL (9) in generation 1, "
+    )
+    assert ended.err.splitlines()[-1] == f"app: {summary}"
+    assert status["verdict"]["cause"]["instance"] == "worker/1"
+    assert [i["state"] for i in status["instances"]] == ["KILLED", "FAILED"]
+    assert "\nat work\n" in running.ok("logs", "app", "worker/1")
+
+
+def test_a_runner(running):
+    """Its program dies with it; nobody is left who could report that."""
+    os.kill(running.process("app", "worker/0", "tfapp-runtime\0runner"), signal.SIGKILL)
+    assert running("wait", "app").code == 65
+    assert running.living() == []
+    verdict = running.status("app")["status"]["verdict"]
+    assert verdict["cause"]["instance"] == "worker/0"
+    assert verdict["summary"] == (
+        "Failed: worker/0 on 127.0.0.1 was lost in generation 1: its container ended without a "
+        "report: Container failed during execution, see logs for more information."
+    )
+
+
+def test_the_coordinator(running):
+    os.kill(running.process("app", "", "tfapp-runtime\0coordinator"), signal.SIGKILL)
+    ended = running("wait", "app")
+    assert (ended.code, running.living()) == (65, [])
+    assert running.status("app")["status"]["verdict"]["summary"] == (
+        "The coordinator was lost: killed by SIGKILL (9), before it gave a verdict."
+    )
+
+
+def test_the_master(running):
+    os.kill(running.process("app", "", "engines.local.daemon"), signal.SIGKILL)
+    found = running.status("app")
+    assert (found["live"], found["status"]["state"]) == (False, "FAILED")
+    assert found["status"]["verdict"]["summary"] == (
+        "The application master was lost: its process has ended without a verdict. All processes "
+        "of the application have been ended."
+    )
+    assert running.living() == []
+    assert running("wait", "app").code == 65
+    running.ok("start", "app", "--detach", "--wait", 60)
+    assert running.status("app")["run"] == 2
+    running.ok("stop", "app")
+
+
+def test_the_command_line(tfapp):
+    tfapp.program(PATIENT)
+    process = following(tfapp, "--files", "program.py")
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    assert tfapp.status("app")["live"]
+    tfapp.ok("stop", "app")
+    status = tfapp.status("app")
+    assert (status["run"], status["status"]["state"]) == (1, "KILLED")
+
+
+DEAF = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()  # a daemon, as some programs leave behind
+print('at work', flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_ctrl_c_twice_for_a_program_that_ignores_everything(tfapp):
+    tfapp.program(DEAF)
+    process = following(tfapp, "--files", "program.py", "--option", "site.global.stop.grace", 600)
+    process.send_signal(signal.SIGINT)
+    read_until(process, process.stderr, "stopping app (Ctrl-C once more: at once)")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "app: stopped by Ctrl-C")
+    assert tfapp.living() == []
+    assert tfapp.status("app")["status"]["state"] == "KILLED"
+
+
+def test_the_grace_ends_for_a_program_that_ignores_everything(tfapp):
+    tfapp.program(DEAF)
+    flags = ("--files", "program.py", "--option", "site.global.stop.grace", 1)
+    process = following(tfapp, *flags)
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    tfapp.ok("stop", "app", "--message", "enough")
+    assert tfapp.living() == []
+    assert tfapp.status("app")["status"]["verdict"]["summary"] == "Killed: enough."
+
+
+LEAVES_A_DAEMON = """
+import os, signal, time
+if os.fork():
+    print('trained')
+else:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+"""
+
+
+def test_a_daemon_that_an_ended_program_leaves_behind(tfapp):
+    tfapp.program(LEAVES_A_DAEMON)
+    tfapp.ok("create", "app", "--appdef", PLAIN_PACKAGE, "--files", "program.py")
+    assert tfapp.living() == []

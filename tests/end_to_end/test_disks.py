@@ -1,0 +1,137 @@
+"""TFAPP_HOME on disks that are full, or not to be written: each in a mount namespace of the
+test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
+CREATE = ("create", "app", "--appdef", PLAIN_PACKAGE, "--component", "worker", 1)
+
+
+@contextlib.contextmanager
+def mounted(options: str, work: Path, disk: Path) -> Iterator[tuple[CommandLine, Path]]:
+    """`tfapp` with a TFAPP_HOME on a disk that it alone sees, and that disk as seen from here."""
+    if subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode:
+        pytest.skip("this system lets nobody make namespaces")
+    disk.mkdir()
+    script = 'mount -t tmpfs -o "$1" none "$2" && echo mounted && read -r _'
+    with subprocess.Popen(
+        [*NAMESPACE, "sh", "-c", script, "sh", options, str(disk)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "mounted\n"
+        target = f"--target={holder.pid}"
+        enter = ("nsenter", target, "--user", "--mount", "--preserve-credentials", f"--wd={work}")
+        tfapp = CommandLine(work, disk / "home", enter)
+        try:
+            yield tfapp, Path(f"/proc/{holder.pid}/root{disk}")
+        finally:
+            left = tfapp.kill_living()
+            holder.stdin.close()
+            holder.wait(30)
+        assert left == []
+
+
+def fill(stone: Path, leave: int) -> None:
+    """Makes `stone` so big that `leave` bytes remain free on its disk."""
+    room = os.statvfs(stone.parent)
+    free = room.f_bavail * room.f_frsize
+    stone.write_bytes(b"x" * (free - leave))
+
+
+CACHE_FULL = (
+    "error: the disk of HOME/cache is full",
+    "  Free some space there, or set TFAPP_HOME to a folder on another disk.",
+)
+NO_ROOM = (
+    "error: the application master cannot start: HOME/apps/app/runs/1/containers/ID cannot be "
+    "written: there is no space left on its disk",
+    "  Make room or access, or name another folder with TFAPP_HOME.",
+)
+
+
+@pytest.mark.parametrize(
+    ("cached", "free", "message"),
+    [
+        (False, 0, CACHE_FULL),
+        (False, 64 << 10, CACHE_FULL),
+        # Enough for the run's own files, not for what its containers unpack.
+        (True, 150 << 10, NO_ROOM),
+        (True, 200 << 10, NO_ROOM),
+    ],
+    ids=("nothing", "a bit", "enough to begin", "a bit more"),
+)
+def test_a_full_disk(tfapp, tmp_path, cached, free, message):
+    with mounted("size=4m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
+        if cached:
+            on_disk.ok(*CREATE)
+            on_disk.ok("destroy", "app")
+        stone = disk / "stone"
+        fill(stone, free)
+        ended = on_disk(*CREATE)
+        assert (ended.code, ended.out) == (53, "")
+        shown = re.sub("container_[0-9_]+", "ID", ended.err.replace(str(on_disk.home), "HOME"))
+        assert tuple(shown.splitlines()[1:]) == message
+        assert on_disk.names() == []
+        assert on_disk.living() == []
+        stone.unlink()
+        assert on_disk.ok(*CREATE).endswith("trained\ntfapp: worker/0 has ended: exit code 0\n")
+
+
+def test_a_disk_that_is_full_once_the_programs_run(tfapp, tmp_path):
+    """What they write is lost; what the application comes to is not."""
+    program = (
+        "import os, pathlib\n"
+        "stone = pathlib.Path(os.environ['STONE'])\n"
+        "with stone.open('wb', buffering=0) as file:\n"
+        "    try:\n"
+        "        while True:\n"
+        "            file.write(b'x' * 4096)\n"
+        "    except OSError:\n"
+        "        print('full')\n"
+    )
+    tfapp.program(program)
+    with mounted("size=4m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
+        flags = ("--files", "program.py", "--option", "env.STONE", tmp_path / "disk" / "stone")
+        assert "\nfull\n" in on_disk.ok(*CREATE, *flags)
+        assert on_disk.living() == []
+        assert on_disk.status("app")["status"]["state"] == "SUCCEEDED"
+        assert (disk / "stone").exists()
+        on_disk.ok("destroy", "app")
+        assert on_disk.names() == []
+
+
+def test_a_disk_that_is_read_only(tfapp, tmp_path):
+    with mounted("ro", tfapp.work, tmp_path / "disk") as (on_disk, _):
+        ended = on_disk(*CREATE)
+        assert (ended.code, ended.out) == (53, "")
+        assert ended.err.splitlines()[1:] == [
+            f"error: {on_disk.home}/cache cannot be used: Read-only file system",
+            "  Make it writable, or set TFAPP_HOME to a folder of your own.",
+        ]
+        assert on_disk.names() == []
+
+
+@pytest.mark.parametrize("below", ["home", "home/below"])
+def test_a_file_in_the_place_of_home(tfapp, tmp_path, below):
+    (tmp_path / "home").write_text("")
+    odd = CommandLine(tfapp.work, tmp_path / below)
+    ended = odd(*CREATE)
+    assert (ended.code, ended.out) == (53, "")
+    assert ended.err.splitlines()[1:] == [
+        f"error: {tmp_path}/{below}/cache cannot be used: Not a directory",
+        "  Make it writable, or set TFAPP_HOME to a folder of your own.",
+    ]
+    assert odd.names() == []

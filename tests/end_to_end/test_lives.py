@@ -1,0 +1,165 @@
+"""The life of applications without TensorFlow, seen from one shell and from several."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
+
+PLAIN = ("--appdef", PLAIN_PACKAGE)
+SERVES = (
+    "import os, signal\n"
+    "print('up', flush=True)\n"
+    "if os.environ['TFAPP_INSTANCE'].startswith('server'):\n    signal.pause()\n"
+)
+
+
+def test_of_two_that_create_one_name_one_wins(tfapp):
+    both = [tfapp.start("create", "app", *PLAIN) for _ in range(2)]
+    ended = {}
+    for process in both:
+        _, err = process.communicate(timeout=LIMIT)
+        ended[process.returncode] = err
+    assert sorted(ended) == [0, 75]
+    assert ended[75].endswith(
+        "error: there is an application app already\n"
+        "  `tfapp start app` runs it again, `tfapp destroy app` forgets it.\n"
+    )
+    assert tfapp.names() == ["app"]
+    assert tfapp.status("app")["status"]["state"] == "SUCCEEDED"
+
+
+def test_who_serves_is_stopped_when_the_workers_are_done(tfapp):
+    tfapp.program(SERVES)
+    tfapp.ok("create", "app", *PLAIN, "--files", "program.py", "--component", "server", 1)
+    assert tfapp.living() == []
+    instances = tfapp.status("app")["status"]["instances"]
+    assert {i["instance"]: (i["state"], i["exit"]["text"]) for i in instances} == {
+        "worker/0": ("SUCCEEDED", "exit code 0"),
+        "worker/1": ("SUCCEEDED", "exit code 0"),
+        "server/0": ("KILLED", "killed by SIGTERM (15)"),
+    }
+    assert "server/0 | up\n" in tfapp.ok("logs", "app", "server")
+
+
+def test_logs_and_exports_are_kept_for_each_run(tfapp):
+    tfapp.program("import sys, time\nprint('at', time.time())\n")
+    tfapp.ok("create", "app", *PLAIN, "--files", "program.py")
+    first = tfapp.ok("logs", "app", "worker/0")
+    tfapp.ok("start", "app")
+    second = tfapp.ok("logs", "app", "worker/0")
+    assert first != second
+    assert tfapp.ok("logs", "app", "worker/0", "--run", 1) == first
+    groups = json.loads(tfapp.ok("registry", "--name", "app", "--getexp", "worker"))
+    exports = {
+        i["instance"]: i["exports"]["worker"]["host_port"]
+        for i in tfapp.status("app")["status"]["instances"]
+    }
+    assert {f"worker/{e['tag']}": e["value"] for e in groups["host_port"]} == exports
+    assert {e["level"] for e in groups["host_port"]} == {"component"}
+    assert sorted(set(groups["host_port"][0])) == [
+        *("containerId", "level", "tag", "updatedTime", "value")
+    ]
+
+
+def test_it_goes_on_when_it_does_not_run_in_time(tfapp):
+    tfapp.program("import time\ntime.sleep(600)\n")
+    ended = tfapp("create", "app", *PLAIN, "--files", "program.py", "--detach", "--wait", 0)
+    assert ended.code == 67
+    assert ended.err.splitlines()[1:] == [
+        "error: app is not running after 0 s; it goes on",
+        "  `tfapp status app` says what it waits for, `tfapp stop app` ends it.",
+    ]
+    assert tfapp.status("app")["live"]
+    tfapp.ok("stop", "app", "--force")
+
+
+def as_json(folder: Path) -> None:
+    """Turns a YAML package into JSON, under the names that Slider's packages use."""
+    for old, new in (
+        ("metainfo.yaml", "metainfo.json"),
+        ("appConfig-default.yaml", "appConfig.default.json"),
+        ("resources-default.yaml", "resources.default.json"),
+    ):
+        path = folder / old
+        text = json.dumps(yaml.safe_load(path.read_text()), indent=2)
+        (folder / new).write_text(text)
+        path.unlink()
+
+
+def specification(tfapp: CommandLine, package: object) -> str:
+    """What would be submitted, without the hashes of what it ships."""
+    return re.sub("[0-9a-f]{64}", "HASH", tfapp.ok("compile", package, "--name", "app"))
+
+
+def test_a_package_in_json_is_the_same(tfapp):
+    folder = shutil.copytree(PLAIN_PACKAGE, tfapp.work / "package")
+    in_yaml = specification(tfapp, "package")
+    as_json(folder)
+    assert tfapp("validate", "package") == (0, "", "package: valid\n")
+    assert specification(tfapp, "package") == in_yaml
+    assert "trained" in tfapp.ok("create", "app", "--appdef", "package")
+
+
+@pytest.mark.parametrize("place", ["a b/pack age é.zip", "pack.zip"])
+def test_a_package_in_a_zip(tfapp, place):
+    path = tfapp.work / place
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(PLAIN_PACKAGE.rglob("*")):
+            if "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(PLAIN_PACKAGE))
+    assert "trained" in tfapp.ok("create", "app", "--appdef", place, "--component", "worker", 1)
+
+
+def test_output_of_any_kind_arrives_as_it_is(tfapp):
+    """Binary, a line of a megabyte, an end without a newline."""
+    tfapp.program(
+        "import os\n"
+        "os.write(1, bytes(range(256)) + b'\\n' + b'x' * 1_000_000 + b'\\nno end of line')\n"
+    )
+    words = ("create", "app", *PLAIN, "--files", "program.py", "--component", "worker", 1)
+    process = tfapp.start(*words, text=False)
+    out, _ = process.communicate(timeout=LIMIT)
+    end = b"\nno end of line\ntfapp: worker/0 has ended: exit code 0\n"
+    assert bytes(range(256)) + b"\n" + b"x" * 1_000_000 + end in out
+    log = tfapp.start("logs", "app", "worker/0", text=False)
+    assert log.communicate(timeout=LIMIT)[0] == out
+
+
+def test_an_environment_that_is_not_utf_8(tfapp):
+    """What containers inherit comes to them byte for byte."""
+    tfapp.program("import os\nprint(os.environb[b'LD_LIBRARY_PATH'])\n")
+    odd = {b"LD_LIBRARY_PATH": b"/caf\xe9", b"USER": b"\xe9", b"LC_ALL": b"C"}
+    words = ("create", "app", *PLAIN, "--files", "program.py", "--component", "worker", 1)
+    home = {b"TFAPP_HOME": bytes(tfapp.home)}
+    process = tfapp.start(*words, env={**os.environb, **home, **odd})
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    assert "\nb'/caf\\xe9'\n" in out
+
+
+@pytest.mark.parametrize("streams", ["", "2>&1"])
+def test_the_verdict_is_waited_for_when_nobody_reads_any_more(tfapp, streams):
+    tfapp.program("import sys\nprint('x' * 100_000)\nsys.exit(3)\n")
+    create = f"{sys.executable} -m tfapp create app --appdef {PLAIN_PACKAGE} --files program.py"
+    shell = subprocess.run(
+        ["bash", "-c", f"{create} {streams} | head -n 1; exit ${{PIPESTATUS[0]}}"],
+        cwd=tfapp.work,
+        env={**os.environ, "TFAPP_HOME": str(tfapp.home)},
+        capture_output=True,
+        timeout=LIMIT,
+    )
+    assert (shell.returncode, shell.stdout.count(b"\n")) == (65, 1)
+    assert b"Traceback" not in shell.stderr
+    assert not tfapp.status("app")["live"]

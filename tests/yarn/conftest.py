@@ -1,0 +1,137 @@
+"""A real cluster for the tests of this folder: the one that users start for themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PROGRAM = ROOT / "examples" / "yarn-cluster" / "cluster.py"
+
+
+def load_program() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("yarn_cluster_program", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+program = load_program()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "yarn: runs on a real YARN cluster, started by the tests")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.yarn)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory) -> Iterator[program.Cluster]:
+    """Three NodeManagers; the third has the node label. Tests leave all of them running."""
+    lacking = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    if lacking:
+        reason = f"no YARN cluster: {' and '.join(lacking)} not on PATH"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+    cluster = program.Cluster(tmp_path_factory.mktemp("cluster") / "yarn", cache)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """Somebody who calls `tfapp ... --engine yarn` with a TFAPP_HOME of their own."""
+
+    home: Path
+    environ: Mapping[str, str]
+
+    def call(self, command: str, *words: str, **kwargs) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end."""
+        environ = {**self.environ, "TFAPP_HOME": str(self.home), **kwargs.pop("environ", {})}
+        return subprocess.run(
+            [sys.executable, "-m", "tfapp", command, *words, "--engine", "yarn"],
+            env=environ,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            **kwargs,
+        )
+
+    def status(self, name: str) -> dict:
+        """What `tfapp status --format json` says."""
+        done = self.call("status", name, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def end_drivers(self) -> None:
+        """No driver survives the tests."""
+        for record in self.home.glob("yarn/drivers/*/driver.json"):
+            keeper = program.Process.of(json.loads(record.read_text())["keeper"])
+            keeper.send(signal.SIGTERM)
+            wait_for(lambda keeper=keeper: not keeper.alive(), "end of a driver")
+
+
+def wait_for(ready: Callable[[], object], what: str, limit: float = 60.0) -> None:
+    deadline = time.monotonic() + limit
+    while not ready():
+        assert time.monotonic() < deadline, f"no {what} within {limit:g} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def user(cluster, tmp_path_factory) -> Iterator[User]:
+    """The user who submits."""
+    user = User(tmp_path_factory.mktemp("user"), cluster.environ())
+    yield user
+    user.end_drivers()
+
+
+@pytest.fixture(scope="session")
+def colleague(cluster, tmp_path_factory) -> Iterator[User]:
+    """The same person at another machine: another TFAPP_HOME."""
+    user = User(tmp_path_factory.mktemp("colleague"), cluster.environ())
+    yield user
+    user.end_drivers()
+
+
+@pytest.fixture
+def nothing_left(cluster) -> Iterator[None]:
+    """After the test no container runs, and the staging folder is empty."""
+    yield
+    wait_for(lambda: cluster.metric("containersAllocated") == 0, "end of all containers")
+    assert staged(cluster) == []
+
+
+def staged(cluster) -> list[str]:
+    """What is in the staging folder."""
+    done = subprocess.run(
+        ["hdfs", "dfs", "-ls", "-C", ".skein"],
+        env=cluster.environ(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.split()

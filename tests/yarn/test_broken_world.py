@@ -1,0 +1,125 @@
+"""A cluster that cannot be reached, or does not work: one sentence, an exit code, no hanging."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.yarn import programs
+from tests.yarn.conftest import User, wait_for
+
+
+@pytest.fixture
+def stranger(cluster, tmp_path):
+    """A user without any driver yet."""
+    found = User(tmp_path / "home", cluster.environ())
+    yield found
+    found.end_drivers()
+
+
+def test_no_yarn_command(stranger):
+    done = stranger.call("list", environ={"PATH": "/nowhere"})
+    assert done.returncode == 53
+    assert done.stderr.splitlines()[0] == "error: Hadoop's command yarn is not on PATH"
+
+
+def test_no_java(stranger):
+    done = stranger.call("list", environ={"JAVA_HOME": "/nowhere"})
+    assert done.returncode == 53
+    assert done.stderr.splitlines()[0] == "error: there is no Java in JAVA_HOME (/nowhere)"
+
+
+def test_a_configuration_folder_without_configuration(stranger, cluster, tmp_path):
+    empty = tmp_path / "conf"
+    empty.mkdir()
+    command = tmp_path / "bin" / "yarn"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\necho {empty}\n")
+    command.chmod(0o755)
+    done = stranger.call(
+        "list", environ={"HADOOP_CONF_DIR": str(empty), "PATH": str(command.parent)}
+    )
+    assert done.returncode == 53
+    assert done.stderr.splitlines()[0] == (
+        f"error: Hadoop's client has no yarn-site.xml (HADOOP_CONF_DIR is {empty})"
+    )
+
+
+def test_the_resource_manager_is_down(stranger, cluster, tmp_path):
+    conf = tmp_path / "cluster" / "conf"
+    shutil.copytree(cluster.folder / "conf", conf)
+    shutil.copytree(cluster.commands, conf.parent / "bin")
+    os.symlink(cluster.folder / "jars", conf.parent / "jars")
+    site = conf / "yarn-site.xml"
+    # Port 9 of a loopback address of its own: nobody listens there.
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.99:9", site.read_text())
+    site.write_text(text)
+    done = stranger.call(
+        "list",
+        environ={
+            "HADOOP_CONF_DIR": str(conf),
+            "YARN_CONF_DIR": str(conf),
+            "PATH": f"{conf.parent / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        },
+    )
+    assert done.returncode == 53
+    assert done.stderr.splitlines()[0] == "error: YARN did not list applications within 10 s"
+
+
+def test_hdfs_is_in_safe_mode(user, cluster, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(programs.HELLO)
+    before = cluster.metric("appsSubmitted")
+    safe_mode(cluster, "enter")
+    try:
+        done = user.call("run", str(script), "-w", "1", "--name", "unsafe")
+    finally:
+        safe_mode(cluster, "leave")
+    assert done.returncode == 53
+    assert "safe mode" in done.stderr
+    assert cluster.metric("appsSubmitted") == before
+    assert user.call("exists", "unsafe").returncode == 69
+
+
+def safe_mode(cluster, action: str) -> None:
+    subprocess.run(
+        ["hdfs", "dfsadmin", "-safemode", action],
+        env=cluster.environ(),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+
+
+def in_generation(user, name: str, generation: int) -> bool:
+    """Whether the application runs in this generation."""
+    status = user.status(name)["status"]
+    return (status["generation"], status["state"]) == (generation, "RUNNING")
+
+
+def test_a_node_is_lost_during_training(user, cluster, tmp_path):
+    """Its instance gets another container elsewhere, and all go on in the next generation."""
+    script = tmp_path / "train.py"
+    script.write_text(programs.GOES_ON)
+    done = user.call("run", str(script), "-w", "2", "--name", "bereft", "--detach", "--wait", "90")
+    assert done.returncode == 0, done.stderr
+    found = user.status("bereft")
+    master = json.loads(cluster.web(f"apps/{found['id']}"))["app"]["amHostHttpAddress"]
+    hosts = {i["host"] for i in found["status"]["instances"]}
+    lost = min(hosts - {master.partition(":")[0]})
+    node = int(lost.rpartition(".")[2]) - 1
+    cluster.kill_node(node)
+    try:
+        wait_for(lambda: in_generation(user, "bereft", 2), "generation 2", 180)
+        status = user.status("bereft")["status"]
+        assert lost not in {i["host"] for i in status["instances"]}
+        assert [i["instance"] for i in status["instances"]] == ["worker/0", "worker/1"]
+    finally:
+        user.call("stop", "bereft", "--force")
+        cluster.start_node(node)
+    assert user.call("wait", "bereft").returncode == 66

@@ -1,0 +1,159 @@
+"""Applications on a real cluster, by the commands that people use."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tests.yarn import programs
+from tests.yarn.conftest import ROOT, wait_for
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_two_workers_on_two_nodes(user, script):
+    done = user.call("run", script(programs.HELLO), "-w", "2", "--name", "hello")
+    assert done.returncode == 0, done.stderr
+    status = user.status("hello")
+    instances = status["status"]["instances"]
+    hosts = {i["instance"]: i["host"] for i in instances}
+    assert (status["live"], status["run"], status["engine"]) == (False, 1, "yarn")
+    assert sorted(hosts) == ["worker/0", "worker/1"]
+    assert set(hosts.values()) == {"127.0.0.2", "127.0.0.3"}
+    # What the first worker wrote has been shown, and every log can be had afterwards.
+    written = re.findall(r"^TF_CONFIG is (.*)$", done.stdout, re.MULTILINE)
+    assert [json.loads(text)["task"] for text in written] == [{"type": "worker", "index": 0}]
+    logs = user.call("logs", "hello").stdout
+    assert len(re.findall(r"^worker/[01] \| TF_CONFIG is ", logs, re.MULTILINE)) == 2
+    assert "generation 1" in user.call("logs", "hello", "coordinator").stdout
+    exports = json.loads(user.call("exports", "hello", "--format", "json").stdout)
+    assert exports
+    # Once more, and then it is forgotten.
+    again = user.call("start", "hello")
+    assert again.returncode == 0, again.stderr
+    listed = json.loads(user.call("list", "--format", "json").stdout)
+    assert [(a["state"], a["run"]) for a in listed if a["name"] == "hello"] == [("SUCCEEDED", 2)]
+    assert user.call("destroy", "hello").returncode == 0
+    assert user.call("exists", "hello").returncode == 69
+
+
+def test_a_program_fails(user, colleague, script):
+    done = user.call("run", script(programs.FAILS), "-w", "2", "--name", "fails")
+    assert done.returncode == 65, done.stderr
+    for there in (user, colleague):
+        verdict = there.status("fails")["status"]["verdict"]
+        cause = verdict["cause"]
+        assert (verdict["state"], verdict["exit_code"]) == ("FAILED", 65)
+        assert (cause["instance"], cause["exit"]["code"]) == ("worker/1", 3)
+        assert "no such data set" in cause["last_lines"]
+        assert verdict["summary"] in done.stderr
+
+
+def test_another_shell_and_home_takes_over(user, colleague, script):
+    done = user.call(
+        "run", script(programs.GOES_ON), "-w", "1", "--name", "handed-over", "--detach"
+    )
+    assert done.returncode == 0, done.stderr
+    assert user.call("run", script(programs.GOES_ON), "--name", "handed-over").returncode == 75
+    wait_for(lambda: running(colleague, "handed-over"), "running application")
+    wait_for(lambda: "begins" in colleague.call("logs", "handed-over").stdout, "output")
+    assert colleague.call("destroy", "handed-over").returncode == 73
+    stopped = colleague.call("stop", "handed-over")
+    assert stopped.returncode == 0, stopped.stderr
+    assert user.call("wait", "handed-over").returncode == 66
+    assert colleague.call("start", "handed-over").returncode == 70
+
+
+def test_it_is_killed_from_outside(user, cluster, script):
+    done = user.call("run", script(programs.GOES_ON), "-w", "1", "--name", "shot", "--detach")
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: running(user, "shot"), "running application")
+    subprocess.run(
+        ["yarn", "application", "-kill", user.status("shot")["id"]],
+        env=cluster.environ(),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    waited = user.call("wait", "shot")
+    assert waited.returncode == 66
+    assert "killed from outside" in waited.stderr
+
+
+def test_it_is_stopped_before_its_master_is_up(user, script):
+    done = user.call("run", script(programs.GOES_ON), "-w", "1", "--name", "early", "--detach")
+    assert done.returncode == 0, done.stderr
+    assert user.call("stop", "early").returncode == 0
+    assert user.status("early")["status"]["verdict"]["exit_code"] == 66
+
+
+def test_gpus_and_labels_decide_where_it_runs(user, script):
+    done = user.call("run", script(programs.GOES_ON), "-w", "1", "--name", "x", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    spec = yaml.safe_load(done.stdout)
+    assert spec["services"]["worker"]["resources"]["gpus"] == 0
+    places = {}
+    for name, key, value in (
+        ("on-gpu", "yarn.gpus", "2"),
+        ("on-special", "yarn.label.expression", "special"),
+    ):
+        done = user.call(
+            *("create", name, "--appdef", "app-packages/tensorflow"),
+            *("--files", script(programs.HELLO), "--component", "worker", "1"),
+            *("--rescompopt", "worker", key, value),
+        )
+        assert done.returncode == 0, done.stderr
+        (instance,) = user.status(name)["status"]["instances"]
+        places[name] = instance["host"]
+    assert places == {"on-gpu": "127.0.0.2", "on-special": "127.0.0.4"}
+
+
+def test_what_runs_is_what_compile_prints(user, script):
+    flags = ("--files", script(programs.HELLO))
+    printed = user.call("compile", "app-packages/tensorflow", "--name", "printed", *flags)
+    assert printed.returncode == 0, printed.stderr
+    assert "BEGIN" not in printed.stdout
+    created = user.call(
+        "create", "printed", "--appdef", "app-packages/tensorflow", *flags, "--detach"
+    )
+    assert created.returncode == 0, created.stderr
+    folder = user.home / "yarn" / "applications" / user.status("printed")["id"]
+    submitted = json.loads((folder / "definition.json").read_text())["spec"]
+    assert submitted == yaml.safe_load(printed.stdout)
+    assert user.call("stop", "printed", "--force").returncode == 0
+
+
+@pytest.mark.parametrize("example", ["digits-multiworker", "digits-parameter-server"])
+def test_an_example_learns(user, example, tmp_path):
+    folder = ROOT / "examples" / example
+    done = user.call(
+        *("create", example, "--appdef", "app-packages/tensorflow"),
+        *("--template", str(folder / "appConfig.yaml")),
+        *("--resources", str(folder / "resources.yaml")),
+        *("--files", str(folder / "train.py")),
+        *("--option", "site.global.user.checkpoint.prefix", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stderr
+    logs = user.call("logs", example).stdout
+    accuracies = re.findall(r"test accuracy (\d\.\d+)", logs)
+    assert accuracies and float(accuracies[-1]) > 0.9
+    hosts = {i["host"] for i in user.status(example)["status"]["instances"]}
+    assert hosts == {"127.0.0.2", "127.0.0.3"}
+
+
+def running(user, name: str) -> bool:
+    return user.status(name)["status"]["state"] == "RUNNING"
