@@ -1,0 +1,90 @@
+"""From the death of one program, or of its container, until all programs of the next generation
+run, against starting that program by hand."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.medians import compare
+from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+
+ROUNDS = 5
+DEADLINE = 120.0  # seconds
+PACKAGE = PLAIN_PACKAGE.parent / "counting"
+# Says where it stands by a file, as soon as it runs.
+PROGRAM = """
+import os, pathlib, signal
+folder = pathlib.Path(os.environ.get("TFAPP_CHECKPOINT_DIR", "."))
+folder.mkdir(parents=True, exist_ok=True)
+name = os.environ.get("TFAPP_INSTANCE", "hand").replace("/", "-")
+(folder / (name + "." + os.environ.get("TFAPP_GENERATION", "1"))).touch()
+signal.pause()
+"""
+
+
+def await_files(folder: Path, pattern: str, count: int) -> None:
+    """Until so many files are there."""
+    end = time.perf_counter() + DEADLINE
+    while len(list(folder.glob(pattern))) < count:
+        if time.perf_counter() > end:
+            raise SystemExit(f"no {count} programs ran in {DEADLINE:g} s")
+        time.sleep(0.002)
+
+
+def by_hand(folder: Path) -> float:
+    """Seconds until the program has started."""
+    (folder / "hand.1").unlink(missing_ok=True)
+    begin = time.perf_counter()
+    with subprocess.Popen([sys.executable, folder / "program.py"], cwd=folder) as process:
+        await_files(folder, "hand.1", 1)
+        seconds = time.perf_counter() - begin
+        process.kill()
+    return seconds
+
+
+def restart(tfapp: CommandLine, name: str, workers: int, container: bool) -> float:
+    """Seconds from the kill until all programs run in generation 2."""
+    checkpoints = tfapp.work / "checkpoints"
+    tfapp.ok(
+        *("create", name, "--appdef", PACKAGE, "--files", tfapp.work / "program.py"),
+        *("--option", "site.global.user.checkpoint.prefix", checkpoints),
+        *("--component", "chief", 0, "--component", "ps", 0, "--resopt", "yarn.memory", 64),
+        *("--component", "worker", workers, "--detach", "--wait", DEADLINE),
+    )
+    await_files(checkpoints / name, "*.1", workers)
+    pid = tfapp.process(name, "worker/0", "tfapp-runtime\0runner" if container else "program.py")
+    begin = time.perf_counter()
+    os.kill(pid, signal.SIGKILL)
+    await_files(checkpoints / name, "*.2", workers)
+    seconds = time.perf_counter() - begin
+    tfapp.ok("stop", name, "--force")
+    return seconds
+
+
+def measurements(folder: Path) -> dict[str, Callable[[], float]]:
+    """By hand, then a program and a runner killed among N = 1, 2, 3."""
+    tfapp = CommandLine(folder, folder / "home")
+    (folder / "program.py").write_text(PROGRAM)
+    numbers = itertools.count()
+
+    def killed(workers: int, container: bool) -> Callable[[], float]:
+        return lambda: restart(tfapp, f"restart-{next(numbers)}", workers, container)
+
+    return {
+        "by hand": lambda: by_hand(folder),
+        **{f"a program of {n} is killed": killed(n, container=False) for n in (1, 2, 3)},
+        **{f"a runner of {n} is killed": killed(n, container=True) for n in (1, 2, 3)},
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        compare(measurements(Path(folder)), ROUNDS)
