@@ -49,7 +49,7 @@ DOORS: dict[str, set[str]] = {
     "skein": {"tfapp.skein_calls", "tfapp.compiler", "tfapp.engines"},
     "grpc": {"tfapp.skein_calls", "tfapp.engines"},
     "google": {"tfapp.engines.local"},
-    "cryptography": {"tfapp.engines.local"},
+    "cryptography": {"tfapp.engines.credentials"},
     "docker": {"tfapp.runner.docker.engine"},
     "requests": {"tfapp.runner.docker.engine"},  # what the Docker SDK raises
     "urllib3": {"tfapp.runner.docker.engine"},
@@ -114,6 +114,18 @@ def test_each_command_is_a_file_with_a_manual():
 def test_each_engine_is_a_folder():
     folders = {path.parent.name for path in (ROOT / "engines").glob("*/__init__.py")}
     assert set(ENGINES) == folders
+
+
+def test_engines_know_nothing_of_each_other():
+    wrong = {
+        f"{importer} imports {imported}"
+        for importer, imported, _ in imports()
+        for engine in ENGINES
+        for other in set(ENGINES) - {engine}
+        if is_below(importer, {f"tfapp.engines.{engine}"})
+        and is_below(imported, {f"tfapp.engines.{other}"})
+    }
+    assert wrong == set()
 
 
 def test_setup_cfg_lists_every_package():

@@ -21,7 +21,7 @@ from tests.engines.applications import (
     wait_for_containers,
 )
 from tfapp.contract import Cause, Exit
-from tfapp.engines.local.credentials import new_credentials
+from tfapp.engines.credentials import new_credentials
 from tfapp.engines.local.state import read_ending
 
 OK = "Application completed successfully."

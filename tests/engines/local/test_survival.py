@@ -29,8 +29,8 @@ from tests.engines.applications import (
     wait_for_containers,
 )
 from tfapp.contract import Cause, Exit
+from tfapp.engines.disk import write_json
 from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.local.layout import write_json
 from tfapp.engines.local.process_tree import is_alive, send, wait_for_exit
 from tfapp.engines.local.state import read_state
 from tfapp.errors import UnavailableError, UnreachableError

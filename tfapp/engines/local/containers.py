@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tfapp.contract import ENV_INSTANCE, INSTANCE_FILE
+from tfapp.engines.disk import delete_tree, make_private, needing_room
 from tfapp.engines.local.container_env import Node, container_environment, yarn_container_id
 from tfapp.engines.local.gpus import GpuPool
 from tfapp.engines.local.keyvalue import Owner
-from tfapp.engines.local.layout import RunFolder, delete_tree, make_private, needing_room
+from tfapp.engines.local.layout import RunFolder
 from tfapp.engines.local.lifecycle import REQUESTED, Container, Lifecycle
 from tfapp.engines.local.localize import Localizer
 from tfapp.engines.local.processes import Processes

@@ -13,11 +13,12 @@ from tfapp.close_match import close_match
 from tfapp.compiler.yarn_docker import RUNTIME_TYPE
 from tfapp.contract import FINAL_STATES, KILLED, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
+from tfapp.engines.definition import Definition, gpus_needed
+from tfapp.engines.disk import delete_tree, write_json, writing
 from tfapp.engines.local import verdict
 from tfapp.engines.local.client import MasterClient
-from tfapp.engines.local.definition import Definition, gpus_needed, read_definition
 from tfapp.engines.local.gpus import check_enough, visible_gpus
-from tfapp.engines.local.layout import AppFolder, Home, RunFolder, delete_tree, write_json, writing
+from tfapp.engines.local.layout import AppFolder, Home, RunFolder
 from tfapp.engines.local.log_files import log_files
 from tfapp.engines.local.runs import Runs
 from tfapp.engines.local.state import Ending, read_config, read_ending, read_state
@@ -125,7 +126,7 @@ class LocalEngine:
         """See Engine.start."""
         newest = self._newest(name)
         with self._home.lock(name) as held:
-            definition = read_definition(self._home.app(name))
+            definition = Definition.read(self._home.app(name).definition)
             if definition is None:
                 raise _unknown(name, self._home.names())
             if not held or not isinstance(self._settle(newest, held=True), Ending):

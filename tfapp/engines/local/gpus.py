@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfapp.engines.local.layout import locked
+from tfapp.engines.disk import locked
 from tfapp.errors import UnavailableError
 
 _QUERY_DEADLINE = 30.0  # seconds; the driver may have to wake the devices up

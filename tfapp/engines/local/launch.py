@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tfapp
+from tfapp.engines.disk import make_private
 from tfapp.engines.local.container_env import inherited
 from tfapp.engines.local.daemon import GO, HINT
-from tfapp.engines.local.layout import RunFolder, make_private
+from tfapp.engines.local.layout import RunFolder
 from tfapp.engines.local.process_tree import Process, identify
 from tfapp.errors import UnavailableError
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Optional
 
-from tfapp.engines.local.layout import delete_tree, make_private
+from tfapp.engines.disk import delete_tree, make_private
 from tfapp.engines.local.protocol import messages
 from tfapp.errors import UnavailableError
 

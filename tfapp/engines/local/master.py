@@ -18,12 +18,13 @@ import grpc
 import grpc.aio
 
 from tfapp.contract import KEY_STATUS, MAX_LAST_LINES, ApplicationStatus
+from tfapp.engines.disk import write_json, writing
 from tfapp.engines.local import verdict
 from tfapp.engines.local.container_env import Node
 from tfapp.engines.local.containers import Containers
 from tfapp.engines.local.gpus import GpuPool, hold
 from tfapp.engines.local.keyvalue import KeyValueStore
-from tfapp.engines.local.layout import RunFolder, write_json, writing
+from tfapp.engines.local.layout import RunFolder
 from tfapp.engines.local.lifecycle import FAILED, SUCCEEDED, Lifecycle
 from tfapp.engines.local.messages import read_rules
 from tfapp.engines.local.process_tree import identify

@@ -7,21 +7,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 from tfapp.contract import FAILED
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.definition import Definition
+from tfapp.engines.disk import delete_tree, make_private, write_atomically, write_json, writing
 from tfapp.engines.local import verdict
 from tfapp.engines.local.container_env import inherited, yarn_container_id
-from tfapp.engines.local.credentials import new_credentials
-from tfapp.engines.local.definition import Definition
 from tfapp.engines.local.gpus import visible_gpus
 from tfapp.engines.local.launch import Launch
-from tfapp.engines.local.layout import (
-    Home,
-    RunFolder,
-    delete_tree,
-    make_private,
-    write_atomically,
-    write_json,
-    writing,
-)
+from tfapp.engines.local.layout import Home, RunFolder
 from tfapp.engines.local.process_tree import (
     Process,
     is_guard,

@@ -18,6 +18,7 @@ from tfapp.contract import (
     parse_diagnostics,
 )
 from tfapp.engines.local.state import Ending
+from tfapp.engines.verdict import conclude
 from tfapp.errors import ExitCode
 
 _EXIT_CODES = {
@@ -82,20 +83,6 @@ def master_lost(last_known: ApplicationStatus, now: float, state: str = FAILED) 
     cause = Cause("", last_known.generation, "", "", exit)
     verdict = Verdict(state, int(_EXIT_CODES[state]), summary, cause)
     return Ending(state, summary, conclude(last_known, verdict, now, LOST))
-
-
-def conclude(
-    status: ApplicationStatus, verdict: Verdict, now: float, unfinished: str
-) -> ApplicationStatus:
-    """`status` with a verdict; instances without an end of their own become `unfinished`."""
-    finals = (*FINAL_STATES, LOST)
-    instances = tuple(
-        i if i.state in finals else dataclasses.replace(i, state=unfinished)
-        for i in status.instances
-    )
-    return dataclasses.replace(
-        status, state=verdict.state, updated=now, instances=instances, verdict=verdict
-    )
 
 
 def _coordinator_lost(driver: Driver, generation: int) -> Verdict:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfapp.contract import INSTANCE_FILE
 from tfapp.engines.base import LogFile
-from tfapp.engines.local.layout import make_private, write_atomically, writing
+from tfapp.engines.disk import make_private, write_atomically, writing
 from tfapp.engines.yarn import web
 from tfapp.engines.yarn.layout import RunFolder
 from tfapp.engines.yarn.live_logs import COORDINATOR_LOG, MASTER_LOG

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.engines.local.credentials import new_credentials
-from tfapp.engines.local.layout import read_json
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.disk import read_json
 from tfapp.engines.yarn.keeper import Running
 from tfapp.engines.yarn.layout import Credentials, DriverFolder, Home
 from tfapp.engines.yarn.surroundings import find_java, fingerprint, read_class_path

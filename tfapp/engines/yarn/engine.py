@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tfapp.contract import FINAL_STATES, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
-from tfapp.engines.local.credentials import new_credentials
-from tfapp.engines.local.definition import Definition
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.definition import Definition
 from tfapp.engines.yarn import verdict
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.engines.local.layout import write_json
+from tfapp.engines.disk import write_json
 from tfapp.engines.yarn.layout import DriverFolder
 
 IDLE_LIMIT = 600.0  # seconds without a command

@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfapp.engines.local.layout import locked, make_private, write_atomically, writing
+from tfapp.engines.disk import locked, make_private, write_atomically, writing
 
 
 @dataclasses.dataclass(frozen=True)

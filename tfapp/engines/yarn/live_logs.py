@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfapp.contract import KEY_STATUS, ApplicationStatus
 from tfapp.engines.base import LogFile
-from tfapp.engines.local.layout import make_private, writing
+from tfapp.engines.disk import make_private, writing
 from tfapp.engines.yarn import web
 from tfapp.errors import TfappError
 from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection

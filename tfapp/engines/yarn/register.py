@@ -6,14 +6,8 @@ from collections.abc import Iterator
 
 from tfapp.compiler.specification import TAG
 from tfapp.contract import ACCEPTED, ApplicationStatus
-from tfapp.engines.local.definition import Definition
-from tfapp.engines.local.layout import (
-    delete_tree,
-    make_private,
-    read_json,
-    write_json,
-    writing,
-)
+from tfapp.engines.definition import Definition
+from tfapp.engines.disk import delete_tree, make_private, write_json, writing
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home
 from tfapp.errors import NotFoundError, UnknownApplicationError
@@ -76,8 +70,7 @@ class Register:
 
     def definition(self, report: Report) -> Definition | None:
         """None when the run was submitted from elsewhere."""
-        data = read_json(self._home.run(report.id).definition)
-        return None if data is None else Definition.from_dict(data)
+        return Definition.read(self._home.run(report.id).definition)
 
     def accepted(self, report: Report) -> ApplicationStatus:
         """The status until there is another; submitted elsewhere, its instances are unknown."""

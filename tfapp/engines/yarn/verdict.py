@@ -6,7 +6,7 @@ import re
 
 from tfapp.contract import FAILED, KILLED, ApplicationStatus, parse_diagnostics
 from tfapp.contract import Verdict as _Verdict
-from tfapp.engines.local.verdict import conclude
+from tfapp.engines.verdict import conclude
 from tfapp.engines.yarn.cluster import Report, first_line
 from tfapp.errors import ExitCode
 

@@ -5,7 +5,7 @@ import datetime
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from tfapp.engines.local.credentials import new_credentials
+from tfapp.engines.credentials import new_credentials
 
 NOW = 1_800_000_000.0
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp.contract import ACCEPTED, REQUESTED, ApplicationStatus, InstanceStatus, Job, instance_id
-from tfapp.engines.local.layout import AppFolder, read_json
+from tfapp.engines.disk import read_json
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
@@ -32,6 +33,12 @@ class Definition:
         values["tags"] = tuple(data["tags"])
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
         return cls(**values)
+
+    @classmethod
+    def read(cls, path: Path) -> Definition | None:
+        """None when there is no such file."""
+        data = read_json(path)
+        return None if data is None else cls.from_dict(data)
 
     @classmethod
     def of(cls, name: str, compiled: Compiled) -> Definition:
@@ -71,12 +78,6 @@ class Definition:
 def gpus_needed(job: Job) -> int:
     """By all instances together."""
     return sum(component.instances * component.gpus for component in job.components)
-
-
-def read_definition(app: AppFolder) -> Definition | None:
-    """None when there is no such application."""
-    data = read_json(app.definition)
-    return None if data is None else Definition.from_dict(data)
 
 
 def _requested(job: Job) -> tuple[InstanceStatus, ...]:
