@@ -11,6 +11,7 @@ Travels into containers; Skein is imported by the first connection, not by this 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import queue
 import threading
 import time
@@ -115,10 +116,12 @@ class Connection:
 
     def update(self, values: Mapping[str, bytes], owners: Mapping[str, str] | None = None) -> None:
         """Writes all of `values` in one call, or none. `owners`: key -> container id."""
-        from skein import kv
+        from tfapp.skein_library import skein
 
         owners = owners or {}
-        operations = [kv.put(key, value, owner=owners.get(key)) for key, value in values.items()]
+        operations = [
+            skein.kv.put(key, value, owner=owners.get(key)) for key, value in values.items()
+        ]
         if operations:
             self._client.kv.transaction(on_success=operations)
 
@@ -215,9 +218,9 @@ class Watch:
 
     def read(self) -> dict[str, bytes]:
         """What stands now under all that is watched, in one call."""
-        from skein import kv
+        from tfapp.skein_library import skein
 
-        reads = [*map(kv.get, self._keys), *map(kv.get_prefix, self._prefixes)]
+        reads = [*map(skein.kv.get, self._keys), *map(skein.kv.get_prefix, self._prefixes)]
         results = self._connection._client.kv.transaction(on_success=reads).results
         values = dict(zip(self._keys, results))
         for found in results[len(self._keys) :]:
@@ -266,13 +269,15 @@ class Watch:
 
 
 def _watch_requests(keys: Iterable[str], prefixes: Iterable[str]) -> Iterator[Any]:
-    from skein import kv, proto
+    from tfapp.skein_library import skein
 
-    filters = [kv.EventFilter(key=key) for key in keys]
-    filters += [kv.EventFilter(prefix=prefix) for prefix in prefixes]
+    filters = [skein.kv.EventFilter(key=key) for key in keys]
+    filters += [skein.kv.EventFilter(prefix=prefix) for prefix in prefixes]
     for wanted in filters:
-        create = proto.WatchCreateRequest(start=wanted.start, end=wanted.end, event_type="ALL")
-        yield proto.WatchRequest(create=create)
+        create = skein.proto.WatchCreateRequest(
+            start=wanted.start, end=wanted.end, event_type="ALL"
+        )
+        yield skein.proto.WatchRequest(create=create)
 
 
 def _store_events(kind: str, entries: Iterable[Any]) -> Iterator[StoreEvent]:
@@ -291,7 +296,7 @@ def connect(
 ) -> Connection:
     """A connection from outside. `address` is host:port, `application` Skein's id, then the
     application's credentials in PEM. Nothing is sent yet: the first call finds out."""
-    import skein
+    from tfapp.skein_library import skein
 
     security = skein.Security(cert_bytes=certificate, key_bytes=key)
     return Connection(_client_class()(address, application, security=security)._bounded(deadline))
@@ -301,13 +306,13 @@ def load() -> None:
     """Imports Skein, which `connect` and `from_current` do otherwise. To be called before there
     is a second thread that imports anything: importlib of CPython 3.11 and older can deadlock
     between two. https://github.com/python/cpython/issues/91351"""
-    import skein.exceptions  # noqa: F401
+    importlib.import_module("tfapp.skein_library")
 
 
 def from_current(deadline: float = DEADLINE) -> Connection:
     """The connection of a process that an application's master started. UnavailableError
     elsewhere. Reads the environment, as Skein does."""
-    import skein
+    from tfapp.skein_library import skein
 
     try:
         client = _client_class().from_current()
@@ -339,7 +344,8 @@ class _Bounded:
         """A master is never behind the HTTP proxy that a user's environment names, but gRPC
         would look for it there."""
         import grpc
-        from skein import proto
+
+        from tfapp.skein_library import skein
 
         certificate, key = (self.security._get_bytes(kind) for kind in ("cert", "key"))
         credentials = grpc.ssl_channel_credentials(certificate, key, certificate)
@@ -353,7 +359,7 @@ class _Bounded:
                 ("grpc.enable_http_proxy", 0),
             ],
         )
-        self._stub = proto.AppMasterStub(self._channel)
+        self._stub = skein.proto.AppMasterStub(self._channel)
 
     def close(self) -> None:
         self._closed = True
@@ -367,7 +373,7 @@ class _Bounded:
         )
 
     def _call(self, method: str, request: Any, timeout: float | None = None) -> Any:
-        import skein.exceptions
+        from tfapp.skein_library import skein
 
         inner = super()._call  # type: ignore[misc]
         if method == "Watch":
@@ -392,6 +398,6 @@ class _Bounded:
 
 
 def _client_class() -> Any:
-    import skein
+    from tfapp.skein_library import skein
 
     return type("BoundedApplicationClient", (_Bounded, skein.ApplicationClient), {})

@@ -14,6 +14,7 @@ MODULES = (
     "problems.py",
     "script.py",
     "skein_calls.py",
+    "skein_library.py",
 )
 PACKAGES = ("coordinator", "runner")
 ENTRY_POINT = "compiler/container_main.py"

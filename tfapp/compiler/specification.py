@@ -45,7 +45,7 @@ def build_specification(
     them. Components in `images` run in YARN's own Docker runtime. Credentials
     (`master.security`) are the engine's to add, at submission.
     """
-    import skein
+    from tfapp.skein_library import skein
 
     return skein.ApplicationSpec(
         name=options.name,
@@ -71,7 +71,7 @@ def container_script(python: str, program: str) -> str:
 
 
 def _master(package: AppPackage, options: CompileOptions, shipment: Shipment) -> skein.Master:
-    import skein
+    from tfapp.skein_library import skein
 
     return skein.Master(
         resources=_resources(amounts(package.master, options.maximum)),
@@ -92,7 +92,7 @@ def _service(
     shipment: Shipment,
     image: contract.Docker | None,
 ) -> skein.Service:
-    import skein
+    from tfapp.skein_library import skein
 
     python = options.python
     if image is not None:
@@ -117,18 +117,18 @@ def _service(
 
 
 def _resources(size: Amounts) -> skein.Resources:
-    import skein
+    from tfapp.skein_library import skein
 
     return skein.Resources(memory=size.memory, vcores=size.vcores, gpus=size.gpus)
 
 
 def _archive(shipped: ShippedFile) -> skein.File:
-    import skein
+    from tfapp.skein_library import skein
 
     return skein.File(source=f"file://{shipped.path}", type="ARCHIVE")
 
 
 def _file(shipped: ShippedFile) -> skein.File:
-    import skein
+    from tfapp.skein_library import skein
 
     return skein.File(source=f"file://{shipped.path}", type="FILE")

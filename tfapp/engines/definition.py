@@ -69,7 +69,7 @@ class Definition:
 
     def spec_message(self) -> bytes:
         """Skein's ApplicationSpec, serialized."""
-        import skein
+        from tfapp.skein_library import skein
 
         message = skein.ApplicationSpec.from_dict(dict(self.spec)).to_protobuf()
         return message.SerializeToString()

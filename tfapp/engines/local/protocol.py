@@ -1,8 +1,8 @@
 """Skein's protocol buffers without the rest of Skein.
 
-`import skein` costs 0.15 s of imports (its client, its command line, setuptools) that a master
-has no use for, and a user waits for the master at every start. So the package is found but not
-executed, unless somebody has imported it already.
+`import skein` imports what a master has no use for (its client, YAML), and a user waits for the
+master at every start. So the package is found but not executed, unless somebody has imported it
+already.
 """
 
 from __future__ import annotations

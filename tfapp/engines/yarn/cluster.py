@@ -123,7 +123,7 @@ class Cluster:
 
     def _ask(self, what: str, question: Callable[[Any], Any]) -> Any:
         """Asks the driver, and a new one when it has gone since the last question."""
-        import skein.exceptions
+        from tfapp.skein_library import skein
 
         try:
             try:

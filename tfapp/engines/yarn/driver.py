@@ -40,7 +40,7 @@ def touch(home: Home, environ: Mapping[str, str]) -> None:
 
 def _find(folder: DriverFolder) -> Any:
     """None when no driver answers."""
-    import skein.exceptions
+    from tfapp.skein_library import skein
 
     record = read_json(folder.record)
     credentials = folder.read_credentials()
@@ -55,7 +55,7 @@ def _find(folder: DriverFolder) -> Any:
 
 
 def _connect(address: str, credentials: Credentials) -> Any:
-    import skein
+    from tfapp.skein_library import skein
 
     security = skein.Security(cert_bytes=credentials.certificate, key_bytes=credentials.key)
     return _client_class()(address=address, security=security)
@@ -99,7 +99,7 @@ def _ask_keeper(folder: DriverFolder, environ: Mapping[str, str]) -> Mapping[str
 
 
 def _client_class() -> Any:
-    import skein
+    from tfapp.skein_library import skein
 
     class BoundedClient(skein.Client):
         """Skein's own, without its patience."""

@@ -118,7 +118,7 @@ class YarnEngine:
             return self._submit(definition, run=len(runs) + 1)
 
     def _submit(self, definition: Definition, run: int) -> Application:
-        import skein
+        from tfapp.skein_library import skein
 
         credentials = Credentials(*new_credentials(self._clock()))
         spec = skein.ApplicationSpec.from_dict(dict(definition.spec))

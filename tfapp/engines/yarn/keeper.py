@@ -78,7 +78,7 @@ def wait_for_end(
 
 
 def _start(folder: DriverFolder, environ: Mapping[str, str]) -> Any:
-    import skein
+    from tfapp.skein_library import skein
 
     credentials = folder.read_credentials()
     if credentials is None:

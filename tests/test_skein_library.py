@@ -1,0 +1,63 @@
+"""Skein as it is imported: in fresh interpreters, since an import happens once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tfapp.skein_library import LooseVersion
+
+IMPORTED = """
+import sys
+from tfapp.skein_library import skein
+loaded = [name for name in ("distutils", "setuptools", "pkg_resources") if name in sys.modules]
+print(loaded, skein.ApplicationClient.__name__, skein.kv.__name__, skein.proto.__name__)
+with skein.utils.grpc_fork_support_disabled():
+    print(skein.exceptions.TimeoutError.__name__)
+"""
+AFTER_THE_PROTOCOL = """
+from tfapp.engines.local.protocol import messages
+from tfapp.skein_library import skein
+print(skein.proto.Empty is messages.Empty)
+"""
+OTHERS = """
+import sys
+import distutils.version
+from tfapp.skein_library import skein
+print(skein.utils.LooseVersion is distutils.version.LooseVersion)
+"""
+AFTERWARDS = """
+from tfapp.skein_library import skein
+from distutils.version import LooseVersion
+print(LooseVersion("1.10") > LooseVersion("1.9"), LooseVersion is skein.utils.LooseVersion)
+"""
+
+
+def run(code: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_it_comes_without_setuptools():
+    assert run(IMPORTED) == ["[] ApplicationClient skein.kv skein.proto", "TimeoutError"]
+
+
+def test_all_of_it_is_there_after_the_local_engine_has_taken_a_part():
+    assert run(AFTER_THE_PROTOCOL) == ["True"]
+
+
+@pytest.mark.parametrize(("code", "said"), [(OTHERS, "True"), (AFTERWARDS, "True False")])
+def test_the_real_distutils_stays_whole_for_others(code, said):
+    assert run(code) == [said]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "less"),
+    [("1.9.1", "1.18.0", True), ("1.18.0", "1.18.0", False), ("1.60.0rc1", "1.18.0", False)],
+)
+def test_versions_are_compared_by_their_numbers(one, other, less):
+    assert (LooseVersion(one) < other) is less
