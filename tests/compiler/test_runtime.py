@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import PurePosixPath
@@ -14,6 +15,7 @@ from tfapp import contract
 from tfapp.compiler.runtime import read_runtime
 
 RUNTIME = dict(read_runtime())
+SOURCES = [name for name in RUNTIME if name.endswith(".py")]
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def is_shipped(name):
     )
 
 
-@pytest.mark.parametrize("name", RUNTIME)
+@pytest.mark.parametrize("name", SOURCES)
 def test_a_shipped_module_imports_only_what_is_shipped(name):
     names = {found for found in imported(ast.parse(RUNTIME[name])) if found.startswith("tfapp")}
     assert [found for found in sorted(names) if not is_shipped(found)] == []
@@ -78,7 +80,7 @@ def test_a_shipped_module_imports_only_what_is_shipped(name):
 def test_every_module_can_be_imported_from_the_archive_alone(unpacked):
     code = (
         "import importlib, sys; sys.path.insert(0, 'tfapp-runtime')\n"
-        f"for name in {sorted(RUNTIME)!r}:\n"
+        f"for name in {SOURCES!r}:\n"
         "    if name.startswith('tfapp/'):\n"
         "        name = name[:-len('.py')].replace('/', '.').replace('.__init__', '')\n"
         "        assert 'tfapp-runtime' in importlib.import_module(name).__file__, name\n"
@@ -103,3 +105,45 @@ def test_a_program_starts_and_says_that_it_is_in_no_container(unpacked, program,
     assert result.returncode not in (0, 2)
     assert result.stderr.startswith("tfapp: ")
     assert "Traceback" not in result.stderr
+
+
+def test_every_source_has_its_bytecode_beside_it():
+    tag = sys.implementation.cache_tag
+    expected = {
+        str(path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc")
+        for path in map(PurePosixPath, SOURCES)
+    }
+    assert RUNTIME.keys() - set(SOURCES) == expected
+
+
+def test_nothing_is_compiled_in_a_container(unpacked):
+    code = (
+        "import sys; sys.path.insert(0, 'tfapp-runtime')\n"
+        "def hook(event, args):\n"
+        "    if event == 'compile' and args[1] != '<string>':  # as dataclasses do\n"
+        "        print('compiled', args[1])\n"
+        "sys.addaudithook(hook)\n"
+        "import tfapp.contract, tfapp.coordinator.policy, tfapp.runner.policy\n"
+        "print(tfapp.runner.policy.step.__code__.co_filename)\n"
+    )
+    result = run(unpacked, "-c", code)
+    file = unpacked / "tfapp-runtime" / "tfapp" / "runner" / "policy.py"
+    assert (result.stdout, result.stderr) == (f"{file}\n", "")
+
+
+def test_it_is_the_same_in_every_process():
+    code = (
+        "import hashlib\nfrom tfapp.compiler.runtime import read_runtime\n"
+        "print(hashlib.sha256(repr(read_runtime()).encode()).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", f"{imports}\n{code}"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, imports in (("1", ""), ("2", "import tfapp.runner.main, tfapp.cli.main"))
+    }
+    assert len(found) == 1

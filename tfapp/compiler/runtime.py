@@ -1,10 +1,13 @@
-"""The part of tfapp that travels with every application: its own source files."""
+"""The part of tfapp that travels with every application: its own source files, and what this
+Python has made of them, so that nothing is compiled in containers of the same version."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
+from pathlib import Path, PurePosixPath
 
 import tfapp
+from tfapp.compiler.bytecode import bytecode
 
 MODULES = (
     "__init__.py",
@@ -21,15 +24,27 @@ ENTRY_POINT = "compiler/container_main.py"
 
 
 def read_runtime() -> tuple[tuple[str, bytes], ...]:
-    """(path in the archive, content) of every shipped source file, sorted.
+    """(path in the archive, content) of every shipped file, sorted.
 
     Reads the files of the installed tfapp. In a container `python RUNTIME_DIR runner` starts
     what is `__main__.py` there.
     """
-    root = Path(tfapp.__file__).resolve().parent
+    root = Path(tfapp.__file__).parent
     paths = [root / name for name in MODULES]
     for package in PACKAGES:
         paths += (root / package).rglob("*.py")
     files = {f"tfapp/{path.relative_to(root).as_posix()}": path for path in paths}
     files["__main__.py"] = root / ENTRY_POINT
-    return tuple((name, files[name].read_bytes()) for name in sorted(files))
+    content = {}
+    for name, path in files.items():
+        content[name] = source = path.read_bytes()
+        compiled = bytecode(path, source)
+        if compiled is not None:
+            content[_cache_name(name)] = compiled
+    return tuple(sorted(content.items()))
+
+
+def _cache_name(name: str) -> str:
+    """Where Python looks for the bytecode of `name` when nothing tells it to look elsewhere."""
+    path = PurePosixPath(name)
+    return str(path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc")
