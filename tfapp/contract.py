@@ -22,6 +22,11 @@ PRIVATE_FILE = "tfapp-private.json"  # class Private, mode 0600
 # In a container's log folder: which instance logs there, as text.
 INSTANCE_FILE = "tfapp-instance"
 
+# How a container's log says that neither runner nor coordinator can start in it; the process
+# ends with the exit code.
+CANNOT_START = "tfapp: cannot start: "
+CANNOT_START_CODE = 78
+
 # ---- environment -------------------------------------------------------------------------------
 ENV_INSTANCE = "TFAPP_INSTANCE"  # "worker/1", given by the coordinator in add_container(env=)
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request

@@ -33,9 +33,7 @@ def test_scripts_are_blocks_and_the_name_comes_first():
     text = render_spec(compile_with(package()).spec)
     assert text.startswith("name: digits\nqueue: default\n")
     assert (
-        "    script: |\n"
-        "      set -euo pipefail\n"
-        "      exec /opt/python/bin/python3 -u tfapp-runtime runner\n"
+        "    script: |\n      set -euo pipefail\n      python=/opt/python/bin/python3\n"
     ) in text
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 import skein
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.compiler.packages import MASTER, compile_with, component, package, resources
 from tfapp.compiler.specification import container_script
@@ -48,8 +45,7 @@ def test_the_whole_of_it():
         },
         "master": {
             "resources": {"memory": 1024, "vcores": 1, "gpus": 0, "fpgas": 0},
-            "script": "set -euo pipefail\n"
-            "exec /opt/python/bin/python3 -u tfapp-runtime coordinator\n",
+            "script": container_script("/opt/python/bin/python3", "coordinator"),
             "files": {
                 "tfapp-runtime": {"source": runtime, **archive},
                 "tfapp-job.json": {"source": job, **plain},
@@ -66,8 +62,7 @@ def test_the_whole_of_it():
         "services": {
             "ps": {
                 "resources": {"memory": 512, "vcores": 2, "gpus": 1, "fpgas": 0},
-                "script": "set -euo pipefail\n"
-                "exec /opt/python/bin/python3 -u tfapp-runtime runner\n",
+                "script": container_script("/opt/python/bin/python3", "runner"),
                 "instances": 0,
                 "files": {
                     "tfapp-runtime": {"source": runtime, **archive},
@@ -131,20 +126,3 @@ def test_a_label_of_the_master_would_hold_for_all():
 
 def test_the_master_is_sized_as_asked():
     assert compile_with(package()).spec.master.resources.memory == MASTER.memory
-
-
-@given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1))
-def test_bash_runs_the_very_interpreter(python):
-    script = container_script(python, "runner")
-    probe = script.replace("exec ", "printf '%s\\0' ")
-    result = subprocess.run(["bash", "-c", probe], capture_output=True, timeout=60, check=True)
-    assert result.stdout.decode().split("\0") == [python, "-u", "tfapp-runtime", "runner", ""]
-
-
-def test_bash_reports_an_interpreter_that_is_not_there(tmp_path):
-    script = container_script("/no such/python", "runner")
-    result = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 127
-    assert "/no such/python" in result.stderr

@@ -116,6 +116,7 @@ class World:
         self.everybody: list[Runner] = []
         self.generation = 0
         self.messages: dict[str, str] = {}  # container -> what the master says of its end
+        self.logs: dict[str, str] = {}  # instance -> what its containers' logs say
         self.replies: list[str] = []
         self.withdrawn: set[str] = set()  # containers that left by flex
         self.refused = dict.fromkeys(refused, "too big")
@@ -165,7 +166,7 @@ class World:
                 self.withdrawn.add(runner.container)
             self.end_container(runner, program=runner.program and runner.cut)
         elif isinstance(action, actions.ListContainers):
-            self.feed(events.Listed(self.now, self.containers()))
+            self.feed(events.Listed(self.now, self.containers(action.log_of)))
         elif isinstance(action, actions.Shutdown):
             self.note("shutdown")
 
@@ -194,13 +195,15 @@ class World:
             runner.answered = runner.program = runner.reported = False
             runner.beat = self.now + self.job.limits.heartbeat
 
-    def containers(self) -> dict[str, ContainerInfo]:
-        return {
-            r.container: ContainerInfo("FAILED", "", self.messages.get(r.container, "out of luck"))
-            if r.ended
-            else ContainerInfo("RUNNING", "h")
-            for r in self.everybody
-        }
+    def containers(self, log_of: str = "") -> dict[str, ContainerInfo]:
+        return {runner.container: self.info(runner, log_of) for runner in self.everybody}
+
+    def info(self, runner: Runner, log_of: str) -> ContainerInfo:
+        name = runner.container
+        if not runner.ended:
+            return ContainerInfo("RUNNING", "h")
+        log = self.logs.get(runner.instance, "") if name == log_of else ""
+        return ContainerInfo("FAILED", "", self.messages.get(name, "out of luck"), log)
 
     def end_container(self, runner: Runner, program: bool = False) -> None:
         if not runner.ended:

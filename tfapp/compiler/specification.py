@@ -64,10 +64,32 @@ def build_specification(
     )
 
 
-def container_script(python: str, program: str) -> str:
-    """Strict bash that becomes `program` ("runner" or "coordinator") of the runtime archive."""
-    command = [python, "-u", contract.RUNTIME_DIR, program]
-    return f"set -euo pipefail\nexec {' '.join(map(shlex.quote, command))}\n"
+_SCRIPT = """\
+set -euo pipefail
+python={python}
+if ! command -v -- "$python" > /dev/null; then
+  problem="there is no Python interpreter $python"
+elif ! words=$("$python" -S -c "" 2>&1); then
+  problem="$python does not run: ${{words##*$'\\n'}}"
+else
+  exec "$python" -u {runtime} {program}
+fi
+echo "{mark}$problem ({key})"
+exit {code}
+"""
+
+
+def container_script(python: str, program: str, key: str = _PYTHON) -> str:
+    """Strict bash that becomes `program` ("runner" or "coordinator") of the runtime archive, or
+    says why it cannot; `key` is the one that has named `python`."""
+    return _SCRIPT.format(
+        python=shlex.quote(python),
+        runtime=contract.RUNTIME_DIR,
+        program=program,
+        mark=contract.CANNOT_START,
+        key=key,
+        code=contract.CANNOT_START_CODE,
+    )
 
 
 def _master(package: AppPackage, options: CompileOptions, shipment: Shipment) -> skein.Master:

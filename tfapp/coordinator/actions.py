@@ -66,7 +66,9 @@ class ReplyFlex:
 
 @dataclasses.dataclass(frozen=True)
 class ListContainers:
-    """Answered by the event Listed."""
+    """Answered by the event Listed. `log_of`: the container whose log may say why it ended."""
+
+    log_of: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

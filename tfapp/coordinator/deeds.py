@@ -19,6 +19,7 @@ from tfapp.contract import (
 from tfapp.coordinator import actions, events
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.events import ContainerInfo, Event
+from tfapp.coordinator.node_logs import read_log
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection
 
@@ -54,7 +55,7 @@ class Deeds:
             elif isinstance(action, actions.ReplyFlex):
                 self._connection.put(FLEXED_PREFIX + action.id, encode(action.reply))
             elif isinstance(action, actions.ListContainers):
-                yield events.Listed(self._clock(), self._list())
+                yield events.Listed(self._clock(), self._list(log_of=action.log_of))
         self._connection.update(
             {ORDER_PREFIX + name: encode(order) for name, order in orders.items()}
         )
@@ -97,8 +98,15 @@ class Deeds:
                 yield events.ContainerEnded(self._clock(), name, living[name])
             living = {name: owner for name, owner in living.items() if name not in ended}
 
-    def _list(self, states: tuple[str, ...] = _ALL_STATES) -> dict[str, ContainerInfo]:
+    def _list(
+        self, states: tuple[str, ...] = _ALL_STATES, log_of: str = ""
+    ) -> dict[str, ContainerInfo]:
         return {
-            container.id: ContainerInfo(container.state, container.host, container.message)
+            container.id: ContainerInfo(
+                container.state,
+                container.host,
+                container.message,
+                read_log(container) if container.id == log_of else "",
+            )
             for container in self._connection.containers(states)
         }

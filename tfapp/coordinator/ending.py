@@ -77,7 +77,11 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
         instance, exit=exit, report=None, state=LOST, restart_at=math.inf
     )
     state, more = _consequences(state.with_instance(instance), instance, event.time)
-    return state, more if state.decided else (*more, actions.ListContainers())
+    if state.decided:
+        return state, more
+    # Only before a runner's first word is its log without anything of the program's.
+    silent = event.container if instance.heard is None else ""
+    return state, (*more, actions.ListContainers(log_of=silent))
 
 
 def refused(state: State, event: events.Refused) -> Step:
@@ -107,7 +111,7 @@ def listed(state: State, event: events.Listed) -> Step:
     for instance in state.instances.values():
         info = event.containers.get(instance.container)
         if info and info.message and instance.exit and instance.exit.text == losses.UNREPORTED:
-            exit = losses.explained(info.message)
+            exit = losses.explained(info.message, info.log)
             explained.append(dataclasses.replace(instance, exit=exit))
     state = dataclasses.replace(state, containers=event.containers).with_instances(explained)
     if state.listing and state.phase == FORMING:

@@ -86,11 +86,13 @@ class FlexRequested:
 
 @dataclasses.dataclass(frozen=True)
 class ContainerInfo:
-    """What the master says of a container: its state (Skein's word), host and exit message."""
+    """What the master says of a container: its state (Skein's word), host and exit message.
+    `log` is the end of its log, where that was asked for and its node has told."""
 
     state: str
     host: str = ""
     message: str = ""
+    log: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,7 +56,10 @@ def objection(state: State, instance: Instance, time: float) -> str | None:
     policy, exit = state.job.failure, instance.exit
     assert exit is not None
     if exit.reason == "start" and instance.report is None:
-        return ""  # the master will never give it a container
+        if not instance.container:
+            return ""  # the master will never give it a container
+        if state.generation == 1:
+            return ""  # its node lacks what it needs: the application is set up wrong
     if exit.reason in INFRASTRUCTURE_REASONS:
         return _spent("maxInfrastructureRestarts", policy.max_losses, state.losses)
     if policy.max_restarts > 0 and _is_broken(state, instance):

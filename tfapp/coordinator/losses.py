@@ -6,7 +6,7 @@ YARN's, that of a memory limit is Skein's.
 
 from __future__ import annotations
 
-from tfapp.contract import Exit
+from tfapp.contract import CANNOT_START, Exit
 
 UNREPORTED = "its container ended without a report"
 
@@ -19,8 +19,12 @@ _REASONS = {
 }
 
 
-def explained(message: str) -> Exit:
-    """The loss of a container of which the master says `message`."""
+def explained(message: str, log: str = "") -> Exit:
+    """The end of a container of which the master says `message`; `log` is the end of its log."""
+    for line in log.splitlines():
+        if line.startswith(CANNOT_START):
+            return Exit(None, None, "start", line[len(CANNOT_START) :])
     lower = message.lower()
     reason = next((_REASONS[part] for part in _REASONS if part in lower), "lost")
-    return Exit(None, None, reason, f"{UNREPORTED}: {message}")
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    return Exit(None, None, reason, f"{UNREPORTED}: {last or message}")

@@ -1,0 +1,35 @@
+"""The end of a container's log, from its NodeManager's web pages."""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.request
+
+from tfapp.coordinator import losses
+from tfapp.skein_calls import Container
+
+LIMIT = 3.0  # seconds; the coordinator waits for it
+LENGTH = 4096  # bytes
+
+# The NodeManager's frame around it.
+_BEGIN = "\nLogContents:\n"
+_END = "\nEnd of LogType:"
+
+_NO_PORT = "0"  # of a node without pages
+
+
+def read_log(container: Container) -> str:
+    """What the log of a container that ended says last; "" where nobody tells it: a node that is
+    gone, pages that ask for a login, the local engine."""
+    if container.node.rpartition(":")[2] in ("", _NO_PORT):
+        return ""
+    if losses.explained(container.message).reason != "lost":
+        return ""
+    path = f"ws/v1/node/containers/{container.yarn_id}/logs/{container.service}.log"
+    url = f"http://{container.node}/{path}?size=-{LENGTH}"
+    request = urllib.request.Request(url, headers={"Accept": "text/plain"})
+    with contextlib.suppress(OSError):
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            text = answer.read(2 * LENGTH).decode(errors="replace")
+        return text.partition(_BEGIN)[2].partition(_END)[0]
+    return ""
