@@ -28,7 +28,9 @@ CANNOT_START = "tfapp: cannot start: "
 CANNOT_START_CODE = 78
 
 # ---- environment -------------------------------------------------------------------------------
-ENV_INSTANCE = "TFAPP_INSTANCE"  # "worker/1", given by the coordinator in add_container(env=)
+# "worker/1", given by the coordinator in add_container(env=). The containers that a service
+# begins with share one environment without it: see `initial_instance`.
+ENV_INSTANCE = "TFAPP_INSTANCE"
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
 ENV_GUARD = "TFAPP_GUARD"  # of a process that clears up after its runner and ends by itself
 
@@ -72,6 +74,18 @@ def parse_instance(text: str) -> tuple[str, int]:
     if not slash or not component or not index.isdigit():
         raise ValueError(f"{text!r} is not an instance such as 'worker/0'")
     return component, int(index)
+
+
+def initial_container(instance: str) -> str:
+    """Skein's id of the container in which an instance begins, "worker/1" -> "worker_1": Skein
+    numbers the containers of a service from 0, those it begins with first."""
+    return "{}_{}".format(*parse_instance(instance))
+
+
+def initial_instance(container: str) -> str:
+    """The instance that begins in a container, "worker_1" -> "worker/1"."""
+    component, _, index = container.rpartition("_")
+    return f"{component}/{index}"
 
 
 def encode(value: Any) -> bytes:

@@ -63,7 +63,7 @@ def test_the_whole_of_it():
             "ps": {
                 "resources": {"memory": 512, "vcores": 2, "gpus": 1, "fpgas": 0},
                 "script": container_script("/opt/python/bin/python3", "runner"),
-                "instances": 0,
+                "instances": 2,
                 "files": {
                     "tfapp-runtime": {"source": runtime, **archive},
                     "tfapp-package": {"source": shipped, **archive},

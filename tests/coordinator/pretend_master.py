@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tfapp.contract import (
     ALIVE_PREFIX,
@@ -19,6 +19,7 @@ from tfapp.contract import (
     Exit,
     ExitReport,
     encode,
+    initial_container,
 )
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.skein_calls import LIVE_STATES, Broken, Container, Deleted, Put
@@ -37,11 +38,18 @@ class PretendMaster:
         self.streams: list[queue.SimpleQueue] = []
         self.states: dict[str, str] = {}  # container -> state
         self.instances: dict[str, str] = {}  # container -> instance
-        self.dead_on_arrival: set[str] = set()  # instances
+        self.dead_on_arrival: set[str] = set()  # instances whose first container has ended
         self.refused: set[str] = set()  # instances
         self.answer_lost: set[str] = set()  # instances whose add_container is not answered
         self.unreachable_watches = 0
         self.on_call = lambda call: None
+
+    def begin(self, instances: Iterable[str]) -> None:
+        """Has the containers that the services begin with."""
+        for instance in instances:
+            container = initial_container(instance)
+            self.instances[container] = instance
+            self.states[container] = "FAILED" if instance in self.dead_on_arrival else "RUNNING"
 
     def called(self, call: str) -> None:
         self.calls.append(call)
@@ -96,9 +104,10 @@ class PretendMaster:
         self.called(f"add_container {instance}")
         if instance in self.refused:
             raise RefusedError("too big")
-        container = f"{service}_{len(self.states)}"
+        before = sum(known.startswith(f"{service}_") for known in self.states)
+        container = f"{service}_{before}"
         self.instances[container] = instance
-        self.states[container] = "FAILED" if instance in self.dead_on_arrival else "RUNNING"
+        self.states[container] = "RUNNING"
         if instance in self.answer_lost:
             raise UnreachableError("the answer was lost")
         return container
@@ -149,7 +158,7 @@ class PretendMaster:
                 self.report(instance, Exit(None, 15, "signal", "killed by SIGTERM (15)"), True)
 
     def container(self, instance: str) -> str:
-        return next(c for c, name in self.instances.items() if name == instance)
+        return [c for c, name in self.instances.items() if name == instance][-1]
 
     def start(self, instance: str) -> None:
         container = self.container(instance)

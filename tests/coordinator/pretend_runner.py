@@ -24,6 +24,7 @@ from tfapp.contract import (
     Exit,
     ExitReport,
     encode,
+    initial_instance,
 )
 from tfapp.skein_calls import Put
 
@@ -31,8 +32,8 @@ DEADLINE = 60.0
 
 
 def main(behaviour: str) -> None:
-    instance = os.environ[ENV_INSTANCE]
     with skein_calls.from_current() as connection:
+        instance = os.environ.get(ENV_INSTANCE) or initial_instance(connection.container)
         keys = (KEY_CLUSTER, ORDER_PREFIX + instance)
         watch = connection.watch(keys=keys)
         if behaviour == "mute":

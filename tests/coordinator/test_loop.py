@@ -8,18 +8,20 @@ import queue
 import pytest
 
 from tests.coordinator.pretend_master import EXIT_0, PretendMaster
-from tests.coordinator.world import job
+from tests.coordinator.world import NEVER, job
 from tfapp.contract import (
     KEY_STATUS,
     KEY_STOP,
     ApplicationStatus,
     Exit,
+    FailurePolicy,
     InstanceStatus,
     Limits,
     Verdict,
     encode,
 )
 from tfapp.coordinator.loop import Loop, Terminated
+from tfapp.coordinator.state import new_state
 from tfapp.errors import UnreachableError
 
 LIMITS = Limits(settle=0.0)
@@ -40,7 +42,9 @@ class Ticking:
 def loop(master: PretendMaster, layout: str) -> tuple[Loop, queue.SimpleQueue, list[str]]:
     inbox: queue.SimpleQueue = queue.SimpleQueue()
     said: list[str] = []
-    chosen = job(layout, limits=LIMITS)
+    failure = FailurePolicy(max_restarts=1) if master.dead_on_arrival else NEVER
+    chosen = job(layout, limits=LIMITS, failure=failure)
+    master.begin(new_state(chosen).instances)
     made = Loop(chosen, master, inbox, Ticking(), lambda: 1700000000.0, said.append)  # type: ignore[arg-type]
     return made, inbox, said
 
@@ -74,7 +78,7 @@ def test_an_application_from_start_to_end():
                 component="ps",
                 role="ps",
                 state="KILLED",
-                container="ps_1",
+                container="ps_0",
                 host="127.0.0.1",
                 exports={"g": {"n": "ps/0"}},
                 exit=Exit(None, 15, "signal", "killed by SIGTERM (15)"),
@@ -100,8 +104,6 @@ def test_it_calls_the_master_no_more_than_needed():
     assert seen == [
         "watch tfapp.report.",
         "read",
-        "add_container chief/0",
-        "add_container ps/0",
         "update tfapp.control.generation tfapp.report.alive.chief/0 tfapp.report.alive.ps/0",
         "put tfapp.control.cluster",
         "update tfapp.order.chief/0",
@@ -114,18 +116,19 @@ def test_it_calls_the_master_no_more_than_needed():
     ("prepare", "summary"),
     [
         (
-            lambda m: m.refused.add("worker/1"),
+            lambda m: (m.dead_on_arrival.add("worker/1"), m.refused.add("worker/1")),
             "Failed: worker/1 could not be started in generation 1: its container was refused: "
-            "too big.",
+            "too big. It was restarted once before.",
         ),
         (
             lambda m: m.dead_on_arrival.add("worker/1"),
-            "Failed: worker/1 on 127.0.0.1 was lost in generation 1: its container ended without "
-            "a report.",
+            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s. "
+            "It was restarted once before.",
         ),
         (
-            lambda m: m.answer_lost.add("worker/1"),
-            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s.",
+            lambda m: (m.dead_on_arrival.add("worker/1"), m.answer_lost.add("worker/1")),
+            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s. "
+            "It was restarted once before.",
         ),
         (
             lambda m: setattr(m, "exits", {"worker/0": EXIT_0, "worker/1": EXIT_3}),
@@ -146,7 +149,19 @@ def test_troubles(prepare, summary):
     assert status.verdict is not None
     assert status.verdict.summary == summary
     added = [call for call in master.calls if call.startswith("add_container")]
-    assert added == ["add_container worker/0", "add_container worker/1"]
+    assert added == [f"add_container {name}" for name in master.dead_on_arrival]
+
+
+def test_a_report_from_before_the_coordinator_is_heard():
+    master = PretendMaster({"worker/0": EXIT_0})
+    made, _, _ = loop(master, "worker=2")
+    refusal = Exit(None, None, "script", "no such module")
+    master.report("worker/1", refusal, False)
+    master.states["worker_1"] = "FAILED"
+    verdict = made.run().verdict
+    assert verdict is not None
+    assert verdict.cause is not None
+    assert (verdict.cause.instance, verdict.cause.exit) == ("worker/1", refusal)
 
 
 def test_what_happened_while_the_stream_was_broken_is_not_missed():

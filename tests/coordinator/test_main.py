@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import skein
 
+import tfapp
 from tests.coordinator.world import job
 from tests.engines.applications import (
     SMALL,
@@ -26,6 +27,8 @@ from tfapp.contract import JOB_FILE, RUNNING, Limits, encode
 from tfapp.engines.local.process_tree import with_environment
 
 RUNNER = Path(__file__).with_name("pretend_runner.py")
+# Containers do not inherit the path of the tests, which need not be that of the installed tfapp.
+THIS_TFAPP = {"PYTHONPATH": str(Path(tfapp.__file__).parents[1])}
 COORDINATOR = (
     "import os, sys; from tfapp.coordinator.main import main; sys.exit(main([], os.environ))"
 )
@@ -46,12 +49,13 @@ def create(engine, tmp_path, behaviours, gang=60.0, job_text=b""):
     job_file.write_bytes(job_text or encode(chosen))
     script = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(COORDINATOR)}"
     services = {
-        name: service(shlex.join(["exec", sys.executable, str(RUNNER), behaviour]), instances=0)
+        name: service(shlex.join(["exec", sys.executable, str(RUNNER), behaviour]), env=THIS_TFAPP)
         for name, behaviour in behaviours.items()
     }
     for one in services.values():
         one.allow_failures = True
-    master = skein.Master(script=script, resources=SMALL, files={JOB_FILE: str(job_file)})
+    files = {JOB_FILE: str(job_file)}
+    master = skein.Master(script=script, resources=SMALL, files=files, env=THIS_TFAPP)
     spec = skein.ApplicationSpec(name="app", master=master, services=services)
     engine.create("app", CompiledLike(spec, chosen))
 

@@ -318,15 +318,15 @@ ROWS = {
         0,
         ("2 cluster chief/0", "5 shutdown"),
     ),
-    "a refused TensorBoard neither": Row(
+    "a TensorBoard whose container ends at once neither": Row(
         "chief=1 tensorboard=1",
         """
-        0 tensorboard/0 refused no room
+        0 tensorboard/0 lost
         1 chief/0 answers
         5 chief/0 exits 0
         """,
-        "Succeeded: chief/0 ended with exit code 0 after 4 s. tensorboard/0 could not be started: "
-        "its container was refused: no room. The application does not depend on it.",
+        "Succeeded: chief/0 ended with exit code 0 after 4 s. tensorboard/0 was lost: its "
+        "container ended without a report: out of luck. The application does not depend on it.",
         0,
         ("1 cluster chief/0", "5 shutdown"),
     ),
@@ -342,17 +342,6 @@ ROWS = {
         65,
         ("1 cluster worker/0 tensorboard/0", "2.5 stop worker/0 5", "3 shutdown"),
         success=("tensorboard",),
-    ),
-    "a refused container": Row(
-        "worker=2",
-        """
-        0 worker/1 refused too much memory
-        1
-        """,
-        "Failed: worker/1 could not be started in generation 1: its container was refused: "
-        "too much memory.",
-        65,
-        ("0 shutdown",),
     ),
     "a script that fails before anybody trains": Row(
         "worker=2",

@@ -110,6 +110,8 @@ class Referee:
     def observe(self, before: State, event: events.Event) -> None:
         if isinstance(event, events.ContainerEnded):
             self.ended.add(event.container)
+        if isinstance(event, events.Started):
+            self.requested = {i.id: i.container for i in before.instances.values()}
         if isinstance(event, events.Requested):
             self.requested[event.instance] = event.container
         if isinstance(event, events.StopRequested):

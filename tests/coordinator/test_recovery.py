@@ -202,6 +202,19 @@ ROWS = {
             "30.5 shutdown",
         ),
     ),
+    "a container that is refused in place of a lost one": Row(
+        "worker=2",
+        """
+        1 all answer
+        30 worker/1 lost
+        30 worker/1 refused too much memory
+        31
+        """,
+        "Failed: worker/1 could not be started in generation 2: its container was refused: "
+        "too much memory. It was restarted once before.",
+        65,
+        ("1 cluster worker/0 worker/1", "30 generation 2", "30 shutdown"),
+    ),
     "a component may fail only so often": Row(
         "worker=1",
         """

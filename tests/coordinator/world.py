@@ -4,9 +4,11 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
 
     1 worker/0 answers          5 worker/0 exits 3        6 worker/1 lost
     1 all answer                5 worker/1 killed 9       7 stop enough of it
-    2 worker/1 falls silent     8 paused 30               0 worker/1 refused too big
+    2 worker/1 falls silent     8 paused 30               9 worker/1 refused too big
     6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
     6 worker/1 is cut off
+
+The first container of an instance is there when the history begins; `refused` is every later one.
 
 Runners beat every `limits.heartbeat` seconds, say at once that their program runs, and end it
 half a second after an order to stop, and at once for a new generation. `deaf` runners do not obey,
@@ -32,6 +34,7 @@ from tfapp.contract import (
     Job,
     Limits,
     Order,
+    initial_container,
     parse_instance,
 )
 from tfapp.coordinator import actions, events
@@ -176,13 +179,16 @@ class World:
             self.feed(events.Refused(self.now, name, self.refused[name]))
             return
         before = sum(r.instance == name for r in self.everybody)
-        container = name.replace("/", "_") + (f"-{before}" if before else "")
         if before:
             self.note(f"another container for {name}")
-        runner = Runner(name, container, self.now, action.generation)
+        runner = self.start_runner(name, f"-{before}" if before else "", action.generation)
+        self.feed(events.Requested(self.now, name, runner.container))
+
+    def start_runner(self, name: str, suffix: str = "", generation: int = 1) -> Runner:
+        runner = Runner(name, initial_container(name) + suffix, self.now, generation)
         self.runners[name] = runner
         self.everybody.append(runner)
-        self.feed(events.Requested(self.now, name, container))
+        return runner
 
     def announce(self, action: actions.Announce) -> None:
         if action.generation > self.generation > 0:
@@ -305,6 +311,8 @@ class World:
 
     # -- time --
     def begin(self) -> None:
+        for name in self.state.instances:
+            self.start_runner(name)
         self.feed(events.Started(self.now))
         self.feed(events.Tick(self.now))
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfapp.contract import initial_container
+
 LIMIT = 120  # seconds that a command of a test may take
 
 PLAIN_PACKAGE = Path(__file__).parent / "packages" / "plain"
@@ -99,14 +101,21 @@ class CommandLine:
         """The process of application `name` that has `command` in its command line, in the
         container of `instance`; "" when it is in no instance's."""
         folder = os.fsencode(self.home / "apps" / name)
-        told = f"TFAPP_INSTANCE={instance}\0".encode() if instance else b""
         found = []
         for pid in self.living():
             environ, words, _ = _known_of(pid)
-            if command.encode() in words and folder in environ + words and told in environ:
+            ours = not instance or _is_of(instance, environ)
+            if command.encode() in words and folder in environ + words and ours:
                 found.append(pid)
         (pid,) = found
         return pid
+
+
+def _is_of(instance: str, environ: bytes) -> bool:
+    """Whether a process stands in a container of `instance`."""
+    if b"TFAPP_INSTANCE=" in environ:
+        return f"TFAPP_INSTANCE={instance}\0".encode() in environ
+    return f"SKEIN_CONTAINER_ID={initial_container(instance)}\0".encode() in environ
 
 
 def _processes() -> list[int]:

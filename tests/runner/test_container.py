@@ -41,10 +41,15 @@ def test_a_container_is_read(root):
     }
 
 
+def test_the_containers_that_a_service_begins_with_are_known_by_their_number(root):
+    container = Container.read(root, {"SKEIN_CONTAINER_ID": "worker_1"})
+    assert (container.component.name, container.index, container.generation) == ("worker", 1, 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"TFAPP_INSTANCE": None}, "TFAPP_INSTANCE is not known in this container"),
+        ({"TFAPP_INSTANCE": None, "SKEIN_CONTAINER_ID": "chief_0"}, "chief is not known in this"),
         ({"TFAPP_INSTANCE": "worker"}, "'worker' is not an instance such as 'worker/0'"),
         ({"TFAPP_INSTANCE": "ps/0"}, "ps is not known in this container"),
         ({"SKEIN_CONTAINER_ID": None}, "SKEIN_CONTAINER_ID is not known in this container"),

@@ -247,6 +247,13 @@ def test_a_cluster_that_never_forms_is_given_up():
     assert play(*READY, late, Tick())[1] == [Answer(1), Report(1, exit, False)]
 
 
+def test_a_coordinator_that_never_comes_is_given_up():
+    late = GANG + GANG_MARGIN
+    exit = Exit(None, None, "deadline", "no coordinator was heard of for 660 s")
+    assert play(Prepared(), late - 1, Tick())[1] == []
+    assert play(Prepared(), late, Tick())[1] == [Report(1, exit, False)]
+
+
 def test_who_is_held_back_waits_as_long_as_it_takes():
     state, done = play(*READY, formed(1, ("worker",)), 1e9, Tick())
     assert (done, state.deadline) == ([Answer(1)], None)

@@ -41,9 +41,9 @@ def build_specification(
 ) -> skein.ApplicationSpec:
     """One service for each component of `job`, and the coordinator as the master's script.
 
-    Services start with 0 containers and are never restarted by Skein: the coordinator adds
-    them. Components in `images` run in YARN's own Docker runtime. Credentials
-    (`master.security`) are the engine's to add, at submission.
+    Skein requests the first container of each instance, while the coordinator starts, and
+    restarts none: all later ones are the coordinator's. Components in `images` run in YARN's own
+    Docker runtime. Credentials (`master.security`) are the engine's to add, at submission.
     """
     from tfapp.skein_library import skein
 
@@ -123,7 +123,7 @@ def _service(
     return skein.Service(
         resources=_resources(Amounts(component.memory, component.vcores, component.gpus)),
         script=container_script(python, "runner"),
-        instances=0,
+        instances=component.instances,
         files={
             contract.RUNTIME_DIR: _archive(shipment.runtime),
             contract.PACKAGE_DIR: _archive(shipment.package),

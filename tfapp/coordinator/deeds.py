@@ -33,7 +33,7 @@ class Deeds:
     def __init__(self, connection: Connection, clock: Callable[[], float]):
         self._connection = connection
         self._clock = clock
-        self._containers: set[str] = set()  # all that were requested here
+        self._containers: set[str] = set()  # all that belong to an instance
 
     def carry_out(self, wanted: Iterable[Action]) -> Iterator[Event]:
         """Carries `wanted` out in order, all orders in one call at the end, and yields what the
@@ -83,6 +83,7 @@ class Deeds:
     def _announce(self, action: actions.Announce) -> Iterator[Event]:
         """One call, unless a container has ended already: the master refuses its key."""
         living: Mapping[str, str] = action.containers
+        self._containers.update(living.values())
         while True:
             owners = {ALIVE_PREFIX + name: owner for name, owner in living.items()}
             values = {key: owner.encode() for key, owner in owners.items()}

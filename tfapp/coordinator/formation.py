@@ -16,9 +16,10 @@ _STATE_OF_BEAT = {"waiting": WAITING, "running": RUNNING, "stopping": STOPPING}
 
 
 def begin(state: State, event: events.Started) -> Step:
-    """The application starts: one container for each instance."""
+    """The coordinator takes over the containers that the master began with, whatever has become
+    of them by now."""
     state = dataclasses.replace(state, started=event.time, began=event.time, ticked=event.time)
-    return state, tuple(_request(i, state.generation) for i in state.instances.values())
+    return announce(state)
 
 
 def requested(state: State, event: events.Requested) -> Step:

@@ -58,8 +58,8 @@ class Loop:
         """The final status. It is published, but the master has yet to be told.
         UnreachableError when the master has gone."""
         reports = tuple(self._subscribe())
-        self._handle((events.Started(self._clock()),))
-        self._handle(reports)
+        # In one go: what had been reported counts before what became of the container.
+        self._handle((events.Started(self._clock()), *reports))
         while True:
             self._handle((events.Tick(self._clock()),))
             self._publisher.publish(self._state)

@@ -29,10 +29,10 @@ def step(state: State, event: events.Event) -> Step:
 
 
 def _begin(state: State, event: events.Started) -> Step:
-    state, requests = formation.begin(state, event)
-    if not requests:
+    state, announced = formation.begin(state, event)
+    if not announced:
         state = ending.decide(state, event.time, verdicts.nothing_to_run(state))
-    return state, requests
+    return state, announced
 
 
 def _stop_requested(state: State, event: events.StopRequested) -> Step:

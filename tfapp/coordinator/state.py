@@ -16,6 +16,7 @@ from tfapp.contract import (
     ExitReport,
     Job,
     Verdict,
+    initial_container,
     instance_id,
 )
 from tfapp.coordinator.events import ContainerInfo
@@ -36,7 +37,7 @@ class Instance:
     index: int
     role: str
     state: str = REQUESTED
-    container: str = ""  # "" until the master took the request
+    container: str = ""  # "" until the master took the request for a later one
     requested_in: int = 1  # the generation for which the container was requested
     container_ended: bool = False
     joining: bool = False  # came by flex, and takes part from the next generation on
@@ -128,12 +129,19 @@ class State:
 
 
 def new_state(job: Job) -> State:
-    """Before anything has happened: all instances of `job`, in its order."""
+    """Before anything has happened: all instances of `job`, in its order, each with the container
+    that the master itself has requested for it."""
     instances = {}
     for component in job.components:
         for index in range(component.instances):
             name = instance_id(component.name, index)
-            instances[name] = Instance(name, component.name, index, component.role)
+            instances[name] = Instance(
+                name,
+                component.name,
+                index,
+                component.role,
+                container=initial_container(name),
+            )
     return State(job=job, instances=instances)
 
 

@@ -20,6 +20,7 @@ from tfapp.contract import (
     ComponentJob,
     Job,
     Private,
+    initial_instance,
     instance_id,
     parse_instance,
 )
@@ -63,14 +64,15 @@ class Container:
         try:
             job = Job.from_dict(_json(root / JOB_FILE))
             private = Private.from_dict(_json(root / PRIVATE_FILE))
-            name, index = parse_instance(environ[ENV_INSTANCE])
+            container = environ["SKEIN_CONTAINER_ID"]
+            name, index = parse_instance(environ.get(ENV_INSTANCE) or initial_instance(container))
             return cls(
                 job=job,
                 private=private,
                 component=job.component(name),
                 index=index,
                 generation=int(environ.get(ENV_GENERATION, "1")),
-                id=environ["SKEIN_CONTAINER_ID"],
+                id=container,
                 root=root,
                 log_dir=Path(environ.get("LOG_DIRS", "").split(",")[0] or root),
                 environ=environ,

@@ -128,7 +128,7 @@ def _answer(state: State, now: float) -> Decision:
         released=(),
         stop=None,
         verdict=None,
-        deadline=now + state.gang + GANG_MARGIN,
+        deadline=_patience(state, now),
     )
     if state.prepared is None:
         return dataclasses.replace(state, phase=PREPARING, deadline=None), ()
@@ -146,7 +146,8 @@ def _prepared(state: State, event: Prepared, now: float) -> Decision:
         return _report(state, event.refusal, now)
     if state.wanted:
         return _answer(state, now)
-    return dataclasses.replace(state, phase=WAITING), ()
+    # The coordinator starts at the same time as the first containers.
+    return dataclasses.replace(state, phase=WAITING, deadline=_patience(state, now)), ()
 
 
 def _learn(state: State, event: ClusterFormed | ComponentsReleased) -> State:
@@ -252,6 +253,15 @@ def _tick(state: State, now: float) -> Decision:
         return state, ()
     if state.phase == STOPPING:
         return dataclasses.replace(state, deadline=None), (Kill(),)
-    waited = f"{state.gang + GANG_MARGIN:g}"
-    exit = Exit(None, None, "deadline", f"no cluster was formed within {waited} s of its answer")
-    return _report(state, exit, now)
+    waited = f"{state.gang + GANG_MARGIN:g} s"
+    if state.generation:
+        text = f"no cluster was formed within {waited} of its answer"
+    else:
+        text = f"no coordinator was heard of for {waited}"
+        state = dataclasses.replace(state, generation=state.requested)
+    return _report(state, Exit(None, None, "deadline", text), now)
+
+
+def _patience(state: State, now: float) -> float:
+    """When a runner that waits for the coordinator's next word gives up."""
+    return now + state.gang + GANG_MARGIN

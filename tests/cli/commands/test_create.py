@@ -95,6 +95,6 @@ def test_compile_prints_what_skein_reads_back(tmp_path):
     code, a_shell = call(tmp_path, PlayedEngine(tmp_path, []), *words)
     assert code == 0, a_shell.err.text
     spec = skein.ApplicationSpec.from_yaml(io.StringIO(a_shell.out.text))
-    assert (spec.name, spec.services["worker"].instances) == ("app", 0)
+    assert (spec.name, spec.services["worker"].instances) == ("app", 4)
     sources = [file.source for file in spec.services["worker"].files.values()]
     assert all(Path(source.removeprefix("file://")).is_file() for source in sources)
