@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 
 import pytest
 
 from tests.docker.engine import BASE, EMPTY
-from tests.docker.instances import docker_mode, eventually, labels
+from tests.docker.instances import LIMIT, docker_mode, eventually, labels
 from tfapp.contract import Docker, Exit, Mount
-from tfapp.runner import ports
+from tfapp.runner import ports, process_tree
 from tfapp.runner.program import StartError
 from tfapp.script import Program, ScriptError
 
@@ -158,6 +159,44 @@ def test_a_signal_reaches_it(engine, tmp_path, capfd, number):
         assert not program.running()
     name = signal.Signals(number).name
     assert exit == Exit(None, int(number), "signal", f"killed by {name} ({int(number)})")
+
+
+def test_it_is_seen_when_it_was_stopped(engine, tmp_path, capfd):
+    shell = "python3 -c 'import time; print(\"up\", flush=True); time.sleep(1000)'; echo over"
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(Program(("bash", "-c", shell)), context)
+        eventually(lambda: "up" in program.last_lines())
+        assert program.stopped() == ()
+        init, bash, child = (process.pid for process in process_tree.tree(program.pid))
+        assert init == program.pid
+        os.kill(child, signal.SIGSTOP)
+        words = (f"process {child} was stopped (SIGSTOP)",)
+        eventually(lambda: program.stopped() == words)
+        os.kill(child, signal.SIGCONT)
+        eventually(lambda: program.stopped() == ())
+        engine.docker("kill", "--signal", "STOP", program.container)  # the container's init
+        eventually(lambda: program.stopped() == (f"process {init} was stopped (SIGSTOP)",))
+        program.kill()
+        assert program.wait().signal == signal.SIGKILL
+        assert program.stopped() == ()
+
+
+def test_it_is_seen_when_its_container_was_paused_and_it_can_be_killed(engine, tmp_path, capfd):
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(python(FOREVER), context)
+        ended = []
+        waiting = threading.Thread(target=lambda: ended.append(program.wait()))
+        waiting.start()
+        engine.docker("pause", program.container)
+        words = (f"its container {program.container[:12]} was paused (docker pause)",)
+        eventually(lambda: program.stopped() == words)
+        engine.docker("unpause", program.container)
+        eventually(lambda: program.stopped() == ())
+        engine.docker("pause", program.container)
+        eventually(lambda: program.stopped() == words)
+        program.kill()
+        waiting.join(LIMIT)
+    assert [exit.signal for exit in ended] == [signal.SIGKILL]
 
 
 def test_a_signal_reaches_what_a_shell_has_started(engine, tmp_path, capfd):

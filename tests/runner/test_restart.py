@@ -7,7 +7,7 @@ import signal
 import socket
 
 from tfapp.contract import Exit
-from tfapp.runner.process_tree import Process
+from tfapp.runner.process_tree import Process, stopped
 from tfapp.runner.standstill import Standstill
 
 # Serves its own port, as TensorFlow does, and ends with the number of a file that it counts in.
@@ -68,10 +68,10 @@ def test_a_stopped_program_is_noticed_and_ended(application):
 def test_what_was_stopped_only_for_a_moment_is_none():
     now = [0.0]
     standstill = Standstill(lambda: now[0])
-    stopped, running = Process(7, 1, 1, "T"), Process(7, 1, 1, "S")
+    halted, running = Process(7, 1, 1, "T"), Process(7, 1, 1, "S")
     looks = []
-    for process in (stopped, running, stopped, stopped):
+    for process in (halted, running, halted, halted):
         now[0] += 5.0
-        looks.append(standstill.look([process]))
+        looks.append(standstill.look(stopped([process])))
     text = "process 7 was stopped (SIGSTOP) and did not go on within 5.0 s"
     assert looks == [None, None, None, Exit(None, None, "hang", text)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfapp import skein_calls
 from tfapp.contract import Beat, Exit
-from tfapp.runner import events, policy, process_tree
+from tfapp.runner import events, policy
 from tfapp.runner.container import Container
 from tfapp.runner.heartbeat import Heartbeat
 from tfapp.runner.instance import FailedError, Instance, ScriptDone
@@ -146,7 +146,8 @@ class Runner:
         if self._next_status is None or self._clock() < self._next_status:
             return ()
         self._next_status = None
-        hanging = self._standstill.look(process_tree.left_behind())
+        program = self._instance.program
+        hanging = self._standstill.look(program.stopped() if program is not None else ())
         if hanging is not None:
             return (events.Unwell(hanging),)
         self._instance.ask_status()

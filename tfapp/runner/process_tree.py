@@ -12,12 +12,13 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 KILL_LIMIT = 30.0  # seconds that SIGKILL may take to work
 _POLL = 0.01  # seconds between looks at processes that were sent SIGKILL
+_STOPPED = "T"  # a debugger's hold is "t", and a person's doing
 
 
 class Process(NamedTuple):
@@ -51,20 +52,35 @@ def processes() -> Iterator[Process]:
         yield Process(int(name), int(fields[1]), int(fields[3]), fields[0].decode())
 
 
-def left_behind() -> tuple[Process, ...]:
-    """Descendants of this process in other sessions than its own, zombies included."""
+def tree(root: int) -> tuple[Process, ...]:
+    """The process `root` and its descendants, zombies included; () when it is not there."""
     children: dict[int, list[Process]] = {}
+    unvisited = []
     for process in processes():
         children.setdefault(process.parent, []).append(process)
-    session = os.getsid(0)
+        if process.pid == root:
+            unvisited.append(process)
     found = []
-    unvisited = [os.getpid()]
     while unvisited:
-        for child in children.get(unvisited.pop(), ()):
-            unvisited.append(child.pid)
-            if child.session != session:
-                found.append(child)
+        process = unvisited.pop()
+        found.append(process)
+        unvisited += children.get(process.pid, ())
     return tuple(found)
+
+
+def left_behind() -> tuple[Process, ...]:
+    """Descendants of this process in other sessions than its own, zombies included."""
+    session = os.getsid(0)
+    return tuple(process for process in tree(os.getpid()) if process.session != session)
+
+
+def stopped(processes: Iterable[Process]) -> tuple[str, ...]:
+    """Those that were sent SIGSTOP, as `Running.stopped` says it."""
+    return tuple(
+        f"process {process.pid} was stopped (SIGSTOP)"
+        for process in processes
+        if process.state == _STOPPED
+    )
 
 
 def reap(spare: int = 0) -> None:

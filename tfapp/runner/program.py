@@ -79,6 +79,10 @@ class RunningProgram:
             options = os.WEXITED | os.WNOWAIT | os.WNOHANG
             return os.waitid(os.P_PID, self.pid, options) is None
 
+    def stopped(self) -> tuple[str, ...]:
+        """See Running.stopped."""
+        return process_tree.stopped(process_tree.left_behind())
+
     def signal(self, number: int) -> None:
         """Sends a signal to the program and its process group."""
         with self._signals:

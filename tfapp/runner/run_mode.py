@@ -21,6 +21,10 @@ class Running(Handle, Protocol):
     def alive(self) -> bool:
         """Whether the program may still be there. Asks nobody, and never waits."""
 
+    def stopped(self) -> tuple[str, ...]:
+        """What of the program lives and was stopped, each as the beginning of a sentence:
+        "process 17 was stopped (SIGSTOP)". Asks nobody, and never waits."""
+
     def kill(self) -> None:
         """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
 

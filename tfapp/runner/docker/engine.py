@@ -92,6 +92,11 @@ class Engine:
         with self._calling("start a container"):
             self._api.start(id)
 
+    def unpause(self, id: str) -> None:
+        """Lets a container go on that was paused. EngineError when it was not."""
+        with self._calling("let a container go on"):
+            self._api.unpause(id)
+
     def output(self, id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
         """(standard output, standard error) of a container from now on until its end; whatever
         breaks the stream also ends it."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Union
 
 from tfapp.contract import MAX_LAST_LINES, Exit
-from tfapp.runner import exits
+from tfapp.runner import exits, process_tree
 from tfapp.runner.docker import identity
 from tfapp.runner.docker.engine import Engine, EngineError, MissingError
 from tfapp.runner.output import LastLines, Redactor, relay
@@ -38,6 +38,11 @@ class _MemoryKill:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Paused:
+    paused: bool  # or goes on
+
+
+@dataclasses.dataclass(frozen=True)
 class _Removed:
     pass
 
@@ -47,7 +52,7 @@ class _Lost:
     message: str
 
 
-_News = Union[_Died, _MemoryKill, _Removed, _Lost]
+_News = Union[_Died, _MemoryKill, _Paused, _Removed, _Lost]
 
 
 class DockerProgram:
@@ -72,6 +77,7 @@ class DockerProgram:
         self._ended = threading.Event()
         self.process: identity.Process | None = None  # the container's first
         self._memory_kill = False
+        self._paused = False
         self.exit: Exit | None = None  # once it has ended
         self.seconds = 0.0  # how long it ran, once it has ended
         try:
@@ -116,6 +122,14 @@ class DockerProgram:
         except EngineError:
             return self.alive
 
+    def stopped(self) -> tuple[str, ...]:
+        """See Running.stopped. Without what `docker exec` has started."""
+        if not self.alive:
+            return ()
+        if self._paused:  # whose processes look as if they slept
+            return (f"its container {self.container[:12]} was paused (docker pause)",)
+        return process_tree.stopped(process_tree.tree(self.pid))
+
     def signal(self, number: int) -> None:
         """Sends a signal to the program and its process group."""
         # By way of the container's init, not of the engine: that may hang.
@@ -126,6 +140,8 @@ class DockerProgram:
         """Sends SIGKILL to all of the container; `wait` waits for it."""
         if self.process is not None:
             self.process.kill()
+        if self._paused:  # and dies when it goes on
+            _background("unpause", self._unpause)
 
     def wait(self) -> Exit:
         """Waits until the program has ended by itself or was killed, and its container is gone.
@@ -223,6 +239,10 @@ class DockerProgram:
                     return ""
         return self._remove()
 
+    def _unpause(self) -> None:
+        with contextlib.suppress(EngineError):  # somebody was faster; or it is the guard's
+            self._engine.unpause(self.container)
+
     def _remove(self) -> str:
         try:
             self._engine.remove(self.container)
@@ -246,6 +266,8 @@ class DockerProgram:
     def _note(self, news: _News) -> None:
         if isinstance(news, _MemoryKill):
             self._memory_kill = True
+        if isinstance(news, _Paused):
+            self._paused = news.paused
 
     def _decode(self, died: _Died | _Lost) -> Exit:
         if isinstance(died, _Lost):
@@ -267,6 +289,8 @@ def _news_of(event: Mapping[str, Any]) -> _News | None:
         return _Died(int(event["Actor"]["Attributes"]["exitCode"]))
     if action == "oom":
         return _MemoryKill()
+    if action in ("pause", "unpause"):
+        return _Paused(action == "pause")
     return _Removed() if action == "destroy" else None
 
 
