@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docker.engine import processes_with
-from tests.docker.instances import docker_mode, eventually
+from tests.docker.instances import LIMIT, docker_mode, eventually
+from tests.docker.slow_engine import SlowEngine
 from tfapp.contract import Docker
+from tfapp.runner.docker.creation import LABEL_RUNNER
 from tfapp.runner.docker.identity import is_dead, runner_name
 
 # Starts a program that never ends, and says so: a runner as far as its death matters.
@@ -31,22 +35,29 @@ with docker_mode(Path(sys.argv[1])) as (mode, context):
 """
 
 
-@pytest.fixture
-def runner(engine, tmp_path) -> Iterator[subprocess.Popen]:
-    """Its container runs."""
+@contextlib.contextmanager
+def launched(code: str, folder: Path) -> Iterator[subprocess.Popen]:
+    """A process that runs `code`, with `folder` as its argument."""
     process = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, str(tmp_path)],
+        [sys.executable, "-c", code, str(folder)],
         cwd=Path(__file__).parents[2],
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        started = tmp_path / "started"
-        eventually(lambda: started.exists() and started.read_text() in engine.containers())
         yield process
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def runner(engine, tmp_path) -> Iterator[subprocess.Popen]:
+    """Its container runs."""
+    with launched(RUNNER, tmp_path) as process:
+        started = tmp_path / "started"
+        eventually(lambda: started.exists() and started.read_text() in engine.containers())
+        yield process
 
 
 def guards(pid: int) -> list[int]:
@@ -60,6 +71,27 @@ def test_a_runner_that_is_killed_takes_its_container_along(engine, runner, numbe
     runner.wait(60)
     eventually(lambda: engine.containers() == [], "the container's end")
     eventually(lambda: guards(runner.pid) == [], "the guard's end")
+
+
+def test_a_container_that_is_made_after_its_runners_death_goes_too(engine, tmp_path, monkeypatch):
+    between = SlowEngine(tmp_path / "between.sock", engine.socket)
+    monkeypatch.setenv("DOCKER_HOST", between.host)
+    with contextlib.closing(between), launched(RUNNER, tmp_path) as runner:
+        assert between.asked.wait(LIMIT)
+        between.listed.clear()
+        runner.kill()
+        runner.wait()
+        # The guard finds nothing yet, and stays.
+        assert between.listed.wait(LIMIT)
+        assert engine.containers() == []
+        between.let_go.set()
+        eventually(lambda: guards(runner.pid) == [], "the guard's end")
+    assert engine.containers() == []
+    created = engine.docker(
+        *("events", "--since", "1", "--until", f"{time.time() + 1:.0f}"),
+        *("--filter", f"label={LABEL_RUNNER}", "--format", "{{.Action}}"),
+    )
+    assert created.split()[-2:] == ["create", "destroy"]
 
 
 def test_a_guard_that_is_killed_along_is_made_up_for_by_the_next_runner(engine, runner, tmp_path):

@@ -2,20 +2,22 @@
 
     python -m tfapp.runner.docker.guard RUNNER_NAME
 
-Standard input is a pipe from the runner. It brings "container PID STARTED" when one has started,
-"done" when there is nothing left to do, and its end otherwise means that the runner was killed.
-The guard is a session of its own, so that a signal to the runner's process group misses it.
+Standard input is a pipe from the runner. It brings "creating" before the engine is asked for a
+container, then "started PID STARTED" or "ended", and "done" when there is nothing left to do. Its
+end otherwise means that the runner was killed. The guard is a session of its own, so that a signal
+to the runner's process group misses it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -25,10 +27,18 @@ from tfapp.runner.docker.engine import Engine, EngineError
 from tfapp.runner.docker.identity import Process, runner_name
 
 _ROOT = Path(__file__).parents[3]
-_DONE = "done"
+_CREATING, _STARTED, _ENDED, _DONE = "creating", "started", "ended", "done"
 _REMOVAL_LIMIT = 10.0  # seconds
-_LOOK_EVERY = 0.05  # seconds between looks at containers that were removed
+_LOOK_EVERY = 0.05  # seconds between looks at what the engine has
 _END_LIMIT = 5.0  # seconds for a guard that was told that it is done
+
+
+@dataclasses.dataclass
+class Started:
+    """What has come of the making of a container. `process` is its first, None when it did not
+    start or has ended."""
+
+    process: Process | None = None
 
 
 class Guard:
@@ -46,9 +56,18 @@ class Guard:
             start_new_session=True,
         )
 
-    def tell(self, process: Process) -> None:
-        """A container's first process, which the guard can kill without the engine."""
-        self._write(f"container {process.pid} {process.started}")
+    @contextlib.contextmanager
+    def expecting(self) -> Iterator[Started]:
+        """In the block a container is made: the engine may still be at it when this process is
+        dead. The block puts in its first process, which the guard can kill without the engine."""
+        self._write(_CREATING)
+        started = Started()
+        try:
+            yield started
+        finally:
+            process = started.process
+            words = f"{_STARTED} {process.pid} {process.started}" if process else _ENDED
+            self._write(words)
 
     def close(self) -> None:
         """There are no containers any more: the guard ends."""
@@ -77,24 +96,31 @@ def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     containers = []
+    creating = False
     for line in sys.stdin:
         word, *numbers = line.split()
         if word == _DONE:
             return 0
-        containers.append(Process(*map(int, numbers)))
+        creating = word == _CREATING
+        if word == _STARTED:
+            containers.append(Process(*map(int, numbers)))
     for process in containers:  # at once: this process may be killed the next moment
         process.kill()
-    return _remove_all(argv[0])
+    return _remove_all(argv[0], creating)
 
 
-def _remove_all(runner: str) -> int:
-    end = time.monotonic() + _REMOVAL_LIMIT
+def _remove_all(runner: str, creating: bool) -> int:
+    """`creating`: the engine was asked for a container that it may not have made yet."""
     try:
         engine = Engine(os.environ)
+        end = time.monotonic() + _REMOVAL_LIMIT
         # One that was just being started may refuse to go, and has to be asked again.
-        while (found := engine.labelled(f"{LABEL_RUNNER}={runner}")) and time.monotonic() < end:
+        while (found := engine.labelled(f"{LABEL_RUNNER}={runner}")) or creating:
             for container in found:
                 engine.remove(container)
+                creating = False
+            if time.monotonic() >= end:
+                break
             time.sleep(_LOOK_EVERY)
     except EngineError as error:
         sys.stderr.write(f"tfapp: a container may remain: {error}\n")

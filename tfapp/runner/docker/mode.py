@@ -129,10 +129,10 @@ class DockerMode:
         except RefusedError as error:
             raise StartError(str(error)) from error
         config = creation.container_config(context, self._docker, place, argv, env, cwd, mounts)
-        program = DockerProgram(docker, config, self._secrets, sink, errors, self._clock)
+        with guard.expecting() as expected:
+            program = DockerProgram(docker, config, self._secrets, sink, errors, self._clock)
+            expected.process = program.process
         self._running.add(program)
-        if program.process is not None:
-            guard.tell(program.process)
         return program
 
     def _environment(self, context: Context, given: Mapping[str, str]) -> dict[str, str]:
