@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import hypothesis
 import pytest
+
+from tests.docker.engine import Engine, UnavailableError
 
 # Machines that run these tests are shared: an example that is slow once says nothing. The same
 # examples in every run, so that a failure is the change's own.
@@ -20,3 +26,39 @@ def tfapp_home(tmp_path_factory, monkeypatch):
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("TFAPP_HOME", str(home))
     return home
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "docker: runs on a real Docker engine of the tests' own")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "docker_engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.docker)
+
+
+@pytest.fixture(scope="session")
+def session_docker_engine(tmp_path_factory) -> Iterator[Engine]:
+    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+    engine = Engine(tmp_path_factory.mktemp("docker") / "engine", cache)
+    try:
+        engine.start()
+        yield engine
+    except UnavailableError as error:
+        reason = f"this machine has no Docker engine: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    finally:
+        engine.stop()
+
+
+@pytest.fixture
+def docker_engine(session_docker_engine) -> Iterator[Engine]:
+    """A real Docker engine. A test leaves no container behind."""
+    yield session_docker_engine
+    left = session_docker_engine.containers()
+    for id in left:
+        session_docker_engine.docker("rm", "--force", id)
+    assert left == []

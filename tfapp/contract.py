@@ -130,6 +130,7 @@ class Docker:
     pull: str = "missing"  # "never", "missing" or "always"
     pull_timeout: float = 600.0  # seconds
     credential: str = ""  # whose value in Private.env is the registry's "USER:PASSWORD"
+    host: str = ""  # the engine's address as DOCKER_HOST says it; "": what the environment says
     shm_size: int = 0
     ipc: str = ""  # "host" or "private"
     ulimits: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)

@@ -42,6 +42,7 @@ def test_app_config_names_another_image_and_more_mounts():
             "site.global.docker.pull": "always",
             "site.global.docker.pull.timeout": "30",
             "site.global.docker.credential": "",
+            "site.global.docker.host": "unix:///run/d.sock",
         },
     )
     assert docker == Docker(
@@ -49,6 +50,7 @@ def test_app_config_names_another_image_and_more_mounts():
         (Mount("/data", "/in", True), Mount("/scratch/ann", "/scratch")),
         pull="always",
         pull_timeout=30.0,
+        host="unix:///run/d.sock",
         shm_size=1 << 30,
     )
 
@@ -86,11 +88,16 @@ def test_a_job_is_read_back_with_its_containers():
         ),
         (
             ({"name": "t", "image": "a"},),
+            {"site.global.docker.host": "unix:///d.sock"},
+            "worker: YARN's Docker runtime has an engine of its own",
+        ),
+        (
+            ({"name": "t", "image": "a"},),
             {"site.global.docker.mounts": "/a,/b$(touch x)"},
             "worker: '/b$(touch x)' cannot be told to YARN",
         ),
     ],
-    ids=["image", "options", "pull", "mount"],
+    ids=["image", "options", "pull", "host", "mount"],
 )
 def test_what_yarns_runtime_cannot_be_told_is_refused(containers, settings, message):
     worker = component("worker", docker_containers=containers)

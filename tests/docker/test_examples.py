@@ -9,27 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.engine import BASE
+from tests.docker.flags import in_docker
 from tfapp import shipped
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = shipped.app_packages_dir() / "tensorflow"
 LIMIT = 240
-
-
-def python_mounts() -> str:
-    """This Python with its TensorFlow, for an image that has none."""
-    folders = dict.fromkeys((sys.prefix, sys.base_prefix))
-    return ",".join(f"{folder}:ro" for folder in folders if folder not in ("/", "/usr"))
-
-
-def in_docker() -> tuple[str, ...]:
-    return (
-        *("--option", "site.global.run.mode", "docker"),
-        *("--option", "site.global.docker.image", BASE),
-        *("--option", "site.global.docker.mounts", python_mounts()),
-        *("--option", "site.global.python.executable", sys.executable),
-    )
 
 
 def create(name: str, *words: str) -> subprocess.CompletedProcess:

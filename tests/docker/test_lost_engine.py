@@ -70,7 +70,8 @@ def test_without_an_engine_one_sentence_says_so(tmp_path):
     with pytest.raises(GoneError) as caught:
         Engine({"DOCKER_HOST": address})
     assert str(caught.value) == (
-        f"there is no Docker engine at {address}; start it, or name another with DOCKER_HOST"
+        f"there is no Docker engine at {address}; start it, or name another with "
+        "site.global.docker.host or DOCKER_HOST"
     )
     del caught
     gc.collect()

@@ -19,6 +19,7 @@ _MOUNTS = "site.global.docker.mounts"
 _PULL = "site.global.docker.pull"
 _PULL_TIMEOUT = "site.global.docker.pull.timeout"
 _CREDENTIAL = "site.global.docker.credential"
+_HOST = "site.global.docker.host"
 
 
 def run_mode(own: ComponentSettings) -> str:
@@ -37,6 +38,7 @@ def build_docker(package: AppPackage, component: Component, own: ComponentSettin
         pull=own.site.get(_PULL, Docker.pull),
         pull_timeout=float(own.site.get(_PULL_TIMEOUT, Docker.pull_timeout)),
         credential=own.site.get(_CREDENTIAL, ""),
+        host=own.site.get(_HOST, ""),
         **fields,
     )
 

@@ -72,6 +72,8 @@ def _unsupported(component: Component, docker: Docker) -> Iterator[tuple[str, st
             "YARN's Docker runtime has a pull policy of its own",
             "remove site.global.docker.pull",
         )
+    if docker.host:
+        yield "YARN's Docker runtime has an engine of its own", "remove site.global.docker.host"
     paths = [path for mount in docker.mounts for path in (mount.source, mount.target)]
     for text in (*(path for path in paths if not _PATH.match(path)), docker.image):
         if not _WORD.match(text) or text in paths:

@@ -179,7 +179,7 @@ class Engine:
         if number == errno.ENOENT:
             return (
                 f"there is no Docker engine at {self._address}; start it, or name another with "
-                "DOCKER_HOST"
+                "site.global.docker.host or DOCKER_HOST"
             )
         if number in (errno.EACCES, errno.EPERM):
             return (

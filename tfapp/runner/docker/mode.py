@@ -51,13 +51,15 @@ class DockerMode:
 
     def prepare(self) -> None:
         """See RunMode.prepare."""
-        environ = self._container.environ
+        environ = self._container.inherited_environ()
+        if self._docker.host:
+            environ["DOCKER_HOST"] = self._docker.host
         try:
             gpus = creation.granted_gpus(self._container.component, environ)
             self._engine = found = Engine(environ)
             cpus = int(found.info()["NCPU"])
             _sweep(found)
-            self._guard = Guard(self._container.inherited_environ())
+            self._guard = Guard(environ)
             self._place = Place(_user(), self._guard.runner, cpus, gpus)
             pull.ensure_image(found, self._docker, self._login(), self._say, self._clock)
         except (EngineError, RefusedError, OSError) as error:
