@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ class Import(NamedTuple):
     at_load: bool
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Dotted name -> file, of every module of tfapp."""
     found = {}
@@ -36,6 +38,7 @@ def room(module: str) -> str:
     return (module.split(".") + [""])[1]
 
 
+@functools.cache
 def imports() -> tuple[Import, ...]:
     """Every import in tfapp, inside functions and type-checking blocks too."""
     known = modules()
