@@ -11,6 +11,7 @@ from tfapp.contract import ApplicationStatus
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
+    from tfapp.engines.diagnosis import Finding
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls import Connection
 
@@ -41,6 +42,9 @@ class Engine(Protocol):
 
     name: str
     sees_home: bool  # whether the containers see the files under TFAPP_HOME
+
+    def examine(self) -> Iterator[Finding]:
+        """What it needs around it, each thing checked; raises nothing."""
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """What to compile `package` with, so that it runs on this engine."""

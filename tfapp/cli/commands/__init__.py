@@ -26,5 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "registry": ("tfapp.cli.commands.registry", "show export groups in Slider's JSON shape"),
     "flex": ("tfapp.cli.commands.flex", "change the number of instances while it runs"),
     "kill-container": ("tfapp.cli.commands.kill_container", "kill a container, as a drill"),
+    "doctor": ("tfapp.cli.commands.doctor", "check what tfapp needs around it"),
     "destroy": ("tfapp.cli.commands.destroy", "forget an application and delete its logs"),
 }

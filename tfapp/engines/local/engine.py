@@ -15,7 +15,7 @@ from tfapp.contract import FINAL_STATES, KILLED, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
 from tfapp.engines.definition import Definition, gpus_needed
 from tfapp.engines.disk import delete_tree, write_json, writing
-from tfapp.engines.local import verdict
+from tfapp.engines.local import doctor, verdict
 from tfapp.engines.local.client import MasterClient
 from tfapp.engines.local.gpus import check_enough, visible_gpus
 from tfapp.engines.local.layout import AppFolder, Home, RunFolder
@@ -34,6 +34,7 @@ from tfapp.errors import (
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
+    from tfapp.engines.diagnosis import Finding
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls import Connection
 
@@ -72,6 +73,10 @@ class LocalEngine:
         self._hostname = hostname or socket.gethostname()
         self._clock = clock
         self._runs = Runs(self._home, bind, self._environ, python, clock, self._hostname)
+
+    def examine(self) -> Iterator[Finding]:
+        """See Engine.examine."""
+        return doctor.examine(self._home.path, self._environ)
 
     # -- making --
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:

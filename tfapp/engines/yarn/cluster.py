@@ -54,13 +54,15 @@ class Queue:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A node that works. `memory` in MiB; all it has, used or not."""
+    """A node that works. `memory` in MiB; all it has, used or not. `pages`: the address of its
+    web pages, host:port."""
 
     host: str
     labels: frozenset[str]
     memory: int
     vcores: int
     gpus: int
+    pages: str = ""
 
 
 class Cluster:
@@ -113,6 +115,7 @@ class Cluster:
                 memory=node.total_resources.memory,
                 vcores=node.total_resources.vcores,
                 gpus=node.total_resources.gpus,
+                pages=node.http_address,
             )
             for node in found
         )

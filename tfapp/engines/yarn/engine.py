@@ -13,7 +13,7 @@ from tfapp.contract import FINAL_STATES, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
-from tfapp.engines.yarn import verdict
+from tfapp.engines.yarn import doctor, verdict
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home
 from tfapp.engines.yarn.logs import Logs
@@ -30,6 +30,7 @@ from tfapp.errors import (
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
+    from tfapp.engines.diagnosis import Finding
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls import Connection
 
@@ -62,6 +63,11 @@ class YarnEngine:
         self._logs = Logs(self._home, self._cluster, self._environ)
         # Which run a pair of name and number is; asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
+
+    def examine(self) -> Iterator[Finding]:
+        """See Engine.examine."""
+        home = self._home.path.parent
+        return doctor.examine(home, self._environ, self._cluster, self._clock)
 
     # -- making --
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:

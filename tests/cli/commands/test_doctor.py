@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.commands.call import call
+from tests.cli.played_engine import PlayedEngine
+from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
+
+FINE = Finding("java", OK, "17, /usr/bin/java")
+SO_SO = Finding("docker", WARNING, "no engine answers", "Start it.")
+BAD = Finding("hdfs", PROBLEM, "it is in safe mode", "Wait.")
+
+
+class Patient(PlayedEngine):
+    """An engine with these findings."""
+
+    def __init__(self, folder, *findings: Finding):
+        super().__init__(folder, [])
+        self.findings = findings
+
+    def examine(self):
+        yield from self.findings
+
+
+def test_findings_are_lines_and_a_warning_is_no_failure(tmp_path):
+    code, shell = call(tmp_path, Patient(tmp_path, FINE, SO_SO), "doctor")
+    assert code == 0
+    assert shell.out.text.splitlines() == [
+        "ok       java: 17, /usr/bin/java",
+        "warning  docker: no engine answers",
+        "         Start it.",
+    ]
+
+
+def test_a_problem_is_one(tmp_path):
+    code, shell = call(tmp_path, Patient(tmp_path, BAD), "doctor", "--format", "json")
+    assert code == 53
+    assert json.loads(shell.out.text) == [
+        {"subject": "hdfs", "level": "problem", "text": "it is in safe mode", "mend": "Wait."}
+    ]
+
+
+def doctor(engine: str, **environ: str) -> tuple[int, dict[str, dict]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tfapp", "doctor", "--engine", engine, "--format", "json"],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    return done.returncode, {found["subject"]: found for found in json.loads(done.stdout)}
+
+
+def test_this_machine(tmp_path):
+    code, found = doctor("local", TFAPP_HOME=str(tmp_path), DOCKER_HOST=f"unix://{tmp_path}/none")
+    assert code == 0
+    assert list(found) == ["python", "home", "tensorflow", "gpus", "docker"]
+    assert found["docker"]["level"] == "warning"
+    assert found["home"]["text"].startswith(f"{tmp_path}, ")
+
+
+def test_a_home_that_is_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    code, found = doctor("local", TFAPP_HOME=str(tmp_path / "file" / "home"))
+    assert (code, found["home"]["level"]) == (53, "problem")
+    assert found["home"]["text"] == f"{tmp_path}/file is not a folder that can be written"
+
+
+@pytest.mark.parametrize(
+    ("environ", "subject", "text"),
+    [
+        ({"JAVA_HOME": "/nowhere"}, "java", "there is no Java in JAVA_HOME (/nowhere)"),
+        ({"PATH": "/nowhere"}, "yarn", "Hadoop's command yarn is not on PATH"),
+    ],
+)
+def test_no_way_to_a_cluster(tmp_path, environ, subject, text):
+    code, found = doctor("yarn", TFAPP_HOME=str(tmp_path), **environ)
+    assert code == 53
+    assert (found[subject]["level"], found[subject]["text"]) == ("problem", text)
+    assert set(found) == {"python", "home", "java", "yarn"}

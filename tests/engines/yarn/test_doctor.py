@@ -1,0 +1,129 @@
+"""What the doctor says of a cluster that is not well."""
+
+from __future__ import annotations
+
+import email.utils
+import http.server
+import os
+import threading
+import time
+
+import pytest
+
+from tfapp.engines.diagnosis import OK, PROBLEM, WARNING
+from tfapp.engines.yarn import doctor
+from tfapp.engines.yarn.cluster import Node, Queue
+from tfapp.errors import UnavailableError
+
+
+def program(path, script: str) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("script", "level", "text"),
+    [
+        ("echo 'openjdk version \"17.0.1\" 2021' >&2", OK, "17, {}"),
+        ("echo 'java version \"1.8.0_201\"' >&2", OK, "8, {}"),
+        ("echo 'openjdk version \"24\" 2025' >&2", WARNING, "24, {}"),
+        ("echo 'no memory' >&2; exit 1", PROBLEM, "{} does not run: no memory"),
+    ],
+)
+def test_java(tmp_path, script, level, text):
+    java = program(tmp_path / "java", script)
+    found = doctor.examine_java(java)
+    assert (found.level, found.text) == (level, text.format(java))
+
+
+@pytest.mark.parametrize(
+    ("asked", "klist", "level"),
+    [("simple", "exit 1", None), ("kerberos", "exit 0", OK), ("kerberos", "exit 1", PROBLEM)],
+)
+def test_kerberos(tmp_path, asked, klist, level):
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>hadoop.security.authentication</name>"
+        f"<value>{asked}</value></property></configuration>"
+    )
+    program(tmp_path / "bin" / "klist", klist)
+    found = doctor.examine_ticket({"HADOOP_CONF_DIR": str(tmp_path), "PATH": f"{tmp_path}/bin"})
+    assert (found.level if found else None) == level
+
+
+class Pretended:
+    """A cluster with these nodes."""
+
+    def __init__(self, *nodes: Node):
+        self._nodes = nodes
+
+    def nodes(self):
+        return self._nodes
+
+    def queues(self):
+        return (Queue("default", True, frozenset()), Queue("closed", False, frozenset()))
+
+
+@pytest.fixture
+def node():
+    """A node whose clock is as far ahead as `ahead` says."""
+
+    class Pages(http.server.BaseHTTPRequestHandler):
+        ahead = 0.0
+
+        def do_HEAD(self):
+            self.send_response_only(302)
+            self.send_header("Date", email.utils.formatdate(time.time() + self.ahead, usegmt=True))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"127.0.0.1:{server.server_port}"
+    yield Pages, Node("n1", frozenset(), 4096, 8, 2, address)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_cluster_that_is_well(node):
+    found = list(doctor.examine_cluster(Pretended(node[1]), time.time))
+    assert [(finding.level, finding.text) for finding in found] == [
+        (OK, "answers; queues: default"),
+        (OK, "1 take containers, together 4096 MiB, 8 vcores, 2 GPUs"),
+        (OK, "1 nodes are within 30 s of this machine"),
+    ]
+
+
+@pytest.mark.parametrize(("ahead", "relation"), [(100.5, "ahead of"), (-99.5, "behind")])
+def test_a_clock_that_is_wrong(node, ahead, relation):
+    pages, one = node
+    pages.ahead = ahead
+    found = doctor.examine_clocks([one], time.time)
+    assert found.level == PROBLEM
+    assert found.text == f"the clock of n1 is 100 s {relation} this one"
+
+
+def test_nodes_that_tell_nothing():
+    silent = Node("n1", frozenset(), 4096, 8, 2, "127.0.0.1:9")
+    assert doctor.examine_clocks([silent], time.time).level == WARNING
+
+
+def test_no_nodes():
+    found = list(doctor.examine_cluster(Pretended(), time.time))
+    assert (found[-1].level, found[-1].text) == (PROBLEM, "no node takes containers")
+
+
+def test_hdfs_has_the_last_word(tmp_path):
+    words = "mkdir: Cannot create directory /user/ann. Name node is in safe mode."
+    java = program(tmp_path / "java", f"echo '{words}' >&2; exit 1")
+    with pytest.raises(UnavailableError) as error:
+        doctor.write_to_hdfs(java, "", os.environ)
+    assert str(error.value) == (
+        "HDFS cannot be written: Cannot create directory /user/ann. Name node is in safe mode."
+    )

@@ -1,0 +1,69 @@
+"""What `tfapp doctor` finds, as values."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tfapp.errors import TfappError, UnavailableError
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+
+OLDEST_PYTHON = (3, 9)
+ENOUGH_ROOM = 1 << 30  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that was checked: `level` is OK, WARNING (some applications will not run) or
+    PROBLEM (none will); `mend`: what to do about it."""
+
+    subject: str
+    level: str
+    text: str
+    mend: str = ""
+
+
+def checked(subject: str, check: Callable[[], str]) -> Finding:
+    """OK with what `check` returns, or a problem with what it raises."""
+    try:
+        return Finding(subject, OK, check())
+    except TfappError as error:
+        return Finding(subject, PROBLEM, error.message, error.hint)
+
+
+def examine_here(home: Path) -> Iterator[Finding]:
+    """What every engine needs: this Python, and a folder for its state."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    old = sys.version_info < OLDEST_PYTHON
+    mend = "Install tfapp for Python 3.9 or newer." if old else ""
+    yield Finding("python", PROBLEM if old else OK, f"{version}, {sys.executable}", mend)
+    yield examine_home(home)
+
+
+def examine_home(home: Path) -> Finding:
+    """TFAPP_HOME: writable, with room. It need not exist yet."""
+    place = home
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        text = f"{place} is not a folder that can be written"
+        return Finding("home", PROBLEM, text, "Set TFAPP_HOME to a folder of your own.")
+    free = shutil.disk_usage(place).free
+    text = f"{home}, {free / (1 << 30):.1f} GiB free"
+    if free < ENOUGH_ROOM:
+        mend = "Free some space there, or set TFAPP_HOME to a folder on another disk."
+        return Finding("home", WARNING, text, mend)
+    return Finding("home", OK, text)
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str:
+    """Its path. UnavailableError when it is not on PATH."""
+    found = shutil.which(name, path=environ.get("PATH"))
+    if found is None:
+        raise UnavailableError(f"{name} is not on PATH")
+    return found

@@ -1,0 +1,88 @@
+"""What applications on this machine need."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.metadata
+import importlib.util
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfapp.engines.diagnosis import OK, WARNING, Finding, examine_here
+from tfapp.engines.local.gpus import visible_gpus
+
+LIMIT = 10.0  # seconds for Docker's answer
+
+_DOCKER = "unix:///var/run/docker.sock"
+_UNIX = "unix://"
+
+
+def examine(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Each thing that is checked, in the order of `tfapp doctor`."""
+    yield from examine_here(home)
+    yield examine_tensorflow()
+    yield examine_gpus(environ)
+    yield examine_docker(environ.get("DOCKER_HOST") or _DOCKER)
+
+
+def examine_tensorflow() -> Finding:
+    """Whether it is installed beside tfapp. It is not imported."""
+    if importlib.util.find_spec("tensorflow") is None:
+        mend = "Install it, or name an interpreter that has it with site.global.python.executable."
+        return Finding("tensorflow", WARNING, "not installed beside tfapp", mend)
+    for name in ("tensorflow", "tensorflow-cpu"):
+        try:
+            return Finding("tensorflow", OK, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Finding("tensorflow", OK, "of unknown version")
+
+
+def examine_gpus(environ: Mapping[str, str]) -> Finding:
+    """Those that instances may get."""
+    gpus = visible_gpus(environ)
+    if not gpus:
+        return Finding("gpus", OK, "none: components ask for yarn.gpus 0")
+    return Finding("gpus", OK, f"{len(gpus)}: {', '.join(gpus)}")
+
+
+def examine_docker(host: str) -> Finding:
+    """Whether Docker's engine answers, which run mode docker needs."""
+    if not host.startswith(_UNIX):
+        return Finding("docker", OK, f"DOCKER_HOST is {host}, which is not asked")
+    path = host[len(_UNIX) :]
+    try:
+        version = _docker_version(path)
+    except (OSError, http.client.HTTPException) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        text = f"no engine answers at {path}: {reason or error}"
+        mend = "Only run mode docker needs it: start it, and let this user use it."
+        return Finding("docker", WARNING, text, mend)
+    return Finding("docker", OK, f"{path}, API version {version}")
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a socket in the file system."""
+
+    def __init__(self, path: str):
+        super().__init__("localhost", timeout=LIMIT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(LIMIT)
+        self.sock.connect(self._path)
+
+
+def _docker_version(path: str) -> str:
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", "/_ping")
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != http.HTTPStatus.OK:
+            raise OSError(0, f"it answers {answer.status}")
+        return answer.getheader("Api-Version", "unknown")
+    finally:
+        connection.close()

@@ -1,0 +1,184 @@
+"""What applications on a YARN cluster need, and what the cluster says of itself."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import email.utils
+import os
+import re
+import subprocess
+import urllib.request
+import xml.etree.ElementTree
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tfapp.engines.diagnosis import (
+    OK,
+    PROBLEM,
+    WARNING,
+    Finding,
+    checked,
+    examine_here,
+    find_program,
+)
+from tfapp.engines.yarn.cluster import Cluster, Node
+from tfapp.engines.yarn.surroundings import find_java, find_yarn, read_class_path
+from tfapp.errors import TfappError, UnavailableError
+
+LIMIT = 60.0  # seconds for a Java program
+WEB_LIMIT = 5.0  # seconds for a node's page
+JAVA_OLDEST, JAVA_NEWEST = 8, 22  # Hadoop's client fails on newer ones
+SKEW = 30.0  # seconds that clocks may differ by
+MAX_NODES = 100  # whose clocks are asked for
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_AUTHENTICATION = "hadoop.security.authentication"
+
+
+def examine(
+    home: Path, environ: Mapping[str, str], cluster: Cluster, clock: Callable[[], float]
+) -> Iterator[Finding]:
+    """Each thing that is checked, in the order of `tfapp doctor`. What cannot be had without
+    another that failed is left out."""
+    yield from examine_here(home)
+    java, yarn = (
+        checked("java", lambda: find_java(environ)),
+        checked("yarn", lambda: find_yarn(environ)),
+    )
+    yield examine_java(java.text) if java.level == OK else java
+    yield yarn
+    if PROBLEM in (java.level, yarn.level):
+        return
+    class_path = checked("configuration", lambda: read_class_path(environ))
+    where = environ.get("HADOOP_CONF_DIR") or "HADOOP_CONF_DIR is not set"
+    yield Finding("configuration", OK, where) if class_path.level == OK else class_path
+    if class_path.level == PROBLEM:
+        return
+    ticket = examine_ticket(environ)
+    if ticket is not None:
+        yield ticket
+    yield from examine_cluster(cluster, clock)
+    yield checked("hdfs", lambda: write_to_hdfs(java.text, class_path.text, environ))
+
+
+def examine_java(java: str) -> Finding:
+    """Whether Hadoop's client runs on it."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=LIMIT)
+    match = _VERSION.search(done.stderr)
+    if done.returncode or match is None:
+        words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it says nothing"]
+        return Finding(
+            "java", PROBLEM, f"{java} does not run: {words[0]}", "Install a Java runtime."
+        )
+    version = int(match[1])
+    text = f"{version}, {java}"
+    if not JAVA_OLDEST <= version <= JAVA_NEWEST:
+        mend = f"Install a Java of version {JAVA_OLDEST} to {JAVA_NEWEST} and set JAVA_HOME."
+        return Finding("java", WARNING, text, mend)
+    return Finding("java", OK, text)
+
+
+def examine_ticket(environ: Mapping[str, str]) -> Finding | None:
+    """Whether there is a Kerberos ticket; None where the cluster asks for none."""
+    folder = environ.get("HADOOP_CONF_DIR")
+    if not folder or _property(Path(folder, "core-site.xml"), _AUTHENTICATION) != "kerberos":
+        return None
+    try:
+        klist = find_program("klist", environ)
+    except UnavailableError as error:
+        return Finding("kerberos", WARNING, error.message, "Install Kerberos' user programs.")
+    done = subprocess.run([klist, "-s"], env=dict(environ), capture_output=True, timeout=LIMIT)
+    if done.returncode:
+        return Finding("kerberos", PROBLEM, "there is no valid ticket", "Run kinit.")
+    return Finding("kerberos", OK, "there is a valid ticket")
+
+
+def _property(file: Path, name: str) -> str:
+    """The value of a property in Hadoop's configuration, "" without it."""
+    try:
+        tree = xml.etree.ElementTree.parse(file)
+    except (OSError, xml.etree.ElementTree.ParseError):
+        return ""
+    found = (p for p in tree.iter("property") if p.findtext("name", "").strip() == name)
+    return next((p.findtext("value", "").strip() for p in found), "")
+
+
+def examine_cluster(cluster: Cluster, clock: Callable[[], float]) -> Iterator[Finding]:
+    """What the ResourceManager says, and the nodes' clocks."""
+    try:
+        nodes, queues = cluster.nodes(), cluster.queues()
+    except TfappError as error:
+        yield Finding("resourcemanager", PROBLEM, error.message, error.hint)
+        return
+    open_queues = sorted(queue.name for queue in queues if queue.running)
+    yield Finding("resourcemanager", OK, f"answers; queues: {', '.join(open_queues) or 'none'}")
+    if not nodes:
+        mend = "Look at the ResourceManager's page of nodes: a full disk makes them unhealthy."
+        yield Finding("nodes", PROBLEM, "no node takes containers", mend)
+        return
+    memory = sum(node.memory for node in nodes)
+    cores, gpus = sum(node.vcores for node in nodes), sum(node.gpus for node in nodes)
+    size = f"{memory} MiB, {cores} vcores, {gpus} GPUs"
+    yield Finding("nodes", OK, f"{len(nodes)} take containers, together {size}")
+    yield examine_clocks(nodes[:MAX_NODES], clock)
+
+
+def examine_clocks(nodes: Sequence[Node], clock: Callable[[], float]) -> Finding:
+    """Clocks of nodes beside this one: credentials begin when they are made."""
+    with concurrent.futures.ThreadPoolExecutor(min(len(nodes), 16)) as pool:
+        skews = dict(zip(nodes, pool.map(lambda node: skew_of(node.pages, clock), nodes)))
+    known = {node.host: skew for node, skew in skews.items() if skew is not None}
+    if not known:
+        return Finding("clocks", WARNING, "no node tells its time", "Compare the clocks by hand.")
+    host, worst = max(known.items(), key=lambda item: abs(item[1]))
+    if abs(worst) > SKEW:
+        relation = "ahead of" if worst > 0 else "behind"
+        text = f"the clock of {host} is {abs(worst):.0f} s {relation} this one"
+        return Finding("clocks", PROBLEM, text, "Have all machines set their clocks by NTP.")
+    return Finding("clocks", OK, f"{len(known)} nodes are within {SKEW:g} s of this machine")
+
+
+def skew_of(pages: str, clock: Callable[[], float]) -> float | None:
+    """Seconds by which the clock of the server at `pages` (host:port) is ahead, to a second;
+    None when it does not tell."""
+    request = urllib.request.Request(f"http://{pages}/", method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=WEB_LIMIT) as answer:
+            told = answer.headers["Date"]
+    except urllib.error.HTTPError as error:
+        told = error.headers["Date"]
+    except OSError:
+        return None
+    try:
+        return email.utils.parsedate_to_datetime(told).timestamp() - clock()
+    except (TypeError, ValueError):
+        return None
+
+
+def write_to_hdfs(java: str, class_path: str, environ: Mapping[str, str]) -> str:
+    """Writes a file where Skein puts what it submits, and deletes it. UnavailableError with
+    Hadoop's own words."""
+    folder, name = ".skein", f".skein/doctor-{os.getpid()}"
+    command = [java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
+    for words in (("-mkdir", "-p", folder), ("-touchz", name), ("-rm", "-skipTrash", name)):
+        _hadoop([*command, "org.apache.hadoop.fs.FsShell", *words], environ)
+    return "the folder .skein in your home there can be written"
+
+
+def _hadoop(command: Sequence[str], environ: Mapping[str, str]) -> None:
+    mend = "Your home folder there must exist and be yours; in safe mode nothing can be written."
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"HDFS does not answer within {LIMIT:g} s", mend) from None
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if ": " in line and "WARN" not in line]
+        reason = said[-1].partition(": ")[2] if said else f"exit code {done.returncode}"
+        raise UnavailableError(f"HDFS cannot be written: {reason}", mend)
