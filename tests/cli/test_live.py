@@ -16,6 +16,7 @@ from tests.cli.played_engine import (
 )
 from tfapp.cli.live import component_rows, follow
 from tfapp.contract import Exit
+from tfapp.engines.base import LogFile
 from tfapp.errors import TimedOutError
 
 
@@ -61,6 +62,21 @@ def test_the_chief_is_shown_rather_than_a_worker(tmp_path):
     a_shell = shell(tmp_path)
     assert run(engine, a_shell) == 0
     assert a_shell.out.text == "chief\n"
+
+
+def test_output_goes_on_in_another_container(tmp_path):
+    """The worker lost its first one."""
+    running = status("RUNNING", instance("worker/0", "RUNNING"))
+    ended = status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS)
+    engine = PlayedEngine(tmp_path, [running, ended])
+    engine.write_log("worker/0", "epoch 1\n")
+    second = LogFile("worker/0", tmp_path / "second")
+    second.path.write_text("epoch 2\n")
+    look = engine.logs
+    engine.logs = lambda name, run=None: (*look(name, run), second)
+    a_shell = shell(tmp_path)
+    assert run(engine, a_shell) == 0
+    assert a_shell.out.text == "epoch 1\nepoch 2\n"
 
 
 def test_a_failure_shows_its_cause_unless_its_output_was_shown(tmp_path):

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 from tfapp.cli.console import Row, Show, is_terminal, live_rows
 from tfapp.cli.following import Feed, has_ended, is_running
-from tfapp.cli.outputs import Tail, log_of, primary_instance
+from tfapp.cli.log_printer import LogPrinter
+from tfapp.cli.outputs import primary_instance
 from tfapp.cli.shell import Shell
 from tfapp.cli.stopper import Stopper
 from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
@@ -63,7 +64,7 @@ class _View:
         self.shown_instance = ""
         self.was_running = False
         self._shell, self._engine = shell, engine
-        self._tail: Tail | None = None
+        self._printer: LogPrinter | None = None
         self._states = StateLines(shell)
         self._rows = stack.enter_context(contextlib.ExitStack())
         self._show: Show | None = None
@@ -94,32 +95,26 @@ class _View:
         self._rows.close()
 
     def _show_output(self) -> None:
-        if self._tail is None and not self._open_log():
+        primary = primary_instance(self.application.status)
+        if primary is None:
             return
-        assert self._tail is not None
+        if self._printer is None:
+            self._printer = LogPrinter(
+                self._shell, self._engine, self.application, primary.instance
+            )
         try:
-            for piece in self._tail.read_new():
-                self._shell.write(piece)
+            self._printer.print_new()
         except BrokenPipeError:  # as behind `| head`; the verdict is wanted all the same
             self._shell.drop_output()
-
-    def _open_log(self) -> bool:
-        application = self.application
-        primary = primary_instance(application.status)
-        if primary is None:
-            return False
-        log = log_of(self._engine.logs(application.name, application.run), primary.instance)
-        if log is None:
-            return False
-        self._tail, self.shown_instance = Tail(log.path), primary.instance
-        return True
+        if self._printer.found:
+            self.shown_instance = primary.instance
 
     def finish(self) -> None:
         """Shows what was written up to the end."""
         self._end_rows()
         self._show_output()
-        if self._tail is not None:
-            self._tail.close()
+        if self._printer is not None:
+            self._printer.close()
 
 
 class StateLines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tfapp.cli.following import Feed
 from tfapp.cli.outputs import LineTail, Tail, select_logs
 from tfapp.cli.shell import Shell
@@ -18,14 +20,15 @@ _MACHINERY = ("coordinator", "master")
 
 class LogPrinter:
     """Prints what is new in the logs that `what` means (tfapp.cli.outputs.select_logs). Without
-    `what` that is all instances'. Lines of several logs are told apart by the instance's name
-    before them; where `what` is one log, it is printed as it is."""
+    `what` that is all instances'. Lines of several instances are told apart by the instance's name
+    before them; where `what` is one instance, its output is printed as it is, that of each
+    container it had after the other."""
 
     def __init__(self, shell: Shell, engine: Engine, application: Application, what: str):
         self._shell, self._engine, self._application = shell, engine, application
         self._what = what
         self._as_it_is = "/" in what or what in _MACHINERY
-        self._tails: dict[str, LineTail | Tail] = {}
+        self._tails: dict[Path, LineTail | Tail] = {}
 
     def may_come(self) -> bool:
         """Whether there can be a log that `what` means: there is an instance of this name, or it
@@ -42,10 +45,10 @@ class LogPrinter:
     def print_new(self, final: bool = False) -> None:
         """Prints what has been written since the last call; `final`: unfinished lines too."""
         for log in self._logs():
-            tail = self._tails.get(log.instance)
+            tail = self._tails.get(log.path)
             if tail is None:
                 tail = Tail(log.path) if self._as_it_is else LineTail(log.path)
-                self._tails[log.instance] = tail
+                self._tails[log.path] = tail
             if isinstance(tail, Tail):
                 for piece in tail.read_new():
                     self._shell.write(piece)

@@ -67,11 +67,6 @@ def primary_instance(status: ApplicationStatus) -> InstanceStatus | None:
     return status.instances[0] if status.instances else None
 
 
-def log_of(logs: Sequence[LogFile], instance: str) -> LogFile | None:
-    """The log of `instance` among `logs`, or None."""
-    return next((log for log in logs if log.instance == instance), None)
-
-
 def select_logs(logs: Sequence[LogFile], what: str) -> tuple[LogFile, ...]:
     """The logs that `what` means: "worker/1" one instance's, "worker" a component's, "" all."""
     return tuple(log for log in logs if not what or log.instance == what or _component(log) == what)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, instance, status
+from tfapp.engines.base import LogFile
 
 ENDED = status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS)
 RUNNING = status("RUNNING", instance("worker/0", "RUNNING"))
@@ -31,6 +32,19 @@ def engine(tmp_path) -> PlayedEngine:
 def test_what_is_printed(tmp_path, engine, what, text):
     code, a_shell = call(tmp_path, engine, "logs", "app", *what)
     assert (code, a_shell.out.text, a_shell.err.text) == (0, text, "")
+
+
+def test_the_logs_of_every_container_that_an_instance_had(tmp_path, engine):
+    """The second came when the first was lost."""
+    engine.write_log("worker/0", "\n")
+    second = LogFile("worker/0", tmp_path / "second")
+    second.path.write_text("four\n")
+    look = engine.logs
+    engine.logs = lambda name, run=None: (*look(name, run), second)
+    _, one = call(tmp_path, engine, "logs", "app", "worker/0")
+    _, both = call(tmp_path, engine, "logs", "app", "worker")
+    assert one.out.text == "one\ntwo\nfour\n"
+    assert both.out.text == ("worker/0 | one\nworker/0 | two\nworker/1 | three\nworker/0 | four\n")
 
 
 def test_a_log_that_is_not_there(tmp_path, engine):
