@@ -142,6 +142,26 @@ ROWS = {
         ),
         FailurePolicy(max_restarts=0, max_losses=1),
     ),
+    "a runner that is cut off ends itself, and its container is seen to end": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 is cut off
+        30 worker/0 lost
+        31 worker/0 answers
+        50 worker/0 exits 0
+        """,
+        "Succeeded: worker/0 ended with exit code 0 after 19 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0",
+            "30 generation 2",
+            "30 another container for worker/0",
+            "31 cluster worker/0",
+            "50 shutdown",
+        ),
+        FailurePolicy(max_restarts=0, max_losses=1),
+    ),
     "a survivor's failure is not the cause": Row(
         "chief=1 worker=1",
         """

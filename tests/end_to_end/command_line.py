@@ -10,11 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from tfapp.contract import initial_container
 
 LIMIT = 120  # seconds that a command of a test may take
 
@@ -32,11 +30,17 @@ class Ended(NamedTuple):
 class CommandLine:
     """Calls `tfapp` in the folder `work`. `home` is TFAPP_HOME."""
 
-    def __init__(self, work: Path, home: Path, wrapper: Sequence[str] = ()):
-        """`wrapper` is put in front of each command, as `nice` would be."""
+    def __init__(
+        self,
+        work: Path,
+        home: Path,
+        wrapper: Sequence[str] = (),
+        program: Sequence[str] = (sys.executable, "-m", "tfapp"),
+    ):
+        """`wrapper` is put in front of each command, as `nice` would be; `program` is `tfapp`."""
         self.work = work
         self.home = home
-        self._wrapper = tuple(wrapper)
+        self._command = (*wrapper, *program)
 
     def start(self, *words: object, **popen: Any) -> subprocess.Popen:
         """A command that runs, in a session of its own, its outputs in pipes unless `popen`
@@ -51,7 +55,7 @@ class CommandLine:
             "start_new_session": True,
             **popen,
         }
-        argv = [*self._wrapper, sys.executable, "-m", "tfapp", *map(str, words)]
+        argv = [*self._command, *map(str, words)]
         return subprocess.Popen(argv, **settings)
 
     def __call__(self, *words: object) -> Ended:
@@ -87,7 +91,11 @@ class CommandLine:
         """Every process that was started for an application of `home`: what names `home` in its
         environment, its command or its folder."""
         mark = os.fsencode(self.home)
-        return [pid for pid in _processes() if any(mark in text for text in _known_of(pid))]
+        return [pid for pid in processes() if any(mark in text for text in known_of(pid))]
+
+    def left(self) -> list[int]:
+        """What lives although every application has ended."""
+        return self.living()
 
     def kill_living(self) -> list[int]:
         """`living`, each of which is killed."""
@@ -100,25 +108,33 @@ class CommandLine:
     def process(self, name: str, instance: str, command: str) -> int:
         """The process of application `name` that has `command` in its command line, in the
         container of `instance`; "" when it is in no instance's."""
-        folder = os.fsencode(self.home / "apps" / name)
-        found = []
-        for pid in self.living():
-            environ, words, _ = _known_of(pid)
-            ours = not instance or _is_of(instance, environ)
-            if command.encode() in words and folder in environ + words and ours:
-                found.append(pid)
-        (pid,) = found
+        found = self.status(name)
+        told = [b""]  # to a program, or to a runner
+        if instance:
+            (container,) = (
+                i["container"] for i in found["status"]["instances"] if i["instance"] == instance
+            )
+            told = [f"TFAPP_INSTANCE={instance}\0", f"\0SKEIN_CONTAINER_ID={container}\0"]
+            told = [text.encode() for text in told]
+        mark = self.mark(found)
+        living = [(pid, known_of(pid)) for pid in self.living()]
+        (pid,) = (
+            pid
+            for pid, (environ, words, _) in living
+            if command.encode() in words
+            and mark in environ + words
+            and any(text in environ for text in told)
+        )
         return pid
 
-
-def _is_of(instance: str, environ: bytes) -> bool:
-    """Whether a process stands in a container of `instance`."""
-    if b"TFAPP_INSTANCE=" in environ:
-        return f"TFAPP_INSTANCE={instance}\0".encode() in environ
-    return f"SKEIN_CONTAINER_ID={initial_container(instance)}\0".encode() in environ
+    def mark(self, application: Mapping[str, Any]) -> bytes:
+        """What all processes of an application, given as its status, have in their environment or
+        command."""
+        return os.fsencode(self.home / "apps" / application["name"])
 
 
-def _processes() -> list[int]:
+def processes() -> list[int]:
+    """All there are, but for this one."""
     return [
         int(folder.name)
         for folder in Path("/proc").iterdir()
@@ -126,7 +142,7 @@ def _processes() -> list[int]:
     ]
 
 
-def _known_of(pid: int) -> tuple[bytes, bytes, bytes]:
+def known_of(pid: int) -> tuple[bytes, bytes, bytes]:
     """Environment, command and folder of a process; empty when it has ended since."""
     folder = Path(f"/proc/{pid}")
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end import trainings
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
 
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
@@ -110,6 +111,32 @@ def test_a_disk_that_is_full_once_the_programs_run(tfapp, tmp_path):
         assert on_disk.status("app")["status"]["state"] == "SUCCEEDED"
         assert (disk / "stone").exists()
         on_disk.ok("destroy", "app")
+        assert on_disk.names() == []
+
+
+def test_a_disk_that_fills_up_while_tensorflow_trains(tfapp, tmp_path, monkeypatch):
+    """No checkpoint can be written, in the next generation neither. The verdict can."""
+    monkeypatch.setattr("tests.end_to_end.command_line.LIMIT", trainings.LIMIT)
+    policy = "{maxRestarts: 1, startupSeconds: 0}"
+    package = trainings.with_policy(trainings.TENSORFLOW, tmp_path / "package", policy)
+    with mounted("size=32m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
+        checkpoints = tmp_path / "disk" / "checkpoints"
+        digits = trainings.Digits(on_disk, checkpoints, "digits-multiworker", package=package)
+        digits.checkpoints = disk / "checkpoints" / "digits"
+        digits.trains()
+        fill(disk / "stone", 0)
+        status = digits.ends(65)
+        assert (status["generation"], status["restarts"]) == (2, 1)
+        verdict = status["verdict"]
+        assert re.fullmatch(
+            r"Failed: worker/\d on 127.0.0.1 ended with exit code 1 in generation 2, .* after its "
+            "start. It was not restarted again: that was done once .failurePolicy.maxRestarts.[.]",
+            verdict["summary"],
+        )
+        assert "No space left on device" in verdict["cause"]["last_lines"]
+        assert "ended with exit code 1 in generation 1" in digits.told()
+        assert "Epoch 1/" in digits.log("worker/0")
+        on_disk.ok("destroy", "digits")
         assert on_disk.names() == []
 
 

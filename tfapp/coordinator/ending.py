@@ -72,7 +72,7 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
     instance = dataclasses.replace(instance, container_ended=True)
     if instance.exit is not None and instance.restart_at == math.inf:
         return state.with_instance(instance), ()
-    exit = Exit(None, None, "lost", losses.UNREPORTED)
+    exit = _unreported(state, instance, event.time)
     instance = dataclasses.replace(
         instance, exit=exit, report=None, state=LOST, restart_at=math.inf
     )
@@ -82,6 +82,16 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
     # Only before a runner's first word is its log without anything of the program's.
     silent = event.container if instance.heard is None else ""
     return state, (*more, actions.ListContainers(log_of=silent))
+
+
+def _unreported(state: State, instance: Instance, time: float) -> Exit:
+    """The loss of a container that has ended without a report. Where its runner was not heard of
+    for as long as that goes on without its master, it has ended itself, as it should."""
+    limits = state.job.limits
+    quiet = time - instance.heard if instance.heard is not None else 0.0
+    if limits.heartbeat_lost and quiet >= limits.heartbeat_lost - limits.heartbeat:
+        return losses.silence(quiet)
+    return Exit(None, None, "lost", losses.UNREPORTED)
 
 
 def refused(state: State, event: events.Refused) -> Step:
@@ -98,8 +108,7 @@ def refused(state: State, event: events.Refused) -> Step:
 
 def silent(state: State, instance: Instance, time: float) -> Step:
     """A runner was not heard of for too long. Its container is ended, wherever it is."""
-    quiet = verdicts.duration(time - (instance.heard or 0.0))
-    exit = Exit(None, None, "silent", f"nothing was heard of it for {quiet}")
+    exit = losses.silence(time - (instance.heard or 0.0))
     instance = dataclasses.replace(instance, exit=exit, state=LOST)
     state, more = _consequences(state.with_instance(instance), instance, time)
     return state, (*more, actions.KillContainer(instance.container))

@@ -7,6 +7,7 @@ YARN's, that of a memory limit is Skein's.
 from __future__ import annotations
 
 from tfapp.contract import CANNOT_START, Exit
+from tfapp.coordinator.verdicts import duration
 
 UNREPORTED = "its container ended without a report"
 
@@ -17,6 +18,11 @@ _REASONS = {
     "lost node": "node-lost",
     "memory used": "memory",
 }
+
+
+def silence(seconds: float) -> Exit:
+    """The loss of a runner that was not heard of for so long."""
+    return Exit(None, None, "silent", f"nothing was heard of it for {duration(seconds)}")
 
 
 def explained(message: str, log: str = "") -> Exit:
