@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.cli.shell import Shell
+from tfapp.compiler.store import store_files
 from tfapp.contract import ApplicationStatus, Cause, Exit, InstanceStatus, Verdict
 from tfapp.engines.base import Application, LogFile
 from tfapp.errors import ExistsError, InUseError, UnknownApplicationError
@@ -72,6 +73,9 @@ class PlayedEngine:
 
     def check(self, compiled) -> None:
         self.calls.append("check")
+
+    def ship(self, compiled) -> None:
+        store_files(compiled.files)
 
     def create(self, name: str, compiled) -> Application:
         if name == "taken":

@@ -99,6 +99,19 @@ def test_skein_keeps_every_path(cache):
     assert skein.ApplicationSpec.from_protobuf(message) == spec
 
 
+def test_archives_come_from_their_place_and_the_rest_from_the_cache():
+    url = "hdfs://namenode:9000/user/ann/.tfapp/cache"
+    compiled = compile_with(package(), place=url)
+    files = compiled.spec.services["worker"].files
+    assert {name: (file.source, str(file.visibility)) for name, file in files.items()} == {
+        name: (f"{url}/{shipped.path.name}", "PRIVATE")
+        if shipped.path.suffix == ".zip"
+        else (f"file://{shipped.path}", "APPLICATION")
+        for name, shipped in zip(files, compiled.files)
+    }
+    assert [bool(shipped.place) for shipped in compiled.files] == [True, True, True, False, False]
+
+
 def test_no_credentials_and_nothing_private():
     spec = compile_with(
         package(credentials={"KEY": "env:KEY"}, settings={"env.MODE": "m0de"}),

@@ -122,11 +122,29 @@ def test_gpus_and_labels_decide_where_it_runs(user, script):
     assert places == {"on-gpu": "127.0.0.2", "on-special": "127.0.0.4"}
 
 
-def test_what_runs_is_what_compile_prints(user, script):
+def cached(cluster, *command: str) -> list[str]:
+    """Runs `hadoop fs COMMAND` on all that lies at the shared place; the lines of its output."""
+    done = subprocess.run(
+        ["hdfs", "dfs", *command, ".tfapp/cache/*"],
+        env=cluster.environ(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.splitlines()
+
+
+def test_what_runs_is_what_compile_prints(user, cluster, script):
     flags = ("--files", script(programs.HELLO))
     printed = user.call("compile", "app-packages/tensorflow", "--name", "printed", *flags)
     assert printed.returncode == 0, printed.stderr
     assert "BEGIN" not in printed.stdout
+    placed = cached(cluster, "-stat", "%a %n %Y")
+    assert len(placed) >= 3
+    assert {line.partition(" ")[0] for line in placed} == {"600"}
+    assert {line.split()[1] for line in placed} >= set(
+        re.findall(r"/cache/(\w+\.zip)", printed.stdout)
+    )
     created = user.call(
         "create", "printed", "--appdef", "app-packages/tensorflow", *flags, "--detach"
     )
@@ -134,6 +152,13 @@ def test_what_runs_is_what_compile_prints(user, script):
     folder = user.home / "yarn" / "applications" / user.status("printed")["id"]
     submitted = json.loads((folder / "definition.json").read_text())["spec"]
     assert submitted == yaml.safe_load(printed.stdout)
+    assert user.call("stop", "printed", "--force").returncode == 0
+    # What has not changed is not brought there again, unless somebody has deleted it.
+    assert cached(cluster, "-stat", "%a %n %Y") == placed
+    cached(cluster, "-rm")
+    started = user.call("start", "printed", "--detach")
+    assert started.returncode == 0, started.stderr
+    assert len(cached(cluster, "-stat", "%n")) == 3
     assert user.call("stop", "printed", "--force").returncode == 0
 
 

@@ -13,7 +13,7 @@ from tfapp.cli.shell import Shell
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
 from tfapp.compiler.credentials import read_credentials
 from tfapp.compiler.runtime import read_runtime
-from tfapp.compiler.store import PRIVATE_KEY_FILE, load_private_key, store_files
+from tfapp.compiler.store import PRIVATE_KEY_FILE, load_private_key
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import InvalidPackageError
 from tfapp.package.load import load_package
@@ -74,7 +74,7 @@ def submit(request: Request, engine: Engine, shell: Shell) -> Application:
     run it, ExistsError when the name is taken."""
     compiled = compile_request(request, shell, engine)
     engine.check(compiled)
-    store_files(compiled.files)
+    engine.ship(compiled)
     return engine.create(request.name, compiled)
 
 

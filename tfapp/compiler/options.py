@@ -23,11 +23,12 @@ class CompileOptions:
     """Everything about a submission that the package does not say.
 
     `python` is the interpreter in the containers; `cache` the absolute folder of what is
-    shipped; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the value
-    of each credential by alias; `environment` what environment files set; `runtime` the files
-    of tfapp that travel along, by default those of this installation; `private_key` goes into
-    the name of the private file; `settle` is how long, in seconds, a failure waits for the loss
-    that caused it.
+    shipped; `place` the URL of a folder where containers find the archives of it, "" where they
+    see the cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
+    value of each credential by alias; `environment` what environment files set; `runtime` the
+    files of tfapp that travel along, by default those of this installation; `private_key` goes
+    into the name of the private file; `settle` is how long, in seconds, a failure waits for the
+    loss that caused it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class CompileOptions:
     runtime: tuple[tuple[str, bytes], ...] | None = dataclasses.field(default=None, repr=False)
     private_key: bytes = dataclasses.field(default=b"", repr=False)
     settle: float = Limits.settle
+    place: str = ""
 
 
 def check_options(options: CompileOptions) -> None:

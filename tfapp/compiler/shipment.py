@@ -19,11 +19,18 @@ OWNER_ONLY = 0o600
 
 @dataclasses.dataclass(frozen=True)
 class ShippedFile:
-    """One file as it will lie in the cache. Equal content has an equal path."""
+    """One file as it will lie in the cache. Equal content has an equal path. `place`: the URL of
+    a folder that it is to be brought to, "" for none."""
 
     path: Path
     data: bytes = dataclasses.field(repr=False)
     mode: int = OWNER_ONLY
+    place: str = ""
+
+    @property
+    def source(self) -> str:
+        """Where containers get it from."""
+        return f"{self.place}/{self.path.name}" if self.place else f"file://{self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +61,16 @@ def build_shipment(
     sources = read_runtime() if options.runtime is None else options.runtime
     runtime = pack(Entry(path, data) for path, data in sources)
     return Shipment(
-        runtime=_named(options.cache, runtime, ".zip"),
-        package=_named(options.cache, pack(package_entries(package)), ".zip"),
-        files=_named(options.cache, pack(file_entries(package, user_files)), ".zip"),
+        runtime=_archive(options, runtime),
+        package=_archive(options, pack(package_entries(package))),
+        files=_archive(options, pack(file_entries(package, user_files))),
         job=_named(options.cache, contract.encode(job), ".json"),
         private=_named_privately(options, contract.encode(private)),
     )
+
+
+def _archive(options: CompileOptions, data: bytes) -> ShippedFile:
+    return dataclasses.replace(_named(options.cache, data, ".zip"), place=options.place)
 
 
 def _named(cache: Path, data: bytes, suffix: str) -> ShippedFile:

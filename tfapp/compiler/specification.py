@@ -147,10 +147,12 @@ def _resources(size: Amounts) -> skein.Resources:
 def _archive(shipped: ShippedFile) -> skein.File:
     from tfapp.skein_library import skein
 
-    return skein.File(source=f"file://{shipped.path}", type="ARCHIVE")
+    # What lies at a place is shared: a node keeps it from one application to the next.
+    visibility = "PRIVATE" if shipped.place else "APPLICATION"
+    return skein.File(source=shipped.source, type="ARCHIVE", visibility=visibility)
 
 
 def _file(shipped: ShippedFile) -> skein.File:
     from tfapp.skein_library import skein
 
-    return skein.File(source=f"file://{shipped.path}", type="FILE")
+    return skein.File(source=shipped.source, type="FILE")

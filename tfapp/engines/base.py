@@ -52,6 +52,10 @@ class Engine(Protocol):
     def check(self, compiled: Compiled) -> None:
         """Refuses (UnavailableError) what this engine can never run, before anything is made."""
 
+    def ship(self, compiled: Compiled) -> None:
+        """Brings the application's files to where its containers get them from; those that are
+        there already cost nothing. UnavailableError when that is impossible."""
+
     def create(self, name: str, compiled: Compiled) -> Application:
         """Makes and launches run 1. Returns as soon as the master has the application.
         ExistsError when `name` is known; nothing half-made remains on any failure."""

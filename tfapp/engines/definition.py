@@ -60,12 +60,16 @@ class Definition:
             instances=self.instances,
         )
 
+    def sources(self) -> list[str]:
+        """The URLs of all files of the spec."""
+        parts = [self.spec.get("master", {}), *self.spec.get("services", {}).values()]
+        files = (file for part in parts for file in part.get("files", {}).values())
+        return sorted({file["source"] for file in files})
+
     def missing_files(self) -> list[str]:
         """Files of the spec that are not on this machine any more."""
-        parts = [self.spec.get("master", {}), *self.spec.get("services", {}).values()]
-        files = [file for part in parts for file in part.get("files", {}).values()]
-        paths = {file["source"].partition("file://")[2] for file in files}
-        return sorted(path for path in paths if not os.path.exists(path))
+        paths = [source.partition("file://")[2] for source in self.sources()]
+        return [path for path in paths if not os.path.exists(path)]
 
     def spec_message(self) -> bytes:
         """Skein's ApplicationSpec, serialized."""

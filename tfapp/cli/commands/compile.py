@@ -1,7 +1,7 @@
 """Prints the Skein specification that a package compiles to, as YAML.
 
-What it ships is written to the cache under TFAPP_HOME, so `skein application submit` takes the
-printed file as it is. There are no credentials in it.
+What it ships is brought to where its containers get it from, so `skein application submit` takes
+the printed file as it is. There are no credentials in it.
 
   tfapp compile app-packages/tensorflow --component worker 4 > spec.yaml
 """
@@ -29,10 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Compiles, writes the archives, prints the specification."""
+    """Compiles, ships the files, prints the specification."""
     from tfapp.cli.submission import Request, compile_request
     from tfapp.compiler.render import render_spec
-    from tfapp.compiler.store import store_files
 
     request = Request(
         name=application_name(args.name),
@@ -43,7 +42,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         files=user_files(args),
         queue=args.queue,
     )
-    compiled = compile_request(request, shell, shell.engine(args.engine))
-    store_files(compiled.files)
+    engine = shell.engine(args.engine)
+    compiled = compile_request(request, shell, engine)
+    engine.ship(compiled)
     shell.out.write(render_spec(compiled.spec))
     return ExitCode.SUCCESS

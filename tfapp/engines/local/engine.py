@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from tfapp.close_match import close_match
+from tfapp.compiler.store import store_files
 from tfapp.compiler.yarn_docker import RUNTIME_TYPE
 from tfapp.contract import FINAL_STATES, KILLED, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
@@ -101,6 +102,10 @@ class LocalEngine:
                         f"{file.source} is not a file of this machine",
                         "The local engine ships files from local disks only.",
                     )
+
+    def ship(self, compiled: Compiled) -> None:
+        """See Engine.ship: containers see the cache."""
+        store_files(compiled.files)
 
     def create(self, name: str, compiled: Compiled) -> Application:
         """See Engine.create."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfapp.compiler.store import store_files
 from tfapp.contract import FINAL_STATES, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
 from tfapp.engines.credentials import new_credentials
@@ -18,6 +19,7 @@ from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home
 from tfapp.engines.yarn.logs import Logs
 from tfapp.engines.yarn.master import Master
+from tfapp.engines.yarn.place import Place
 from tfapp.engines.yarn.preflight import Request, check
 from tfapp.engines.yarn.register import Register
 from tfapp.errors import (
@@ -25,6 +27,7 @@ from tfapp.errors import (
     ExistsError,
     InUseError,
     InvalidPackageError,
+    UnavailableError,
     UnreachableError,
 )
 
@@ -60,6 +63,7 @@ class YarnEngine:
         user = user or self._environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._cluster = Cluster(self._home, self._environ, clock)
         self._register = Register(self._home, self._cluster, user)
+        self._place = Place(self._home, self._environ, user)
         self._logs = Logs(self._home, self._cluster, self._environ)
         # Which run a pair of name and number is; asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
@@ -72,7 +76,8 @@ class YarnEngine:
     # -- making --
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """As this engine needs them: the interpreter is one of the nodes', "max" is what the
-        largest node has, and a failure waits longer for the loss that caused it."""
+        largest node has, archives lie on the cluster, and a failure waits longer for the loss
+        that caused it."""
         python = package.config.global_.get(PYTHON_KEY)
         nodes = self._cluster.nodes()
         maximum = {
@@ -84,6 +89,7 @@ class YarnEngine:
             python=python.text if python and python.text else options.python,
             maximum=maximum,
             settle=SETTLE,
+            place=self._place.url(),
         )
 
     def check(self, compiled: Compiled) -> None:
@@ -98,6 +104,11 @@ class YarnEngine:
         problems = tuple(check(package, compiled.job, master, spec.queue, queues, nodes))
         if problems:
             raise InvalidPackageError(tuple(sorted(problems)))
+
+    def ship(self, compiled: Compiled) -> None:
+        """See Engine.ship."""
+        store_files(compiled.files)
+        self._place.put({file.path.name: file.path for file in compiled.files if file.place})
 
     def create(self, name: str, compiled: Compiled) -> Application:
         """See Engine.create."""
@@ -131,7 +142,12 @@ class YarnEngine:
         spec.master.security = skein.Security(
             cert_bytes=credentials.certificate, key_bytes=credentials.key
         )
-        application = self._cluster.submit(spec)
+        try:
+            application = self._cluster.submit(spec)
+        except UnavailableError:
+            if not self._place.restore(definition.sources()):
+                raise
+            application = self._cluster.submit(spec)
         try:
             self._register.write(application, definition, credentials)
         except BaseException:

@@ -5,6 +5,7 @@ yarn/drivers/KEY/            Skein's driver for one configuration of Hadoop
     driver.json              where it listens (class tfapp.engines.yarn.driver.Running)
     skein.crt skein.pem      its credentials
     driver.log
+yarn/places/KEY.json         what is known to lie on that cluster already (.place.Place)
 yarn/applications/ID/        one run that was submitted or looked at from here
     definition.json          what was submitted: everything `start` needs
     skein.crt skein.pem      its credentials; deleted at the end
@@ -112,6 +113,10 @@ class Home:
     def driver(self, key: str) -> DriverFolder:
         """The folder of a driver. It need not exist."""
         return DriverFolder(self.path / "drivers" / key)
+
+    def place(self, key: str) -> Path:
+        """The record of a place on a cluster. It need not exist."""
+        return self.path / "places" / f"{key}.json"
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[bool]:

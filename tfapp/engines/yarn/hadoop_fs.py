@@ -1,0 +1,52 @@
+"""Hadoop's own file system client, which knows every file system and Kerberos. It is a Java
+program and takes a second or two: it is called for what Skein's driver cannot do."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tfapp.engines.yarn.surroundings import find_java, read_class_path
+
+LIMIT = 60.0  # seconds
+
+_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_OWNER_ONLY = "-Dfs.permissions.umask-mode=077"
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """A command that has ended. `complaint`: its own words when it was not well, "" for none."""
+
+    well: bool
+    out: bytes
+    complaint: str
+
+
+def run(
+    environ: Mapping[str, str],
+    words: Sequence[str],
+    limit: float = LIMIT,
+    folder: Path | None = None,
+) -> Done:
+    """Runs `hadoop fs WORDS`, in `folder` if one is given. What it makes is for its owner alone.
+    UnavailableError when there is no Hadoop here."""
+    command = [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
+    command += ["org.apache.hadoop.fs.FsShell", _OWNER_ONLY, *words]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return Done(False, b"", f"no answer within {limit:g} s")
+    said = done.stderr.decode(errors="replace").splitlines()
+    own = (f"{words[0][1:]}:", f"{words[0]}:")
+    complaint = next((line.strip() for line in said if line.startswith(own)), "")
+    return Done(done.returncode == 0, done.stdout, complaint)
