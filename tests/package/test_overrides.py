@@ -81,12 +81,9 @@ def test_a_wrong_value_is_found_at_its_option(tmp_path):
 above 0, found 'soon' [wrong-type]
 --option site.global.run.mod: error: unknown key 'site.global.run.mod' [unknown-key]
   hint: did you mean 'site.global.run.mode'?
---rescompopt evaluator yarn.memory: error: the key 'yarn.component.instances' is missing in \
-evaluator [missing-key]
-  hint: add 'yarn.component.instances': a whole number from 0 to 100000
---rescompopt evaluator yarn.memory: error: the key 'yarn.role.priority' is missing in evaluator \
-[missing-key]
-  hint: add 'yarn.role.priority': a whole number from 1 to 2147483647
+--rescompopt evaluator yarn.memory: error: metainfo has no component 'evaluator' \
+[unknown-component]
+  hint: metainfo's components are chief, worker, ps
 """
     )
 
@@ -108,16 +105,33 @@ def test_a_component_that_resources_lack_gets_a_free_priority(components, priori
     }
 
 
-def test_a_component_that_does_not_exist_is_called_that(tmp_path):
+@pytest.mark.parametrize(
+    ("option", "overrides"),
+    [
+        ("--component wroker", Overrides(components=(("wroker", "1"),))),
+        ("--compopt wroker env.A", Overrides(compopts=(("wroker", "env.A", "1"),))),
+        (
+            "--rescompopt wroker yarn.memory",
+            Overrides(rescompopts=(("wroker", "yarn.memory", "1024"),)),
+        ),
+    ],
+)
+def test_a_component_that_does_not_exist_is_called_that(tmp_path, option, overrides):
     folder = make_package(tmp_path)
-    overrides = Overrides(components=(("wroker", "1"),))
     assert (
         report(load_package(folder, overrides=overrides).problems, folder)
-        == """\
---component wroker: error: metainfo has no component 'wroker' [unknown-component]
+        == f"""\
+{option}: error: metainfo has no component 'wroker' [unknown-component]
   hint: did you mean 'worker'?
 """
     )
+
+
+def test_the_master_is_no_component_but_may_be_sized(tmp_path):
+    overrides = Overrides(rescompopts=(("slider-appmaster", "yarn.memory", "2048"),))
+    loaded = load_package(make_package(tmp_path), overrides=overrides)
+    assert loaded.package is not None
+    assert loaded.package.master.memory == 2048
 
 
 def test_rules_find_at_the_option(tmp_path):

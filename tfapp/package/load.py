@@ -52,8 +52,12 @@ def load_package(
         return Loaded(None, error.problems)
     reader = SheetReader(source, overrides)
     extra = reader.extension()
+    metainfo = reader.sheet("metainfo")
+    if metainfo.sound:
+        components = metainfo.section("application").get("components", ())
+        reader.refuse_others([component["name"] for component in components])
     sheets = Sheets(
-        metainfo=reader.sheet("metainfo"),
+        metainfo=metainfo,
         app_config=reader.sheet("appConfig", template, extra),
         resources=reader.sheet("resources", resources),
     )

@@ -11,7 +11,7 @@ A component that resources do not have yet, and `--component` gives instances, g
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from tfapp.documents.document import Document, plain_data
@@ -29,6 +29,11 @@ class Override(NamedTuple):
     path: tuple[str, ...]
     value: str
     at: Position
+
+    @property
+    def component(self) -> str | None:
+        """The component that it is about, None when it is about all of them."""
+        return self.path[1] if self.path[0] == "components" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +63,15 @@ class Overrides:
         for component, key, value in self.rescompopts:
             at = Position(f"--rescompopt {component} {key}")
             yield Override(RESOURCES, ("components", component, key), value, at)
+
+    def without(self, components: Collection[str]) -> Overrides:
+        """Those that are about none of `components`."""
+        return dataclasses.replace(
+            self,
+            compopts=tuple(words for words in self.compopts if words[0] not in components),
+            rescompopts=tuple(words for words in self.rescompopts if words[0] not in components),
+            components=tuple(words for words in self.components if words[0] not in components),
+        )
 
     def apply(self, name: str, document: Document) -> Document:
         """`document`, which is the APP_CONFIG or the RESOURCES, with what is meant for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ from tfapp.documents import Document, read_document
 from tfapp.documents.limits import MAX_BYTES
 from tfapp.errors import TfappError
 from tfapp.package.find import NAMES, SCHEMA_FILE, find_document, place, syntax_of
-from tfapp.package.model import Source
+from tfapp.package.model import MASTER_NAMES, Source
 from tfapp.package.overrides import Overrides
 from tfapp.package.places import Places
+from tfapp.package.rules.unknown_component import unknown_component
 from tfapp.package.sheet import Sheet
 from tfapp.problems import Position, Problem, has_errors
 from tfapp.schema import check_document, check_extension
@@ -68,6 +69,18 @@ class SheetReader:
         ignored = frozenset(problem.position for problem in problems if problem.code == IGNORED)
         places = Places(document, content.data.decode("utf-8-sig"))
         return Sheet(document, data, places, ignored=ignored)
+
+    def refuse_others(self, components: Sequence[str]) -> None:
+        """From now on the command line changes nothing of components that are neither among
+        `components`, metainfo's, nor the master: each try is a Problem."""
+        known = {*components, *MASTER_NAMES}
+        unknown = set()
+        for override in self._overrides.entries():
+            name = override.component
+            if name is not None and name not in known:
+                self.problems.append(unknown_component(name, override.at, components))
+                unknown.add(name)
+        self._overrides = self._overrides.without(unknown)
 
     def _own(self, kind: str) -> _Content | None:
         """The package's own document; an empty one where it may lack."""

@@ -10,7 +10,7 @@ instances.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfapp.close_match import close_match
 from tfapp.package.model import MASTER_NAMES, AppPackage
@@ -26,14 +26,19 @@ def check(package: AppPackage) -> Iterator[Problem]:
     known = component_names(package)
     for name, at in _named(package):
         if name not in known:
-            yield Problem(
-                at,
-                CODE,
-                f"metainfo has no component '{name}'",
-                hint=did_you_mean(
-                    close_match(name, known), f"metainfo's components are {', '.join(known)}"
-                ),
-            )
+            yield unknown_component(name, at, known)
+
+
+def unknown_component(name: str, at: Position, known: Sequence[str]) -> Problem:
+    """What is to be said of a component that is not among metainfo's, `known`."""
+    return Problem(
+        at,
+        CODE,
+        f"metainfo has no component '{name}'",
+        hint=did_you_mean(
+            close_match(name, known), f"metainfo's components are {', '.join(known)}"
+        ),
+    )
 
 
 def _named(package: AppPackage) -> Iterator[tuple[str, Position]]:
