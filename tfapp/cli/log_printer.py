@@ -61,12 +61,14 @@ class LogPrinter:
     def not_found(self) -> NotFoundError:
         """The error for a log that has not been there."""
         name = self._application.name
+        if not self._what or self.may_come():
+            what = f"log {self._what!r}" if self._what else "logs"
+            when = " yet" if self._application.live else ""
+            return NotFoundError(
+                f"{name} has no {what}{when}", f"`tfapp status {name}` says how it stands."
+            )
         known = [log.instance for log in self._all_logs()]
         known += [i.instance for i in self._application.status.instances if i.instance not in known]
-        if not self._what:
-            return NotFoundError(
-                f"{name} has no logs yet", f"`tfapp status {name}` says what it waits for."
-            )
         match = close_match(self._what, known)
         hint = f"Did you mean {match}?" if match else f"Logs: {', '.join(known) or 'none'}."
         return NotFoundError(f"{name} has no log {self._what!r}", hint)

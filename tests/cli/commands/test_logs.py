@@ -57,7 +57,18 @@ def test_no_logs_at_all(tmp_path):
     code, a_shell = call(tmp_path, PlayedEngine(tmp_path / "logs", [ENDED]), "logs", "app")
     assert code == 44
     assert a_shell.err.text == (
-        "error: app has no logs yet\n  `tfapp status app` says what it waits for.\n"
+        "error: app has no logs\n  `tfapp status app` says how it stands.\n"
+    )
+
+
+@pytest.mark.parametrize("what", ["worker/0", "worker", "coordinator"])
+@pytest.mark.parametrize(("history", "when"), [(RUNNING, " yet"), (ENDED, "")], ids=str)
+def test_a_log_that_may_come(tmp_path, what, history, when):
+    engine = PlayedEngine(tmp_path / "logs", [history])
+    code, a_shell = call(tmp_path, engine, "logs", "app", what)
+    assert code == 44
+    assert a_shell.err.text == (
+        f"error: app has no log {what!r}{when}\n  `tfapp status app` says how it stands.\n"
     )
 
 
