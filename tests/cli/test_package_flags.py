@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import argparse
 
+import pytest
+
 from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
 from tfapp.package.overrides import Overrides
 
@@ -40,3 +42,10 @@ def test_files_may_be_given_in_one_flag_or_in_several(tmp_path):
         path.write_text("")
     args = parse("--files", str(paths[0]), str(paths[1]), "--files", str(paths[2]))
     assert user_files(args) == dict(zip(names, paths))
+
+
+@pytest.mark.parametrize("flag", ["--template", "--resources", "--files"])
+def test_an_empty_path_is_not_the_current_folder(flag, capsys):
+    with pytest.raises(SystemExit):
+        parse(flag, "")
+    assert f"argument {flag}: expected a path, found nothing" in capsys.readouterr().err

@@ -11,24 +11,33 @@ if TYPE_CHECKING:
     from tfapp.package.overrides import Overrides
 
 
+def file_path(text: str) -> Path:
+    """A flag's value as the path of what there is, or will be. argparse turns the error into a
+    usage message."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, found nothing")
+    return Path(text)
+
+
 def add_package_flags(parser: argparse.ArgumentParser) -> None:
     """Adds all of them but the package itself, which commands name differently."""
     group = parser.add_argument_group("the package")
     group.add_argument(
         "--template",
         metavar="FILE",
-        type=Path,
+        type=file_path,
         help="appConfig in place of the package's appConfig-default",
     )
     group.add_argument(
         "--resources",
         metavar="FILE",
-        type=Path,
+        type=file_path,
         help="resources in place of the package's resources-default",
     )
     group.add_argument(
         "--files",
         metavar="PATH",
+        type=file_path,
         nargs="+",
         action="extend",
         default=[],
@@ -76,4 +85,4 @@ def user_files(args: argparse.Namespace) -> dict[str, Path]:
     """`--files` as places below files/ in a container -> the user's own files."""
     from tfapp.package.source import collect_user_files
 
-    return collect_user_files(map(Path, args.files))
+    return collect_user_files(args.files)

@@ -9,17 +9,18 @@ the printed file as it is. There are no credentials in it.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from tfapp.cli.engine_flags import add_engine_flag, application_name
-from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
+from tfapp.cli.package_flags import add_package_flags, file_path, overrides_of, user_files
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp compile`."""
-    parser.add_argument("appdef", metavar="APPDEF", type=Path, help="a package: a folder or .zip")
+    parser.add_argument(
+        "appdef", metavar="APPDEF", type=file_path, help="a package: a folder or .zip"
+    )
     parser.add_argument(
         "--name", default="app", help="name of the application (default: %(default)s)"
     )

@@ -11,11 +11,10 @@ Ctrl-C stops the application, a second one at once. What fails a check is not ma
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfapp.cli.engine_flags import add_engine_flag, add_follow_flags, application_name
-from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
+from tfapp.cli.package_flags import add_package_flags, file_path, overrides_of, user_files
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
 
@@ -27,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp create`."""
     parser.add_argument("name", metavar="NAME", help="name of the new application")
     parser.add_argument(
-        "--appdef", metavar="DIR", type=Path, required=True, help="a package: a folder or a .zip"
+        "--appdef",
+        metavar="DIR",
+        type=file_path,
+        required=True,
+        help="a package: a folder or a .zip",
     )
     add_package_flags(parser)
     add_launch_flags(parser)

@@ -12,6 +12,7 @@ import re
 import shutil
 from pathlib import Path
 
+from tfapp.cli.package_flags import file_path
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExistsError, ExitCode, UnavailableError, UsageError
 from tfapp.shipped import app_packages_dir, schemas_dir
@@ -21,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp init`."""
-    parser.add_argument("dir", metavar="DIR", type=Path, help="a folder that is new or empty")
+    parser.add_argument("dir", metavar="DIR", type=file_path, help="a folder that is new or empty")
     parser.add_argument("--name", help="the package's application name (default: DIR's)")
 
 

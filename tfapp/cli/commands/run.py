@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tfapp.cli.commands.create import add_launch_flags, launch
 from tfapp.cli.engine_flags import application_name
+from tfapp.cli.package_flags import file_path
 from tfapp.cli.shell import Shell
 from tfapp.contract import MAX_NAME
 from tfapp.errors import NotFoundError, UsageError
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp run`."""
     parser.usage = "%(prog)s SCRIPT [-w N] [--ps N] [options] [-- ARGS ...]"
     parser.set_defaults(passed=[])
-    parser.add_argument("script", metavar="SCRIPT", type=Path, help="the training script")
+    parser.add_argument("script", metavar="SCRIPT", type=file_path, help="the training script")
     parser.add_argument(
         "-w", "--workers", metavar="N", type=_count, default=2, help="default: %(default)s"
     )
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c",
         "--command",
         metavar="COMMAND",
-        type=Path,
+        type=file_path,
         help="an entrypoint script that is run as it is, in SCRIPT's place; it finds SCRIPT and "
         "ARGS in its own arguments",
     )
@@ -47,10 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--port", metavar="PORT", type=_port, help="the workers' gRPC port where it is free"
     )
     parser.add_argument(
-        "-e", "--env-file", metavar="ENVFILE", type=Path, help="NAME=value lines; never printed"
+        "-e",
+        "--env-file",
+        metavar="ENVFILE",
+        type=file_path,
+        help="NAME=value lines; never printed",
     )
     parser.add_argument(
-        "--files", metavar="PATH", action="append", default=[], help="ship a file or folder too"
+        "--files",
+        metavar="PATH",
+        type=file_path,
+        action="append",
+        default=[],
+        help="ship a file or folder too",
     )
     parser.add_argument("--name", metavar="NAME", help="default: SCRIPT-xxxx")
     parser.add_argument(
@@ -67,7 +77,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     from tfapp.package.source import collect_user_files
     from tfapp.shipped import app_packages_dir
 
-    paths = [*map(Path, args.files), *filter(None, (args.command, args.script))]
+    paths = [*args.files, *filter(None, (args.command, args.script))]
     for path in filter(None, (args.script, args.command)):
         if not path.is_file():
             raise NotFoundError(f"there is no file {path}", _package_hint(path))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfapp.cli.package_flags import add_package_flags, overrides_of, user_files
+from tfapp.cli.package_flags import add_package_flags, file_path, overrides_of, user_files
 from tfapp.cli.reports import REPORTS
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode, InvalidPackageError
@@ -22,7 +22,7 @@ from tfapp.problems import ERROR, Problem
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp validate`."""
     parser.add_argument(
-        "appdef", metavar="APPDEF", type=Path, nargs="+", help="a package: a folder or a .zip"
+        "appdef", metavar="APPDEF", type=file_path, nargs="+", help="a package: a folder or a .zip"
     )
     parser.add_argument("--format", choices=REPORTS, default="text", help="default: %(default)s")
     add_package_flags(parser)
