@@ -14,7 +14,8 @@ class Stopper:
     """Takes Ctrl-C over while it is entered. The first one stops the application, the second
     one without grace, the third one is a KeyboardInterrupt: the application is on its own.
 
-    The signal is only counted when it comes; `act` acts on it, between two writes.
+    The signal is only counted when it comes; `act` acts on it, between two writes. Where it is
+    ignored, as a shell does for what it starts in the background, it stays so.
     """
 
     def __init__(self, shell: Shell, engine: Engine, name: str):
@@ -23,7 +24,9 @@ class Stopper:
         self._acted = 0
 
     def __enter__(self) -> Stopper:
-        self._before = signal.signal(signal.SIGINT, self._count)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._count)
         return self
 
     def __exit__(self, *_: object) -> None:
