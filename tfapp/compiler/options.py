@@ -71,7 +71,10 @@ def _check_tags(tags: tuple[str, ...]) -> None:
         raise UsageError(f"{len(tags)} tags, YARN allows {MAX_TAGS}", "Give fewer --tag.")
     for tag in tags:
         if not _TAG.match(tag):
-            raise UsageError(f"{tag!r} is not a tag", "A tag is 1 to 100 printable ASCII letters.")
+            raise UsageError(
+                f"{tag!r} is not a tag",
+                "A tag is 1 to 100 ASCII characters: letters, digits, punctuation, spaces.",
+            )
 
 
 def _check_cache(cache: Path) -> None:

@@ -96,7 +96,7 @@ def test_status_as_json(tmp_path):
 
 
 def test_list_as_text(tmp_path):
-    engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b"))
+    engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b", "tfapp"))
     code, a_shell = call(tmp_path, engine, "list")
     assert code == 0
     assert a_shell.out.text == (
@@ -114,6 +114,7 @@ def test_list_as_text(tmp_path):
         (("--state", "FAILED"), []),
         (("--tag", "b"), ["app"]),
         (("--tag", "c"), []),
+        (("--tag", "tfapp"), []),
     ],
     ids=str,
 )
