@@ -15,7 +15,7 @@ import pytest
 from tests.compiler.packages import compile_with, package
 from tfapp.compiler import store as store_module
 from tfapp.compiler.compile import ShippedFile
-from tfapp.compiler.store import load_private_key, store_files
+from tfapp.compiler.store import delete_files, keeping_files, load_private_key, store_files
 from tfapp.errors import UnavailableError
 
 
@@ -162,3 +162,27 @@ def test_the_first_of_two_keys_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module.os, "urandom", make_both)
     assert load_private_key(tmp_path) == b"the other's"
     assert [path.name for path in tmp_path.iterdir()] == ["private.key"]
+
+
+def test_files_are_deleted_that_nobody_uses(tmp_path):
+    cache, outside = tmp_path / "cache", tmp_path / "outside"
+    with keeping_files(cache):
+        files = [ShippedFile(path, b"") for path in (cache / "a", cache / "b", outside)]
+        store_files(files)
+    delete_files(cache, ["a", "b", "gone", "outside"], lambda: ["b"])
+    assert [file.path.exists() for file in files] == [False, True, True]
+
+
+def test_nothing_is_deleted_while_somebody_stores_files(tmp_path):
+    kept = ShippedFile(tmp_path / "cache" / "kept", b"")
+    with keeping_files(tmp_path / "cache"), keeping_files(tmp_path / "cache"):
+        store_files([kept])
+        delete_files(tmp_path / "cache", ["kept"], tuple, timeout=0)
+        assert kept.path.exists()
+    delete_files(tmp_path / "cache", ["kept"], tuple)
+    assert not kept.path.exists()
+
+
+def test_without_a_cache_there_is_nothing_to_delete(tmp_path):
+    delete_files(tmp_path / "cache", ["a"], tuple)
+    assert not (tmp_path / "cache").exists()

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+import skein
 
 from tests.engines.applications import (
     DEADLINE,
@@ -31,6 +32,7 @@ from tfapp.errors import (
     ExistsError,
     InUseError,
     NotFoundError,
+    UnavailableError,
     UnknownApplicationError,
     UsageError,
 )
@@ -196,6 +198,40 @@ def test_names_are_taken_until_destroyed(engine):
     assert engine.create("app", small).run == 1
 
 
+def test_what_only_a_destroyed_application_was_made_of_is_deleted(engine, tmp_path):
+    cache = tmp_path / "home" / "cache"
+    cache.mkdir(parents=True)
+    both, values, other, outside = (
+        *(cache / name for name in ("both.zip", "values.private.json", "other.zip")),
+        tmp_path / "outside.zip",
+    )
+
+    def made_of(*paths):
+        for path in paths:
+            path.write_text("")
+        files = {path.name: skein.File(f"file://{path}", type="FILE") for path in paths}
+        return compiled(w=service("exit 0", files=files))
+
+    engine.create("app", made_of(both, values, outside))
+    engine.create("next", made_of(both, other))
+    ended(engine)
+    ended(engine, "next")
+    engine.destroy("app")
+    assert [path.exists() for path in (both, values, other, outside)] == [True, False, True, True]
+    engine.destroy("next")
+    assert [path.exists() for path in (both, values, other, outside)] == [False, False, False, True]
+
+
+def test_all_masters_are_asked_at_the_same_time(engine, monkeypatch):
+    for name in ("a", "b"):
+        engine.create(name, compiled(master=FOREVER, w=service()))
+    both = threading.Barrier(2, timeout=DEADLINE)
+    look = engine._look
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "_look", lambda run: (both.wait(), look(run))[1])
+        assert [application.name for application in engine.list()] == ["b", "a"]
+
+
 def test_of_many_that_create_one_wins(engine):
     results = []
 
@@ -240,3 +276,11 @@ def test_unknown_engine(tmp_path):
 
 def test_the_key_is_the_contract():
     assert KEY_STATUS in COORDINATOR
+
+
+def test_a_home_that_is_no_folder_is_not_an_empty_one(tmp_path):
+    (tmp_path / "home").write_text("")
+    engine = open_engine("local", tmp_path / "home", environ())
+    for look in (engine.list, lambda: engine.find("app")):
+        with pytest.raises(UnavailableError, match="home cannot be read: Not a directory"):
+            look()

@@ -13,8 +13,9 @@ from tfapp.cli.shell import Shell
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
 from tfapp.compiler.credentials import read_credentials
 from tfapp.compiler.runtime import read_runtime
-from tfapp.compiler.store import PRIVATE_KEY_FILE, load_private_key
+from tfapp.compiler.store import PRIVATE_KEY_FILE, keeping_files, load_private_key
 from tfapp.engines.base import Application, Engine
+from tfapp.engines.leftovers import CACHE
 from tfapp.errors import InvalidPackageError
 from tfapp.package.load import load_package
 from tfapp.package.overrides import Overrides
@@ -49,7 +50,7 @@ def compile_request(
     nothing at all is written, else the key of the cache. InvalidPackageError when there are
     errors."""
     package = _load(request, shell, engine)
-    cache = shell.home / "cache"
+    cache = shell.home / CACHE
     secrets, problems = read_credentials(package.config.credentials, shell.environ, shell.cwd)
     _accept(problems, shell)
     options = CompileOptions(
@@ -74,8 +75,9 @@ def submit(request: Request, engine: Engine, shell: Shell) -> Application:
     run it, ExistsError when the name is taken."""
     compiled = compile_request(request, shell, engine)
     engine.check(compiled)
-    engine.ship(compiled)
-    return engine.create(request.name, compiled)
+    with keeping_files(shell.home / CACHE):
+        engine.ship(compiled)
+        return engine.create(request.name, compiled)
 
 
 def _load(request: Request, shell: Shell, engine: Engine) -> AppPackage:

@@ -1,12 +1,15 @@
-"""The cache of shipped files under TFAPP_HOME: the only place where compiled files are written."""
+"""The cache of shipped files under TFAPP_HOME: the only place where compiled files are written,
+and deleted when the last application that is made of them is destroyed."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from tfapp.compiler.shipment import OWNER_ONLY, ShippedFile
@@ -15,6 +18,7 @@ from tfapp.errors import UnavailableError
 PRIVATE_KEY_FILE = "private.key"
 
 _PRIVATE_KEY_BYTES = 32
+_LOCK_FILE = ".lock"
 _FOLDER_MODE = 0o700
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -30,6 +34,50 @@ def store_files(files: Iterable[ShippedFile]) -> None:
             _make_folder(file.path.parent)
             if not _holds(file):
                 _write(file)
+
+
+@contextlib.contextmanager
+def keeping_files(cache: Path) -> Iterator[None]:
+    """While a command stores files and has an engine write down that they are used, no other
+    command deletes any. UnavailableError as `store_files`."""
+    with _disk_errors(cache):
+        _make_folder(cache)
+        descriptor = os.open(cache / _LOCK_FILE, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # who has it alone, deletes a few files
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def delete_files(
+    cache: Path, names: Iterable[str], used: Callable[[], Collection[str]], timeout: float = 10.0
+) -> None:
+    """Deletes from `cache` the files called `names` but for those in `used()`. Waits at most
+    `timeout` seconds for commands that are storing files; then nothing is deleted."""
+    try:
+        descriptor = os.open(cache / _LOCK_FILE, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    except OSError:  # no cache, or a disk that takes nothing
+        return
+    try:
+        if _locked(descriptor, timeout):
+            for name in set(names) - set(used()):
+                (cache / name).unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, timeout: float) -> bool:
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)  # nothing tells when a lock is given back
+        else:
+            return True
 
 
 def load_private_key(cache: Path) -> bytes:

@@ -1,5 +1,5 @@
-"""Forgets an application and deletes its logs. Checkpoints are never touched. A running
-application is refused (73), or stopped first with --force.
+"""Forgets an application and deletes its logs, and what it alone has shipped. Checkpoints are
+never touched. A running application is refused (73), or stopped first with --force.
 
   tfapp destroy mnist
 """

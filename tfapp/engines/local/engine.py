@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -16,6 +17,7 @@ from tfapp.contract import FINAL_STATES, KILLED, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
 from tfapp.engines.definition import Definition, gpus_needed
 from tfapp.engines.disk import delete_tree, write_json, writing
+from tfapp.engines.leftovers import delete_shipped
 from tfapp.engines.local import doctor, verdict
 from tfapp.engines.local.client import MasterClient
 from tfapp.engines.local.gpus import check_enough, visible_gpus
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls import Connection
 
+MAX_LOOKS = 32  # masters that are asked at the same time
 SHUTDOWN_DEADLINE = 15.0  # seconds for a master to end its containers and itself
 
 
@@ -151,15 +154,23 @@ class LocalEngine:
         return self._look(self._run(name, run))
 
     def list(self) -> tuple[Application, ...]:
-        """See Engine.list. One whose master does not answer is listed as it was accepted."""
-        found = []
-        for name in self._home.names():
-            newest = self._newest(name)
-            try:
-                found.append(self._look(newest))
-            except UnreachableError:
-                found.append(self._application(newest, read_config(newest).accepted, live=True))
+        """See Engine.list. One whose master does not answer is listed as it was accepted. All
+        are asked at the same time: each such master takes seconds."""
+        apps = map(self._home.app, self._home.names())
+        newest = [runs[-1] for runs in (app.runs() for app in apps) if runs]
+        if any(read_ending(run) is None for run in newest):
+            from tfapp.skein_calls import load
+
+            load()
+        with ThreadPoolExecutor(MAX_LOOKS) as pool:
+            found = list(pool.map(self._look_or_accept, newest))
         return tuple(sorted(found, key=lambda application: application.id, reverse=True))
+
+    def _look_or_accept(self, run: RunFolder) -> Application:
+        try:
+            return self._look(run)
+        except UnreachableError:
+            return self._application(run, read_config(run).accepted, live=True)
 
     def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
         """See Engine.follow. The verdict comes once everything of the application has ended."""
@@ -217,10 +228,13 @@ class LocalEngine:
             if not held or not isinstance(self._settle(newest, held=True), Ending):
                 raise _in_use(name)
             app = self._home.app(name)
+            definition = Definition.read(app.definition)
             grave = app.path.with_name(f".{name}.{read_config(newest).application}")
             with writing(app.path):
                 app.path.rename(grave)  # gone at once, however long the deletion takes
             delete_tree(grave)
+            if definition is not None:
+                delete_shipped(self._home.path, [definition])
 
     # -- inside --
     def _newest(self, name: str) -> RunFolder:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.engines.disk import delete_tree, locked, make_private, writing
+from tfapp.errors import UnavailableError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +131,16 @@ class Home:
         return AppFolder(self.apps / name)
 
     def names(self) -> list[str]:
-        """All applications, sorted."""
+        """All applications, sorted. UnavailableError when nobody can tell."""
         try:
             found = os.listdir(self.apps)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UnavailableError(
+                f"{self.path} cannot be read: {error.strerror}",
+                "Set TFAPP_HOME to a folder of your own.",
+            ) from error
         return sorted(n for n in found if not n.startswith(".") and self.app(n).runs())
 
     def prepare(self) -> None:

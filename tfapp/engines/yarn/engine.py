@@ -14,6 +14,7 @@ from tfapp.contract import FINAL_STATES, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
+from tfapp.engines.leftovers import delete_shipped
 from tfapp.engines.yarn import doctor, verdict
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home
@@ -246,8 +247,10 @@ class YarnEngine:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
                 raise _in_use(name)
+            found = [self._register.definition(report) for report in runs]
             for report in runs:
                 self._register.forget(report)
+            delete_shipped(self._home.path.parent, [one for one in found if one is not None])
 
     # -- inside --
     def _look(self, report: Report, number: int) -> Application:
