@@ -3,7 +3,6 @@ no process and no half-made application left."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import subprocess
@@ -13,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import TENSORFLOW, call, end_processes_of
+from tests.end_to_end.command_line import CommandLine
+from tfapp.shipped import app_packages_dir
+
+TENSORFLOW = app_packages_dir() / "tensorflow"
 
 
 @pytest.fixture
@@ -26,15 +28,20 @@ def package(tmp_path) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path, tfapp_home, package):
+def tfapp(tmp_path, tfapp_home):
+    """`tfapp` in the folder of the package."""
+    return CommandLine(tmp_path, tfapp_home)
+
+
+@pytest.fixture
+def run(tfapp, package):
     """Calls `tfapp create app` on the package, and checks what holds for all bad input."""
 
     def create(*words: str, **environ: str) -> tuple[int, str, str]:
         flags = ("--appdef", package.name, "--component", "worker", "1", *words)
-        code, out, err = call("create", "app", *flags, cwd=tmp_path, environ=environ)
-        assert "bug" not in err, err
-        assert end_processes_of(tfapp_home) == []
-        return code, out, err
+        ended = tfapp("create", "app", *flags, environ=environ)
+        assert tfapp.kill_living() == []
+        return ended
 
     return create
 
@@ -43,12 +50,6 @@ def replace(path: Path, before: str, after: str) -> None:
     text = path.read_text()
     assert before in text
     path.write_text(text.replace(before, after, 1))
-
-
-def applications(tmp_path: Path) -> list[dict]:
-    code, out, _ = call("list", "--format", "json", cwd=tmp_path)
-    assert code == 0
-    return json.loads(out)
 
 
 INVALID = [
@@ -67,7 +68,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("document", "before", "after", "text"), INVALID)
-def test_an_invalid_package(run, package, tmp_path, document, before, after, text):
+def test_an_invalid_package(run, package, tfapp, document, before, after, text):
     replace(package / document, before, after)
     code, out, err = run()
     assert (code, out) == (77, "")
@@ -75,7 +76,7 @@ def test_an_invalid_package(run, package, tmp_path, document, before, after, tex
     assert text in err
     assert err.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in err
-    assert applications(tmp_path) == []
+    assert tfapp.names() == []
 
 
 def test_a_package_that_is_not_there(run, package):
@@ -85,12 +86,12 @@ def test_a_package_that_is_not_there(run, package):
     assert "there is no package here" in err
 
 
-def test_a_name_that_is_in_use(run, tmp_path):
+def test_a_name_that_is_in_use(run, tfapp):
     assert run()[0] == 0
     code, _, err = run()
     assert code == 75
     assert "error: there is an application app already\n" in err
-    assert len(applications(tmp_path)) == 1
+    assert tfapp.names() == ["app"]
 
 
 def test_a_home_that_cannot_be_written(run, tmp_path):

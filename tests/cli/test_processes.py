@@ -7,127 +7,98 @@ import json
 import os
 import pty
 import signal
-import subprocess
-import sys
 import termios
-import threading
-from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import LIMIT, call, end_processes_of, start
+from tests.end_to_end.command_line import LIMIT, CommandLine, read_until
 
 
 @pytest.fixture
-def work(tmp_path, tfapp_home):
-    """A folder with two programs; no process of an application is left afterwards."""
-    (tmp_path / "hello.py").write_text("import sys\nprint('hello', *sys.argv[1:])\n")
-    (tmp_path / "sleep.py").write_text(
-        "import signal\nprint('asleep', flush=True)\nsignal.pause()\n"
-    )
-    yield tmp_path
-    assert end_processes_of(tfapp_home) == []
+def tfapp(tmp_path, tfapp_home):
+    """`tfapp` in a folder with two programs; no process of an application is left afterwards."""
+    command_line = CommandLine(tmp_path, tfapp_home)
+    command_line.program("import sys\nprint('hello', *sys.argv[1:])\n", "hello.py")
+    command_line.program("import signal\nprint('asleep', flush=True)\nsignal.pause()\n", "sleep.py")
+    yield command_line
+    assert command_line.kill_living() == []
 
 
-def ok(*words: object, cwd: Path) -> str:
-    code, out, err = call(*words, cwd=cwd)
-    assert code == 0, err
-    return out
-
-
-def read_until(process: subprocess.Popen, stream: Iterable[str], text: str) -> str:
-    """What `process` writes to `stream`, up to the line with `text`. Fails when it ends before,
-    or has not written it in time and is killed."""
-    limit = threading.Timer(LIMIT, process.kill)
-    limit.start()
-    seen = ""
-    try:
-        for line in stream:
-            seen += line
-            if text in line:
-                return seen
-    finally:
-        limit.cancel()
-    raise AssertionError(f"no {text!r} in {seen!r}")
-
-
-def test_the_life_of_an_application(work):
-    ok("run", "hello.py", "-w", "2", "--name", "app", "--tag", "exp", "--detach", cwd=work)
-    ok("wait", "app", cwd=work)
-    assert "\nhello\n" in ok("logs", "app", "worker/1", cwd=work)
-    assert call("exists", "app", "--live", cwd=work)[0] == 255
-    ok("start", "app", cwd=work)
-    status = json.loads(ok("status", "app", "--format", "json", cwd=work))
+def test_the_life_of_an_application(tfapp):
+    tfapp.ok("run", "hello.py", "-w", "2", "--name", "app", "--tag", "exp", "--detach")
+    tfapp.ok("wait", "app")
+    assert "\nhello\n" in tfapp.ok("logs", "app", "worker/1")
+    assert tfapp("exists", "app", "--live").code == 255
+    tfapp.ok("start", "app")
+    status = tfapp.status("app")
     assert (status["run"], status["status"]["state"]) == (2, "SUCCEEDED")
-    assert json.loads(ok("status", "app", "--run", "1", "--format", "json", cwd=work))["run"] == 1
-    listed = json.loads(ok("list", "--tag", "exp", "--format", "json", cwd=work))
+    assert tfapp.status("app", "--run", "1")["run"] == 1
+    listed = json.loads(tfapp.ok("list", "--tag", "exp", "--format", "json"))
     assert [row["name"] for row in listed] == ["app"]
-    exports = json.loads(ok("registry", "--name", "app", "--getexp", "worker", cwd=work))
+    exports = json.loads(tfapp.ok("registry", "--name", "app", "--getexp", "worker"))
     assert [entry["tag"] for entry in exports["host_port"]] == ["0", "1"]
-    ok("destroy", "app", cwd=work)
-    assert call("status", "app", cwd=work)[0] == 69
+    tfapp.ok("destroy", "app")
+    assert tfapp("status", "app").code == 69
 
 
-def test_arguments_and_an_entrypoint_reach_the_program(work):
-    out = ok("run", "hello.py", "-w", "1", "--name", "app", "--", "--lr", "a b", cwd=work)
+def test_arguments_and_an_entrypoint_reach_the_program(tfapp):
+    out = tfapp.ok("run", "hello.py", "-w", "1", "--name", "app", "--", "--lr", "a b")
     assert "\nhello --lr a b\n" in out
-    (work / "entry.sh").write_text('#!/bin/bash\necho "entry: $*"\nexec "$PYTHON" "$@"\n')
-    (work / "env").write_text(f"PYTHON={os.path.realpath('/bin/echo')}\n")
+    (tfapp.work / "entry.sh").write_text('#!/bin/bash\necho "entry: $*"\nexec "$PYTHON" "$@"\n')
+    (tfapp.work / "env").write_text(f"PYTHON={os.path.realpath('/bin/echo')}\n")
     words = ("run", "hello.py", "-w", "1", "-c", "entry.sh", "-e", "env", "--name", "entry")
-    out = ok(*words, "--", "-x", cwd=work)
+    out = tfapp.ok(*words, "--", "-x")
     assert "\nentry: hello.py -x\nhello.py -x\n" in out
 
 
-def test_an_application_outlives_its_command_and_is_stopped_from_another(work):
-    ok("run", "sleep.py", "-w", "2", "--name", "app", "--detach", "--wait", "60", cwd=work)
-    assert call("exists", "app", "--live", cwd=work)[0] == 0
-    assert call("destroy", "app", cwd=work)[0] == 73
-    assert call("start", "app", cwd=work)[0] == 73
-    waiting = start("wait", "app", cwd=work)
-    ok("stop", "app", "--message", "enough", cwd=work)
+def test_an_application_outlives_its_command_and_is_stopped_from_another(tfapp):
+    tfapp.ok("run", "sleep.py", "-w", "2", "--name", "app", "--detach", "--wait", "60")
+    assert tfapp("exists", "app", "--live").code == 0
+    assert tfapp("destroy", "app").code == 73
+    assert tfapp("start", "app").code == 73
+    waiting = tfapp.start("wait", "app")
+    tfapp.ok("stop", "app", "--message", "enough")
     _, err = waiting.communicate(timeout=LIMIT)
     assert waiting.returncode == 66
     assert "enough" in err
-    assert call("stop", "app", cwd=work)[0] == 0
+    assert tfapp("stop", "app").code == 0
 
 
-def test_logs_follow_to_the_end(work):
-    ok("run", "sleep.py", "-w", "1", "--name", "app", "--detach", "--wait", "60", cwd=work)
-    following = start("logs", "app", "worker/0", "-f", cwd=work)
+def test_logs_follow_to_the_end(tfapp):
+    tfapp.ok("run", "sleep.py", "-w", "1", "--name", "app", "--detach", "--wait", "60")
+    following = tfapp.start("logs", "app", "worker/0", "-f")
     read_until(following, following.stdout, "asleep")
-    ok("stop", "app", cwd=work)
+    tfapp.ok("stop", "app")
     assert following.wait(LIMIT) == 0
     following.communicate()
 
 
-def test_ctrl_c_stops_the_application_once(work):
-    process = start("run", "sleep.py", "-w", "2", "--name", "app", cwd=work)
+def test_ctrl_c_stops_the_application_once(tfapp):
+    process = tfapp.start("run", "sleep.py", "-w", "2", "--name", "app")
     read_until(process, process.stdout, "asleep")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert err.count("stopping app") == 1
-    status = json.loads(ok("status", "app", "--format", "json", cwd=work))
+    status = tfapp.status("app")
     assert (status["run"], status["status"]["state"]) == (1, "KILLED")
 
 
-def test_ctrl_c_at_a_terminal_reaches_the_command_alone(work):
+def test_ctrl_c_at_a_terminal_reaches_the_command_alone(tfapp):
     """The terminal sends SIGINT to the whole foreground group: programs must not be in it."""
-    (work / "polite.py").write_text(
+    tfapp.program(
         "import signal\n"
         "signal.signal(signal.SIGINT, lambda *_: print('was interrupted', flush=True))\n"
-        "print('asleep', flush=True)\nsignal.pause()\n"
+        "print('asleep', flush=True)\nsignal.pause()\n",
+        "polite.py",
     )
     keyboard, screen = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfapp", "run", "polite.py", "-w", "1", "--name", "app"],
-        cwd=work,
-        env={**os.environ, "TERM": "xterm"},
+    process = tfapp.start(
+        *("run", "polite.py", "-w", "1", "--name", "app"),
+        environ={"TERM": "xterm"},
         stdin=screen,
         stdout=screen,
         stderr=screen,
-        start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY),
     )
     os.close(screen)

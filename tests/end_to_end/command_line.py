@@ -42,12 +42,14 @@ class CommandLine:
         self.home = home
         self._command = (*wrapper, *program)
 
-    def start(self, *words: object, **popen: Any) -> subprocess.Popen:
+    def start(
+        self, *words: object, environ: Mapping[str, str] | None = None, **popen: Any
+    ) -> subprocess.Popen:
         """A command that runs, in a session of its own, its outputs in pipes unless `popen`
-        says otherwise."""
+        says otherwise. `environ` is added to its environment."""
         settings = {
             "cwd": self.work,
-            "env": {**os.environ, "TFAPP_HOME": str(self.home)},
+            "env": {**os.environ, "TFAPP_HOME": str(self.home), **(environ or {})},
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
@@ -58,9 +60,9 @@ class CommandLine:
         argv = [*self._command, *map(str, words)]
         return subprocess.Popen(argv, **settings)
 
-    def __call__(self, *words: object) -> Ended:
+    def __call__(self, *words: object, environ: Mapping[str, str] | None = None) -> Ended:
         """A command that has ended, well or not."""
-        process = self.start(*words)
+        process = self.start(*words, environ=environ)
         limit = threading.Timer(LIMIT, process.kill)
         limit.start()
         out, err = process.communicate()
