@@ -75,6 +75,10 @@ class UnavailableError(TfappError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class ForbiddenError(UnavailableError):
+    """The cluster does not allow it to this user."""
+
+
 class UnreachableError(TfappError, ConnectionError):
     """The application's master does not answer."""
 

@@ -9,7 +9,8 @@
 It listens on loopback addresses, on ports that were free when it started, and needs Java 17 and
 Maven: the jars named in pom.xml are fetched once. NodeManager i is the host 127.0.0.(i+1); the
 first offers 2 GPUs (counted, not there), the last alone has the node label "special". Queues:
-default, batch, and closed, which takes nothing.
+default; batch, whose containers get at most half a node's memory; closed, which takes nothing;
+private, which nobody but an administrator may use.
 """
 
 from __future__ import annotations
@@ -213,6 +214,7 @@ class Cluster:
         (self.folder / "jars").symlink_to(jars)
         shutil.copytree(HERE / "bin", self.folder / "bin")
         values = {**ports, **state["size"], "folder": self.folder, "label": LABEL, "user": user()}
+        values["half_memory"] = size.memory // 2
         for template in (HERE / "conf").iterdir():
             text = template.read_text()
             if template.suffix == ".xml":

@@ -7,6 +7,7 @@ import pytest
 from tfapp.contract import Job
 from tfapp.engines.yarn.cluster import Node, Queue
 from tfapp.engines.yarn.preflight import Request, check, check_queue
+from tfapp.engines.yarn.scheduler import QueueRules
 from tfapp.package.model import ComponentResources
 from tfapp.problems import Position
 
@@ -30,16 +31,19 @@ LARGE = Node("b", frozenset(), 8192, 2, 0)
 FAST = Node("c", frozenset({"fast"}), 8192, 8, 4)
 
 
-def findings(memory=1024, vcores=1, gpus=0, label="", nodes=(SMALL, LARGE, FAST)) -> list[str]:
+def findings(
+    memory=1024, vcores=1, gpus=0, label="", nodes=(SMALL, LARGE, FAST), rules=None
+) -> list[str]:
     job = Job("app", "test", "1", "me", "python", (), ())
     request = Request(MASTER, label, memory, vcores, gpus)
-    problems = check(None, job, request, "default", QUEUES, nodes)
+    problems = check(None, job, request, "default", QUEUES, nodes, rules)
     return [str(problem) for problem in problems]
 
 
 def test_what_fits_is_let_through():
     assert findings(8192, 2) == []
     assert findings(8192, 8, 4, "fast") == []
+    assert findings(8192, 2, rules=QueueRules({"memory": 8192, "vcores": 100})) == []
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,16 @@ def test_what_fits_is_let_through():
             "8192 MiB, 4 vcores, 0 GPUs [never-fits]",
         ),
         (
+            {"memory": 4097, "rules": QueueRules({"memory": 4096, "vcores": 1})},
+            "resources.yaml:2:3: error: yarn.memory of slider-appmaster is 4097 MiB, and queue "
+            "'default' gives a container at most 4096 MiB [never-fits]",
+        ),
+        (
+            {"memory": 9000, "rules": QueueRules({"memory": 16384})},
+            "resources.yaml:2:3: error: yarn.memory of slider-appmaster is 9000 MiB, and the "
+            "largest node has 8192 MiB [never-fits]",
+        ),
+        (
             {"label": "fats"},
             "resources.yaml:1:1: error: no node that works has the label 'fats' [node-label]",
         ),
@@ -75,20 +89,29 @@ def test_what_fits_is_let_through():
             "slider-appmaster asks for none [no-nodes]",
         ),
     ],
-    ids=["memory", "no-gpus", "gpus", "all-at-once", "label", "no-nodes"],
+    ids=[
+        *("memory", "no-gpus", "gpus", "all-at-once", "queue", "node-below-queue", "label"),
+        "no-nodes",
+    ],
 )
 def test_what_never_fits_is_found(wanted, said):
     assert findings(**wanted) == [said]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "rules", "said"),
     [
-        ("default", []),
-        ("root.default", []),
-        ("closed", ["queue 'closed' is stopped: it takes no applications"]),
-        ("defualt", ["there is no queue 'defualt' on the cluster"]),
+        ("default", None, []),
+        ("root.default", None, []),
+        ("root.default.made", QueueRules({}), []),
+        ("closed", None, ["queue 'closed' is stopped: it takes no applications"]),
+        ("defualt", None, ["there is no queue 'defualt' on the cluster"]),
+        (
+            "root",
+            QueueRules({}, ("default", "closed")),
+            ["queue 'root' takes no applications: it consists of other queues"],
+        ),
     ],
 )
-def test_queues(name, said):
-    assert [problem.message for problem in check_queue(name, QUEUES)] == said
+def test_queues(name, rules, said):
+    assert [problem.message for problem in check_queue(name, QUEUES, rules)] == said

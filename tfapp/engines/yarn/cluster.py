@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfapp.engines.yarn.driver import CALL_LIMIT, open_driver, touch
 from tfapp.engines.yarn.layout import Home
-from tfapp.errors import UnavailableError, UnknownApplicationError
+from tfapp.errors import ForbiddenError, UnavailableError, UnknownApplicationError
 
 if TYPE_CHECKING:
     import skein
@@ -67,7 +67,8 @@ class Node:
 
 class Cluster:
     """Every method raises UnavailableError when the cluster does not answer in time, or says
-    no. `environ` says which cluster; `clock`: seconds since 1970."""
+    no; ForbiddenError when it says so for the user's rights. `environ` says which cluster;
+    `clock`: seconds since 1970."""
 
     def __init__(
         self, home: Home, environ: Mapping[str, str], clock: Callable[[], float] = time.time
@@ -143,6 +144,8 @@ class Cluster:
             detail = str(error.args[0] if error.args else error)
             if "doesn't exist" in detail or "Unknown application" in detail:
                 raise UnknownApplicationError(first_line(detail)) from error
+            if "AccessControlException" in detail:
+                raise ForbiddenError(f"YARN did not {what}: {_reason(detail)}") from error
             raise UnavailableError(f"YARN did not {what}: {_reason(detail)}", self._where()) from (
                 error
             )

@@ -17,15 +17,18 @@ from tfapp.engines.definition import Definition
 from tfapp.engines.leftovers import delete_shipped
 from tfapp.engines.yarn import doctor, verdict
 from tfapp.engines.yarn.cluster import Cluster, Report
+from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
 from tfapp.engines.yarn.layout import Credentials, Home
 from tfapp.engines.yarn.logs import Logs
 from tfapp.engines.yarn.master import Master
 from tfapp.engines.yarn.place import Place
-from tfapp.engines.yarn.preflight import Request, check
+from tfapp.engines.yarn.preflight import Request, check, queue_refused
 from tfapp.engines.yarn.register import Register
+from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
 from tfapp.errors import (
     BadStateError,
     ExistsError,
+    ForbiddenError,
     InUseError,
     InvalidPackageError,
     UnavailableError,
@@ -61,10 +64,10 @@ class YarnEngine:
         self._home = Home(home.absolute() / "yarn")
         self._environ = dict(environ)
         self._clock = clock
-        user = user or self._environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._user = user or self._environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._cluster = Cluster(self._home, self._environ, clock)
-        self._register = Register(self._home, self._cluster, user)
-        self._place = Place(self._home, self._environ, user)
+        self._register = Register(self._home, self._cluster, self._user)
+        self._place = Place(self._home, self._environ, self._user)
         self._logs = Logs(self._home, self._cluster, self._environ)
         # Which run a pair of name and number is; asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
@@ -77,14 +80,16 @@ class YarnEngine:
     # -- making --
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """As this engine needs them: the interpreter is one of the nodes', "max" is what the
-        largest node has, archives lie on the cluster, and a failure waits longer for the loss
-        that caused it."""
+        largest node has or the queue allows, archives lie on the cluster, and a failure waits
+        longer for the loss that caused it."""
         python = package.config.global_.get(PYTHON_KEY)
-        nodes = self._cluster.nodes()
+        nodes, rules = self._cluster.nodes(), self._rules(options.queue)
         maximum = {
-            "memory": max((node.memory for node in nodes), default=0),
-            "vcores": max((node.vcores for node in nodes), default=0),
+            field: max((getattr(node, field) for node in nodes), default=0)
+            for field in ("memory", "vcores")
         }
+        if rules is not None:
+            maximum = {f: min(most, rules.maximum.get(f, most)) for f, most in maximum.items()}
         return dataclasses.replace(
             options,
             python=python.text if python and python.text else options.python,
@@ -102,7 +107,8 @@ class YarnEngine:
         label = package.master.label
         master = Request(package.master, label, size.memory, size.vcores, size.gpus)
         queues, nodes = self._cluster.queues(), self._cluster.nodes()
-        problems = tuple(check(package, compiled.job, master, spec.queue, queues, nodes))
+        rules = self._rules(spec.queue)
+        problems = tuple(check(package, compiled.job, master, spec.queue, queues, nodes, rules))
         if problems:
             raise InvalidPackageError(tuple(sorted(problems)))
 
@@ -110,6 +116,15 @@ class YarnEngine:
         """See Engine.ship."""
         store_files(compiled.files)
         self._place.put({file.path.name: file.path for file in compiled.files if file.place})
+
+    def _rules(self, queue: str) -> QueueRules | None:
+        """None where the ResourceManager's web service does not tell: Kerberos protects it, or
+        it cannot be reached from here."""
+        addresses = tuple(manager_addresses(read_configuration(self._environ)))
+        try:
+            return queue_rules(queue, asking(addresses))
+        except OSError:
+            return None
 
     def create(self, name: str, compiled: Compiled) -> Application:
         """See Engine.create."""
@@ -145,6 +160,8 @@ class YarnEngine:
         )
         try:
             application = self._cluster.submit(spec)
+        except ForbiddenError as error:
+            raise InvalidPackageError((queue_refused(spec.queue, self._user),)) from error
         except UnavailableError:
             if not self._place.restore(definition.sources()):
                 raise

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfapp.engines.yarn.cluster import ANY_LABEL, Node, Queue
+from tfapp.engines.yarn.scheduler import QueueRules
 from tfapp.package.model import AppPackage, ComponentResources
 from tfapp.problems import Position, Problem
 
@@ -28,6 +29,14 @@ class Request:
     gpus: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Most:
+    """The most that one container of `queue` may ask for, by the field of Request."""
+
+    queue: str
+    of: Mapping[str, int]
+
+
 def check(
     package: AppPackage,
     job: Job,
@@ -35,9 +44,11 @@ def check(
     queue: str,
     queues: Sequence[Queue],
     nodes: Sequence[Node],
+    rules: QueueRules | None,
 ) -> Iterator[Problem]:
-    """An error for each thing that would wait or fail for ever: the queue, a label, a size."""
-    yield from check_queue(queue, queues)
+    """An error for each thing that would wait or fail for ever: the queue, a label, a size.
+    `rules` of the queue are None where the ResourceManager does not tell them."""
+    yield from check_queue(queue, queues, rules)
     requests = [master]
     for component in job.components:
         asked = package.resources[component.name]
@@ -53,14 +64,22 @@ def check(
             hint = "Name another queue or label."
             yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
         else:
-            yield from _check_request(request, nodes)
+            maximum = rules.maximum if rules else {}
+            yield from _check_request(request, nodes, Most(queue, maximum))
 
 
-def check_queue(name: str, queues: Sequence[Queue]) -> Iterator[Problem]:
+def check_queue(
+    name: str, queues: Sequence[Queue], rules: QueueRules | None = None
+) -> Iterator[Problem]:
     """A queue that is not there, or takes no applications."""
     at = Position(f"--queue {name}")
     found = next((queue for queue in queues if _is_named(queue, name)), None)
-    if found is None:
+    if rules is not None and rules.children:
+        message = f"queue {name!r} takes no applications: it consists of other queues"
+        yield Problem(at, "queue", message, hint=f"Name one of {', '.join(rules.children)}.")
+    elif found is None and rules is not None:
+        return  # YARN makes it
+    elif found is None:
         names = sorted(queue.name for queue in queues)
         message = f"there is no queue {name!r} on the cluster"
         yield Problem(at, "queue", message, hint=_offer(name, names, "Queues"))
@@ -70,12 +89,19 @@ def check_queue(name: str, queues: Sequence[Queue]) -> Iterator[Problem]:
         yield Problem(at, "queue", message, hint=f"Queues that do: {', '.join(names)}.")
 
 
+def queue_refused(name: str, user: str) -> Problem:
+    """The ResourceManager refused an application for its queue: its rights decide who submits."""
+    message = f"queue {name!r} takes no applications of {user}"
+    hint = "Name another queue, or ask for the right to submit to this one."
+    return Problem(Position(f"--queue {name}"), "queue", message, hint=hint)
+
+
 def _is_named(queue: Queue, name: str) -> bool:
     """By its own name, or by its whole path."""
     return queue.name in (name, name.rpartition(".")[2])
 
 
-def _check_request(request: Request, nodes: Sequence[Node]) -> Iterator[Problem]:
+def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Iterator[Problem]:
     labelled = [node for node in nodes if request.label in (node.labels or {""})]
     if request.label and not labelled:
         known = sorted({label for node in nodes for label in node.labels})
@@ -86,10 +112,10 @@ def _check_request(request: Request, nodes: Sequence[Node]) -> Iterator[Problem]
         message = f"no node that works is free of labels, and {request.asked.name} asks for none"
         yield Problem(request.asked.at, "no-nodes", message)
         return
-    yield from _check_size(request, labelled)
+    yield from _check_size(request, labelled, most)
 
 
-def _check_size(request: Request, nodes: Sequence[Node]) -> Iterator[Problem]:
+def _check_size(request: Request, nodes: Sequence[Node], allowed: Most) -> Iterator[Problem]:
     tight = False
     for field, key, unit in (
         ("memory", "yarn.memory", " MiB"),
@@ -97,7 +123,16 @@ def _check_size(request: Request, nodes: Sequence[Node]) -> Iterator[Problem]:
         ("gpus", "yarn.gpus", ""),
     ):
         wanted, most = getattr(request, field), max(getattr(node, field) for node in nodes)
-        if wanted > most:
+        limit = allowed.of.get(field, most)
+        if wanted > limit < most:
+            tight = True
+            message = (
+                f"{key} of {request.asked.name} is {wanted}{unit}, and queue {allowed.queue!r} "
+                f"gives a container at most {limit}{unit}"
+            )
+            hint = "Ask for less, or name another queue."
+            yield Problem(_at(request, key), "never-fits", message, hint=hint)
+        elif wanted > most:
             tight = True
             message = (
                 f"{key} of {request.asked.name} is {wanted}{unit}, and the largest node"

@@ -53,10 +53,11 @@ def application(tracking_url: str, application_id: str) -> dict[str, Any]:
     manager, proxy, _ = tracking_url.partition("/proxy/")
     if not proxy:
         raise OSError(f"{tracking_url!r} does not lead to a ResourceManager")
-    return _json(f"{manager}/ws/v1/cluster/apps/{application_id}")["app"]
+    return read_json(f"{manager}/ws/v1/cluster/apps/{application_id}")["app"]
 
 
-def _json(url: str) -> Any:
+def read_json(url: str) -> Any:
+    """The answer's content. OSError when there is none."""
     try:
         return json.loads(get(url))
     except ValueError as error:

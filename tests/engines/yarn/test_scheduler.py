@@ -1,0 +1,75 @@
+"""What the web services of real schedulers answered, cut to what is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
+
+NO_LIMIT = 2**63 - 1
+
+
+def amounts(memory, vcores, gpus):
+    named = [{"name": "vcores", "value": vcores}, {"name": "yarn.io/gpu", "value": gpus}]
+    resources = {"resourceInformation": named}
+    return {"memory": memory, "vCores": vcores, "resourceInformations": resources}
+
+
+def queue(name, *children, **facts):
+    queues = {"queues": {"queue": list(children)}} if children else {}
+    return {"queueName": name, **queues, **facts}
+
+
+CAPACITY = queue(
+    "root",
+    queue("default", maximumAllocation=amounts(8192, 8, NO_LIMIT), autoCreationEligibility="off"),
+    queue("batch", maximumAllocation=amounts(4096, 8, 2)),
+    queue("team", queue("ours"), maximumAllocation=amounts(2048, 2, 0)),
+    queue("users", queue("ann"), autoCreationEligibility="flexible"),
+    maximumAllocation=amounts(8192, 8, NO_LIMIT),
+)
+FAIR = {
+    "type": "fairScheduler",
+    "rootQueue": {"queueName": "root", "childQueues": {"queue": [{"queueName": "root.a"}]}},
+}
+SETTINGS = {
+    "yarn.scheduler.maximum-allocation-mb": "6000",
+    "yarn.scheduler.maximum-allocation-vcores": "4",
+}
+
+
+def answers(info):
+    def ask(path):
+        if path == "/ws/v1/cluster/scheduler":
+            return {"scheduler": {"schedulerInfo": info}}
+        return {"property": {"value": SETTINGS[path.removeprefix("/conf?name=")]}}
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("info", "name", "rules"),
+    [
+        (CAPACITY, "default", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
+        (CAPACITY, "root.batch", QueueRules({"memory": 4096, "vcores": 8, "gpus": 2})),
+        (CAPACITY, "ours", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
+        (CAPACITY, "team", QueueRules({"memory": 2048, "vcores": 2, "gpus": 0}, ("ours",))),
+        (CAPACITY, "users.bob", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
+        (CAPACITY, "users", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
+        (CAPACITY, "team.theirs", None),
+        (CAPACITY, "nowhere", None),
+        (FAIR, "root.a", QueueRules({"memory": 6000, "vcores": 4})),
+        (FAIR, "a", QueueRules({"memory": 6000, "vcores": 4})),
+        (FAIR, "root.new", QueueRules({"memory": 6000, "vcores": 4})),
+        (FAIR, "nowhere", None),
+    ],
+)
+def test_rules_of_queues(info, name, rules):
+    assert queue_rules(name, answers(info)) == rules
+
+
+def test_no_manager_that_answers():
+    with pytest.raises(OSError, match="refused"):
+        asking(["http://127.0.0.99:9"])("/ws/v1/cluster/scheduler")
+    with pytest.raises(OSError, match="names no"):
+        asking([])("/ws/v1/cluster/scheduler")
