@@ -133,6 +133,11 @@ class Cluster:
         path = f"{self.commands}{os.pathsep}{self._inherited.get('PATH', os.defpath)}"
         return {**self._inherited, **self.variables(), "PATH": path}
 
+    @property
+    def storage(self) -> str:
+        """The URL of its HDFS."""
+        return f"hdfs://127.0.0.1:{self._ports()['namenode']}"
+
     def require(self) -> None:
         """ClusterError unless every process of it runs."""
         ended = [name for name, process in self._processes().items() if not process.alive()]

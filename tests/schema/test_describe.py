@@ -80,6 +80,7 @@ def test_defaults_of_resources():
         "yarn.vcores": 1,
         "yarn.gpus": 0,
         "yarn.label.expression": "",
+        "yarn.relax.locality": False,
         "yarn.container.failure.threshold": 5,
         "yarn.container.failure.window.hours": 6,
     }

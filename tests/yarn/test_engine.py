@@ -122,6 +122,36 @@ def test_gpus_and_labels_decide_where_it_runs(user, script):
     assert places == {"on-gpu": "127.0.0.2", "on-special": "127.0.0.4"}
 
 
+def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
+    """On the node that was named; who was named sees it; nobody else does, or may end it."""
+    done = user.call(
+        *("create", "placed", "--appdef", "app-packages/tensorflow"),
+        *("--files", script(programs.GOES_ON), "--component", "worker", "1"),
+        *("--rescompopt", "worker", "yarn.nodes", "127.0.0.3"),
+        *("--option", "site.global.acl.view.users", "ann"),
+        *("--option", "site.global.hadoop.file.systems", cluster.storage),
+        *("--detach", "--wait", "90"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = user.status("placed")
+    assert [i["host"] for i in found["status"]["instances"]] == ["127.0.0.3"]
+    details = {
+        who: json.loads(cluster.web(f"apps/{found['id']}?user.name={who}"))["app"]
+        for who in ("ann", "bob")
+    }
+    assert {who: "amContainerLogs" in app for who, app in details.items()} == {
+        "ann": True,
+        "bob": False,
+    }
+    kill = ["yarn", "application", "-kill", found["id"]]
+    for who in ("ann", "bob"):
+        environ = {**cluster.environ(), "HADOOP_USER_NAME": who}
+        killed = subprocess.run(kill, env=environ, capture_output=True, text=True, timeout=60)
+        assert f"User {who} cannot perform operation MODIFY_APP" in killed.stderr
+    assert user.status("placed")["live"]
+    assert user.call("stop", "placed", "--force").returncode == 0
+
+
 def cached(cluster, *command: str) -> list[str]:
     """Runs `hadoop fs COMMAND` on all that lies at the shared place; the lines of its output."""
     done = subprocess.run(

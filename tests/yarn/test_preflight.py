@@ -64,6 +64,11 @@ components:
             "private",
             "--queue private: error: queue 'private' takes no applications of {user} [queue]",
         ),
+        (
+            "yarn.nodes: 127.0.0.2, 127.0.0.33",
+            "default",
+            "resources.yaml:9:17: error: no node that works is called '127.0.0.33' [place]",
+        ),
         ("", "bacth", "--queue bacth: error: there is no queue 'bacth' on the cluster [queue]"),
         (
             "",
@@ -73,7 +78,7 @@ components:
     ],
     ids=[
         *("memory", "gpus", "label", "label-of-queue", "memory-of-queue", "parent-queue"),
-        *("private-queue", "queue", "stopped-queue"),
+        *("private-queue", "node", "queue", "stopped-queue"),
     ],
 )
 def test_what_never_fits_is_refused(user, cluster, tmp_path, line, queue, finding):

@@ -52,7 +52,8 @@ def build_specification(
         queue=options.queue,
         node_label=package.master.label,
         tags={TAG, *options.tags},
-        acls=skein.ACLs(enable=True),
+        acls=_acls(job),
+        file_systems=_named(job, "site.global.hadoop.file.systems"),
         max_attempts=1,
         master=_master(package, options, shipment),
         services={
@@ -62,6 +63,25 @@ def build_specification(
             for component in job.components
         },
     )
+
+
+def _acls(job: contract.Job) -> skein.ACLs:
+    """The owner's alone, but for those who are named."""
+    from tfapp.skein_library import skein
+
+    return skein.ACLs(
+        enable=True,
+        **{
+            field: _named(job, f"site.global.acl.{field.replace('_', '.')}")
+            for field in ("view_users", "view_groups", "modify_users", "modify_groups", "ui_users")
+        },
+    )
+
+
+def _named(job: contract.Job, key: str) -> list[str]:
+    """What is separated by commas in a key of the whole application, equal for all components."""
+    words = job.components[0].site.get(key, "").split(",")
+    return [name for word in words if (name := word.strip())]
 
 
 _SCRIPT = """\
@@ -116,6 +136,7 @@ def _service(
 ) -> skein.Service:
     from tfapp.skein_library import skein
 
+    asked = package.resources[component.name]
     python = options.python
     if image is not None:
         python = component.site.get(_PYTHON) or _IMAGE_PYTHON
@@ -134,7 +155,10 @@ def _service(
         env=runtime_environment(image) if image is not None else {},
         max_restarts=0,
         allow_failures=True,
-        node_label=package.resources[component.name].label,
+        node_label=asked.label,
+        nodes=list(asked.nodes),
+        racks=list(asked.racks),
+        relax_locality=asked.relax_locality,
     )
 
 

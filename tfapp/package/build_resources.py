@@ -57,7 +57,14 @@ def _component(
             **{key: resources.at("global", key) for key in shared},
             **{key: resources.at("components", name, key) for key in own},
         },
+        nodes=_names(values.get("yarn.nodes", "")),
+        racks=_names(values.get("yarn.racks", "")),
+        relax_locality=values.get("yarn.relax.locality", False),
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for word in text.split(",") if (name := word.strip()))
 
 
 def _window(own: Mapping[str, Any], shared: Mapping[str, Any]) -> float:

@@ -145,6 +145,9 @@ class ComponentResources:
     failure_window: float  # seconds that a failure counts as recent; 0: for ever
     at: Position = dataclasses.field(compare=False)
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
+    nodes: tuple[str, ...] = ()  # the hosts, and the racks, on which it is to run; () for any
+    racks: tuple[str, ...] = ()
+    relax_locality: bool = False  # whether it may run elsewhere too
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tfapp.contract import Job
@@ -23,19 +25,22 @@ MASTER = ComponentResources(
     failure_threshold=5,
     failure_window=3600.0,
     at=Position(FILE, 1, 1),
-    positions={"yarn.memory": Position(FILE, 2, 3), "yarn.gpus": Position(FILE, 3, 3)},
+    positions={
+        key: Position(FILE, line, 3)
+        for line, key in enumerate(("yarn.memory", "yarn.gpus", "yarn.nodes", "yarn.racks"), 2)
+    },
 )
 QUEUES = (Queue("default", True, frozenset({"fast"})), Queue("closed", False, frozenset()))
-SMALL = Node("a", frozenset(), 4096, 4, 0)
-LARGE = Node("b", frozenset(), 8192, 2, 0)
-FAST = Node("c", frozenset({"fast"}), 8192, 8, 4)
+SMALL = Node("a01", "/r1", frozenset(), 4096, 4, 0)
+LARGE = Node("b02", "/r2", frozenset(), 8192, 2, 0)
+FAST = Node("c03", "/r2", frozenset({"fast"}), 8192, 8, 4)
 
 
 def findings(
-    memory=1024, vcores=1, gpus=0, label="", nodes=(SMALL, LARGE, FAST), rules=None
+    memory=1024, vcores=1, gpus=0, label="", nodes=(SMALL, LARGE, FAST), rules=None, on=None
 ) -> list[str]:
     job = Job("app", "test", "1", "me", "python", (), ())
-    request = Request(MASTER, label, memory, vcores, gpus)
+    request = Request(dataclasses.replace(MASTER, **(on or {})), label, memory, vcores, gpus)
     problems = check(None, job, request, "default", QUEUES, nodes, rules)
     return [str(problem) for problem in problems]
 
@@ -43,6 +48,8 @@ def findings(
 def test_what_fits_is_let_through():
     assert findings(8192, 2) == []
     assert findings(8192, 8, 4, "fast") == []
+    assert findings(4096, on={"nodes": ("a01",), "racks": ("/r2",)}) == []
+    assert findings(8192, on={"nodes": ("a01",), "relax_locality": True}) == []
     assert findings(8192, 2, rules=QueueRules({"memory": 8192, "vcores": 100})) == []
 
 
@@ -80,6 +87,24 @@ def test_what_fits_is_let_through():
             "largest node has 8192 MiB [never-fits]",
         ),
         (
+            {"on": {"nodes": ("a01", "bO2")}},
+            "resources.yaml:4:3: error: no node that works is called 'bO2' [place]",
+        ),
+        (
+            {"on": {"racks": ("/r3",)}},
+            "resources.yaml:5:3: error: no node that works is in the rack '/r3' [place]",
+        ),
+        (
+            {"on": {"nodes": ("c03",)}},
+            "resources.yaml:4:3: error: YARN gives node 'c03' only to who asks for its label "
+            "'fast' [place]",
+        ),
+        (
+            {"memory": 8192, "on": {"racks": ("/r1",)}},
+            "resources.yaml:2:3: error: yarn.memory of slider-appmaster is 8192 MiB, and the "
+            "largest node that it names has 4096 MiB [never-fits]",
+        ),
+        (
             {"label": "fats"},
             "resources.yaml:1:1: error: no node that works has the label 'fats' [node-label]",
         ),
@@ -90,8 +115,8 @@ def test_what_fits_is_let_through():
         ),
     ],
     ids=[
-        *("memory", "no-gpus", "gpus", "all-at-once", "queue", "node-below-queue", "label"),
-        "no-nodes",
+        *("memory", "no-gpus", "gpus", "all-at-once", "queue", "node-below-queue"),
+        *("node", "rack", "labelled-node", "memory-of-rack", "label", "no-nodes"),
     ],
 )
 def test_what_never_fits_is_found(wanted, said):

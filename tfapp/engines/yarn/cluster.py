@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfapp.engines.yarn.driver import CALL_LIMIT, open_driver, touch
+from tfapp.engines.yarn.driver import CALL_LIMIT, forget, open_driver, touch
 from tfapp.engines.yarn.layout import Home
 from tfapp.errors import ForbiddenError, UnavailableError, UnknownApplicationError
 
@@ -19,6 +19,16 @@ WAITING_STATES = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 _ALL_STATES = (*WAITING_STATES, "RUNNING", "FINISHED", "FAILED", "KILLED")
 
 ANY_LABEL = "*"
+
+# What Skein's driver and Hadoop say without a valid Kerberos ticket.
+_NO_TICKET = (
+    "Kerberos ticket not found",
+    "Client cannot authenticate via:[TOKEN, KERBEROS]",
+    "No valid credentials provided",
+    "GSS initiate failed",
+)
+_TICKET = "there is no Kerberos ticket of yours, or it has expired"
+_TICKET_HINT = "Run `kinit`, or set KRB5KEYTAB and KRB5PRINCIPAL to a keytab and its principal."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +68,7 @@ class Node:
     web pages, host:port."""
 
     host: str
+    rack: str
     labels: frozenset[str]
     memory: int
     vcores: int
@@ -112,6 +123,7 @@ class Cluster:
         return tuple(
             Node(
                 host=node.host,
+                rack=node.rack_name,
                 labels=frozenset(node.labels),
                 memory=node.total_resources.memory,
                 vcores=node.total_resources.vcores,
@@ -144,6 +156,9 @@ class Cluster:
             detail = str(error.args[0] if error.args else error)
             if "doesn't exist" in detail or "Unknown application" in detail:
                 raise UnknownApplicationError(first_line(detail)) from error
+            if any(words in detail for words in _NO_TICKET):
+                forget(self._home, self._environ)  # it would not notice another ticket
+                raise UnavailableError(_TICKET, _TICKET_HINT) from error
             if "AccessControlException" in detail:
                 raise ForbiddenError(f"YARN did not {what}: {_reason(detail)}") from error
             raise UnavailableError(f"YARN did not {what}: {_reason(detail)}", self._where()) from (

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.disk import read_json
 from tfapp.engines.yarn.keeper import Running
 from tfapp.engines.yarn.layout import Credentials, DriverFolder, Home
-from tfapp.engines.yarn.surroundings import find_java, fingerprint, read_class_path
+from tfapp.engines.yarn.surroundings import find_java, find_keytab, fingerprint, read_class_path
 from tfapp.errors import UnavailableError
 
 START_LIMIT = 60.0  # seconds for a driver to start
 PING_LIMIT = 5.0
 CALL_LIMIT = 10.0  # seconds for a question to the cluster
 SUBMIT_LIMIT = 300.0  # seconds, with the upload of all files
+
+
+# An exception in a log of Java: its class, which is left out, and its message.
+_JAVA_ERROR = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:Exception|Error): (.*)", re.MULTILINE)
 
 
 def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
@@ -36,6 +42,11 @@ def touch(home: Home, environ: Mapping[str, str]) -> None:
         os.utime(home.driver(fingerprint(environ)).record)
     except FileNotFoundError:
         return
+
+
+def forget(home: Home, environ: Mapping[str, str]) -> None:
+    """Ends the driver soon: the next command starts another. Nothing happens when there is none."""
+    home.driver(fingerprint(environ)).record.unlink(missing_ok=True)
 
 
 def _find(folder: DriverFolder) -> Any:
@@ -64,16 +75,24 @@ def _connect(address: str, credentials: Credentials) -> Any:
 def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
     find_java(environ)
     read_class_path(environ)
+    find_keytab(environ)
     if folder.read_credentials() is None:
         folder.write_credentials(Credentials(*new_credentials(now)))
     answer = _ask_keeper(folder, environ)
     if "error" in answer:
+        reason = _java_error(folder.log) or answer["error"]
         raise UnavailableError(
-            f"Skein's driver did not start: {answer['error']}", f"{folder.log} says more."
+            f"Skein's driver did not start: {reason}", f"{folder.log} says more."
         )
     credentials = folder.read_credentials()
     assert credentials is not None
     return _connect(answer["address"], credentials)
+
+
+def _java_error(log: Path) -> str:
+    """What a Java program that has ended wrote last of why, in one line; "" when nothing."""
+    found = _JAVA_ERROR.findall(log.read_text(errors="replace")) if log.exists() else ()
+    return found[-1].strip() if found else ""
 
 
 def _ask_keeper(folder: DriverFolder, environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from tfapp.engines.yarn.place import Place
 from tfapp.engines.yarn.preflight import Request, check, queue_refused
 from tfapp.engines.yarn.register import Register
 from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
+from tfapp.engines.yarn.surroundings import find_user
 from tfapp.errors import (
     BadStateError,
     ExistsError,
@@ -64,7 +65,7 @@ class YarnEngine:
         self._home = Home(home.absolute() / "yarn")
         self._environ = dict(environ)
         self._clock = clock
-        self._user = user or self._environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._user = user or find_user(self._environ, getpass.getuser())
         self._cluster = Cluster(self._home, self._environ, clock)
         self._register = Register(self._home, self._cluster, self._user)
         self._place = Place(self._home, self._environ, self._user)

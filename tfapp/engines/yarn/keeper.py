@@ -21,6 +21,7 @@ from typing import Any
 
 from tfapp.engines.disk import write_json
 from tfapp.engines.yarn.layout import DriverFolder
+from tfapp.engines.yarn.surroundings import find_keytab
 
 IDLE_LIMIT = 600.0  # seconds without a command
 LOOK_EVERY = 5.0
@@ -83,7 +84,10 @@ def _start(folder: DriverFolder, environ: Mapping[str, str]) -> Any:
     credentials = folder.read_credentials()
     if credentials is None:
         raise FileNotFoundError(folder.certificate)
+    keytab, principal = find_keytab(environ) or (None, None)
     return skein.Client(
+        keytab=keytab,
+        principal=principal,
         security=skein.Security(cert_bytes=credentials.certificate, key_bytes=credentials.key),
         log=str(folder.log),
         java_options=environ.get("SKEIN_DRIVER_JAVA_OPTIONS") or JAVA_OPTIONS,

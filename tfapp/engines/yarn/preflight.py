@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tfapp.contract import Job
 
 _LABEL = "yarn.label.expression"
+_NODES = "yarn.nodes"
+_RACKS = "yarn.racks"
+_SHOWN = 20  # names in one message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +115,36 @@ def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Itera
         message = f"no node that works is free of labels, and {request.asked.name} asks for none"
         yield Problem(request.asked.at, "no-nodes", message)
         return
-    yield from _check_size(request, labelled, most)
+    misplaced = tuple(_check_places(request, nodes, labelled))
+    yield from misplaced or _check_size(request, _placed(request, labelled), most)
+
+
+def _check_places(
+    request: Request, nodes: Sequence[Node], labelled: Sequence[Node]
+) -> Iterator[Problem]:
+    """Names of hosts and racks that mean nothing, or nothing that can be had."""
+    hosts, racks = {n.host: n for n in nodes}, {n.rack for n in nodes}
+    for rack in (rack for rack in request.asked.racks if rack not in racks):
+        message = f"no node that works is in the rack {rack!r}"
+        yield Problem(_at(request, _RACKS), "place", message, hint=_offer(rack, racks, "Racks"))
+    for host in request.asked.nodes:
+        if host not in hosts:
+            message = f"no node that works is called {host!r}"
+            hint = _offer(host, hosts, "Nodes")
+            yield Problem(_at(request, _NODES), "place", message, hint=hint)
+        elif hosts[host] not in labelled:
+            label = ", ".join(sorted(hosts[host].labels))
+            message = f"YARN gives node {host!r} only to who asks for its label {label!r}"
+            hint = f"Write {_LABEL}: {label} in place of {_NODES}."
+            yield Problem(_at(request, _NODES), "place", message, hint=hint)
+
+
+def _placed(request: Request, nodes: Sequence[Node]) -> Sequence[Node]:
+    """Those of `nodes` on which it may run."""
+    asked = request.asked
+    if asked.relax_locality or not (asked.nodes or asked.racks):
+        return nodes
+    return [node for node in nodes if node.host in asked.nodes or node.rack in asked.racks]
 
 
 def _check_size(request: Request, nodes: Sequence[Node], allowed: Most) -> Iterator[Problem]:
@@ -136,17 +168,17 @@ def _check_size(request: Request, nodes: Sequence[Node], allowed: Most) -> Itera
             tight = True
             message = (
                 f"{key} of {request.asked.name} is {wanted}{unit}, and the largest node"
-                f"{_of(request.label)} has {most}{unit}"
+                f"{_where(request)} has {most}{unit}"
             )
             if field == "gpus" and not most:
                 message = (
-                    f"{request.asked.name} asks for GPUs, and no node{_of(request.label)} has any"
+                    f"{request.asked.name} asks for GPUs, and no node{_where(request)} has any"
                 )
             hint = "Such a container would never be given. Ask for less."
             yield Problem(_at(request, key), "never-fits", message, hint=hint)
     if not tight and not any(_fits(request, node) for node in nodes):
         message = (
-            f"no single node{_of(request.label)} has all that {request.asked.name} asks for: "
+            f"no single node{_where(request)} has all that {request.asked.name} asks for: "
             f"{request.memory} MiB, {request.vcores} vcores, {request.gpus} GPUs"
         )
         yield Problem(request.asked.at, "never-fits", message, hint=_sizes(nodes))
@@ -170,15 +202,19 @@ def _at(request: Request, key: str) -> Position:
     return request.asked.positions.get(key, request.asked.at)
 
 
-def _of(label: str) -> str:
-    return f" of label {label!r}" if label else ""
+def _where(request: Request) -> str:
+    if request.asked.nodes or request.asked.racks:
+        return " that it names" if not request.asked.relax_locality else ""
+    return f" of label {request.label!r}" if request.label else ""
 
 
 def _labels(request: Request, known: list[str]) -> str:
     return _offer(request.label, known, "Labels") if known else "The nodes there have no labels."
 
 
-def _offer(name: str, known: list[str], what: str) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    listed = f"{what}: {', '.join(known)}."
+def _offer(name: str, known: Iterable[str], what: str) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    more = ", ..." if len(names) > _SHOWN else ""
+    listed = f"{what}: {', '.join(names[:_SHOWN])}{more}."
     return f"Did you mean {close[0]!r}? {listed}" if close else listed
