@@ -174,6 +174,10 @@ class Connection:
         """Adds a link to `target` to the application's web page, returns the link's address."""
         return self._client.ui.add_page(route, target, title).address
 
+    def remove_page(self, route: str) -> None:
+        """Removes a link again. RefusedError when there is none."""
+        self._client.ui.remove_page(route)
+
     def shutdown(self, status: str, diagnostics: str) -> None:
         """Ends the application. `status` is SUCCEEDED, FAILED or KILLED. Never repeated."""
         self._client.shutdown(status, diagnostics)

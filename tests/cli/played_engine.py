@@ -45,8 +45,8 @@ class PlayedEngine:
     name = "local"
     sees_home = True
 
-    def __init__(self, folder: Path, history: list[ApplicationStatus], tags: tuple = ()):
-        self.folder, self.history, self.tags = folder, history, tags
+    def __init__(self, folder: Path, history: list[ApplicationStatus], tags: tuple = (), **more):
+        self.folder, self.history, self.tags, self.more = folder, history, tags, more
         self.stops: list[tuple[str, bool]] = []
         self.calls: list[str] = []
         self.created: list = []
@@ -66,7 +66,9 @@ class PlayedEngine:
         if name != "app":
             raise UnknownApplicationError(f"there is no application {name!r}")
         live = status.verdict is None
-        return Application("app", "local", "application_1_0001", 1, live, status, self.tags)
+        return Application(
+            "app", "local", "application_1_0001", 1, live, status, self.tags, **self.more
+        )
 
     def options(self, options, package):
         return options

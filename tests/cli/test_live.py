@@ -16,8 +16,8 @@ from tests.cli.played_engine import (
 )
 from tfapp.cli.live import component_rows, follow
 from tfapp.contract import Exit
-from tfapp.engines.base import LogFile
-from tfapp.errors import TimedOutError
+from tfapp.engines.base import Link, LogFile
+from tfapp.errors import TimedOutError, UnavailableError
 
 
 def run(engine: PlayedEngine, a_shell, **more) -> int:
@@ -52,6 +52,40 @@ def test_a_pipe_gets_output_on_stdout_and_plain_states_on_stderr(tmp_path):
         "worker: 2 SUCCEEDED\n"
         "app: Succeeded: all workers exited 0\n"
     )
+
+
+def test_what_a_browser_can_look_at_and_what_it_waits_for(tmp_path):
+    board = instance("tensorboard/0", "RUNNING", exports={"t": {"url": "http://127.0.0.1:6006"}})
+    history = [
+        status("ACCEPTED"),
+        status("RUNNING", board),
+        status("SUCCEEDED", instance("tensorboard/0", "KILLED"), verdict=SUCCESS),
+    ]
+    page = Link("", "page", "http://manager/proxy/app/")
+    for terminal in (False, True):
+        engine = PlayedEngine(tmp_path, history, links=(page,), waits="The queue is full.")
+        a_shell = shell(tmp_path, err=Output(terminal))
+        assert run(engine, a_shell) == 0
+        assert "app: http://manager/proxy/app/\n" in a_shell.err.text
+        assert "The queue is full." in a_shell.err.text
+        assert terminal or a_shell.err.text.count("app waits: The queue is full.\n") == 1
+        assert a_shell.err.text.count("tensorboard/0 shows: http://127.0.0.1:6006\n") == 1
+
+
+def test_the_verdict_is_told_though_there_is_no_log(tmp_path, monkeypatch):
+    ended = status("SUCCEEDED", instance("worker/0", "SUCCEEDED", container="w_0"), verdict=SUCCESS)
+    engine = PlayedEngine(tmp_path, [status("ACCEPTED"), ended])
+
+    def no_logs(*_):
+        raise UnavailableError("YARN has no logs")
+
+    monkeypatch.setattr(engine, "logs", no_logs)
+    a_shell = shell(tmp_path)
+    assert run(engine, a_shell) == 0
+    assert a_shell.err.text.splitlines()[-2:] == [
+        "worker/0: YARN has no logs",
+        "app: Succeeded: all workers exited 0",
+    ]
 
 
 def test_the_chief_is_shown_rather_than_a_worker(tmp_path):

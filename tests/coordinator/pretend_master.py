@@ -119,6 +119,13 @@ class PretendMaster:
     def set_progress(self, progress: float) -> None:
         self.called(f"set_progress {progress:.2f}")
 
+    def add_page(self, route: str, target: str, title: str) -> str:
+        self.called(f"add_page {route} {target} {title}")
+        return f"/pages/{route}"
+
+    def remove_page(self, route: str) -> None:
+        self.called(f"remove_page {route}")
+
     # -- what the store does --
     def write(self, key: str, value: bytes, owner: str | None) -> None:
         self.store[key] = (value, owner)

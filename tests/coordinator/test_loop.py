@@ -13,13 +13,17 @@ from tfapp.contract import (
     KEY_STATUS,
     KEY_STOP,
     ApplicationStatus,
+    Cluster,
     Exit,
     FailurePolicy,
     InstanceStatus,
     Limits,
+    Member,
     Verdict,
     encode,
 )
+from tfapp.coordinator import actions
+from tfapp.coordinator.deeds import Deeds
 from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.coordinator.state import new_state
 from tfapp.errors import UnreachableError
@@ -95,6 +99,33 @@ def test_an_application_from_start_to_end():
     ]
     published = json.loads(master.store[KEY_STATUS][0])
     assert ApplicationStatus.from_dict(published) == status
+
+
+def test_a_web_address_among_the_exports_becomes_a_page():
+    master = PretendMaster({"worker/0": EXIT_0})
+    master.react = lambda key, value: None  # type: ignore[method-assign]
+    deeds = Deeds(master, Ticking())  # type: ignore[arg-type]
+
+    def publish(generation: int, *addresses: str) -> list[str]:
+        del master.calls[:]
+        members = tuple(
+            Member(f"t/{i}", "t", i, "other", "h", {"g": {"url": a, "port": "6006"}}, f"t_{i}")
+            for i, a in enumerate(addresses)
+        )
+        action = actions.PublishCluster(Cluster(generation, members, ()))
+        assert list(deeds.carry_out([action])) == []
+        return master.calls
+
+    assert publish(1, "http://h:1", "h:2") == [
+        "put tfapp.control.cluster",
+        "add_page t-0 http://h:1 t/0",
+    ]
+    assert publish(2, "http://h:1", "h:2") == ["put tfapp.control.cluster"]
+    assert publish(3, "http://h:3") == [
+        "put tfapp.control.cluster",
+        "remove_page t-0",
+        "add_page t-0 http://h:3 t/0",
+    ]
 
 
 def test_it_calls_the_master_no_more_than_needed():

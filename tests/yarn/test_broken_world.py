@@ -12,6 +12,7 @@ import pytest
 
 from tests.yarn import programs
 from tests.yarn.conftest import User, wait_for
+from tfapp.engines.yarn import keeper
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_kerberos_without_a_ticket(stranger, configured, tmp_path):
         yarn=adding(yarn_resourcemanager_principal="yarn/_HOST@EXAMPLE.ORG"),
     )
     kdc = "-Djava.security.krb5.realm=EXAMPLE.ORG -Djava.security.krb5.kdc=127.0.0.99:9"
-    environ["SKEIN_DRIVER_JAVA_OPTIONS"] = f"-Xmx256m {kdc}"
+    environ["SKEIN_DRIVER_JAVA_OPTIONS"] = f"{keeper.JAVA_OPTIONS} {kdc}"
     done = stranger.call("list", environ=environ)
     assert done.returncode == 53
     assert done.stderr.splitlines() == [

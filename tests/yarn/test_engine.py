@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+import tempfile
+import urllib.request
 
 import pytest
 import yaml
@@ -91,7 +94,68 @@ def test_it_is_killed_from_outside(user, cluster, script):
     )
     waited = user.call("wait", "shot")
     assert waited.returncode == 66
-    assert "killed from outside" in waited.stderr
+    assert "Stopped through YARN: Application" in waited.stderr
+
+
+def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
+    done = user.call(
+        *("run", script(programs.GOES_ON), "-w", "1", "--tensorboard", "--name", "shown"),
+        *("--option", "site.global.acl.ui.users", "*", "--detach", "--wait", "240"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^shown: http://.*/proxy/application_", done.stderr, re.MULTILINE)
+    links = {
+        (link["instance"], link["what"]): link["address"] for link in user.status("shown")["links"]
+    }
+
+    def titled(address: str) -> bool:
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return b"<title>TensorBoard</title>" in answer.read()
+        except OSError:
+            return False  # it has not come up yet
+
+    wait_for(lambda: titled(links["tensorboard/0", "page"]), "TensorBoard through YARN's proxy")
+    with urllib.request.urlopen(links["worker/0", "log"], timeout=10) as answer:
+        assert b"worker.log" in answer.read()
+    assert user.call("stop", "shown", "--force").returncode == 0
+
+
+def test_it_waits_for_its_queue_and_is_stopped_there(user, cluster, script):
+    """With a master for which there is no room while another application has it all."""
+    flags = ("--appdef", "app-packages/tensorflow", "--files", script(programs.GOES_ON))
+    filled = user.call(
+        *("create", "filler", *flags, "--component", "worker", "2", "--detach", "--wait", "240"),
+        *("--resopt", "yarn.memory", "7168"),
+    )
+    assert filled.returncode == 0, filled.stderr
+    with tempfile.TemporaryFile("w+") as err:
+        waiting = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tfapp", "create", "patient", *flags, "--engine", "yarn"),
+                *("--component", "worker", "1"),
+                *("--rescompopt", "slider-appmaster", "yarn.memory", "2048"),
+            ],
+            env={**user.environ, "TFAPP_HOME": str(user.home)},
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+        )
+
+        def said() -> str:
+            err.seek(0)
+            return err.read()
+
+        try:
+            wait_for(lambda: "patient waits: " in said(), "word of why", 120)
+            assert "waiting for resources" in said()
+            assert user.call("stop", "patient").returncode == 0
+            assert waiting.wait(60) == 66
+        finally:
+            waiting.kill()
+            waiting.wait()
+        assert "patient: Stopped through YARN: " in said()
+    assert user.call("stop", "filler", "--force").returncode == 0
 
 
 def test_it_is_stopped_before_its_master_is_up(user, script):
@@ -130,7 +194,7 @@ def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
         *("--rescompopt", "worker", "yarn.nodes", "127.0.0.3"),
         *("--option", "site.global.acl.view.users", "ann"),
         *("--option", "site.global.hadoop.file.systems", cluster.storage),
-        *("--detach", "--wait", "90"),
+        *("--detach", "--wait", "240"),
     )
     assert done.returncode == 0, done.stderr
     found = user.status("placed")

@@ -31,6 +31,8 @@ def launch_and_stay(
     application = start()
     if args.wait is not None:
         return _wait_for_running(application, engine, args.wait, shell)
+    for link in application.links:
+        shell.note(f"{application.name}: {link.address}")
     shell.note(f"{application.name}: submitted; `tfapp logs -f {application.name}` follows it")
     return ExitCode.SUCCESS
 

@@ -15,9 +15,9 @@ from tfapp.cli.outputs import primary_instance
 from tfapp.cli.shell import Shell
 from tfapp.cli.stopper import Stopper
 from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
-from tfapp.contract import ApplicationStatus
+from tfapp.contract import ApplicationStatus, exported_pages
 from tfapp.engines.base import Application, Engine
-from tfapp.errors import ExitCode
+from tfapp.errors import ExitCode, UnavailableError
 
 # Seconds between two looks at a growing log. What changes in between is shown together.
 LOOK_EVERY = 0.05
@@ -40,6 +40,8 @@ def follow(
     deadline = None if wait is None else clock() + wait
     with contextlib.ExitStack() as stack:
         stopper = stopper or stack.enter_context(Stopper(shell, engine, application.name))
+        for link in application.links:
+            shell.note(f"{application.name}: {link.address}")
         view = _View(shell, engine, application, stack)
         feed = Feed(engine, application.name, application.run)
         with contextlib.suppress(EOFError):
@@ -65,6 +67,7 @@ class _View:
         self.was_running = False
         self._shell, self._engine = shell, engine
         self._printer: LogPrinter | None = None
+        self._without_output = False  # the engine cannot give it
         self._states = StateLines(shell)
         self._rows = stack.enter_context(contextlib.ExitStack())
         self._show: Show | None = None
@@ -83,12 +86,14 @@ class _View:
 
     def _show_states(self, application: Application) -> None:
         if self._show is None:
-            self._states.update(application.status)
+            self._states.update(application.status, application.waits)
             return
-        self._show(component_rows(application.status))
-        self._states.skip(application.status)
+        self._show(component_rows(application.status, application.waits))
+        self._states.skip(application.status, application.waits)
         if self.was_running or has_ended(application):
             self._end_rows()
+            for subject, address in _pages(application.status):
+                self._shell.note(f"{subject}: {address}")
 
     def _end_rows(self) -> None:
         self._show = None
@@ -96,7 +101,7 @@ class _View:
 
     def _show_output(self) -> None:
         primary = primary_instance(self.application.status)
-        if primary is None:
+        if primary is None or self._without_output:
             return
         if self._printer is None:
             self._printer = LogPrinter(
@@ -106,6 +111,10 @@ class _View:
             self._printer.print_new()
         except BrokenPipeError:  # as behind `| head`; the verdict is wanted all the same
             self._shell.drop_output()
+        except UnavailableError as error:  # and here
+            self._without_output = True
+            if primary.container:
+                self._shell.note(f"{primary.instance}: {error.message}")
         if self._printer.found:
             self.shown_instance = primary.instance
 
@@ -125,20 +134,22 @@ class StateLines:
         self._shell = shell
         self._said: dict[str, str] = {}
 
-    def update(self, status: ApplicationStatus) -> None:
-        """Prints what is new in `status`."""
-        for subject, text in _state_words(status):
+    def update(self, status: ApplicationStatus, waits: str = "") -> None:
+        """Prints what is new in `status`, and what the application waits for."""
+        for subject, text in _state_words(status, waits):
             if self._said.get(subject) != text:
                 self._shell.note(f"{subject}: {text}")
-        self.skip(status)
+        self.skip(status, waits)
 
-    def skip(self, status: ApplicationStatus) -> None:
+    def skip(self, status: ApplicationStatus, waits: str = "") -> None:
         """Takes note of `status` as of one that was shown otherwise."""
-        self._said.update(_state_words(status))
+        self._said.update(_state_words(status, waits))
 
 
-def _state_words(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
+def _state_words(status: ApplicationStatus, waits: str = "") -> Iterator[tuple[str, str]]:
     yield status.name, status.state
+    if waits:
+        yield f"{status.name} waits", waits
     for component, states in component_states(status).items():
         if len(states) == 1:
             state, count = next(iter(states.items()))
@@ -147,6 +158,16 @@ def _state_words(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
         if instance.state in ("FAILED", "LOST"):
             text = instance.exit.text if instance.exit else ""
             yield instance.instance, ": ".join(filter(None, (instance.state, text)))
+    yield from _pages(status)
+
+
+def _pages(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
+    """What a browser can be pointed at, as soon as the programs run that show it."""
+    if status.state != "RUNNING":
+        return
+    for instance in status.instances:
+        for address in exported_pages(instance.exports):
+            yield f"{instance.instance} shows", address
 
 
 def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
@@ -157,9 +178,10 @@ def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
     return found
 
 
-def component_rows(status: ApplicationStatus) -> list[Row]:
-    """One row for the application and one for each component: "worker", "1 WAITING, 1 RUNNING"."""
-    rows = [(status.name, status.state)]
+def component_rows(status: ApplicationStatus, waits: str = "") -> list[Row]:
+    """One row for the application, with what it `waits` for, and one for each component:
+    "worker", "1 WAITING, 1 RUNNING"."""
+    rows = [(status.name, f"{status.state}: {waits}" if waits else status.state)]
     for component, states in component_states(status).items():
         rows.append((component, ", ".join(f"{n} {state}" for state, n in states.items())))
     return rows

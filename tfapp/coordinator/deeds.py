@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tfapp.contract import (
@@ -13,8 +14,11 @@ from tfapp.contract import (
     KEY_GENERATION,
     KEY_RELEASED,
     ORDER_PREFIX,
+    Cluster,
     Order,
     encode,
+    exported_pages,
+    page_route,
 )
 from tfapp.coordinator import actions, events
 from tfapp.coordinator.actions import Action
@@ -34,6 +38,7 @@ class Deeds:
         self._connection = connection
         self._clock = clock
         self._containers: set[str] = set()  # all that belong to an instance
+        self._pages: dict[str, str] = {}  # route -> address
 
     def carry_out(self, wanted: Iterable[Action]) -> Iterator[Event]:
         """Carries `wanted` out in order, all orders in one call at the end, and yields what the
@@ -46,6 +51,7 @@ class Deeds:
                 yield from self._announce(action)
             elif isinstance(action, actions.PublishCluster):
                 self._connection.put(KEY_CLUSTER, encode(action.cluster))
+                self._show_pages(action.cluster)
             elif isinstance(action, actions.PublishReleased):
                 self._connection.put(KEY_RELEASED, encode(vars(action)))
             elif isinstance(action, actions.SendOrders):
@@ -98,6 +104,20 @@ class Deeds:
             for name in sorted(ended):
                 yield events.ContainerEnded(self._clock(), name, living[name])
             living = {name: owner for name, owner in living.items() if name not in ended}
+
+    def _show_pages(self, cluster: Cluster) -> None:
+        """The web addresses that instances export, as pages of the application's own. Nothing
+        depends on them: what the master does not take is not shown there."""
+        for member in cluster.members:
+            route = page_route(member.instance)
+            for address in exported_pages(member.exports)[:1]:
+                if self._pages.get(route) == address:
+                    continue
+                with contextlib.suppress(RefusedError, UnreachableError):
+                    if self._pages.pop(route, None):
+                        self._connection.remove_page(route)
+                    self._connection.add_page(route, address, member.instance)
+                    self._pages[route] = address
 
     def _list(
         self, states: tuple[str, ...] = _ALL_STATES, log_of: str = ""

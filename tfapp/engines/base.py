@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
+class Link:
+    """Something about an application that a browser can be pointed at. `what`: "page" or "log";
+    `instance`: whose it is, "" for the application's own."""
+
+    instance: str
+    what: str
+    address: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Application:
     """One application that an engine knows: its newest run, or the one that was asked for."""
 
@@ -27,6 +37,8 @@ class Application:
     live: bool
     status: ApplicationStatus  # the coordinator's last word, or the verdict
     tags: tuple[str, ...] = ()  # of the compiled spec, sorted
+    links: tuple[Link, ...] = ()
+    waits: str = ""  # for what, in the engine's words, before anything of it runs
 
 
 @dataclasses.dataclass(frozen=True)

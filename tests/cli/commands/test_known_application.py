@@ -9,6 +9,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
 from tfapp.contract import Exit
+from tfapp.engines.base import Link
 
 WORKERS = (
     instance(
@@ -83,6 +84,24 @@ def test_status_as_text(tmp_path):
         "INSTANCE  STATE   HOST  CONTAINER  EXIT\n"
         "worker/0  FAILED  -     -          exit code 3\n"
     )
+
+
+def test_status_says_where_it_is_to_be_seen(tmp_path):
+    board = instance("tensorboard/0", "RUNNING", exports={"t": {"url": "http://127.0.0.1:6006"}})
+    links = (
+        Link("", "page", "http://manager/proxy/app/"),
+        Link("tensorboard/0", "log", "http://node/log"),
+    )
+    engine = PlayedEngine(tmp_path, [status("RUNNING", board)], links=links, waits="The queue.")
+    code, a_shell = call(tmp_path, engine, "status", "app")
+    assert code == 0
+    lines = a_shell.out.text.splitlines()
+    assert lines[6:8] == ["page     http://manager/proxy/app/", "waits    The queue."]
+    assert lines[-3:] == [
+        "INSTANCE       WHAT  ADDRESS",
+        "tensorboard/0  page  http://127.0.0.1:6006",
+        "tensorboard/0  log   http://node/log",
+    ]
 
 
 def test_status_as_json(tmp_path):

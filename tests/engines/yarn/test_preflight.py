@@ -31,9 +31,9 @@ MASTER = ComponentResources(
     },
 )
 QUEUES = (Queue("default", True, frozenset({"fast"})), Queue("closed", False, frozenset()))
-SMALL = Node("a01", "/r1", frozenset(), 4096, 4, 0)
-LARGE = Node("b02", "/r2", frozenset(), 8192, 2, 0)
-FAST = Node("c03", "/r2", frozenset({"fast"}), 8192, 8, 4)
+SMALL = Node("a01", frozenset(), 4096, 4, 0, rack="/r1")
+LARGE = Node("b02", frozenset(), 8192, 2, 0, rack="/r2")
+FAST = Node("c03", frozenset({"fast"}), 8192, 8, 4, rack="/r2")
 
 
 def findings(

@@ -15,7 +15,7 @@ from tfapp.contract import (
     format_diagnostics,
 )
 from tfapp.engines.yarn.cluster import Report
-from tfapp.engines.yarn.verdict import ended
+from tfapp.engines.yarn.verdict import ended, waiting
 
 WORKER = InstanceStatus("worker/0", "worker", "worker", REQUESTED)
 LAST = ApplicationStatus("app", ACCEPTED, 0, 100.0, 100.0, (WORKER,))
@@ -45,6 +45,19 @@ def test_the_coordinators_word_is_the_verdict():
     assert ended(report("FINISHED", "SUCCEEDED", format_diagnostics(DONE)), LAST) == DONE
 
 
+@pytest.mark.parametrize(
+    ("diagnostics", "words"),
+    [
+        ("", ""),
+        ("[Sun Nov 22] Queue's AM limit exceeded. Details : AM = 1;", "Queue's AM limit exceeded."),
+        ("AM container is launched, waiting.", "AM container is launched, waiting."),
+    ],
+)
+def test_what_an_application_waits_for(diagnostics, words):
+    assert waiting(report("ACCEPTED", "UNDEFINED", diagnostics)) == words
+    assert waiting(report("FAILED", "FAILED", diagnostics)) == ""
+
+
 def test_a_verdict_that_was_published_stands_though_it_was_killed_then():
     assert ended(report("KILLED", "KILLED", "killed by user me"), DONE) == DONE
 
@@ -59,7 +72,7 @@ def test_a_verdict_that_was_published_stands_though_it_was_killed_then():
             Verdict(
                 "KILLED",
                 66,
-                "It was killed from outside: Application a was killed by user me at 127.0.0.1",
+                "Stopped through YARN: Application a was killed by user me at 127.0.0.1",
             ),
         ),
         ("FINISHED", "KILLED", "stopped by Ctrl-C", Verdict("KILLED", 66, "stopped by Ctrl-C")),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterator
 
 from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
 from tfapp.cli.shell import Shell
 from tfapp.cli.tables import columns, to_json, when
-from tfapp.contract import ApplicationStatus, InstanceStatus
+from tfapp.contract import ApplicationStatus, InstanceStatus, exported_pages
 from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
 
@@ -43,7 +44,10 @@ def _text(application: Application) -> str:
         ("engine", application.engine),
         ("run", str(application.run)),
         ("started", when(status.started)),
+        *(("page", link.address) for link in application.links if not link.instance),
     ]
+    if application.waits:
+        facts.append(("waits", application.waits))
     if status.restarts or status.losses:
         facts.append(("restarts", _restarts(status)))
     if status.verdict:
@@ -52,7 +56,23 @@ def _text(application: Application) -> str:
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
         lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows)]
+    links = list(_links(application))
+    if links:
+        lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links)]
     return "\n".join(lines)
+
+
+def _links(application: Application) -> Iterator[tuple[str, str, str]]:
+    """What a browser can be pointed at: what instances of a running application export, as it is
+    and as the engine shows it, and their logs."""
+    if not application.live:
+        return
+    for instance in application.status.instances:
+        for address in exported_pages(instance.exports):
+            yield instance.instance, "page", address
+    for link in application.links:
+        if link.instance:
+            yield link.instance, link.what, link.address
 
 
 def _restarts(status: ApplicationStatus) -> str:

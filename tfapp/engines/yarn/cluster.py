@@ -68,12 +68,12 @@ class Node:
     web pages, host:port."""
 
     host: str
-    rack: str
     labels: frozenset[str]
     memory: int
     vcores: int
     gpus: int
     pages: str = ""
+    rack: str = "/default-rack"  # YARN's own where the cluster tells of none
 
 
 class Cluster:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfapp.compiler.store import store_files
 from tfapp.contract import FINAL_STATES, ApplicationStatus
-from tfapp.engines.base import Application, LogFile
+from tfapp.engines.base import Application, Link, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.leftovers import delete_shipped
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
 SHUTDOWN_LIMIT = 30.0  # seconds for YARN to end an application
+PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
 SETTLE = 6.0  # seconds: a master hears of a lost container within 5
 PYTHON_KEY = "site.global.python.executable"
 
@@ -197,7 +198,11 @@ class YarnEngine:
         last = self._register.accepted(report)
         if not report.ended:
             yield self._application(report, number, last)
+        said, patient_until = verdict.waiting(report), time.monotonic() + PATIENCE
         while not report.ended:
+            if verdict.waiting(report) != said and time.monotonic() > patient_until:
+                said = verdict.waiting(report)
+                yield self._application(report, number, last)
             if report.address and last.verdict is None:
                 for status in self._changes(report):
                     if status != last and status.state not in FINAL_STATES:
@@ -272,18 +277,19 @@ class YarnEngine:
 
     # -- inside --
     def _look(self, report: Report, number: int) -> Application:
-        status = None
+        status: ApplicationStatus | None = None
+        found: tuple[Link, ...] = ()
         if report.address and not report.ended:
             try:
-                status = self._master(report).status()
+                status, found = self._master(report).look()
             except UnreachableError:
                 report = self._cluster.application(report.id)
                 if not report.ended:
                     raise
         status = status or self._register.accepted(report)
         if report.ended:
-            status = self._ended(report, status)
-        return self._application(report, number, status)
+            status, found = self._ended(report, status), ()
+        return self._application(report, number, status, found)
 
     def _ended(self, report: Report, last_known: ApplicationStatus) -> ApplicationStatus:
         self._register.clean_up(report)
@@ -292,7 +298,10 @@ class YarnEngine:
     def _master(self, report: Report) -> Master:
         return Master(report, self._home.run(report.id), self._environ)
 
-    def _application(self, report: Report, run: int, status: ApplicationStatus) -> Application:
+    def _application(
+        self, report: Report, run: int, status: ApplicationStatus, more: tuple[Link, ...] = ()
+    ) -> Application:
+        page = (Link("", "page", report.tracking_url),) if report.tracking_url else ()
         return Application(
             name=report.name,
             engine=self.name,
@@ -301,6 +310,8 @@ class YarnEngine:
             live=not report.ended,
             status=status,
             tags=report.tags,
+            links=(*page, *more),
+            waits=verdict.waiting(report),
         )
 
 

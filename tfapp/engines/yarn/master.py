@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 from tfapp.contract import KEY_STATUS, KEY_STOP, KILLED, ApplicationStatus, encode
+from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
 from tfapp.engines.yarn.layout import RunFolder
+from tfapp.engines.yarn.links import links
 from tfapp.engines.yarn.staging import read_credentials
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.skein_calls import Connection, Put, connect
@@ -38,11 +40,15 @@ class Master:
             report.address, report.id, credentials.certificate, credentials.key, CALL_LIMIT
         )
 
-    def status(self) -> ApplicationStatus | None:
-        """What the coordinator published last; None before it has begun. UnreachableError."""
+    def look(self) -> tuple[ApplicationStatus | None, tuple[Link, ...]]:
+        """What the coordinator published last, None before it has begun, and where its instances
+        are to be seen. UnreachableError."""
         with self.connect() as connection:
             value = connection.get(KEY_STATUS)
-        return None if value is None else ApplicationStatus.from_dict(json.loads(value))
+            if value is None:
+                return None, ()
+            status = ApplicationStatus.from_dict(json.loads(value))
+            return status, links(self._report, status, connection.containers())
 
     def changes(self, ended: Callable[[], bool]) -> Iterator[ApplicationStatus]:
         """What the coordinator publishes, until its verdict, or until the master cannot be

@@ -24,12 +24,19 @@ def ended(report: Report, last_known: ApplicationStatus) -> ApplicationStatus:
     return status
 
 
+def waiting(report: Report) -> str:
+    """What YARN says of an application whose master has no container yet; "" when nothing."""
+    if report.ended or report.address:
+        return ""
+    return re.split(r"\s*Details\s*:", _STAMP.sub("", first_line(report.diagnostics)))[0]
+
+
 def _verdict(report: Report) -> _Verdict:
     words = _STAMP.sub("", first_line(report.diagnostics)) or "it gave no reason"
     if report.final_status == KILLED and report.state != KILLED:
         return _Verdict(KILLED, int(ExitCode.KILLED), words)  # what its master was told
     if report.state == KILLED:
-        return _Verdict(KILLED, int(ExitCode.KILLED), f"It was killed from outside: {words}")
+        return _Verdict(KILLED, int(ExitCode.KILLED), f"Stopped through YARN: {words}")
     # Also where YARN says SUCCEEDED: only the coordinator may say that, and it leaves a verdict.
     summary = (
         f"It ended without a verdict: {words.rstrip('.')}. "

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import dataclasses
+
+from tests.engines.yarn.test_verdict import LAST, REPORT
+from tfapp.contract import InstanceStatus
+from tfapp.engines.base import Link
+from tfapp.engines.yarn.links import links
+from tfapp.skein_calls import Container
+
+BOARD = InstanceStatus(
+    "tensorboard/0",
+    "tensorboard",
+    "tensorboard",
+    "RUNNING",
+    container="tensorboard_3",
+    exports={"tensorboard": {"url": "http://node:6006"}},
+)
+CONTAINER = Container("tensorboard_3", "tensorboard", "RUNNING", "node", "", "c_03", "node:8042")
+
+
+def test_where_an_instance_is_to_be_seen():
+    report = dataclasses.replace(REPORT, tracking_url="https://manager/proxy/application_1_0001/")
+    status = dataclasses.replace(LAST, instances=(*LAST.instances, BOARD))
+    assert links(report, status, [CONTAINER]) == (
+        Link(
+            "tensorboard/0",
+            "page",
+            "https://manager/proxy/application_1_0001/pages/tensorboard-0/",
+        ),
+        Link("tensorboard/0", "log", "https://node:8042/node/containerlogs/c_03/me"),
+    )
