@@ -166,7 +166,7 @@ IGNORE = "Ignore"
 ACTIONS = (RESTART_CLUSTER, RESTART_INSTANCE, FAIL_APPLICATION, IGNORE)
 
 # What a program or its container can end by (`Exit.reason`), as far as a rule can ask for it.
-PROGRAM_REASONS = ("exit", "signal", "memory", "hang", "script", "start")
+PROGRAM_REASONS = ("exit", "signal", "memory", "hang", "script", "start", "timeout")
 LOSS_REASONS = ("lost", "silent", "preempted", "node-lost")  # of the container
 # Losses that have a budget of their own: no program can bring them about.
 INFRASTRUCTURE_REASONS = ("silent", "preempted", "node-lost")
@@ -371,8 +371,9 @@ class Beat:
 class Exit:
     """How a program ended. `code` is the exit code or None, `signal` its number or None.
     `reason` is one of "exit", "signal", "memory", "hang" (it stood still), "script" (the
-    package's script failed), "start" (the program could not be started), "lost" (its container
-    is gone), "silent" (its runner is), "preempted", "node-lost", "deadline", "stopped"."""
+    package's script failed), "start" (the program could not be started), "timeout" (the script
+    did not start it in time), "lost" (its container is gone), "silent" (its runner is),
+    "preempted", "node-lost", "deadline", "stopped"."""
 
     code: int | None
     signal: int | None

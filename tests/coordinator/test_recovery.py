@@ -382,6 +382,36 @@ ROWS = {
             "45 shutdown",
         ),
     ),
+    "what is not started in time is not started again": Row(
+        "chief=1 worker=1 tensorboard=1",
+        """
+        1 all answer
+        9 tensorboard/0 starts too late
+        61 worker/0 starts too late
+        70
+        """,
+        "Timed out: worker/0 on host-worker-0 was not started in generation 1, 1 min after its "
+        "start: start() did not return within 60 s. The limit is commandScript.timeout of worker.",
+        67,
+        (
+            "1 cluster chief/0 worker/0 tensorboard/0",
+            "61.5 stop chief/0 5",
+            "62 shutdown",
+        ),
+    ),
+    "but by a rule": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        61 worker/0 starts too late
+        70 chief/0 exits 0
+        70 worker/0 exits 0
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 1 min 9 s. It was restarted once before.",
+        0,
+        ("1 cluster chief/0 worker/0", "61.5 restart worker/0", "70 shutdown"),
+        rules(FailureRule(RESTART_INSTANCE, reasons=("timeout",))),
+    ),
     "a rule for an exit code": Row(
         "worker=1",
         """

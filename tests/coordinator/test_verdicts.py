@@ -59,6 +59,7 @@ EXITS = {
     "ended with exit code 7 in g": Exit(7, None, "exit", "exit code 7"),
     "could not be started in g: no x": Exit(None, None, "start", "no x."),
     "failed in the package's script in g: y": Exit(None, None, "script", "y"),
+    "was not started in g: too slow": Exit(None, None, "timeout", "too slow"),
     "was lost in g: gone": Exit(None, None, "lost", "gone"),
     "ended in g: z": Exit(None, None, "deadline", "z"),
 }

@@ -6,6 +6,7 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     1 all answer                5 worker/1 killed 9       7 stop enough of it
     2 worker/1 falls silent     8 paused 30               9 worker/1 refused too big
     6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
+    9 worker/1 starts too late
     6 worker/1 is cut off
 
 The first container of an instance is there when the history begins; `refused` is every later one.
@@ -388,6 +389,9 @@ class World:
             self.report(who, Exit(None, None, "start", " ".join(what[1:])))
         elif what[0] == "script":
             self.report(who, Exit(None, None, "script", " ".join(what[1:])))
+        elif text == "starts too late":
+            late = "start() did not return within 60 s"
+            self.report(who, Exit(None, None, "timeout", late))
         elif what[0] == "lost":
             self.end_container(self.runners[who])
         elif what[0] == "preempted":

@@ -173,20 +173,6 @@ def test_a_script_that_fails(tfapp, package, script, summary, place):
     assert "runner/" not in seen
 
 
-def test_one_worker_that_never_exports(tfapp, package):
-    (package / SCRIPT).write_text(
-        "import signal\nfrom tfapp.script import Script\n"
-        "class A(Script):\n    def prepare(self, context):\n"
-        "        if context.index == 1:\n            signal.pause()\n"
-    )
-    summary = (
-        "Timed out: not all instances were ready 4 s after generation 1 began. Missing: worker/1 "
-        "(its container worker_1 runs on 127.0.0.1, but its runner has not answered). The limit "
-        "is site.global.gang.timeout."
-    )
-    failed(tfapp, re.escape(summary), *option("gang.timeout", 4), code=67)
-
-
 def test_a_port_range_that_is_full(tfapp, package):
     with socket.socket() as taken:
         taken.bind(("", 0))

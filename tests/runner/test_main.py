@@ -166,7 +166,7 @@ def test_a_refusal_comes_before_any_cluster(application, script, site, reason, t
         ("raise KeyError('x')", "script", "start() raised KeyError: 'x'"),
         ("raise SystemExit", "script", "start() raised SystemExit"),
         ("return 'ls'", "script", "start() returned str, not a Program"),
-        ("import threading; threading.Event().wait()", "script", "did not return within 1 s"),
+        ("import threading; threading.Event().wait()", "timeout", "did not return within 1 s"),
         (
             "return Program(('/nowhere/python',))",
             "start",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,9 @@ def raising(error: BaseException):
     return function
 
 
-def called(function, limit: float = PATIENCE) -> Outcome:
+def called(function, limit: float = PATIENCE, package: Path = Path("/package")) -> Outcome:
     outcomes: queue.SimpleQueue = queue.SimpleQueue()
-    script_calls.call("start()", function, limit, SCRIPT, Path("/package"), outcomes.put)
+    script_calls.call("start()", function, limit, SCRIPT, package, outcomes.put, "timeout")
     return outcomes.get(timeout=PATIENCE)
 
 
@@ -61,8 +61,9 @@ def test_a_call_has_one_outcome(function, outcome):
 
 
 def test_a_call_that_hangs_is_overdue():
-    hanging = threading.Event()
-    outcome = called(hanging.wait, limit=0.1)
-    hanging.set()
+    outcome = called(lambda: time.sleep(2), limit=0.1, package=Path(__file__).parent)
     text = "scripts/own.py: start() did not return within 0.1 s"
-    assert outcome == Outcome(failure=Exit(None, None, "script", text))
+    assert outcome.failure == Exit(None, None, "timeout", text)
+    assert outcome.traceback.splitlines()[1:2] == [
+        "    outcome = called(lambda: time.sleep(2), limit=0.1, package=Path(__file__).parent)"
+    ]

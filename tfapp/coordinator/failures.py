@@ -6,6 +6,7 @@ import dataclasses
 import signal
 
 from tfapp.contract import (
+    FAIL_APPLICATION,
     IGNORE,
     INFRASTRUCTURE_REASONS,
     LOSS_REASONS,
@@ -36,9 +37,11 @@ def action_for(state: State, instance: Instance) -> str:
     for rule in state.job.failure.rules:
         if _matches(rule, instance.component, instance.exit):
             return rule.action
+    # What was not started in all the time that it was given would not be the next time.
+    default = FAIL_APPLICATION if instance.exit.reason == "timeout" else RESTART_CLUSTER
     if instance.component in state.job.success:
-        return RESTART_CLUSTER
-    return _ACTION_OF_ROLE.get(instance.role, RESTART_CLUSTER)
+        return default
+    return _ACTION_OF_ROLE.get(instance.role, default)
 
 
 def _matches(rule: FailureRule, component: str, exit: Exit) -> bool:

@@ -48,7 +48,10 @@ def failed(state: State, instance: Instance, objection: str = "") -> Verdict:
     was not restarted."""
     exit, report = instance.exit, instance.report
     assert exit is not None
-    summary = f"Failed: {sentence(state, instance)}."
+    late = exit.reason == "timeout"
+    summary = f"{'Timed out' if late else 'Failed'}: {sentence(state, instance)}."
+    if late:
+        summary += f" The limit is commandScript.timeout of {instance.component}."
     summary += f" {objection}" if objection else _history(state)
     cause = Cause(
         instance=instance.id,
@@ -58,7 +61,8 @@ def failed(state: State, instance: Instance, objection: str = "") -> Verdict:
         exit=dataclasses.replace(exit, text=_cut(exit.text)),
         last_lines=_fitting(report.last_lines) if report else "",
     )
-    return Verdict(FAILED, int(ExitCode.FAILED), summary, cause)
+    code = ExitCode.TIMED_OUT if late else ExitCode.FAILED
+    return Verdict(FAILED, int(code), summary, cause)
 
 
 def killed(state: State, message: str) -> Verdict:
@@ -154,6 +158,7 @@ def _deed(exit: Exit, when: str = "") -> str:
         **dict.fromkeys(LOSS_REASONS, "was lost"),
         "hang": "hung",
         "start": "could not be started",
+        "timeout": "was not started",
         "script": "failed in the package's script",
     }
     return f"{verb.get(exit.reason, 'ended')}{when}: {text}"

@@ -215,6 +215,7 @@ class Instance:
             Path(component.script),
             self._container.package_dir,
             lambda outcome: self._events.put(ScriptDone(name, outcome)),
+            overdue="timeout" if name == "start" else "script",
         )
 
 

@@ -36,6 +36,7 @@ class Preparation:
             Path(component.script),
             self._container.package_dir,
             self._done,
+            overdue="timeout",
         )
 
     def _prepare(self) -> Outcome:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tfapp.contract import Exit
-from tfapp.runner.script_loader import own_traceback
+from tfapp.runner.script_loader import own_stack, own_traceback
 from tfapp.script import ScriptError
 
 
@@ -19,7 +20,7 @@ class Outcome:
 
     value: Any = None
     failure: Exit | None = None
-    traceback: str = ""  # the script's own, for a failure that is no ScriptError
+    traceback: str = ""  # the script's own: of what it raised, or of where it hangs
 
 
 def call(
@@ -29,9 +30,11 @@ def call(
     script: Path,
     package_dir: Path,
     done: Callable[[Outcome], None],
+    overdue: str = "script",
 ) -> None:
     """Starts `function` and returns. `done` is called once, in another thread, with what it
-    returned, or with a failure after `limit` seconds. `name` is how messages call it."""
+    returned, or with a failure for the reason `overdue` after `limit` seconds. `name` is how
+    messages call it."""
     outcomes: list[Outcome] = []
 
     def run() -> None:
@@ -41,7 +44,12 @@ def call(
         worker = threading.Thread(target=run, name=f"tfapp-script-{name}", daemon=True)
         worker.start()
         worker.join(limit)
-        done(outcomes[0] if outcomes else _overdue(name, limit, script))
+        if outcomes:
+            done(outcomes[0])
+            return
+        text = f"{script}: {name} did not return within {limit:g} s"
+        stack = own_stack(sys._current_frames().get(worker.ident or 0), package_dir)
+        done(Outcome(failure=Exit(None, None, overdue, text), traceback=stack))
 
     threading.Thread(target=supervise, name=f"tfapp-await-{name}", daemon=True).start()
 
@@ -60,8 +68,3 @@ def outcome_of(name: str, function: Callable[[], Any], script: Path, package_dir
             failure=Exit(None, None, "script", f"{text}: {detail}" if detail else text),
             traceback=own_traceback(error, package_dir),
         )
-
-
-def _overdue(name: str, limit: float, script: Path) -> Outcome:
-    text = f"{script}: {name} did not return within {limit:g} s"
-    return Outcome(failure=Exit(None, None, "script", text))

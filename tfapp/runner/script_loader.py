@@ -9,7 +9,7 @@ import importlib.util
 import sys
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from tfapp.script import Script, ScriptError
 
@@ -45,10 +45,21 @@ def load_script(package_dir: Path, script: str) -> Script:
 def own_traceback(error: BaseException, package_dir: Path) -> str:
     """The traceback of a script's exception, beginning in the package's own code."""
     frame: TracebackType | None = error.__traceback__
-    while frame is not None and not _is_inside(frame, package_dir):
+    while frame is not None and not _is_inside(frame.tb_frame.f_code.co_filename, package_dir):
         frame = frame.tb_next
     return "".join(traceback.format_exception(type(error), error, frame))
 
 
-def _is_inside(frame: TracebackType, package_dir: Path) -> bool:
-    return Path(frame.tb_frame.f_code.co_filename).is_relative_to(package_dir)
+def own_stack(frame: FrameType | None, package_dir: Path) -> str:
+    """Where a call into a script is now, as Python shows it, beginning in the package's own
+    code; "" when the call does not stand there."""
+    if frame is None:
+        return ""
+    lines = traceback.extract_stack(frame)
+    own = (i for i, line in enumerate(lines) if _is_inside(line.filename, package_dir))
+    first = next(own, len(lines))
+    return "".join(traceback.format_list(lines[first:]))
+
+
+def _is_inside(filename: str, package_dir: Path) -> bool:
+    return Path(filename).is_relative_to(package_dir)

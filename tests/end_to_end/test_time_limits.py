@@ -1,0 +1,66 @@
+"""Each time limit has a verdict of its own: exit code 67, and the name of what was missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+
+from tests.end_to_end.command_line import PLAIN_PACKAGE
+
+HANGS = """
+import signal
+from tfapp.script import Program, Script
+class A(Script):
+    def {call}(self, context):
+        if context.index == 1:
+            signal.pause()  # for ever
+        return Program((context.python, str(context.files_dir / "program.py")))
+"""
+FOREVER = "import signal\nsignal.pause()\n"
+
+LIMITS = {
+    "gang": (
+        HANGS.format(call="prepare"),
+        ("site.global.gang.timeout", 8),
+        r"not all instances were ready 8 s after generation 1 began\. Missing: worker/1 \(its "
+        r"container worker_\d runs on 127\.0\.0\.1, but its runner has not answered\)\. The limit "
+        r"is site\.global\.gang\.timeout\.",
+    ),
+    "start": (
+        HANGS.format(call="start"),
+        (),
+        r"worker/1 on 127\.0\.0\.1 was not started in generation 1: scripts/plain\.py: start\(\) "
+        r"did not return within 5 s\. The limit is commandScript\.timeout of worker\.",
+    ),
+    "lifetime": (
+        "",
+        ("site.global.application.lifetime", 3),
+        r"the application ran for its whole lifetime of 3 s\. The limit is "
+        r"site\.global\.application\.lifetime\.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "option", "summary"), LIMITS.values(), ids=LIMITS)
+def test_a_limit_that_runs_out(tfapp, script, option, summary):
+    folder = shutil.copytree(PLAIN_PACKAGE, tfapp.work / "package")
+    metainfo = folder / "metainfo.yaml"
+    seconds = 600 if option else 5
+    limited = metainfo.read_text().replace("PYTHON}", f"PYTHON, timeout: {seconds}}}")
+    metainfo.write_text(limited.replace("{maxRestarts: 0}", "{maxRestarts: 3}"))
+    if script:
+        (folder / "scripts" / "plain.py").write_text(script)
+    (folder / "files" / "program.py").write_text(FOREVER)
+    options = ("--option", *option) if option else ()
+    ended = tfapp("create", "app", "--appdef", folder, *options)
+    assert (ended.code, tfapp.living()) == (67, [])
+    assert re.fullmatch(f"app: Timed out: {summary}", ended.err.splitlines()[-1])
+    verdict = tfapp.status("app")["status"]["verdict"]
+    assert (verdict["state"], verdict["exit_code"]) == ("FAILED", 67)
+    assert re.fullmatch(f"Timed out: {summary}", verdict["summary"])
+    assert re.search(f"Timed out: {summary}", tfapp.ok("diagnostics", "app"))
+    assert re.search(f"Timed out: {summary}", tfapp.ok("status", "app"))
+    if verdict["cause"]["exit"]["reason"] == "timeout":
+        assert "signal.pause()  # for ever" in verdict["cause"]["last_lines"]
