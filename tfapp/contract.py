@@ -361,6 +361,7 @@ class Beat:
     state: str
     docker: str = ""  # id of the Docker container that the program runs in
     container: str = ""  # SKEIN_CONTAINER_ID
+    host: str = ""  # advertised
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Beat:

@@ -367,6 +367,19 @@ ROWS = {
         65,
         ("2 shutdown",),
     ),
+    "a runner that was killed before it answered is known by its heartbeat": Row(
+        "worker=2",
+        """
+        1 worker/0 answers
+        2 worker/1 beats
+        3 worker/1 lost
+        9
+        """,
+        "Failed: worker/1 on host-worker-1 was lost in generation 1: its container ended without "
+        "a report: out of luck.",
+        65,
+        ("3 shutdown",),
+    ),
     "the gang deadline names who is missing": Row(
         "chief=1 worker=3",
         """

@@ -496,6 +496,21 @@ ROWS = {
             "80 shutdown",
         ),
     ),
+    "who is lost while it forms anew was somewhere": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 killed 9
+        31 worker/0 lost
+        33
+        """,
+        "Failed: worker/0 on host-worker-0 was lost in generation 2: its container ended without "
+        "a report: out of luck. It was not restarted again: that was done once "
+        "(failurePolicy.maxRestarts).",
+        65,
+        ("1 cluster worker/0", "20 generation 2", "31 shutdown"),
+        FailurePolicy(max_restarts=1),
+    ),
     "a stop while it forms anew": Row(
         "worker=1",
         """

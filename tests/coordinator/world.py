@@ -6,7 +6,7 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     1 all answer                5 worker/1 killed 9       7 stop enough of it
     2 worker/1 falls silent     8 paused 30               9 worker/1 refused too big
     6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
-    9 worker/1 starts too late
+    9 worker/1 starts too late  1 worker/1 beats
     6 worker/1 is cut off
 
 The first container of an instance is there when the history begins; `refused` is every later one.
@@ -88,6 +88,10 @@ def job(
     return Job(
         "j", "j", "1", "me", "python3", tuple(components), success or default, limits, failure
     )
+
+
+def host_of(instance: str) -> str:
+    return f"host-{instance.replace('/', '-')}"
 
 
 @dataclasses.dataclass
@@ -225,8 +229,7 @@ class World:
             return
         runner.answered = True
         runner.beat = self.now + self.job.limits.heartbeat
-        host = f"host-{name.replace('/', '-')}"
-        answer = Answer(runner.generation, name, host, runner.container, {})
+        answer = Answer(runner.generation, name, host_of(name), runner.container, {})
         self.feed(events.Answered(self.now, answer))
 
     def start_programs(self) -> None:
@@ -256,7 +259,8 @@ class World:
         self.feed(events.Beaten(self.now, name, self.said(runner, state)))
 
     def said(self, runner: Runner, state: str) -> Beat:
-        return Beat(runner.generation, runner.sequence, state, container=runner.container)
+        host = host_of(runner.instance)
+        return Beat(runner.generation, runner.sequence, state, "", runner.container, host)
 
     def report(self, name: str, exit: Exit, stopped: bool = False) -> None:
         runner = self.runners[name]
@@ -264,7 +268,6 @@ class World:
             return
         seconds = self.now - runner.began if runner.program else 0.0
         runner.reported, runner.program, runner.obeys = True, False, math.inf
-        host = f"host-{name.replace('/', '-')}"
         self.feed(
             events.Exited(
                 self.now,
@@ -272,7 +275,7 @@ class World:
                     runner.generation,
                     name,
                     runner.container,
-                    host,
+                    host_of(name),
                     exit,
                     stopped,
                     "the end",
@@ -379,6 +382,8 @@ class World:
             self.pause(float(text))
         elif what[0] == "answers":
             self.answer(who)
+        elif what[0] == "beats":
+            self.beat(who)
         elif what[0] == "exits":
             self.report(who, Exit(int(what[1]), None, "exit", f"exit code {what[1]}"))
         elif what[0] == "killed":

@@ -55,7 +55,12 @@ def exited(state: State, event: events.Exited) -> Step:
     counted = (report.generation, report.attempt) == (state.generation, instance.attempt)
     if counted and not instance.ended:
         instance = dataclasses.replace(
-            instance, exit=report.exit, report=report, heard=event.time, state=_state_after(report)
+            instance,
+            exit=report.exit,
+            report=report,
+            host=report.host,
+            heard=event.time,
+            state=_state_after(report),
         )
         state, done = _consequences(state.with_instance(instance), instance, event.time)
     else:

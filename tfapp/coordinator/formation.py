@@ -66,6 +66,7 @@ def _again(instance: Instance, generation: int) -> Instance:
         return dataclasses.replace(
             _fresh(instance, instance.requested_in),
             container=instance.container,
+            host=instance.host,
             heard=instance.heard,
             state=WAITING,
         )
@@ -124,7 +125,9 @@ def answered(state: State, event: events.Answered) -> Step:
     if answer.container != instance.container:
         return state, ()
     status = WAITING if instance.state == REQUESTED else instance.state
-    changed = dataclasses.replace(instance, answer=answer, heard=event.time, state=status)
+    changed = dataclasses.replace(
+        instance, answer=answer, host=answer.host, heard=event.time, state=status
+    )
     replaced = state.phase == RUNNING and instance.answer is None and not instance.joining
     state = state.with_instance(changed)
     if replaced:  # everybody else goes on, and it finds itself among them
@@ -171,7 +174,8 @@ def beaten(state: State, event: events.Beaten) -> Step:
     instance, beat = state.instances.get(event.instance), event.beat
     if instance is None or beat.container not in ("", instance.container):
         return state, ()
-    instance = dataclasses.replace(instance, heard=event.time)
+    host = beat.host or instance.host
+    instance = dataclasses.replace(instance, heard=event.time, host=host)
     if instance.ended:
         return state.with_instance(instance), ()
     # A beat may arrive that was sent before an order to stop did.

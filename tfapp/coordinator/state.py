@@ -39,6 +39,7 @@ class Instance:
     state: str = REQUESTED
     container: str = ""  # "" until the master took the request for a later one
     requested_in: int = 1  # the generation for which the container was requested
+    host: str = ""  # advertised; "" until its runner is heard of
     container_ended: bool = False
     joining: bool = False  # came by flex, and takes part from the next generation on
     attempt: int = 0  # how often its program was restarted in this generation and container
@@ -63,13 +64,6 @@ class Instance:
     def ended(self) -> bool:
         """Nothing more will come of it in this generation."""
         return self.exit is not None or self.container_ended
-
-    @property
-    def host(self) -> str:
-        """Advertised host, "" while unknown."""
-        if self.report is not None:
-            return self.report.host
-        return self.answer.host if self.answer is not None else ""
 
 
 @dataclasses.dataclass(frozen=True)

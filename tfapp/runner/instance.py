@@ -82,11 +82,11 @@ class Instance:
             self._settings = contexts.take_settings(self._container, self._take_port)
             self._exports = contexts.make_exports(self._container, self._settings)
         except (ports.NoPortError, ExportError, ValueError) as error:
-            raise FailedError("start", f"{error} (on {self._host()})") from error
+            raise FailedError("start", f"{error} (on {self.host})") from error
         return Answer(
             generation=generation,
             instance=self.name,
-            host=self._host(),
+            host=self.host,
             container=container_id,
             exports=self._exports,
             ports=self._settings.ports,
@@ -100,7 +100,7 @@ class Instance:
         try:
             self._ports = [ports.hold_again(held) for held in self._ports]
         except ports.NoPortError as error:
-            raise FailedError("start", f"{error} (on {self._host()})") from error
+            raise FailedError("start", f"{error} (on {self.host})") from error
 
     def choose(self, cluster: Cluster) -> None:
         """Asks the script for the program. FailedError when the cluster lacks an address."""
@@ -178,7 +178,7 @@ class Instance:
             generation=action.generation,
             instance=self.name,
             container=container_id,
-            host=self._host(),
+            host=self.host,
             exit=exit,
             stopped=action.stopped,
             last_lines=program.last_lines() if program else _end(redact(self._traceback, secrets)),
@@ -197,7 +197,9 @@ class Instance:
         self._ports.append(held)
         return held.number
 
-    def _host(self) -> str:
+    @property
+    def host(self) -> str:
+        """The one that it advertises."""
         return self._container.host(self._settings.site or self._container.component.site)
 
     @property

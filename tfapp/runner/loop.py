@@ -103,7 +103,14 @@ class Runner:
         program = self._instance.program
         docker = program.container if program is not None else ""
         self._master.beat(
-            Beat(generation, self._beats, state, docker, container=self._master.container)
+            Beat(
+                generation,
+                self._beats,
+                state,
+                docker,
+                container=self._master.container,
+                host=self._instance.host,
+            )
         )
 
     # ---- what happens ------------------------------------------------------------------------
