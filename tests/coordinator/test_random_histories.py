@@ -102,7 +102,7 @@ class Referee:
         if isinstance(event, events.Tick):
             assert next_deadline(after) > event.time or wanted, "a tick deals with what is due"
         self.observe(before, event)
-        self.check_actions(after, wanted)
+        self.check_actions(before, after, wanted)
         self.check_budgets(after)
         if before.verdict is None and after.verdict is not None:
             self.check_verdict(after)
@@ -121,11 +121,11 @@ class Referee:
         if isinstance(event, events.Exited) and event.report.exit.code == 0:
             self.succeeded.add((event.report.instance, event.report.generation))
         if isinstance(event, (events.Refused, events.ContainerEnded)):
-            self.failed.add((event.instance, before.generation))
+            self.failed |= {(event.instance, generation) for generation in may_fail(before)}
         if isinstance(event, events.Exited) and event.report.exit.code != 0:
             self.failed.add((event.report.instance, event.report.generation))
 
-    def check_actions(self, after: State, wanted: tuple) -> None:
+    def check_actions(self, before: State, after: State, wanted: tuple) -> None:
         orders: dict[str, Order] = {}
         for action in wanted:
             if isinstance(action, actions.SendOrders):
@@ -139,7 +139,7 @@ class Referee:
                 assert last in gone, "one container for each instance"
             if isinstance(action, actions.KillContainer):
                 self.killed.add(action.container)
-                self.failed |= {(n, after.generation) for n, i in after.instances.items()}
+                self.failed |= {(n, g) for n in after.instances for g in may_fail(before)}
         containers = {after.instances[name].container for name in orders}
         assert not self.ended & containers, "orders go to the living"
 
@@ -147,7 +147,9 @@ class Referee:
         policy = state.job.failure
         assert state.restarts <= policy.max_restarts
         assert state.losses <= policy.max_losses
-        assert state.generation <= 1 + state.restarts + state.losses + 2 * self.flexed
+        uncharged = state.failure is not None or state.verdict is not None
+        charged = state.restarts + state.losses + uncharged
+        assert state.generation <= 1 + charged + 2 * self.flexed
         for component in state.job.components:
             window, threshold = component.failure_window, component.failure_threshold
             charged = state.charged.get(component.name, ())
@@ -170,6 +172,11 @@ class Referee:
             assert cause is not None
             timed_out = verdict.exit_code == 67
             assert timed_out or (cause.instance, cause.generation) in self.failed
+
+
+def may_fail(state: State) -> set[int]:
+    """The generations for which a failure that is known now can count."""
+    return {state.generation, state.failure.generation if state.failure else state.generation}
 
 
 def final_checks(world: World, referee: Referee) -> None:
@@ -208,7 +215,9 @@ def happen(world: World, what: str, name: str, number: int) -> None:
     elif what == "answer":
         world.answer(name)
     elif what == "exit":
-        world.report(name, EXITS[number % len(EXITS)])
+        world.report(name, EXITS[max(number % 9 - 3, 0)])
+    elif what == "exit late":
+        world.report_late(name, EXITS[number % len(EXITS)])
     elif what == "lose":
         world.end_container(runner)
     elif what == "silence":
@@ -227,8 +236,9 @@ def happen(world: World, what: str, name: str, number: int) -> None:
 HAPPENINGS = (
     *("advance",) * 5,
     *("answer",) * 4,
-    *("answer all",) * 2,
-    *("exit",) * 2,
+    *("answer all",) * 4,
+    *("exit",) * 3,
+    "exit late",
     "flex",
     "lose",
     "cut",
@@ -261,7 +271,7 @@ def test_random_histories(block):
             world.refused = {chance.choice(names): "too big"}
         referee = Referee(world)
         world.begin()
-        for _ in range(chance.randrange(40)):
+        for _ in range(chance.randrange(60)):
             names = tuple(world.state.instances) or names
             happen(world, chance.choice(HAPPENINGS), chance.choice(names), chance.randrange(24))
         final_checks(world, referee)

@@ -31,6 +31,7 @@ class Row:
     failure: FailurePolicy = DEFAULT
     threshold: int = 5
     window: float = 3600.0
+    settle: float = 0.5
 
 
 def rules(*found: FailureRule) -> FailurePolicy:
@@ -208,17 +209,17 @@ ROWS = {
         30 worker/0 exits 3
         31
         """,
-        "Failed: worker/0 on host-worker-0 ended with exit code 3 in generation 4, 3.5 s after its "
+        "Failed: worker/0 on host-worker-0 ended with exit code 3 in generation 4, 4 s after its "
         "start. It was not restarted again: that was done 3 times (failurePolicy.maxRestarts).",
         65,
         (
             "1 cluster worker/0",
-            "20.5 generation 2",
+            "20 generation 2",
             "21 cluster worker/0",
-            "22.5 generation 3",
-            "23.5 cluster worker/0",
-            "24.5 generation 4",
-            "26.5 cluster worker/0",
+            "22 generation 3",
+            "23 cluster worker/0",
+            "24 generation 4",
+            "26 cluster worker/0",
             "30.5 shutdown",
         ),
     ),
@@ -235,6 +236,198 @@ ROWS = {
         65,
         ("1 cluster worker/0 worker/1", "30 generation 2", "30 shutdown"),
     ),
+    "the next cluster forms while the cause is open, which all answers settle": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 3
+        20.8 worker/0 answers
+        21 worker/1 answers
+        30 worker/0 exits 0
+        31 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 10 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 generation 2",
+            "21 cluster worker/0 worker/1",
+            "31 shutdown",
+        ),
+        settle=6.0,
+    ),
+    "a death that is reported late is the cause": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.2 chief/0 had died 9
+        21 all answer
+        30
+        """,
+        "Failed: chief/0 on host-chief-0 was killed by SIGKILL (9) in generation 1, 19 s after its "
+        "start.",
+        65,
+        ("1 cluster chief/0 worker/0", "20 generation 2", "20.2 shutdown"),
+        rules(FailureRule(FAIL_APPLICATION, ("chief",))),
+        settle=6.0,
+    ),
+    "a loss that is known late is the cause, and what is charged": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.1 worker/0 answers
+        24 worker/1 preempted
+        25 all answer
+        30 worker/0 killed 9
+        31 all answer
+        40 worker/0 killed 9
+        41
+        """,
+        "Failed: worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 3, 9 s after "
+        "its start. It was not restarted again: that was done once (failurePolicy.maxRestarts).",
+        65,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 generation 2",
+            "24 another container for worker/1",
+            "25 cluster worker/0 worker/1",
+            "30 generation 3",
+            "31 cluster worker/0 worker/1",
+            "40 stop worker/1 5",
+            "40.5 shutdown",
+        ),
+        FailurePolicy(max_restarts=1),
+        settle=6.0,
+    ),
+    "a loss that must not be survived, known late": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        24 worker/1 preempted
+        30
+        """,
+        "Failed: worker/1 on host-worker-1 was lost in generation 1: its container ended without a "
+        "report: Container preempted by scheduler.",
+        65,
+        ("1 cluster worker/0 worker/1", "20 generation 2", "24 shutdown"),
+        rules(FailureRule(FAIL_APPLICATION, reasons=("preempted",))),
+        settle=6.0,
+    ),
+    "a loss that is ignored, known late, is not the cause": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        24 worker/1 preempted
+        25 worker/0 answers
+        30 worker/0 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 5 s. worker/1 was lost: "
+        "its container ended without a report: Container preempted by scheduler. The application "
+        "does not depend on it. It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 generation 2",
+            "25 cluster worker/0",
+            "30 shutdown",
+        ),
+        rules(FailureRule(IGNORE, reasons=("preempted",))),
+        settle=6.0,
+    ),
+    "a failure that may be final waits for its cause": Row(
+        "worker=2",
+        """
+        1 all answer
+        5 worker/0 exits 1
+        8 worker/1 preempted
+        9 all answer
+        20 worker/0 exits 0
+        21 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 12 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "8 generation 2",
+            "8 another container for worker/1",
+            "9 cluster worker/0 worker/1",
+            "21 shutdown",
+        ),
+        settle=6.0,
+    ),
+    "a stop while the cause is open": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        21 stop by Ann
+        """,
+        "Killed: by Ann. It was restarted once before.",
+        66,
+        ("1 cluster worker/0 worker/1", "20 generation 2", "21 shutdown"),
+        settle=6.0,
+    ),
+    "a stop while a failure that is final waits for its cause": Row(
+        "worker=2",
+        """
+        1 all answer
+        5 worker/0 exits 1
+        6 stop by Ann
+        20
+        """,
+        "Failed: worker/0 on host-worker-0 ended with exit code 1 in generation 1, 4 s after its "
+        "start. A program that fails within its first 10 s is taken for broken and is not "
+        "restarted (failurePolicy.startupSeconds).",
+        65,
+        ("1 cluster worker/0 worker/1", "6 stop worker/1 5", "6.5 shutdown"),
+        settle=6.0,
+    ),
+    "a flex does not undo a failure": Row(
+        "worker=2",
+        """
+        1 all answer
+        5 worker/0 exits 1
+        6 flex worker 1
+        7 all answer
+        20
+        """,
+        "Failed: worker/0 on host-worker-0 ended with exit code 1 in generation 1, 4 s after its "
+        "start. A program that fails within its first 10 s is taken for broken and is not "
+        "restarted (failurePolicy.startupSeconds).",
+        65,
+        ("1 cluster worker/0 worker/1", "6 kill worker/1", "6 generation 2", "7 shutdown"),
+        settle=6.0,
+    ),
+    "a program that cannot start anew fails the next generation": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.2 worker/0 cannot-start no port is free
+        22 worker/1 answers
+        22.2 all answer
+        40 stop
+        50
+        """,
+        "Killed: it was asked to stop. It was restarted twice before.",
+        66,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 generation 2",
+            "22 generation 3",
+            "23 cluster worker/0 worker/1",
+            "40 stop worker/0 30",
+            "40 stop worker/1 30",
+            "40.5 shutdown",
+        ),
+        settle=6.0,
+    ),
     "a component may fail only so often": Row(
         "worker=1",
         """
@@ -248,7 +441,7 @@ ROWS = {
         "start. It was not restarted: worker has failed twice within 1 h, more than 1 "
         "(yarn.container.failure.threshold).",
         65,
-        ("1 cluster worker/0", "20.5 generation 2", "21 cluster worker/0", "40.5 shutdown"),
+        ("1 cluster worker/0", "20 generation 2", "21 cluster worker/0", "40.5 shutdown"),
         threshold=1,
     ),
     "failures before the window are forgotten": Row(
@@ -265,9 +458,9 @@ ROWS = {
         0,
         (
             "1 cluster worker/0",
-            "20.5 generation 2",
+            "20 generation 2",
             "21 cluster worker/0",
-            "40.5 generation 3",
+            "40 generation 3",
             "42 cluster worker/0",
             "50 shutdown",
         ),
@@ -638,7 +831,8 @@ ROWS = {
 
 
 def made(row: Row) -> World:
-    chosen = job(row.layout, limits=LIMITS, failure=row.failure)
+    limits = dataclasses.replace(LIMITS, settle=row.settle)
+    chosen = job(row.layout, limits=limits, failure=row.failure)
     components = tuple(
         dataclasses.replace(c, failure_threshold=row.threshold, failure_window=row.window)
         for c in chosen.components

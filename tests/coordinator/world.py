@@ -6,7 +6,7 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     1 all answer                5 worker/1 killed 9       7 stop enough of it
     2 worker/1 falls silent     8 paused 30               9 worker/1 refused too big
     6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
-    9 worker/1 starts too late  1 worker/1 beats
+    9 worker/1 starts too late  1 worker/1 beats            9 worker/1 had died 9
     6 worker/1 is cut off
 
 The first container of an instance is there when the history begins; `refused` is every later one.
@@ -90,6 +90,11 @@ def job(
     )
 
 
+def killed_by(signal: str) -> Exit:
+    name = {"9": "SIGKILL", "11": "SIGSEGV", "15": "SIGTERM"}[signal]
+    return Exit(None, int(signal), "signal", f"killed by {name} ({signal})")
+
+
 def host_of(instance: str) -> str:
     return f"host-{instance.replace('/', '-')}"
 
@@ -102,6 +107,7 @@ class Runner:
     generation: int  # the one that it has heard of
     answered: bool = False
     program: bool = False
+    ran: float = 0.0  # how long the program of the last generation did, unless it was reported
     attempt: int = 0
     began: float = 0.0
     reported: bool = False
@@ -202,6 +208,7 @@ class World:
         for runner in self.everybody:
             if runner.ended or runner.cut or runner.generation >= self.generation:
                 continue
+            runner.ran = self.now - runner.began if runner.program else 0.0
             runner.generation, runner.attempt, runner.obeys = self.generation, 0, math.inf
             runner.answered = runner.program = runner.reported = False
             runner.beat = self.now + self.job.limits.heartbeat
@@ -284,6 +291,17 @@ class World:
                 ),
             )
         )
+
+    def report_late(self, name: str, exit: Exit) -> None:
+        """Its program had ended by itself when the last generation was announced."""
+        runner = self.runners[name]
+        if runner.answered or runner.ended or runner.cut or not runner.ran:
+            return
+        host, seconds, runner.ran = host_of(name), runner.ran, 0.0
+        report = ExitReport(
+            runner.generation - 1, name, runner.container, host, exit, False, "the end", seconds
+        )
+        self.feed(events.Exited(self.now, report))
 
     def order(self, name: str, order: Order) -> None:
         runner = self.runners[name]
@@ -387,9 +405,9 @@ class World:
         elif what[0] == "exits":
             self.report(who, Exit(int(what[1]), None, "exit", f"exit code {what[1]}"))
         elif what[0] == "killed":
-            name = {"9": "SIGKILL", "11": "SIGSEGV", "15": "SIGTERM"}[what[1]]
-            text = f"killed by {name} ({what[1]})"
-            self.report(who, Exit(None, int(what[1]), "signal", text))
+            self.report(who, killed_by(what[1]))
+        elif what[:2] == ("had", "died"):
+            self.report_late(who, killed_by(what[2]))
         elif what[0] == "cannot-start":
             self.report(who, Exit(None, None, "start", " ".join(what[1:])))
         elif what[0] == "script":

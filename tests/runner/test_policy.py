@@ -36,6 +36,7 @@ DONE = Exit(0, None, "exit", "exit code 0")
 BROKEN = Exit(3, None, "exit", "exit code 3")
 KILLED = Exit(None, 9, "signal", "killed by SIGKILL (9)")
 REFUSED = Exit(None, None, "start", "TensorFlow is not installed")
+HANGS = Exit(None, None, "hang", "process 7 was stopped")
 GANG = 600.0
 
 
@@ -205,7 +206,7 @@ def test_orders(history, actions):
             id="while it starts",
         ),
         pytest.param(
-            (*RUNNING, GenerationSeen(2), Ended(KILLED), formed(2), Chosen(PROGRAM)),
+            (*RUNNING, GenerationSeen(2), Ended(KILLED, True), formed(2), Chosen(PROGRAM)),
             [*STARTED, Kill(), Answer(2), Choose(Cluster(2, ())), Launch(PROGRAM)],
             id="while it runs: not before the program is dead",
         ),
@@ -215,17 +216,27 @@ def test_orders(history, actions):
             id="while it stops",
         ),
         pytest.param(
+            (*RUNNING, GenerationSeen(2), Ended(KILLED), formed(2)),
+            [*STARTED, Kill(), Report(1, KILLED, False), Answer(2), Choose(Cluster(2, ()))],
+            id="after its program has ended by itself",
+        ),
+        pytest.param(
+            (*RUNNING, Unwell(HANGS), GenerationSeen(2), Ended(KILLED, True)),
+            [*STARTED, Kill(), Kill(), Report(1, HANGS, False), Answer(2)],
+            id="while its hanging program is killed",
+        ),
+        pytest.param(
             (*RUNNING, Ended(BROKEN), GenerationSeen(2), Tick()),
             [*STARTED, Report(1, BROKEN, False), Answer(2)],
             id="after it has reported",
         ),
         pytest.param(
-            (*RUNNING, GenerationSeen(2), ordered("stop", 2), Ended(KILLED)),
+            (*RUNNING, GenerationSeen(2), ordered("stop", 2), Ended(KILLED, True)),
             [*STARTED, Kill(), Report(2, NEVER_RAN, True)],
             id="that is stopped at once",
         ),
         pytest.param(
-            (*RUNNING, GenerationSeen(2), GenerationSeen(3), Ended(KILLED)),
+            (*RUNNING, GenerationSeen(2), GenerationSeen(3), Ended(KILLED, True)),
             [*STARTED, Kill(), Answer(3)],
             id="overtaken by the next",
         ),
@@ -319,7 +330,7 @@ def test_an_order_for_an_earlier_container_is_none():
 
 EVENTS = st.one_of(
     st.sampled_from([Prepared(), Prepared(REFUSED), Tick(), Chosen(PROGRAM)]),
-    st.sampled_from([Failed(REFUSED), Ended(DONE), Ended(KILLED), Unwell(REFUSED)]),
+    st.sampled_from([Failed(REFUSED), Ended(DONE), Ended(KILLED, True), Unwell(REFUSED)]),
     st.integers(1, 4).map(GenerationSeen),
     st.builds(formed, st.integers(1, 4), st.sampled_from([(), ("worker",)])),
     st.builds(ComponentsReleased, st.integers(1, 4), st.just(("worker",))),

@@ -6,7 +6,16 @@ import dataclasses
 import math
 
 from tfapp.contract import FORMING
-from tfapp.coordinator import actions, ending, events, flexing, formation, recovery, verdicts
+from tfapp.coordinator import (
+    actions,
+    causes,
+    ending,
+    events,
+    flexing,
+    formation,
+    recovery,
+    verdicts,
+)
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.formation import Step
 from tfapp.coordinator.state import FINISHED, Instance, State
@@ -50,7 +59,7 @@ def _deadlines(state: State) -> tuple[float, ...]:
         waiting = (i.stop_at for i in ending.stoppable(state) if not i.stop_ordered)
         return (_lifetime(state), state.finish_by, *waiting)
     if state.failure is not None:
-        return (state.failure.due,)
+        return (causes.due(state),)
     restarts = (i.restart_at for i in state.instances.values())
     return (_gang(state), _lifetime(state), _backed_off(state), flexing.due(state), *restarts)
 
@@ -99,7 +108,7 @@ def _lifetime(state: State) -> float:
 def _go_on(state: State, time: float) -> Step:
     """A deadline that ends the application, the most telling first; else what has waited."""
     done: tuple[Action, ...] = ()
-    while state.failure is not None and state.failure.due <= time and not state.decided:
+    while state.failure is not None and causes.due(state) <= time and not state.decided:
         state, more = recovery.recover(state, time)
         done += more
     if state.decided or state.failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from tfapp.contract import (
     FAILED,
@@ -19,12 +20,19 @@ from tfapp.contract import (
     Order,
     Verdict,
 )
-from tfapp.coordinator import actions, events, failures, flexing, formation, losses, verdicts
+from tfapp.coordinator import (
+    actions,
+    causes,
+    events,
+    failures,
+    flexing,
+    formation,
+    losses,
+    verdicts,
+)
 from tfapp.coordinator.formation import Step
 from tfapp.coordinator.state import (
     FINISHED,
-    OUTSIDE_REASONS,
-    Failure,
     Instance,
     State,
     live,
@@ -64,7 +72,7 @@ def exited(state: State, event: events.Exited) -> Step:
         )
         state, done = _consequences(state.with_instance(instance), instance, event.time)
     else:
-        done = ()
+        state, done = causes.reported_late(state, report, event.time), ()
     state, dismissed = _dismiss(state)
     return state, (*dismissed, *done)
 
@@ -121,16 +129,26 @@ def silent(state: State, instance: Instance, time: float) -> Step:
 
 def listed(state: State, event: events.Listed) -> Step:
     """The master's list of containers: what it says of a loss belongs to the loss."""
-    explained = []
-    for instance in state.instances.values():
-        info = event.containers.get(instance.container)
-        if info and info.message and instance.exit and instance.exit.text == losses.UNREPORTED:
-            exit = losses.explained(info.message, info.log)
-            explained.append(dataclasses.replace(instance, exit=exit))
-    state = dataclasses.replace(state, containers=event.containers).with_instances(explained)
+    told = (_told(instance, event.containers) for instance in state.instances.values())
+    state = dataclasses.replace(state, containers=event.containers).with_instances(tuple(told))
+    if state.failure is not None:
+        culprit = _told(state.failure.culprit, event.containers)
+        failure = dataclasses.replace(state.failure, culprit=culprit)
+        state = dataclasses.replace(state, failure=failure)
     if state.listing and state.phase == FORMING:
         return decide(state, event.time, verdicts.gang_incomplete(state)), ()
     return state, ()
+
+
+def _told(instance: Instance, containers: Mapping[str, events.ContainerInfo]) -> Instance:
+    """The instance with what the master says of its container."""
+    info = containers.get(instance.container)
+    if info is None:
+        return instance
+    instance = dataclasses.replace(instance, host=instance.host or info.host)
+    if not (info.message and instance.exit and instance.exit.text == losses.UNREPORTED):
+        return instance
+    return dataclasses.replace(instance, exit=losses.explained(info.message, info.log))
 
 
 def _state_after(report: ExitReport) -> str:
@@ -153,7 +171,7 @@ def _consequences(state: State, instance: Instance, time: float) -> Step:
     explained = instance.exit is not None and instance.exit.reason != "lost"
     if explained and failures.action_for(state, instance) == IGNORE:
         return ignore(state, instance, time)
-    return _note_failure(state, instance, time), ()
+    return causes.note(state, instance, time)
 
 
 def _go_on(state: State, time: float) -> Step:
@@ -167,37 +185,12 @@ def _go_on(state: State, time: float) -> Step:
 def ignore(state: State, instance: Instance, time: float) -> Step:
     """The application does without `instance`, whose failure is not one of the application."""
     assert instance.exit is not None
-    state = state.noted(time, f"{verdicts.sentence(state, instance)}, which is ignored")
+    sentence = verdicts.sentence(instance, state.generation)
+    state = state.noted(time, f"{sentence}, which is ignored")
     state = state.with_instance(dataclasses.replace(instance, ignored=True))
-    state, done = next_failure(check_success(state, time), time)
+    state, done = causes.next_failure(check_success(state, time), time)
     state, more = _go_on(state, time)
     return state, (*done, *more)
-
-
-def next_failure(state: State, time: float) -> Step:
-    """Notes the failure of somebody who failed while another failure was dealt with."""
-    left = (
-        i
-        for i in state.instances.values()
-        if i.exit is not None
-        and i.state != SUCCEEDED
-        and not (i.ignored or i.joining or i.restart_at < math.inf)
-    )
-    instance = next(left, None)
-    if instance is None or state.decided or state.failure is not None:
-        return state, ()
-    return _note_failure(state, instance, time), ()
-
-
-def _note_failure(state: State, instance: Instance, time: float) -> State:
-    """The first failure is the cause, unless one from outside follows within the settle time:
-    survivors of a lost peer often end before the loss is known."""
-    assert instance.exit is not None
-    outside = instance.exit.reason in OUTSIDE_REASONS or instance.report is None
-    if state.failure is not None and (state.failure.outside or not outside):
-        return state
-    due = time if outside else time + state.job.limits.settle
-    return dataclasses.replace(state, failure=Failure(instance.id, due, outside))
 
 
 def check_success(state: State, time: float) -> State:
@@ -207,7 +200,7 @@ def check_success(state: State, time: float) -> State:
         return state
     if any(i.state == SUCCEEDED for i in needed):
         return decide(state, time, verdicts.succeeded(state))
-    return decide(state, time, verdicts.failed(state, needed[0]))
+    return decide(state, time, verdicts.failed(state, needed[0], state.generation))
 
 
 # ---- the end of the application --------------------------------------------------------------

@@ -12,6 +12,7 @@ from tfapp.contract import (
     LOSS_REASONS,
     RESTART_CLUSTER,
     RESTART_INSTANCE,
+    RUNNING,
     Exit,
     FailureRule,
 )
@@ -53,6 +54,12 @@ def _matches(rule: FailureRule, component: str, exit: Exit) -> bool:
     return exit.reason in rule.reasons or not codes.isdisjoint(rule.exit_codes)
 
 
+def alone(state: State, instance: Instance, action: str) -> bool:
+    """Whether its program can start again where it was, while the others go on."""
+    has_address = instance.answer is not None and not instance.lost
+    return action == RESTART_INSTANCE and state.phase == RUNNING and has_address
+
+
 def objection(state: State, instance: Instance, time: float) -> str | None:
     """Why this failure is not followed by a restart: a sentence, or "" when that goes without
     saying. None when nothing is against it."""
@@ -86,9 +93,9 @@ def charge(state: State, instance: Instance, time: float) -> State:
 
 
 def back_off(state: State, time: float) -> float:
-    """Seconds that the restart which was just charged has to wait."""
+    """Seconds that a restart which is yet to be charged has to wait."""
     count = len(_recently(state, time))
-    return min(2.0 ** (count - 2), MAX_BACK_OFF) if count > 1 else 0.0
+    return min(2.0 ** (count - 1), MAX_BACK_OFF) if count else 0.0
 
 
 def _spent(name: str, budget: int, used: int) -> str | None:
@@ -125,7 +132,7 @@ def _recently(state: State, time: float) -> tuple[float, ...]:
 def _is_broken(state: State, instance: Instance) -> bool:
     """Whether the program failed too soon, and by itself."""
     report, exit = instance.report, instance.exit
-    if state.generation > 1 or instance.attempt or report is None or exit is None:
+    if report is None or exit is None or report.generation > 1 or report.attempt:
         return False
     if exit.reason in (*LOSS_REASONS, "hang"):
         return False

@@ -140,7 +140,7 @@ def _remove(state: State, leaving: Iterable[Instance]) -> Step:
     gone = {instance.id for instance in leaving}
     kept = {name: i for name, i in state.instances.items() if name not in gone}
     failure = state.failure
-    if failure is not None and failure.instance in gone:
+    if failure is not None and failure.culprit.id in gone:
         failure = None
     state = dataclasses.replace(state, instances=kept, failure=failure)
     for component in {instance.component for instance in leaving}:

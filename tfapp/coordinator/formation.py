@@ -48,7 +48,6 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
         formed=False,
         held=frozenset(),
         listing=False,
-        failure=None,
     ).noted(time, f"generation {generation} begins")
     living = {i.id: i.container for i in _expected(state, joining=True) if i.container}
     return state, (
@@ -137,16 +136,22 @@ def answered(state: State, event: events.Answered) -> Step:
 
 def complete(state: State, time: float) -> Step:
     """Publishes the cluster when everybody who still counts has answered."""
+    if state.phase != FORMING or state.failure is not None or not all_answered(state):
+        return state, ()
+    if state.ticked < state.not_before:
+        return state, ()
     expected = _expected(state)
-    if state.phase != FORMING or state.failure is not None or not expected:
-        return state, ()
-    if state.ticked < state.not_before or any(i.answer is None for i in expected):
-        return state, ()
     held = frozenset(_held(state))
     state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held)
     count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
     state = state.noted(time, f"generation {state.generation} starts, {count}")
     return state, (actions.PublishCluster(_cluster(state)),)
+
+
+def all_answered(state: State) -> bool:
+    """Whether everybody of whom something is to come is there, and somebody is."""
+    expected = _expected(state)
+    return bool(expected) and all(i.answer is not None for i in expected)
 
 
 def _cluster(state: State) -> Cluster:

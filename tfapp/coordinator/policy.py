@@ -6,7 +6,8 @@ An application goes FORMING -> RUNNING -> STOPPING -> FINISHED, and back to FORM
 generation more. Its verdict is fixed when STOPPING begins: by the success policy, by a failure
 that the failure policy does not survive, a deadline, or somebody's word. A failure that comes from
 outside (a loss, a signal, a memory kill) is dealt with at once; a program that failed by itself is
-held responsible only when nothing of that kind follows within the settle time.
+held responsible only when nothing of that kind follows within the settle time, in which the next
+generation is being formed already (`tfapp.coordinator.causes`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,19 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfapp.contract import FAIL_APPLICATION
-from tfapp.coordinator import deadlines, ending, events, failures, flexing, formation, verdicts
+from tfapp.contract import FAIL_APPLICATION, IGNORE
+from tfapp.coordinator import (
+    causes,
+    deadlines,
+    ending,
+    events,
+    failures,
+    flexing,
+    formation,
+    recovery,
+    verdicts,
+)
+from tfapp.coordinator.actions import Action
 from tfapp.coordinator.formation import Step
 from tfapp.coordinator.state import FINISHED, State
 
@@ -43,15 +55,21 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
     if state.failure is not None and not _survivable(state, event.time):
         failure = dataclasses.replace(state.failure, due=min(state.failure.due, event.time))
         return dataclasses.replace(state, failure=failure), ()
-    return ending.decide(state, event.time, verdicts.killed(state, event.message)), ()
+    done: tuple[Action, ...] = ()
+    if causes.forms_meanwhile(state):
+        state, done = recovery.recover(state, event.time)
+    if not state.decided:
+        state = ending.decide(state, event.time, verdicts.killed(state, event.message))
+    return state, done
 
 
 def _survivable(state: State, time: float) -> bool:
     """Whether the failure that is about to be dealt with would not end the application."""
     assert state.failure is not None
-    culprit = state.instances[state.failure.instance]
-    if failures.action_for(state, culprit) == FAIL_APPLICATION:
-        return False
+    culprit = state.failure.culprit
+    action = failures.action_for(state, culprit)
+    if action in (FAIL_APPLICATION, IGNORE):
+        return action == IGNORE
     return failures.objection(state, culprit, time) is None
 
 

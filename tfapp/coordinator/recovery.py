@@ -10,33 +10,57 @@ from tfapp.contract import (
     FORMING,
     IGNORE,
     RESTART_INSTANCE,
-    RUNNING,
     WAITING,
     Order,
 )
-from tfapp.coordinator import actions, ending, failures, formation, verdicts
+from tfapp.coordinator import actions, causes, ending, failures, formation, verdicts
 from tfapp.coordinator.formation import Step
-from tfapp.coordinator.state import Instance, State
+from tfapp.coordinator.state import Failure, Instance, State
 
 
 def recover(state: State, time: float) -> Step:
-    """Deals with the failure that is due: the verdict, or what goes on and how."""
-    assert state.failure is not None
-    instance = state.instances[state.failure.instance]
+    """Deals with the failure whose cause is settled: the verdict, or what goes on and how."""
+    failure = state.failure
+    assert failure is not None
+    if causes.forms_meanwhile(state):
+        return _go_on_forming(state, failure, time)
+    instance = state.instances[failure.culprit.id]
     state = dataclasses.replace(state, failure=None)
     action = failures.action_for(state, instance)
     if action == IGNORE:
         return ending.ignore(state, instance, time)
-    objection = "" if action == FAIL_APPLICATION else failures.objection(state, instance, time)
-    what = verdicts.sentence(state, instance)
+    what = verdicts.sentence(instance, failure.generation)
     if _belongs_to_the_last_failure(state, instance, time):
-        state, delay = state.noted(time, what), 0.0
-    elif objection is not None:
-        return ending.decide(state, time, verdicts.failed(state, instance, objection)), ()
-    else:
-        state = failures.charge(state.noted(time, what), instance, time)
-        delay = failures.back_off(state, time)
+        return _restart(state.noted(time, what), instance, action, time, delay=0.0)
+    objection = _objection(state, instance, time)
+    if objection is not None:
+        verdict = verdicts.failed(state, instance, failure.generation, objection)
+        return ending.decide(state, time, verdict), ()
+    delay = failures.back_off(state, time)
+    state = failures.charge(state.noted(time, what), instance, time)
     return _restart(state, instance, action, time, delay)
+
+
+def _go_on_forming(state: State, failure: Failure, time: float) -> Step:
+    """The next generation is on its way, unless its cause is one that must not be survived. Who
+    was lost meanwhile is the next to be dealt with."""
+    culprit, state = failure.culprit, dataclasses.replace(state, failure=None)
+    if failures.action_for(state, culprit) == IGNORE:
+        culprit = failure.first
+    if culprit is not failure.first:
+        state = state.noted(time, f"the cause: {verdicts.sentence(culprit, failure.generation)}")
+    objection = _objection(state, culprit, time)
+    if objection is not None:
+        verdict = verdicts.failed(state, culprit, failure.generation, objection)
+        return ending.decide(state, time, verdict), ()
+    return causes.next_failure(failures.charge(state, culprit, time), time)
+
+
+def _objection(state: State, instance: Instance, time: float) -> str | None:
+    """Why the application ends with this failure; None when it goes on."""
+    if failures.action_for(state, instance) == FAIL_APPLICATION:
+        return ""
+    return failures.objection(state, instance, time)
 
 
 def restart_programs(state: State, time: float) -> Step:
@@ -67,17 +91,13 @@ def _restart(state: State, instance: Instance, action: str, time: float, delay: 
         state = dataclasses.replace(state, not_before=max(state.not_before, time + delay))
         state = state.noted(time, f"{instance.id} gets another container")
         state, done = formation.replace_container(state, instance)
-        state, more = ending.next_failure(state, time)
+        state, more = causes.next_failure(state, time)
         return state, (*done, *more)
-    if action == RESTART_INSTANCE and state.phase == RUNNING and _has_address(instance):
+    if failures.alone(state, instance, action):
         state = state.noted(time, f"{instance.id} starts again at its old address")
         state = state.with_instance(dataclasses.replace(instance, restart_at=time + delay))
-        return ending.next_failure(state, time)
+        return causes.next_failure(state, time)
     return formation.next_generation(state, time, delay)
-
-
-def _has_address(instance: Instance) -> bool:
-    return instance.answer is not None and not instance.lost
 
 
 def _belongs_to_the_last_failure(state: State, instance: Instance, time: float) -> bool:

@@ -68,11 +68,13 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A failure about which something is done at `due`, unless a likelier cause comes before."""
+    """A failure whose cause is settled at `due`, unless a likelier cause comes before."""
 
-    instance: str
+    culprit: Instance  # the cause as far as it is known, as it had ended
+    first: Instance  # who failed first
+    generation: int  # in which it failed
     due: float
-    outside: bool
+    outside: bool  # the culprit was ended from outside
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,32 +31,32 @@ def succeeded(state: State) -> Verdict:
     return Verdict(SUCCEEDED, int(ExitCode.SUCCESS), summary)
 
 
-def sentence(state: State, instance: Instance) -> str:
-    """How `instance`, whose exit is known, has failed; without a full stop."""
+def sentence(instance: Instance, generation: int) -> str:
+    """How `instance`, whose exit is known, has failed in `generation`; without a full stop."""
     exit = instance.exit
     assert exit is not None
-    where = f" on {_host(state, instance)}" if _host(state, instance) else ""
+    where = f" on {instance.host}" if instance.host else ""
     report = instance.report
-    when = f" in generation {state.generation}"
+    when = f" in generation {generation}"
     if report and report.seconds:
         when += f", {duration(report.seconds)} after its start"
     return f"{instance.id}{where} {_deed(exit, when)}"
 
 
-def failed(state: State, instance: Instance, objection: str = "") -> Verdict:
-    """The failure of `instance`, whose exit is known, ends the application. `objection`: why it
-    was not restarted."""
+def failed(state: State, instance: Instance, generation: int, objection: str = "") -> Verdict:
+    """The failure of `instance` in `generation`, whose exit is known, ends the application.
+    `objection`: why it was not restarted."""
     exit, report = instance.exit, instance.report
     assert exit is not None
     late = exit.reason == "timeout"
-    summary = f"{'Timed out' if late else 'Failed'}: {sentence(state, instance)}."
+    summary = f"{'Timed out' if late else 'Failed'}: {sentence(instance, generation)}."
     if late:
         summary += f" The limit is commandScript.timeout of {instance.component}."
     summary += f" {objection}" if objection else _history(state)
     cause = Cause(
         instance=instance.id,
-        generation=state.generation,
-        host=_host(state, instance),
+        generation=generation,
+        host=instance.host,
         container=instance.container,
         exit=dataclasses.replace(exit, text=_cut(exit.text)),
         last_lines=_fitting(report.last_lines) if report else "",
@@ -180,11 +180,6 @@ def _whereabouts(state: State, instance: Instance) -> str:
     if info.state in ("WAITING", "REQUESTED"):
         return f"its container {instance.container} was requested and not granted"
     return f"its container {instance.container} has ended: {info.state}"
-
-
-def _host(state: State, instance: Instance) -> str:
-    info = state.containers.get(instance.container)
-    return instance.host or (info.host if info else "")
 
 
 def _nobody(state: State, reason: str, text: str) -> Cause:

@@ -61,9 +61,10 @@ class Unwell:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """The program is dead, with all that it has started."""
+    """The program is dead, with all that it has started. `killed`: by this runner."""
 
     exit: Exit
+    killed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -62,6 +62,7 @@ class Instance:
     ):
         self.name = instance_id(container.component.name, container.index)
         self.program: Running | None = None
+        self._killed = False  # the program, by this runner
         self._container = container
         self._preparation = preparation
         self._events: queue.SimpleQueue = preparation.events
@@ -130,10 +131,11 @@ class Instance:
             running = self._mode.start(program, context)
         except StartError as error:
             raise FailedError("start", str(error)) from error
-        self.program = running
+        self.program, self._killed = running, False
 
         def wait() -> None:
-            self._events.put(Ended(running.wait()))
+            exit = running.wait()
+            self._events.put(Ended(exit, self._killed))
 
         threading.Thread(target=wait, name="tfapp-program", daemon=True).start()
 
@@ -153,6 +155,7 @@ class Instance:
     def kill(self) -> None:
         """Kills the program with all that it has started; `Ended` follows."""
         if self.program is not None:
+            self._killed = self._killed or self.program.alive
             self.program.kill()
 
     def tell(self, text: str) -> None:

@@ -96,7 +96,9 @@ def step(state: State, event: Event, now: float) -> Decision:
         return _prepared(state, event, now)
     if isinstance(event, Chosen):
         return _chosen(state, event.program, now)
-    if isinstance(event, (Failed, Ended)):
+    if isinstance(event, Ended):
+        return _ended(state, event, now)
+    if isinstance(event, Failed):
         return _over(state, event.exit, now)
     if isinstance(event, Unwell):
         return _unwell(state, event.exit)
@@ -227,6 +229,17 @@ def _unwell(state: State, exit: Exit) -> Decision:
     if state.phase != RUNNING:
         return state, ()
     return dataclasses.replace(state, verdict=exit), (Kill(),)
+
+
+def _ended(state: State, event: Ended, now: float) -> Decision:
+    """A program that was over before it could be killed for the next generation is reported all
+    the same: it may be why there is one."""
+    by_itself = state.verdict is not None or not (event.killed or state.stop)
+    exit = state.verdict or event.exit
+    after, actions = _over(state, event.exit, now)
+    if state.phase == REPLACED and by_itself:
+        actions = (Report(state.generation, exit, False, state.attempt), *actions)
+    return after, actions
 
 
 def _over(state: State, exit: Exit, now: float) -> Decision:
