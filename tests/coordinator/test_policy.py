@@ -436,6 +436,19 @@ ROWS = {
         ("1 cluster worker/0", "115 shutdown"),
         limits=limits(),
     ),
+    "what was said while it was paused is heard before a deadline passes": Row(
+        "worker=2",
+        """
+        1 worker/0 answers
+        2 paused 100
+        102.5 worker/1 answers
+        110 worker/0 exits 0
+        111 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 8.5 s.",
+        0,
+        ("102.5 cluster worker/0 worker/1", "111 shutdown"),
+    ),
     "a stop while it forms": Row(
         "worker=2",
         """

@@ -89,6 +89,7 @@ class Referee:
         self.succeeded: set[tuple[str, int]] = set()
         self.stopped = False
         self.ended: set[str] = set()  # containers
+        self.doubtful: set[str] = set()  # those of silent runners among them
         self.killed: set[str] = set()
         self.requested: dict[str, str] = {}  # instance -> the last container
         self.replaced = 0
@@ -110,6 +111,9 @@ class Referee:
     def observe(self, before: State, event: events.Event) -> None:
         if isinstance(event, events.ContainerEnded):
             self.ended.add(event.container)
+            told = before.instances.get(event.instance)
+            if told is not None and ending.cut_off(before, told, event.time):
+                self.doubtful.add(event.container)
         if isinstance(event, events.Started):
             self.requested = {i.id: i.container for i in before.instances.values()}
         if isinstance(event, events.Requested):
@@ -135,13 +139,13 @@ class Referee:
                 last = self.requested.get(action.instance, "")
                 known = after.instances[action.instance].container
                 assert not known, "who has a container gets no other"
-                gone = {"", *self.ended, *self.killed}
+                gone = {"", *self.ended, *self.killed, *after.leaving}
                 assert last in gone, "one container for each instance"
             if isinstance(action, actions.KillContainer):
                 self.killed.add(action.container)
                 self.failed |= {(n, g) for n in after.instances for g in may_fail(before)}
         containers = {after.instances[name].container for name in orders}
-        assert not self.ended & containers, "orders go to the living"
+        assert not (self.ended - self.doubtful) & containers, "orders go to the living"
 
     def check_budgets(self, state: State) -> None:
         policy = state.job.failure
@@ -220,6 +224,13 @@ def happen(world: World, what: str, name: str, number: int) -> None:
         world.report_late(name, EXITS[number % len(EXITS)])
     elif what == "lose":
         world.end_container(runner)
+    elif what == "take for dead":
+        # The master is believed where runners have no fence, were heard of a moment ago, or may
+        # have fenced themselves.
+        limits = world.job.limits
+        quiet = world.now - runner.beat + limits.heartbeat
+        if 2 * limits.heartbeat < quiet < limits.heartbeat_lost - limits.heartbeat:
+            world.happen(name, "is", "taken", "for", "dead")
     elif what == "silence":
         runner.silent = True
     elif what == "deafen":
@@ -242,6 +253,7 @@ HAPPENINGS = (
     "flex",
     "lose",
     "cut",
+    "take for dead",
     "preempt",
     "silence",
     "deafen",

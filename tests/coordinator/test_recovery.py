@@ -401,7 +401,7 @@ ROWS = {
         "start. A program that fails within its first 10 s is taken for broken and is not "
         "restarted (failurePolicy.startupSeconds).",
         65,
-        ("1 cluster worker/0 worker/1", "6 kill worker/1", "6 generation 2", "7 shutdown"),
+        ("1 cluster worker/0 worker/1", "6 generation 2", "7 kill worker/1", "7 shutdown"),
         settle=6.0,
     ),
     "a program that cannot start anew fails the next generation": Row(
@@ -793,12 +793,94 @@ ROWS = {
         0,
         (
             "1 cluster chief/0 worker/0 worker/1 worker/2",
-            "20 kill worker/1",
-            "20 kill worker/2",
             "20 generation 2",
             "21 cluster chief/0 worker/0",
+            "21 kill worker/1",
+            "21 kill worker/2",
             "42 stop worker/0 30",
             "42.5 shutdown",
+        ),
+    ),
+    "a number whose program may live where it is cut off is not taken again": Row(
+        "chief=1 worker=2",
+        """
+        1 all answer
+        20 worker/1 is cut off
+        21 flex worker -1
+        21.5 all answer
+        22 flex worker +1
+        23 worker/1 answers
+        24 worker/0 killed 9
+        25 all answer
+        34 all answer
+        40 stop
+        80
+        """,
+        "Killed: it was asked to stop. It was restarted once before.",
+        66,
+        (
+            "1 cluster chief/0 worker/0 worker/1",
+            "21 generation 2",
+            "21.5 cluster chief/0 worker/0",
+            "22 another container for worker/1",
+            "24 generation 3",
+            "25 cluster chief/0 worker/0",
+            "33 kill worker/1",
+            "33 generation 4",
+            "34 cluster chief/0 worker/0 worker/1",
+            "40 stop chief/0 30",
+            "40 stop worker/0 30",
+            "40 stop worker/1 30",
+            "40.5 shutdown",
+        ),
+    ),
+    "a number is taken again as soon as its program is gone": Row(
+        "chief=1 worker=2",
+        """
+        1 all answer
+        21 flex worker -1
+        21.1 flex worker +1
+        21.5 all answer
+        22 all answer
+        40 stop
+        80
+        """,
+        "Killed: it was asked to stop.",
+        66,
+        (
+            "1 cluster chief/0 worker/0 worker/1",
+            "21 generation 2",
+            "21.1 another container for worker/1",
+            "21.5 cluster chief/0 worker/0",
+            "21.5 kill worker/1",
+            "21.5 generation 3",
+            "22 cluster chief/0 worker/0 worker/1",
+            "40 stop chief/0 30",
+            "40 stop worker/0 30",
+            "40 stop worker/1 30",
+            "40.5 shutdown",
+        ),
+    ),
+    "a container that is said to have ended while its runner was silent may live": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/1 is cut off
+        25 worker/1 is taken for dead
+        33.5 all answer
+        40 worker/0 exits 0
+        40 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 6.5 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "33 kill worker/1",
+            "33 generation 2",
+            "33 another container for worker/1",
+            "33.5 cluster worker/0 worker/1",
+            "40 shutdown",
         ),
     ),
     "a failure while newcomers come: they join later": Row(

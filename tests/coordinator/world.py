@@ -7,6 +7,7 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     2 worker/1 falls silent     8 paused 30               9 worker/1 refused too big
     6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
     9 worker/1 starts too late  1 worker/1 beats            9 worker/1 had died 9
+    6 worker/1 is taken for dead
     6 worker/1 is cut off
 
 The first container of an instance is there when the history begins; `refused` is every later one.
@@ -117,6 +118,7 @@ class Runner:
     fence: float = math.inf  # who is cut off ends its program then
     deaf: bool = False
     obeys: float = math.inf
+    heard: bool = False  # by its answer or its heartbeat, which go on from then
     beat: float = math.inf  # when it is due
     sequence: int = 0
 
@@ -132,7 +134,6 @@ class World:
         self.messages: dict[str, str] = {}  # container -> what the master says of its end
         self.logs: dict[str, str] = {}  # instance -> what its containers' logs say
         self.replies: list[str] = []
-        self.withdrawn: set[str] = set()  # containers that left by flex
         self.refused = dict.fromkeys(refused, "too big")
         self.actions: list[actions.Action] = []
         self.log: list[str] = []  # what was ordered and published, readable
@@ -176,8 +177,6 @@ class World:
         elif isinstance(action, actions.KillContainer):
             runner = next(r for r in self.everybody if r.container == action.container)
             self.note(f"kill {runner.instance}")
-            if runner.instance not in self.state.instances:
-                self.withdrawn.add(runner.container)
             self.end_container(runner, program=runner.program and runner.cut)
         elif isinstance(action, actions.ListContainers):
             self.feed(events.Listed(self.now, self.containers(action.log_of)))
@@ -231,13 +230,14 @@ class World:
 
     # -- the runners --
     def answer(self, name: str) -> None:
-        runner = self.runners[name]
-        if runner.answered or runner.ended or runner.reported or runner.cut:
-            return
-        runner.answered = True
-        runner.beat = self.now + self.job.limits.heartbeat
-        answer = Answer(runner.generation, name, host_of(name), runner.container, {})
-        self.feed(events.Answered(self.now, answer))
+        """Whoever has or had this number, the oldest first: one that leaves answers too."""
+        for runner in [r for r in self.everybody if r.instance == name]:
+            if runner.answered or runner.ended or runner.reported or runner.cut:
+                continue
+            runner.answered = runner.heard = True
+            runner.beat = self.now + self.job.limits.heartbeat
+            answer = Answer(runner.generation, name, host_of(name), runner.container, {})
+            self.feed(events.Answered(self.now, answer))
 
     def start_programs(self) -> None:
         assert self.cluster is not None
@@ -252,7 +252,7 @@ class World:
 
     def start_program(self, runner: Runner) -> None:
         same = (r for r in self.everybody if r.instance == runner.instance)
-        living = [r.container for r in same if r.program and r.container not in self.withdrawn]
+        living = [r.container for r in same if r.program]
         assert not living, f"{runner.instance}: {living} still have a program"
         runner.program, runner.began = True, self.now
         if not runner.silent:
@@ -260,6 +260,7 @@ class World:
 
     def beat(self, name: str) -> None:
         runner = self.runners[name]
+        runner.heard = True
         runner.beat = self.now + self.job.limits.heartbeat
         runner.sequence += 1
         state = "running" if runner.program else "waiting"
@@ -325,7 +326,7 @@ class World:
         limits = self.job.limits
         if not runner.cut:
             runner.cut = True
-            last = runner.beat - limits.heartbeat if runner.answered else self.now
+            last = runner.beat - limits.heartbeat if runner.heard else self.now
             runner.fence = last + limits.heartbeat_lost if limits.heartbeat_lost else math.inf
 
     def note(self, text: str) -> None:
@@ -356,16 +357,14 @@ class World:
         self.feed(events.Tick(self.now))
 
     def living(self) -> list[Runner]:
-        return [
-            r for r in self.runners.values() if r.answered and not (r.ended or r.silent or r.cut)
-        ]
+        return [r for r in self.runners.values() if r.heard and not (r.ended or r.silent or r.cut)]
 
     def run_runners(self) -> None:
         for runner in self.everybody:
             if runner.fence <= self.now:
                 runner.program = False
         for name, runner in tuple(self.runners.items()):
-            if runner.ended or runner.silent or runner.cut or not runner.answered:
+            if runner.ended or runner.silent or runner.cut or not runner.heard:
                 continue
             if runner.obeys <= self.now:
                 text = "killed by SIGTERM (15)"
@@ -427,6 +426,9 @@ class World:
             self.runners[who].silent = True
         elif text == "is cut off":
             self.cut(self.runners[who])
+        elif text == "is taken for dead":
+            runner = self.runners[who]
+            self.end_container(runner, program=runner.program and runner.cut)
         elif text == "is deaf":
             self.runners[who].deaf = True
         else:

@@ -18,26 +18,29 @@ from tfapp.coordinator import (
 )
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.formation import Step
-from tfapp.coordinator.state import FINISHED, Instance, State
+from tfapp.coordinator.state import FINISHED, Instance, State, fenced
 
 # So many seconds between two ticks mean that the coordinator itself stood still (the loop ticks
 # every second): then nobody's silence is known.
 PAUSED = 5.0
+# So many seconds afterwards no deadline passes: what was said meanwhile may be on its way.
+CATCH_UP = 1.0
 
 
 def tick(state: State, event: events.Tick) -> Step:
     """It is `event.time`, and everything that was said before has been heard."""
     time = event.time
     state = _after_pause(state, time)
-    if state.phase == FINISHED:
+    if state.phase == FINISHED or time < state.resumed + CATCH_UP:
         return state, ()
     done: tuple[Action, ...] = ()
     for instance in _silent(state, time):
         state, more = ending.silent(state, instance, time)
         done += more
     if not state.decided:
+        state, left = flexing.leave(state, time)
         state, more = _go_on(state, time)
-        done += more
+        done += (*left, *more)
     if state.decided:
         if _lifetime(state) <= time:
             state = ending.hurry(state, time)
@@ -51,7 +54,8 @@ def next_deadline(state: State) -> float:
     if state.phase == FINISHED:
         return math.inf
     silence = (_silence(state, instance) for instance in state.instances.values())
-    return min((*_deadlines(state), *silence))
+    leaving = () if state.decided else (leaving.until for leaving in state.leaving.values())
+    return max(min((*_deadlines(state), *silence, *leaving)), state.resumed + CATCH_UP)
 
 
 def _deadlines(state: State) -> tuple[float, ...]:
@@ -75,6 +79,7 @@ def _after_pause(state: State, time: float) -> State:
     state = dataclasses.replace(state, ticked=time)
     if not paused:
         return state
+    state = dataclasses.replace(state, resumed=time)
     heard = (i for i in state.instances.values() if i.heard is not None)
     return state.with_instances(dataclasses.replace(i, heard=time) for i in heard)
 
@@ -86,10 +91,7 @@ def _silent(state: State, time: float) -> tuple[Instance, ...]:
 def _silence(state: State, instance: Instance) -> float:
     """When the silence of `instance` becomes a loss: later than its runner, which cannot reach
     the master, has ended its own program."""
-    limits = state.job.limits
-    if instance.heard is None or instance.ended or not limits.heartbeat_lost:
-        return math.inf
-    return instance.heard + limits.heartbeat_lost + 2 * limits.heartbeat
+    return math.inf if instance.ended else fenced(state, instance)
 
 
 def _gang(state: State) -> float:

@@ -78,9 +78,13 @@ def exited(state: State, event: events.Exited) -> Step:
 
 
 def container_ended(state: State, event: events.ContainerEnded) -> Step:
-    """A container is gone: as it should be after a report, a loss without one."""
+    """A container is gone: as it should be after a report, a loss without one. That of a runner
+    which is silent already may go on where it is cut off from the master: the silence is waited
+    for."""
     instance = state.instances.get(event.instance)
     if instance is None or instance.container_ended or event.container != instance.container:
+        return state, ()
+    if cut_off(state, instance, event.time):
         return state, ()
     instance = dataclasses.replace(instance, container_ended=True)
     if instance.exit is not None and instance.restart_at == math.inf:
@@ -97,14 +101,29 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
     return state, (*more, actions.ListContainers(log_of=silent))
 
 
-def _unreported(state: State, instance: Instance, time: float) -> Exit:
-    """The loss of a container that has ended without a report. Where its runner was not heard of
-    for as long as that goes on without its master, it has ended itself, as it should."""
+def cut_off(state: State, instance: Instance, time: float) -> bool:
+    """Whether the runner of `instance`, which was silent, may be alive where nobody hears it."""
     limits = state.job.limits
-    quiet = time - instance.heard if instance.heard is not None else 0.0
-    if limits.heartbeat_lost and quiet >= limits.heartbeat_lost - limits.heartbeat:
-        return losses.silence(quiet)
+    if state.decided or instance.ended or instance.heard is None or not limits.heartbeat_lost:
+        return False
+    doubtful = instance.heard <= max(time - 2 * limits.heartbeat, state.resumed)
+    return doubtful and not _fenced_itself(state, instance, time)
+
+
+def _unreported(state: State, instance: Instance, time: float) -> Exit:
+    """The loss of a container that has ended without a report."""
+    if instance.heard is not None and _fenced_itself(state, instance, time):
+        return losses.silence(time - instance.heard)
     return Exit(None, None, "lost", losses.UNREPORTED)
+
+
+def _fenced_itself(state: State, instance: Instance, time: float) -> bool:
+    """Whether the runner of a container that is gone was not heard of for as long as it goes on
+    without its master: then it has ended itself, as it should."""
+    limits = state.job.limits
+    if instance.heard is None or not limits.heartbeat_lost:
+        return False
+    return time - instance.heard >= limits.heartbeat_lost - limits.heartbeat
 
 
 def refused(state: State, event: events.Refused) -> Step:

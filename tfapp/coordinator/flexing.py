@@ -1,7 +1,9 @@
 """Changes the number of a component's instances while the application runs.
 
 Newcomers start beside the training, which goes on until they are ready; then the next generation
-is formed with them. Who leaves, leaves at once, and the others form the next generation.
+is formed with them. Who leaves, leaves at once, and the others form the next generation. A number
+is taken again once nothing lives of who had it: a runner that is cut off ends its program later
+than the others hear of its leave.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from tfapp.contract import RUNNING, ComponentJob, FlexReply, instance_id
 from tfapp.coordinator import actions, events, formation, verdicts
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.formation import Step
-from tfapp.coordinator.state import Instance, State
+from tfapp.coordinator.state import Instance, Leaving, State, fenced, has_left
 
 
 def requested(state: State, event: events.FlexRequested) -> Step:
@@ -116,7 +118,7 @@ def join(state: State, time: float) -> Step:
     newcomers = [i for i in state.instances.values() if i.joining]
     if not newcomers or state.phase != RUNNING:
         return state, ()
-    late = [i for i in newcomers if i.answer is None]
+    late = [i for i in newcomers if i.answer is None or not has_left(state, i)]
     if late and time < state.join_by:
         return state, ()
     state, done = withdraw(state, late, time)
@@ -128,6 +130,36 @@ def join(state: State, time: float) -> Step:
     return state, (*done, *more)
 
 
+def left(state: State, container: str, generation: int) -> Step:
+    """A runner has said that no program of a generation before `generation` lives with it. If it
+    was to leave, it may."""
+    leaving = state.leaving.get(container)
+    if leaving is None or generation < leaving.generation:
+        return state, ()
+    return _let_go(state, (container,))
+
+
+def container_ended(state: State, event: events.ContainerEnded) -> Step:
+    """A container that was to leave is gone. The word of a master that may be cut off from it as
+    well does not count."""
+    leaving = state.leaving.get(event.container)
+    if leaving is None or leaving.until - event.time < state.job.limits.heartbeat_lost:
+        return state, ()
+    return _let_go(state, (event.container,))
+
+
+def leave(state: State, time: float) -> Step:
+    """Who is to leave and was not heard of has ended its program by now."""
+    over = tuple(name for name, leaving in state.leaving.items() if leaving.until <= time)
+    return _let_go(state, over) if over else (state, ())
+
+
+def _let_go(state: State, containers: tuple[str, ...]) -> Step:
+    leaving = {name: who for name, who in state.leaving.items() if name not in containers}
+    state = dataclasses.replace(state, leaving=leaving)
+    return state, tuple(map(actions.KillContainer, containers))
+
+
 def due(state: State) -> float:
     """When newcomers are withdrawn who are not ready; infinity when there are none."""
     waiting = state.phase == RUNNING and any(i.joining for i in state.instances.values())
@@ -135,19 +167,38 @@ def due(state: State) -> float:
 
 
 def _remove(state: State, leaving: Iterable[Instance]) -> Step:
-    """Ends the containers of `leaving` with all that is in them."""
+    """Does without the instances `leaving`. A container in which a program may live stays until
+    its runner has ended that, in the next generation."""
     leaving = tuple(leaving)
     gone = {instance.id for instance in leaving}
     kept = {name: i for name, i in state.instances.items() if name not in gone}
     failure = state.failure
     if failure is not None and failure.culprit.id in gone:
         failure = None
-    state = dataclasses.replace(state, instances=kept, failure=failure)
+    at_work = tuple(i for i in leaving if _may_have_program(state, i))
+    later = {i.container: _leaving(state, i) for i in at_work}
+    state = dataclasses.replace(
+        state, instances=kept, failure=failure, leaving={**state.leaving, **later}
+    )
     for component in {instance.component for instance in leaving}:
         state = _with_count(state, component)
     return state, tuple(
-        actions.KillContainer(i.container) for i in leaving if i.container and not i.container_ended
+        actions.KillContainer(i.container)
+        for i in leaving
+        if i.container and not i.container_ended and i not in at_work
     )
+
+
+def _may_have_program(state: State, instance: Instance) -> bool:
+    unheard = instance.joining or instance.heard is None
+    ready = instance.answer is not None and not state.formed
+    return not (unheard or ready or instance.container_ended or instance.report)
+
+
+def _leaving(state: State, instance: Instance) -> Leaving:
+    # Where the cluster is yet to form, a program may live of the generation before.
+    generation = state.generation + state.formed
+    return Leaving(instance.id, generation, fenced(state, instance))
 
 
 def _with_count(state: State, component: str) -> State:

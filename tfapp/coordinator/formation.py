@@ -8,7 +8,7 @@ import dataclasses
 from tfapp.contract import FORMING, REQUESTED, RUNNING, STOPPING, WAITING, Cluster, Member
 from tfapp.coordinator import actions, events
 from tfapp.coordinator.actions import Action
-from tfapp.coordinator.state import Instance, State
+from tfapp.coordinator.state import Instance, State, has_left
 
 Step = tuple[State, tuple[Action, ...]]
 
@@ -35,7 +35,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     ones. The announcement makes every runner kill its program, so it does not wait for them. The
     cluster is complete after `delay` seconds at the earliest."""
     generation = state.generation + 1
-    instances = {i.id: _again(i, generation) for i in state.instances.values()}
+    instances = {i.id: _again(state, i, generation) for i in state.instances.values()}
     abandoned = (i for i in state.instances.values() if i.lost and not i.ignored)
     ended = tuple(action for instance in abandoned for action in _abandon(instance))
     state = dataclasses.replace(
@@ -57,10 +57,10 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     )
 
 
-def _again(instance: Instance, generation: int) -> Instance:
+def _again(state: State, instance: Instance, generation: int) -> Instance:
     """The instance before the next generation."""
-    if instance.joining and instance.answer is None:
-        return instance
+    if instance.joining and (instance.answer is None or not has_left(state, instance)):
+        return dataclasses.replace(instance, answer=None)
     if not instance.lost:
         return dataclasses.replace(
             _fresh(instance, instance.requested_in),

@@ -63,6 +63,24 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
     return state, done
 
 
+def _answered(state: State, event: events.Answered) -> Step:
+    state, left = flexing.left(state, event.answer.container, event.answer.generation)
+    state, done = formation.answered(state, event)
+    return state, (*left, *done)
+
+
+def _exited(state: State, event: events.Exited) -> Step:
+    state, left = flexing.left(state, event.report.container, event.report.generation)
+    state, done = ending.exited(state, event)
+    return state, (*left, *done)
+
+
+def _container_ended(state: State, event: events.ContainerEnded) -> Step:
+    state, left = flexing.container_ended(state, event)
+    state, done = ending.container_ended(state, event)
+    return state, (*left, *done)
+
+
 def _survivable(state: State, time: float) -> bool:
     """Whether the failure that is about to be dealt with would not end the application."""
     assert state.failure is not None
@@ -77,10 +95,10 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Started: _begin,
     events.Requested: formation.requested,
     events.Refused: ending.refused,
-    events.Answered: formation.answered,
+    events.Answered: _answered,
     events.Beaten: formation.beaten,
-    events.Exited: ending.exited,
-    events.ContainerEnded: ending.container_ended,
+    events.Exited: _exited,
+    events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,
     events.FlexRequested: flexing.requested,
     events.Listed: ending.listed,

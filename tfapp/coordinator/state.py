@@ -78,6 +78,15 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Leaving:
+    """A container whose instance is none any more, while a program may live in it."""
+
+    instance: str
+    generation: int  # an answer for it, or a later one, says that no program lives
+    until: float  # by then its runner has ended the program, even one that hears nothing
+
+
+@dataclasses.dataclass(frozen=True)
 class State:
     """The whole application. Times are those of the events."""
 
@@ -89,6 +98,7 @@ class State:
     began: float = 0.0  # the generation
     not_before: float = 0.0  # back-off: the cluster is not published earlier
     ticked: float = 0.0  # the last tick
+    resumed: float = -math.inf  # when the coordinator itself went on after it had stood still
     formed: bool = False  # the generation's cluster is published: programs start
     held: frozenset[str] = frozenset()  # components whose programs may not start yet
     containers: Mapping[str, ContainerInfo] = dataclasses.field(default_factory=dict)
@@ -99,6 +109,7 @@ class State:
     # When the failures of each component were charged to it; what its window has left is gone.
     charged: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     restarted: tuple[float, ...] = ()  # when, as far as the back-off remembers
+    leaving: Mapping[str, Leaving] = dataclasses.field(default_factory=dict)  # by container
     join_by: float = math.inf  # who joins by flex and is not ready then is withdrawn
     timeline: tuple[tuple[float, str], ...] = ()
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
@@ -154,6 +165,20 @@ def started(state: State, instance: Instance) -> bool:
     """Whether a program of `instance` may be running, so that its end must be waited for."""
     released = state.formed and instance.component not in state.held
     return released and instance.answer is not None and not instance.ended
+
+
+def fenced(state: State, instance: Instance) -> float:
+    """When the runner of `instance`, if it has reached the master no more since it was last heard
+    of, has ended its program; infinity where runners do not."""
+    limits = state.job.limits
+    if instance.heard is None or not limits.heartbeat_lost:
+        return math.inf
+    return instance.heard + limits.heartbeat_lost + 2 * limits.heartbeat
+
+
+def has_left(state: State, instance: Instance) -> bool:
+    """Whether nothing lives of who had the number of `instance` before."""
+    return all(leaving.instance != instance.id for leaving in state.leaving.values())
 
 
 def live(instance: Instance) -> bool:
