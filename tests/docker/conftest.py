@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
 import pytest
 
+from tests.docker.applications import Submission, tfapp
 from tests.docker.engine import Engine
+from tests.docker.instances import eventually
 
 
 @pytest.fixture
@@ -12,3 +17,11 @@ def engine(docker_engine, monkeypatch) -> Engine:
     """The engine, named by this process's environment."""
     monkeypatch.setenv("DOCKER_HOST", docker_engine.host)
     return docker_engine
+
+
+@pytest.fixture
+def submission(engine, tmp_path) -> Iterator[Submission]:
+    yield Submission(tmp_path)
+    for row in json.loads(tfapp("list", "--format", "json").stdout):
+        tfapp("stop", row["name"], "--force")
+    eventually(lambda: engine.containers() == [], "the containers' end")

@@ -3,76 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.docker.engine import BASE, EMPTY, processes_with
+from tests.docker.applications import tfapp
+from tests.docker.engine import BASE, EMPTY
 from tests.docker.instances import eventually, labels
-from tfapp import shipped
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGE = shipped.app_packages_dir() / "tensorflow"
-LIMIT = 120
-
-
-def tfapp(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        (sys.executable, "-m", "tfapp", *words),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-
-
-class Submission:
-    """An application of one worker that runs a shell script, which may fail `restarts` times."""
-
-    def __init__(self, folder: Path, restarts: int = 0):
-        self._folder = folder
-        self._package = folder / "package"
-        shutil.copytree(PACKAGE, self._package)
-        with (self._package / "metainfo.yaml").open("a") as metainfo:
-            metainfo.write(f"\n  failurePolicy: {{maxRestarts: {restarts}}}\n")
-
-    def create(self, name: str, script: str, *words: str, mode: str = "docker"):
-        program = self._folder / name / "train.sh"
-        program.parent.mkdir()
-        program.write_text(script)
-        return tfapp(
-            *("create", name, "--appdef", str(self._package), "--files", str(program)),
-            *("--component", "worker", "1", "--option", "site.global.run.mode", mode),
-            *("--option", "site.global.user.scripts.entry", "train.sh"),
-            *("--option", "site.global.docker.image", BASE),
-            *("--option", "site.global.user.checkpoint.prefix", str(self._folder / "ckpt")),
-            *words,
-        )
-
-    def start(self, engine, script: str = "echo up; sleep 1000") -> str:
-        """Starts `app`; the id of its Docker container once that runs."""
-        done = self.create("app", script, "--detach")
-        assert done.returncode == 0, done.stderr
-        return eventually(lambda: running(engine), "a container")
-
-
-def running(engine) -> str:
-    return engine.docker("ps", "--quiet", "--no-trunc").strip()
-
-
-@pytest.fixture
-def submission(engine, tmp_path) -> Iterator[Submission]:
-    yield Submission(tmp_path)
-    for row in json.loads(tfapp("list", "--format", "json").stdout):
-        tfapp("stop", row["name"], "--force")
-    eventually(lambda: engine.containers() == [], "the containers' end")
 
 
 @pytest.mark.parametrize(
@@ -90,38 +27,12 @@ def test_an_end_is_told_in_the_words_of_run_mode_local(engine, submission, scrip
     assert (docker.returncode, docker.stdout) == (local.returncode, local.stdout)
 
 
-def test_a_container_whose_process_is_killed(engine, submission):
-    container = submission.start(engine)
-    pid = int(engine.docker("inspect", "--format", "{{.State.Pid}}", container))
-    os.kill(pid, signal.SIGKILL)
-    done = tfapp("wait", "app")
-    assert done.returncode == 65
-    assert "killed by SIGKILL (9)" in tfapp("status", "app").stdout
-
-
-def test_a_container_that_is_removed_by_somebody_else(engine, submission):
-    engine.docker("rm", "--force", submission.start(engine))
-    assert tfapp("wait", "app").returncode == 65
-    assert "killed by SIGKILL (9)" in tfapp("status", "app").stdout
-
-
 def test_status_shows_the_containers_id(engine, submission):
     container = submission.start(engine)
     eventually(lambda: f"(docker {container[:12]})" in tfapp("status", "app").stdout, "the id")
     told = json.loads(tfapp("status", "app", "--format", "json").stdout)
     (instance,) = told["status"]["instances"]
     assert instance["docker"] == container
-
-
-def test_a_killed_program_starts_again_in_a_container_of_its_own(engine, submission, tmp_path):
-    folder = tmp_path / "again"
-    folder.mkdir()
-    first = Submission(folder, restarts=1).start(engine)
-    engine.docker("kill", "--signal", "KILL", first)
-    second = eventually(lambda: {running(engine)} - {"", first}, "another container")
-    assert len(second) == 1
-    status = json.loads(tfapp("status", "app", "--format", "json").stdout)["status"]
-    assert (status["generation"], status["restarts"]) == (2, 1)
 
 
 def test_stop_leaves_no_container(engine, submission):
@@ -136,23 +47,6 @@ def test_stop_by_force_leaves_no_container(engine, submission):
     submission.start(engine)
     tfapp("stop", "app", "--force")
     eventually(lambda: engine.containers() == [], "the container's end")
-
-
-@pytest.mark.parametrize("who", ["tfapp-runtime\0runner", "tfapp.engines.local.daemon"])
-def test_a_death_leaves_no_container(engine, submission, tfapp_home, who):
-    submission.start(engine)
-    # Of this test's application, and of no other on this machine.
-    found = [pid for pid in processes_with(who) if belongs(pid, tfapp_home)]
-    assert len(found) == 1
-    os.kill(found[0], signal.SIGKILL)
-    eventually(lambda: engine.containers() == [], "the container's end")
-    assert tfapp("wait", "app").returncode == 65
-
-
-def belongs(pid: int, home: Path) -> bool:
-    words = (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    words += (Path("/proc") / str(pid) / "environ").read_bytes()
-    return os.fsencode(home) in words
 
 
 @pytest.mark.parametrize(

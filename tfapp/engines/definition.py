@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True)
 class Definition:
     """`spec` is Skein's application spec as plain data, without credentials. `instances` are
-    those that the application begins with, in job order."""
+    those that the application begins with, in job order. `docker` are the addresses of the Docker
+    engines that its containers use, "" that of the environment."""
 
     name: str
     user: str
@@ -26,12 +27,14 @@ class Definition:
     gpus: int
     instances: tuple[InstanceStatus, ...]
     spec: Mapping[str, Any]
+    docker: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Definition:
         values = dict(data)
         values["tags"] = tuple(data["tags"])
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
+        values["docker"] = tuple(data["docker"])
         return cls(**values)
 
     @classmethod
@@ -47,7 +50,15 @@ class Definition:
         spec.get("master", {}).pop("security", None)  # each run has credentials of its own
         spec["tags"] = tags = sorted(spec.get("tags", ()))
         job = compiled.job
-        return cls(name, job.user, tuple(tags), gpus_needed(job), _requested(job), _plain(spec))
+        return cls(
+            name=name,
+            user=job.user,
+            tags=tuple(tags),
+            gpus=gpus_needed(job),
+            instances=_requested(job),
+            spec=_plain(spec),
+            docker=docker_engines(job),
+        )
 
     def accepted(self, now: float) -> ApplicationStatus:
         """The status of a run until its coordinator publishes one."""
@@ -82,6 +93,11 @@ class Definition:
 def gpus_needed(job: Job) -> int:
     """By all instances together."""
     return sum(component.instances * component.gpus for component in job.components)
+
+
+def docker_engines(job: Job) -> tuple[str, ...]:
+    """Addresses of those that its components use, "" for that of the environment."""
+    return tuple(sorted({c.docker.host for c in job.components if c.docker is not None}))
 
 
 def _requested(job: Job) -> tuple[InstanceStatus, ...]:

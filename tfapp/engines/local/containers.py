@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import signal
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class Containers:
         self._numbers = itertools.count(2)
         self._gpus_changed = asyncio.Event()
         self._tasks: set[asyncio.Future] = set()
+        self.killed = False  # whether a container's first process was, and could clear up nothing
         self.drop_keys = drop_keys
         self.end = end
         self.lifecycle: Lifecycle  # the two know each other; set before anything is launched
@@ -106,6 +108,7 @@ class Containers:
             self._start(id, container.id, service, container.env, folder, output, gpus)
             code = await self._processes.exit(id)
             log.info("%s has ended with %d", container.id, code)
+            self.killed |= code == -signal.SIGKILL
             self.lifecycle.finished(container, code)
         finally:
             await asyncio.to_thread(delete_tree, folder)

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import grpc.aio
 
 from tfapp.contract import KEY_STATUS, MAX_LAST_LINES, ApplicationStatus
 from tfapp.engines.disk import write_json, writing
-from tfapp.engines.local import verdict
+from tfapp.engines.local import docker_leftovers, verdict
 from tfapp.engines.local.container_env import Node
 from tfapp.engines.local.containers import Containers
 from tfapp.engines.local.gpus import GpuPool, hold
@@ -188,6 +189,8 @@ class _Master:
     ) -> None:
         last_known = self._last_status()
         await containers.end_all()
+        if containers.killed:
+            await asyncio.to_thread(self._sweep_docker)
         service.end_streams("the application has ended")
         await server.stop(STREAMS_GRACE)
         # Room is made first: the disk may be full.
@@ -197,6 +200,11 @@ class _Master:
         )
         with writing(self._run.ending):
             write_json(self._run.ending, ending)
+
+    def _sweep_docker(self) -> None:
+        config = self._config
+        for failure in docker_leftovers.sweep(config.docker, sys.executable, config.environment):
+            log.error("%s", failure)
 
     def _last_status(self) -> ApplicationStatus:
         entry = self._store.get(KEY_STATUS)

@@ -10,7 +10,7 @@ from tfapp.contract import FAILED
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.disk import delete_tree, make_private, write_atomically, write_json, writing
-from tfapp.engines.local import verdict
+from tfapp.engines.local import docker_leftovers, verdict
 from tfapp.engines.local.container_env import inherited, yarn_container_id
 from tfapp.engines.local.gpus import visible_gpus
 from tfapp.engines.local.launch import Launch
@@ -86,6 +86,7 @@ class Runs:
             gpus_needed=definition.gpus,
             accepted=definition.accepted(now),
             tags=definition.tags,
+            docker=definition.docker,
         )
         write_json(run.config, config)
         write_atomically(run.spec, definition.spec_message())
@@ -103,6 +104,7 @@ class Runs:
             return ending
         config = read_config(run)
         kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
+        docker_leftovers.sweep(config.docker, self._python, config.environment)
         ending = verdict.master_lost(config.accepted, self._clock(), state)
         with contextlib.suppress(OSError):  # a disk that is full or gone: said again next time
             run.delete_leftovers()

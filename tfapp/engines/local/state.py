@@ -29,12 +29,14 @@ class RunConfig:
     gpus_needed: int
     accepted: ApplicationStatus
     tags: tuple[str, ...] = ()
+    docker: tuple[str, ...] = ()  # see Definition
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunConfig:
         values = dict(data)
         values["gpus"] = tuple(data["gpus"])
         values["tags"] = tuple(data["tags"])
+        values["docker"] = tuple(data["docker"])
         values["accepted"] = ApplicationStatus.from_dict(data["accepted"])
         return cls(**values)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from tfapp.contract import Docker, Mount
 from tfapp.runner.container import Container
 from tfapp.runner.docker import creation, engine, pull
-from tfapp.runner.docker.creation import LABEL, LABEL_RUNNER, Place, RefusedError, User
+from tfapp.runner.docker.creation import Place, RefusedError, User
 from tfapp.runner.docker.engine import Engine, EngineError
 from tfapp.runner.docker.guard import Guard
-from tfapp.runner.docker.identity import is_dead
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
+from tfapp.runner.docker.sweep import sweep
 from tfapp.runner.program import StartError
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
 
@@ -58,7 +58,7 @@ class DockerMode:
             gpus = creation.granted_gpus(self._container.component, environ)
             self._engine = found = Engine(environ)
             cpus = int(found.info()["NCPU"])
-            _sweep(found)
+            sweep(found)
             self._guard = Guard(environ)
             self._place = Place(_user(), self._guard.runner, cpus, gpus)
             pull.ensure_image(found, self._docker, self._login(), self._say, self._clock)
@@ -157,13 +157,6 @@ class DockerMode:
         if not alias:
             return None
         return pull.login_of(self._container.private.env[self._container.component.name][alias])
-
-
-def _sweep(found: Engine) -> None:
-    """Removes the containers of runners that were killed together with their guards."""
-    for container, labels in found.labelled(LABEL).items():
-        if is_dead(labels.get(LABEL_RUNNER, "")):
-            found.remove(container)
 
 
 def _user() -> User:

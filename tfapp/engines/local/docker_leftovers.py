@@ -1,0 +1,39 @@
+"""Docker containers that nobody is left to remove: their runner and its guard were killed
+together, or both with the master."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import tfapp
+
+SWEEP = "tfapp.runner.docker.sweep"  # a process of its own: only runners load Docker's library
+SWEEP_LIMIT = 30.0  # seconds for one engine
+
+_ROOT = Path(tfapp.__file__).parent.parent
+
+
+def sweep(addresses: Iterable[str], python: str, environ: Mapping[str, str]) -> list[str]:
+    """Removes them at the Docker engines at `addresses`; "" is that which `environ` names.
+    Returns what went wrong, a sentence for each engine."""
+    failures = []
+    for address in addresses:
+        env = {**environ, "DOCKER_HOST": address} if address else dict(environ)
+        try:
+            done = subprocess.run(
+                [python, "-m", SWEEP],
+                cwd=_ROOT,  # so that it runs this tfapp and no other
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SWEEP_LIMIT,
+            )
+        except subprocess.TimeoutExpired:
+            failures.append(f"the Docker engine did not answer within {SWEEP_LIMIT:g} s")
+            continue
+        if done.returncode:
+            failures.append(done.stderr.strip())
+    return failures
