@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.docker.applications import Submission, tfapp
 from tests.docker.instances import container, docker_mode, eventually
 from tfapp.contract import Docker
 from tfapp.runner.docker.engine import Engine, EngineError, GoneError
 from tfapp.runner.docker.mode import DockerMode
+from tfapp.runner.program import StartError
 from tfapp.script import Program, ScriptError
 
 # The SDK leaves the socket open that could not be connected.
@@ -50,6 +55,23 @@ def test_an_engine_that_ends_is_a_failure_and_its_program_is_dead(restarted, tmp
         assert (exit.reason, exit.text) == ("lost", lost)
     else:  # it first ends its containers
         assert exit.reason in ("lost", "signal")
+
+
+def test_an_application_goes_on_when_the_engine_was_restarted(restarted, submission, tmp_path):
+    again = tmp_path / "again"
+    again.mkdir()
+    Submission(again, restarts=1).start(
+        restarted, "test $TFAPP_GENERATION = 2 && exit; echo up; sleep 1000"
+    )
+    restarted.end_daemon(signal.SIGKILL)
+    eventually(lambda: status("app")["generation"] == 2, "the next generation")
+    restarted.start_daemon()
+    assert tfapp("wait", "app").returncode == 0
+    assert (status("app")["generation"], status("app")["restarts"]) == (2, 1)
+
+
+def status(name: str) -> dict:
+    return json.loads(tfapp("status", name, "--format", "json").stdout)["status"]
 
 
 def test_an_engine_that_hangs_does_not_keep_a_program_alive(engine, tmp_path):
@@ -102,16 +124,21 @@ def test_without_permission_one_sentence_says_so(engine):
         "except GoneError as error: print(error)\n"
     )
     root = str(Path(__file__).parents[2])
-    # Not the path: the folders above it are closed to that user. The socket alone.
-    os.chmod(engine.folder, 0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", code, root, engine.host],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "may not use the Docker engine at" in done.stdout, done.stdout + done.stderr
-    assert "permission denied" in done.stdout
+    # At a path that is open to that user: it is the socket that is closed.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        address = f"{folder}/docker.sock"
+        os.link(engine.socket, address)
+        done = subprocess.run(
+            [sys.executable, "-c", code, root, f"unix://{address}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.stdout == (
+        f"this user may not use the Docker engine at unix://{address}: permission denied; an "
+        "administrator can add the user to the group that owns the socket\n"
+    ), done.stderr
 
 
 def test_the_sdk_may_be_missing(monkeypatch):
@@ -121,6 +148,21 @@ def test_the_sdk_may_be_missing(monkeypatch):
     text = str(caught.value)
     assert text.startswith("run mode docker needs the Docker SDK for Python, and ")
     assert text.endswith("install the package docker there")
+
+
+def test_gpus_of_an_engine_that_knows_none(engine, tmp_path):
+    """As on any machine without NVIDIA's tools, such as that of this test."""
+    environ = {"CUDA_VISIBLE_DEVICES": "GPU-a,3"}
+    with docker_mode(tmp_path, gpus=2, environ=environ) as (mode, context):
+        threads = threading.active_count()
+        with pytest.raises(StartError) as caught:
+            mode.start(FOREVER, context)
+        eventually(lambda: threading.active_count() == threads, "the end of what listened to it")
+    assert str(caught.value) == (
+        'the Docker engine cannot start a container: could not select device driver "" with '
+        "capabilities: [[gpu]]; for GPU GPU-a, 3 the engine needs the NVIDIA Container Toolkit"
+    )
+    assert engine.containers() == []
 
 
 def test_gpus_that_nobody_names_are_refused(engine, tmp_path):

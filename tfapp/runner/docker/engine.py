@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 CALL_LIMIT = 60.0  # seconds that a call may take; a busy disk makes the creation slow
 
+_LOOK_EVERY = 0.2  # seconds between looks at whether it is back
 _DEFAULT = "unix:///var/run/docker.sock"
 
 
@@ -82,6 +86,11 @@ class Engine:
                 repository, tag or "latest", stream=True, decode=True, auth_config=login
             )
 
+    def ping(self) -> None:
+        """GoneError when it does not answer."""
+        with self._calling("be asked whether it is there"):
+            self._api.ping()
+
     def create(self, config: Mapping[str, Any]) -> str:
         """Makes a container of `config`, the body of the API's request. Its id."""
         with self._calling("create a container"):
@@ -97,14 +106,13 @@ class Engine:
         with self._calling("let a container go on"):
             self._api.unpause(id)
 
-    def output(self, id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """(standard output, standard error) of a container from now on until its end; whatever
-        breaks the stream also ends it."""
+    def output(self, id: str) -> Output:
+        """What a container writes from now on."""
         with self._calling("attach to a container"):
             chunks = self._api.attach(id, stdout=True, stderr=True, stream=True, demux=True)
-        return self._quietly(chunks)
+        return Output(chunks, self._stream(chunks, "send a container's output"))
 
-    def events(self, id: str) -> Iterator[Mapping[str, Any]]:
+    def events(self, id: str) -> Generator[Mapping[str, Any], None, None]:
         """What has happened to a container, and what will. Ends, or raises GoneError, when the
         engine does."""
         with self._calling("watch a container"):
@@ -140,7 +148,7 @@ class Engine:
 
         return errors
 
-    def _stream(self, items: Any, deed: str) -> Iterator[Any]:
+    def _stream(self, items: Any, deed: str) -> Generator[Any, None, None]:
         try:
             with self._calling(deed):
                 yield from items
@@ -148,10 +156,6 @@ class Engine:
             with contextlib.suppress(OSError):  # the other side was faster
                 items.close()
             items._response.close()  # which the SDK leaves to chance
-
-    def _quietly(self, items: Any) -> Iterator[Any]:
-        with contextlib.suppress(EngineError):
-            yield from self._stream(items, "send a container's output")
 
     @contextlib.contextmanager
     def _calling(self, deed: str) -> Iterator[None]:
@@ -188,6 +192,38 @@ class Engine:
             )
         detail = cause.strerror if cause is not None and cause.strerror else str(error)
         return f"the Docker engine at {self._address} does not answer: {detail}"
+
+
+class Output:
+    """(standard output, standard error) of a container until its end; whatever breaks the stream
+    also ends it."""
+
+    def __init__(self, source: Any, chunks: Iterator[tuple[bytes | None, bytes | None]]):
+        self._source = source
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        with contextlib.suppress(EngineError):
+            yield from self._chunks
+
+    def close(self) -> None:
+        """Ends it, for whoever reads it in another thread: the engine does not end that of a
+        container that never started."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._source.close()
+
+
+def patiently(call: Callable[[], T], limit: float) -> T:
+    """The result of `call`, repeated for as long as the engine does not answer: it may be
+    restarting. GoneError after `limit` seconds."""
+    end = time.monotonic() + limit
+    while True:
+        try:
+            return call()
+        except GoneError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(_LOOK_EVERY)
 
 
 def _words(error: Any) -> str:

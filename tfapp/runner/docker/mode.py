@@ -14,12 +14,14 @@ from tfapp.contract import Docker, Mount
 from tfapp.runner.container import Container
 from tfapp.runner.docker import creation, engine, pull
 from tfapp.runner.docker.creation import Place, RefusedError, User
-from tfapp.runner.docker.engine import Engine, EngineError
+from tfapp.runner.docker.engine import Engine, EngineError, patiently
 from tfapp.runner.docker.guard import Guard
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
 from tfapp.runner.docker.sweep import sweep
 from tfapp.runner.program import StartError
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
+
+_RESTART_LIMIT = 30.0  # seconds that an engine may be away between two programs
 
 
 class DockerMode:
@@ -56,7 +58,9 @@ class DockerMode:
             environ["DOCKER_HOST"] = self._docker.host
         try:
             gpus = creation.granted_gpus(self._container.component, environ)
-            self._engine = found = Engine(environ)
+            # In a container that replaces another one, the engine was there a moment ago.
+            patience = _RESTART_LIMIT if self._container.generation > 1 else 0.0
+            self._engine = found = patiently(lambda: Engine(environ), patience)
             cpus = int(found.info()["NCPU"])
             sweep(found)
             self._guard = Guard(environ)
@@ -131,9 +135,15 @@ class DockerMode:
         except RefusedError as error:
             raise StartError(str(error)) from error
         config = creation.container_config(context, self._docker, place, argv, env, cwd, mounts)
-        with guard.expecting() as expected:
-            program = DockerProgram(docker, config, self._secrets, sink, errors, self._clock)
-            expected.process = program.process
+        try:
+            patiently(docker.ping, _RESTART_LIMIT)
+            with guard.expecting() as expected:
+                program = DockerProgram(docker, config, self._secrets, sink, errors, self._clock)
+                expected.process = program.process
+        except EngineError as error:
+            raise StartError(str(error)) from error
+        except StartError as error:
+            raise StartError(f"{error}{_about(place.gpus)}") from error
         self._running.add(program)
         return program
 
@@ -157,6 +167,12 @@ class DockerMode:
         if not alias:
             return None
         return pull.login_of(self._container.private.env[self._container.component.name][alias])
+
+
+def _about(gpus: Sequence[str]) -> str:
+    if not gpus:
+        return ""
+    return f"; for GPU {', '.join(gpus)} the engine needs the NVIDIA Container Toolkit"
 
 
 def _user() -> User:

@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Union
 
 from tfapp.contract import MAX_LAST_LINES, Exit
@@ -93,10 +93,15 @@ class DockerProgram:
 
     def _start(self, redactor: Redactor, sink: int, errors: int | None) -> None:
         events = self._engine.events(self.container)
-        chunks = self._joined(self._engine.output(self.container), errors)
+        output = self._engine.output(self.container)
+        chunks = self._joined(output, errors)
         self._pump = _background("output", lambda: relay(chunks, sink, redactor, self._last))
         _background("events", lambda: self._watch(events))
-        self._engine.start(self.container)
+        try:
+            self._engine.start(self.container)
+        except EngineError:
+            output.close()
+            raise
         self.started = self._clock()
         self.process = self._find_process()
 
@@ -192,14 +197,15 @@ class DockerProgram:
         except MissingError:
             return 0
 
-    def _watch(self, events: Iterator[Mapping[str, Any]]) -> None:
+    def _watch(self, events: Generator[Mapping[str, Any], None, None]) -> None:
         try:
-            for event in events:
-                news = _news_of(event)
-                if news is not None:
-                    self._news.put(news)
-                if isinstance(news, _Removed):
-                    return
+            with contextlib.closing(events):
+                for event in events:
+                    news = _news_of(event)
+                    if news is not None:
+                        self._news.put(news)
+                    if isinstance(news, _Removed):
+                        return
         except EngineError as error:
             self._news.put(_Lost(str(error)))
         else:
@@ -251,7 +257,7 @@ class DockerProgram:
         return ""
 
     def _joined(
-        self, output: Iterator[tuple[bytes | None, bytes | None]], errors: int | None
+        self, output: Iterable[tuple[bytes | None, bytes | None]], errors: int | None
     ) -> Iterator[bytes]:
         """Standard output, with standard error unless that goes elsewhere."""
         for out, err in output:
