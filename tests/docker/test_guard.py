@@ -87,6 +87,7 @@ def test_a_container_that_is_made_after_its_runners_death_goes_too(engine, tmp_p
         between.let_go.set()
         eventually(lambda: guards(runner.pid) == [], "the guard's end")
     assert engine.containers() == []
+    # It was made when nobody was there any more who had asked for it.
     created = engine.docker(
         *("events", "--since", "1", "--until", f"{time.time() + 1:.0f}"),
         *("--filter", f"label={LABEL_RUNNER}", "--format", "{{.Action}}"),

@@ -23,7 +23,7 @@ from typing import IO
 
 from tfapp.contract import ENV_GUARD
 from tfapp.runner.docker.creation import LABEL_RUNNER
-from tfapp.runner.docker.engine import Engine, EngineError
+from tfapp.runner.docker.engine import CALL_LIMIT, Engine, EngineError
 from tfapp.runner.docker.identity import Process, runner_name
 
 _ROOT = Path(__file__).parents[3]
@@ -113,7 +113,7 @@ def _remove_all(runner: str, creating: bool) -> int:
     """`creating`: the engine was asked for a container that it may not have made yet."""
     try:
         engine = Engine(os.environ)
-        end = time.monotonic() + _REMOVAL_LIMIT
+        end = time.monotonic() + (CALL_LIMIT if creating else _REMOVAL_LIMIT)
         # One that was just being started may refuse to go, and has to be asked again.
         while (found := engine.labelled(f"{LABEL_RUNNER}={runner}")) or creating:
             for container in found:
