@@ -139,6 +139,11 @@ def test_nothing_is_asked_about_files_that_are_not_there(cluster):
     assert cluster.calls() == []
 
 
+def test_a_mount_table_is_a_file_system_too(cluster):
+    (cluster.base / "system").write_text("viewfs://cluster/")
+    assert cluster.place().url() == "viewfs://cluster/user/ann/.tfapp/cache"
+
+
 @pytest.mark.parametrize("system", ["file:///", "s3a://My-Bucket", "abfs://box@account.net", ""])
 def test_a_file_system_that_skein_cannot_name_has_no_place(cluster, system):
     (cluster.base / "system").write_text(system)

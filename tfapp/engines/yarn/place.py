@@ -92,7 +92,7 @@ class Place:
     def _make(self) -> str:
         system = hadoop_fs.run(self._environ, ["-df"]).out.decode(errors="replace").split("\n")
         # A table of one file system: its address begins the line below the head.
-        address = system[1].partition(" ")[0] if len(system) > 1 else ""
+        address = system[1].partition(" ")[0].rstrip("/") if len(system) > 1 else ""
         if not _FILE_SYSTEM.match(address):
             return ""
         url = address + FOLDER.format(user=self._user)
