@@ -41,14 +41,13 @@ def first_line(words: list[str], home: Path) -> float:
 
 
 def floor(workers: int) -> float:
-    """Seconds that the command, then the master, the coordinator, the runners and the programs
-    take as interpreters that only import."""
+    """Seconds that the command, then the master, the coordinator beside the runners, and the
+    programs take as interpreters that only import."""
     begin = time.perf_counter()
     for program, count in (
         (f"import tfapp.cli.main; {SKEIN}", 1),
         ("import grpc", 1),
-        (SKEIN, 1),
-        (SKEIN, workers),
+        (SKEIN, 1 + workers),
         ("pass", workers),
     ):
         started = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(count)]
