@@ -24,7 +24,8 @@ INSTANCE_FILE = "tfapp-instance"
 
 # How a container's log says that neither runner nor coordinator can start in it; the process
 # ends with the exit code.
-CANNOT_START = "tfapp: cannot start: "
+OWN_LINE = "tfapp: "  # begins what is tfapp's own among the lines of a program
+CANNOT_START = f"{OWN_LINE}cannot start: "
 CANNOT_START_CODE = 78
 
 # ---- environment -------------------------------------------------------------------------------

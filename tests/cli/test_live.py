@@ -38,12 +38,13 @@ def test_a_pipe_gets_output_on_stdout_and_plain_states_on_stderr(tmp_path):
             status("SUCCEEDED", *done, verdict=SUCCESS),
         ],
     )
-    engine.write_log("worker/0", "epoch 1\nno line end")
+    engine.write_log("worker/0", "tfapp: starting\nepoch 1\nno line end")
     engine.write_log("worker/1", "not shown\n")
     a_shell = shell(tmp_path)
     assert run(engine, a_shell) == 0
     assert a_shell.out.text == "epoch 1\nno line end"
-    assert a_shell.err.text == (
+    assert "tfapp: starting\n" in a_shell.err.text
+    assert a_shell.err.text.replace("tfapp: starting\n", "") == (
         "app: ACCEPTED\n"
         "app: FORMING\n"
         "app: RUNNING\n"

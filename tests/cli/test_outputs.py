@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.played_engine import instance, status
-from tfapp.cli.outputs import LineTail, Tail, primary_instance, select_logs
+from tfapp.cli.outputs import LineTail, OwnLines, Tail, primary_instance, select_logs
 from tfapp.engines.base import LogFile
 
 
@@ -31,6 +33,31 @@ def test_a_line_tail_waits_for_whole_lines(tmp_path):
     assert tail.read_lines(final=True) == [b"d\n"]
     assert tail.read_lines(final=True) == []
     tail.close()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "program", "own"),
+    [
+        ([b"a\ntfapp: b\nc\n"], b"a\nc\n", b"tfapp: b\n"),
+        ([b"tf", b"app", b": b", b"\nc"], b"c", b"tfapp: b\n"),
+        ([b"tf", b"app\n", b"tfapp"], b"tfapp\ntfapp", b""),
+        ([b"10%", b"\r20%\ntfapp", b": b\n"], b"10%\r20%\n", b"tfapp: b\n"),
+        ([b"not tfapp: a\n\ntfapp:b\n"], b"not tfapp: a\n\ntfapp:b\n", b""),
+    ],
+)
+def test_own_lines_are_told_from_the_programs(pieces, program, own):
+    lines = OwnLines()
+    parts = [part for piece in pieces for part in lines.split(piece)]
+    assert b"".join(text for is_own, text in parts if not is_own) + lines.rest() == program
+    assert b"".join(text for is_own, text in parts if is_own) == own
+
+
+def test_only_what_may_be_an_own_line_is_held_back():
+    lines = OwnLines()
+    assert list(lines.split(b"10%")) == [(False, b"10%")]
+    assert list(lines.split(b" tf")) == [(False, b" tf")]
+    assert list(lines.split(b"\ntf")) == [(False, b"\n")]
+    assert list(lines.split(b"x")) == [(False, b"tfx")]
 
 
 def test_the_primary_instance_is_the_chief_else_the_first_worker_else_the_first():

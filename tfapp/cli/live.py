@@ -1,5 +1,5 @@
-"""Following an application to its end: its state on standard error, the chief's output on
-standard output, Ctrl-C in between."""
+"""Following an application to its end: its state and tfapp's own lines on standard error, the
+chief's output on standard output, Ctrl-C in between."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _View:
             return
         if self._printer is None:
             self._printer = LogPrinter(
-                self._shell, self._engine, self.application, primary.instance
+                self._shell, self._engine, self.application, primary.instance, parted=True
             )
         try:
             self._printer.print_new()

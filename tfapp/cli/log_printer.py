@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from tfapp.cli.following import Feed
-from tfapp.cli.outputs import LineTail, Tail, select_logs
+from tfapp.cli.outputs import LineTail, OwnLines, Tail, select_logs
 from tfapp.cli.shell import Shell
 from tfapp.close_match import close_match
 from tfapp.engines.base import Application, Engine, LogFile
@@ -22,13 +23,23 @@ class LogPrinter:
     """Prints what is new in the logs that `what` means (tfapp.cli.outputs.select_logs). Without
     `what` that is all instances'. Lines of several instances are told apart by the instance's name
     before them; where `what` is one instance, its output is printed as it is, that of each
-    container it had after the other."""
+    container it had after the other; if it is `parted`, with tfapp's own lines on standard
+    error."""
 
-    def __init__(self, shell: Shell, engine: Engine, application: Application, what: str):
+    def __init__(
+        self,
+        shell: Shell,
+        engine: Engine,
+        application: Application,
+        what: str,
+        parted: bool = False,
+    ):
         self._shell, self._engine, self._application = shell, engine, application
         self._what = what
         self._as_it_is = "/" in what or what in _MACHINERY
         self._tails: dict[Path, LineTail | Tail] = {}
+        self._parted = parted
+        self._own_lines: dict[Path, OwnLines] = {}
 
     def may_come(self) -> bool:
         """Whether there can be a log that `what` means: there is an instance of this name, or it
@@ -51,12 +62,24 @@ class LogPrinter:
                 self._tails[log.path] = tail
             if isinstance(tail, Tail):
                 for piece in tail.read_new():
-                    self._shell.write(piece)
+                    self._write(log.path, piece)
             else:
                 prefix = f"{log.instance} | ".encode()
                 lines = tail.read_lines(final)
                 if lines:
                     self._shell.write(b"".join(prefix + line for line in lines))
+
+    def _write(self, path: Path, piece: bytes) -> None:
+        if not self._parted:
+            self._shell.write(piece)
+            return
+        parts = self._own_lines.setdefault(path, OwnLines()).split(piece)
+        for own, lines in itertools.groupby(parts, key=lambda part: part[0]):
+            text = b"".join(line for _, line in lines)
+            if own:
+                self._shell.note(text.decode(errors="replace").rstrip("\n"))
+            else:
+                self._shell.write(text)
 
     def not_found(self) -> NotFoundError:
         """The error for a log that has not been there."""
@@ -69,12 +92,17 @@ class LogPrinter:
             )
         known = [log.instance for log in self._all_logs()]
         known += [i.instance for i in self._application.status.instances if i.instance not in known]
-        match = close_match(self._what, known)
-        hint = f"Did you mean {match}?" if match else f"Logs: {', '.join(known) or 'none'}."
+        component = self._what.partition("/")[0]
+        siblings = [name for name in known if name.partition("/")[0] == component]
+        match = "" if siblings else close_match(self._what, known)
+        logs = ", ".join(siblings or known) or "none"
+        hint = f"Did you mean {match}?" if match else f"Logs: {logs}."
         return NotFoundError(f"{name} has no log {self._what!r}", hint)
 
     def close(self) -> None:
-        """Closes all files."""
+        """Prints what was held back, and closes all files."""
+        for own_lines in self._own_lines.values():
+            self._shell.write(own_lines.rest())
         for tail in self._tails.values():
             tail.close()
 

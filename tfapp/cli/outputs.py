@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from tfapp.contract import ApplicationStatus, InstanceStatus
+from tfapp.contract import OWN_LINE, ApplicationStatus, InstanceStatus
 from tfapp.engines.base import LogFile
 
 _CHUNK = 1 << 16
@@ -55,6 +55,42 @@ class LineTail:
     def close(self) -> None:
         """Closes the file."""
         self._tail.close()
+
+
+class OwnLines:
+    """Tells tfapp's own lines (contract.OWN_LINE) from a program's in a log that comes in
+    pieces. It holds back only what may become the beginning of such a line."""
+
+    _BEGINNING = OWN_LINE.encode()
+
+    def __init__(self) -> None:
+        self._held = b""  # of a line of which it is not known yet whose it is
+        self._own: bool | None = None  # whose the line is that has begun
+
+    def split(self, piece: bytes) -> Iterator[tuple[bool, bytes]]:
+        """(whether it is tfapp's own, part), in the order of the log."""
+        for part in _lines(piece):
+            if self._own is None:
+                part = self._held + part
+                self._held = b""
+                if len(part) < len(self._BEGINNING) and self._BEGINNING.startswith(part):
+                    self._held = part
+                    continue
+                self._own = part.startswith(self._BEGINNING)
+            yield self._own, part
+            if part.endswith(b"\n"):
+                self._own = None
+
+    def rest(self) -> bytes:
+        """What was held back, when nothing more comes."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _lines(piece: bytes) -> list[bytes]:
+    """With their ends, which are newlines and nothing else."""
+    *whole, last = piece.split(b"\n")
+    return [line + b"\n" for line in whole] + ([last] if last else [])
 
 
 def primary_instance(status: ApplicationStatus) -> InstanceStatus | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp import skein_calls
-from tfapp.contract import JOB_FILE, ApplicationStatus, Job, format_diagnostics
+from tfapp.contract import JOB_FILE, OWN_LINE, ApplicationStatus, Job, format_diagnostics
 from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
 from tfapp.skein_calls import Connection
@@ -74,6 +74,6 @@ def shut_down(connection: Connection, status: ApplicationStatus) -> None:
 def say(text: str) -> None:
     """Writes to the coordinator's log. A log that takes nothing more stops nobody."""
     try:
-        os.write(sys.stderr.fileno(), f"tfapp: {text}\n".encode(errors="replace"))
+        os.write(sys.stderr.fileno(), f"{OWN_LINE}{text}\n".encode(errors="replace"))
     except OSError:
         return

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp import skein_calls
+from tfapp.contract import OWN_LINE
 from tfapp.errors import TfappError
 from tfapp.runner import process_tree
 from tfapp.runner.container import Container, ContainerError
@@ -44,7 +45,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def say(text: str) -> None:
     """Writes to the container's log. A log that takes nothing more stops nobody."""
-    lines = "".join(f"tfapp: {line}\n" for line in text.splitlines())
+    lines = "".join(f"{OWN_LINE}{line}\n" for line in text.splitlines())
     try:
         os.write(sys.stderr.fileno(), lines.encode(errors="replace"))
     except OSError:

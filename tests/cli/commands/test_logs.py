@@ -53,6 +53,12 @@ def test_a_log_that_is_not_there(tmp_path, engine):
     assert a_shell.err.text == "error: app has no log 'wroker/1'\n  Did you mean worker/1?\n"
 
 
+def test_another_instance_of_a_component(tmp_path, engine):
+    code, a_shell = call(tmp_path, engine, "logs", "app", "worker/7")
+    assert code == 44
+    assert a_shell.err.text == "error: app has no log 'worker/7'\n  Logs: worker/0, worker/1.\n"
+
+
 def test_no_logs_at_all(tmp_path):
     code, a_shell = call(tmp_path, PlayedEngine(tmp_path / "logs", [ENDED]), "logs", "app")
     assert code == 44
@@ -94,4 +100,4 @@ def test_following_does_not_wait_for_an_instance_that_will_never_be(tmp_path, en
     engine.history = [RUNNING]
     code, a_shell = call(tmp_path, engine, "logs", "app", "worker/7", "-f")
     assert (code, a_shell.out.text) == (44, "")
-    assert "Did you mean worker/" in a_shell.err.text
+    assert "  Logs: worker/0" in a_shell.err.text

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from tfapp.contract import ENV_GUARD
+from tfapp.contract import ENV_GUARD, OWN_LINE
 from tfapp.runner.docker.creation import LABEL_RUNNER
 from tfapp.runner.docker.engine import CALL_LIMIT, Engine, EngineError
 from tfapp.runner.docker.identity import Process, runner_name
@@ -123,7 +123,7 @@ def _remove_all(runner: str, creating: bool) -> int:
                 break
             time.sleep(_LOOK_EVERY)
     except EngineError as error:
-        sys.stderr.write(f"tfapp: a container may remain: {error}\n")
+        sys.stderr.write(f"{OWN_LINE}a container may remain: {error}\n")
         return 1
     return 0
 
