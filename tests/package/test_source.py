@@ -34,6 +34,14 @@ def test_nothing_there(tmp_path):
     )
 
 
+def test_nothing_there_but_something_like_it(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    assert refusal(tmp_path / "trian.py") == (
+        "trian.py: error: there is no such file or folder [package]\n"
+        "  hint: did you mean train.py?\n"
+    )
+
+
 def test_two_that_cannot_stand_side_by_side(tmp_path):
     (tmp_path / "Train.py").write_text("")
     (tmp_path / "src").mkdir()

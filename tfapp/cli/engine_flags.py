@@ -53,9 +53,12 @@ def add_format_flag(parser: argparse.ArgumentParser, *formats: str) -> None:
 
 def seconds(text: str) -> float:
     """A flag's value as seconds. argparse turns the error into a usage message."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return value
 
 

@@ -11,6 +11,7 @@ from tfapp.documents.limits import MAX_BYTES
 from tfapp.errors import TfappError
 from tfapp.package.find import NAMES, SCHEMA_FILE, find_document, place, syntax_of
 from tfapp.package.model import MASTER_NAMES, Source
+from tfapp.package.nearby import nearby_hint
 from tfapp.package.overrides import Overrides
 from tfapp.package.places import Places
 from tfapp.package.rules.unknown_component import unknown_component
@@ -101,7 +102,7 @@ class SheetReader:
         if not syntax:
             message, hint = "expected a .yaml or a .json file", "rename it"
         elif not path.is_file():
-            message, hint = "there is no such file", "check the path"
+            message, hint = "there is no such file", nearby_hint(path, "check the path")
         else:
             try:
                 with path.open("rb") as file:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tfapp.errors import InvalidPackageError
 from tfapp.package.folder import FolderSource, list_folder
 from tfapp.package.model import Source
+from tfapp.package.nearby import nearby_hint
 from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check_name
 from tfapp.problems import Position, Problem
 
@@ -28,7 +29,7 @@ def open_source(path: Path, label: str) -> Source:
 
             return ZipSource(label, path, list_zip(path))
         hint = "give the folder of an app package, or a .zip of one; `tfapp init` makes a new one"
-        raise RefusedError("", "there is no package here", hint, UNUSABLE)
+        raise RefusedError("", "there is no package here", nearby_hint(path, hint), UNUSABLE)
     except RefusedError as refused:
         raise _invalid(label, refused) from refused
     except OSError as error:
@@ -61,7 +62,7 @@ def _user_files(path: Path) -> dict[str, Path]:
     if path.is_file():
         return {check_name(path.name): path}
     hint = "--files takes the user's own programs: files, or folders of them"
-    raise RefusedError("", "there is no such file or folder", hint, UNUSABLE)
+    raise RefusedError("", "there is no such file or folder", nearby_hint(path, hint), UNUSABLE)
 
 
 def _invalid(label: str, refused: RefusedError) -> InvalidPackageError:

@@ -125,6 +125,18 @@ def test_list_as_text(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("flags", "said"),
+    [((), "no applications yet\n"), (("--live",), "there is no such application\n")],
+    ids=str,
+)
+def test_an_empty_list_says_so(tmp_path, monkeypatch, flags, said):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    monkeypatch.setattr(engine, "list", tuple)
+    code, a_shell = call(tmp_path, engine, "list", *flags)
+    assert (code, a_shell.err.text) == (0, said)
+
+
+@pytest.mark.parametrize(
     ("flags", "names"),
     [
         ((), ["app"]),

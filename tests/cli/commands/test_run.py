@@ -120,6 +120,16 @@ def test_a_missing_script_is_44(tmp_path):
     assert (code, a_shell.err.text) == (44, "error: there is no file none.py\n")
 
 
+def test_a_misspelt_script_is_guessed(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    script = tmp_path / "tarin.py"
+    code, a_shell = call(tmp_path, PlayedEngine(tmp_path, []), "run", str(script))
+    assert code == 44
+    assert a_shell.err.text == (
+        f"error: there is no file {script}\n  Did you mean {tmp_path}/train.py?\n"
+    )
+
+
 @pytest.mark.parametrize(
     "words", [("-w", "many"), ("-p", "0"), ("-p", "70000"), ("--wait", "-1"), ("--wait", "nan")]
 )

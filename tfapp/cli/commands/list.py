@@ -35,7 +35,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         shell.print(to_json([_as_dict(application) for application in found]))
     else:
         shell.print(columns(_HEADER, [_row(application) for application in found]))
+        if not found:
+            shell.note("there is no such application" if _filters(args) else "no applications yet")
     return ExitCode.SUCCESS
+
+
+def _filters(args: argparse.Namespace) -> bool:
+    return bool(args.live or args.state or args.tag)
 
 
 def _tags(application: Application) -> list[str]:

@@ -22,6 +22,7 @@ from tfapp.cli.package_flags import file_path
 from tfapp.cli.shell import Shell
 from tfapp.contract import MAX_NAME
 from tfapp.errors import NotFoundError, UsageError
+from tfapp.package.nearby import nearby
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     paths = [*args.files, *filter(None, (args.command, args.script))]
     for path in filter(None, (args.script, args.command)):
         if not path.is_file():
-            raise NotFoundError(f"there is no file {path}", _package_hint(path))
+            raise NotFoundError(f"there is no file {path}", _other_hint(path))
     request = Request(
         name=application_name(args.name) if args.name else name_for(args.script),
         appdef=app_packages_dir() / "tensorflow",
@@ -132,18 +133,20 @@ def name_for(script: Path) -> str:
     return f"{stem[: MAX_NAME - 5]}-{secrets.token_hex(2)}"
 
 
-def _package_hint(path: Path) -> str:
-    is_folder = path.is_dir() and path != Path()
-    return f"It is a folder; a package: `tfapp create NAME --appdef {path}`." if is_folder else ""
+def _other_hint(path: Path) -> str:
+    if path.is_dir():
+        return f"It is a folder; a package: `tfapp create NAME --appdef {path}`."
+    found = nearby(path)
+    return f"Did you mean {found}?" if found else ""
 
 
 def _count(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of instances")
     return int(text)
 
 
 def _port(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 1 << 16:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
     return int(text)
