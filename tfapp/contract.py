@@ -234,6 +234,7 @@ class ComponentJob:
     # More failures than this within the window end the application; 0 or less: any number.
     failure_threshold: int = 0
     failure_window: float = 0.0  # seconds of real time; 0: the application's whole life
+    progress_timeout: float = 0.0  # a program that shows none for so long hangs; 0: it may
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ComponentJob:

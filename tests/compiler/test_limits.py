@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.compiler.packages import component, package, values
-from tfapp.compiler.limits import KEYS, check_limits, read_limits
+from tfapp.compiler.limits import KEYS, check_limits, progress_timeout, read_limits
 from tfapp.contract import Limits
 from tfapp.schema import defaults
 
@@ -64,3 +64,12 @@ def test_components_may_carry_the_schemas_default():
     built.config.components["worker"].update(inherited)
     assert list(check_limits(built)) == []
     assert read_limits(built) == Limits()
+
+
+def test_progress_is_expected_of_who_trains_and_of_whom_it_is_asked():
+    key = "site.global.progress.timeout"
+    components = [component(name) for name in ("chief", "worker", "ps", "evaluator")]
+    own = {"worker": {key: "9"}, "evaluator": {key: "60"}}
+    built = package(*components, settings={key: "30"}, own=own)
+    found = {each.name: progress_timeout(built, each) for each in components}
+    assert found == {"chief": 30.0, "worker": 9.0, "ps": 0.0, "evaluator": 60.0}

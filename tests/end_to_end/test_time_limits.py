@@ -1,4 +1,5 @@
-"""Each time limit has a verdict of its own: exit code 67, and the name of what was missing."""
+"""Each time limit has a verdict of its own: exit code 67, and the name of what was missing. A
+program that makes no progress for too long is a failure like others."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import shutil
 import pytest
 
 from tests.end_to_end.command_line import PLAIN_PACKAGE
+from tests.end_to_end.trainings import COUNTING
 
 HANGS = """
 import signal
@@ -64,3 +66,33 @@ def test_a_limit_that_runs_out(tfapp, script, option, summary):
     assert re.search(f"Timed out: {summary}", tfapp.ok("status", "app"))
     if verdict["cause"]["exit"]["reason"] == "timeout":
         assert "signal.pause()  # for ever" in verdict["cause"]["last_lines"]
+
+
+# In generation 1 everybody falls silent; a parameter server may.
+STALLS = """
+import os, time
+from pathlib import Path
+first = os.environ["TFAPP_GENERATION"] == "1"
+for _ in range(1 if first else 8):
+    if os.environ["TFAPP_INSTANCE"] == "worker/0":
+        print("trains", flush=True)
+    Path(os.environ["TFAPP_PROGRESS_FILE"]).touch()
+    time.sleep(1)
+if first and os.environ["TFAPP_ROLE"] != "ps":
+    time.sleep(600)
+"""
+
+
+def test_a_program_that_makes_no_progress(tfapp):
+    tfapp.program(STALLS)
+    flags = ("--appdef", COUNTING, "--files", "program.py")
+    tfapp.ok("create", "app", *flags, "--option", "site.global.progress.timeout", 4)
+    assert tfapp.living() == []
+    status = tfapp.status("app")["status"]
+    assert (status["generation"], status["restarts"]) == (2, 1)
+    (hung,) = [m["text"] for m in status["timeline"] if "hung" in m["text"]]
+    assert re.fullmatch(
+        r"(chief|worker)/\d on 127\.0\.0\.1 hung in generation 1, [0-9.]+ s after its start: for "
+        r"4 s it wrote nothing, .* \(site\.global\.progress\.timeout\)",
+        hung,
+    )

@@ -82,6 +82,7 @@ def test_what_the_program_gets(application):
         "TFAPP_LOG_DIR": str(application.folder),
         "TFAPP_CHECKPOINT_DIR": "/ckpt dir/digits",
         "TFAPP_DATA_DIR": "hdfs://nn/data",
+        "TFAPP_PROGRESS_FILE": f"{root}/work/tfapp-progress",
         "PYTHONUNBUFFERED": "1",
         "WORKER_NUMBER": "0",
         "TOT_WORKERS": "2",

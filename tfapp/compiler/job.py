@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tfapp.compiler.docker import DOCKER, build_docker, run_mode
-from tfapp.compiler.limits import read_limits
+from tfapp.compiler.limits import progress_timeout, read_limits
 from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.resources import amounts
 from tfapp.compiler.settings import ComponentSettings
@@ -64,6 +64,7 @@ def _component_job(
         docker=build_docker(package, component, own) if run_mode(own) == DOCKER else None,
         failure_threshold=asked.failure_threshold,
         failure_window=asked.failure_window,
+        progress_timeout=progress_timeout(package, component),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tfapp.compiler.settings import effective
 from tfapp.contract import Limits
-from tfapp.package.model import AppPackage
+from tfapp.package.model import AppPackage, Component
 from tfapp.problems import Problem
 
 # Key -> field of Limits, whose defaults are the schema's; seconds.
@@ -19,11 +19,24 @@ KEYS = {
 }
 _MUST_BE_POSITIVE = ("gang",)
 
+_PROGRESS = "site.global.progress.timeout"
+_BUSY_ROLES = ("chief", "worker")  # the others may have nothing to show for long
+
 
 def read_limits(package: AppPackage) -> Limits:
     """Deadlines of the whole application. ValueError for what `check_limits` reports."""
     values = package.config.global_
     return Limits(**{KEYS[key]: float(values[key].text) for key in KEYS if key in values})
+
+
+def progress_timeout(package: AppPackage, component: Component) -> float:
+    """Seconds in which a program of `component` must show progress; 0 when it need not."""
+    own = effective(package, component.name).get(_PROGRESS)
+    shared = package.config.global_.get(_PROGRESS)
+    inherited = own is None or (shared is not None and own.at == shared.at)
+    if own is None or (inherited and component.role not in _BUSY_ROLES):
+        return 0.0
+    return float(own.text)
 
 
 def check_limits(package: AppPackage) -> Iterator[Problem]:

@@ -26,6 +26,7 @@ from tfapp.contract import (
 )
 
 WORK_DIR = "work"  # the program's working directory, made by the runner
+PROGRESS_FILE = "tfapp-progress"  # in the work folder
 IMAGE_PYTHON = "python3"  # in an image there may be no other, least of all tfapp's own
 CHECKPOINTS_DIR = "checkpoints"  # without a checkpoint prefix, private to the container
 
@@ -93,6 +94,11 @@ class Container:
     @property
     def work_dir(self) -> Path:
         return self.root / WORK_DIR
+
+    @property
+    def progress_file(self) -> Path:
+        """What a program touches to show that it gets on."""
+        return self.work_dir / PROGRESS_FILE
 
     def known(self) -> dict[str, str]:
         """What the placeholders stand for that a container can replace, but for THIS_HOST."""

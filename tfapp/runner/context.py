@@ -115,6 +115,7 @@ def _own_variables(container: Container, generation: int, settings: Settings) ->
         "TFAPP_LOG_DIR": str(container.log_dir),
         "TFAPP_CHECKPOINT_DIR": container.checkpoint_dir(settings.site),
         "TFAPP_DATA_DIR": container.data_dir(settings.site),
+        "TFAPP_PROGRESS_FILE": str(container.progress_file),
         # Without it the log would show a program's lines only when many have gathered.
         "PYTHONUNBUFFERED": "1",
     }

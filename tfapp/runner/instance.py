@@ -20,9 +20,10 @@ from tfapp.contract import (
     instance_id,
 )
 from tfapp.runner import context as contexts
-from tfapp.runner import ports, process_tree, script_calls
+from tfapp.runner import ports, process_tree, progress, script_calls
 from tfapp.runner.container import Container
-from tfapp.runner.events import Ended, Report
+from tfapp.runner.docker.creation import local_path
+from tfapp.runner.events import Ended, Report, Unwell
 from tfapp.runner.exports import ExportError, Settings
 from tfapp.runner.output import redact
 from tfapp.runner.preparation import Preparation
@@ -138,6 +139,18 @@ class Instance:
             self._events.put(Ended(exit, self._killed))
 
         threading.Thread(target=wait, name="tfapp-program", daemon=True).start()
+        self._watch_progress(running, context)
+
+    def _watch_progress(self, running: Running, context: Context) -> None:
+        limit = self._container.component.progress_timeout
+        if not limit:
+            return
+        folder = local_path(context.checkpoint_dir)
+        places = [self._container.progress_file, *([Path(folder)] if folder else [])]
+        interval = self._container.job.limits.heartbeat
+        progress.watch(
+            running, places, limit, interval, lambda exit: self._events.put(Unwell(exit))
+        )
 
     def stop(self) -> None:
         """Lets the script ask the program to end."""

@@ -66,11 +66,13 @@ class LastLines:
     """The end of a stream, as the lines that a terminal would show."""
 
     def __init__(self, limit: int):
+        self.total = 0  # bytes of the whole stream so far
         self._limit = limit
         self._tail = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Remembers `data`, or the end of it."""
+        self.total += len(data)
         self._tail += data[-2 * self._limit :]
         # Twice the limit: the beginning of a line is cut away, and control characters go.
         if len(self._tail) > 2 * self._limit:

@@ -113,6 +113,11 @@ class RunningProgram:
         """Whether, within `timeout` seconds, another thread's `wait` has come back."""
         return self._ended.wait(timeout)
 
+    @property
+    def written(self) -> int:
+        """Bytes of output so far."""
+        return self._last.total
+
     def last_lines(self) -> str:
         """The end of the output so far, without secrets."""
         return self._last.text()

@@ -25,6 +25,10 @@ class Running(Handle, Protocol):
         """What of the program lives and was stopped, each as the beginning of a sentence:
         "process 17 was stopped (SIGSTOP)". Asks nobody, and never waits."""
 
+    @property
+    def written(self) -> int:
+        """Bytes of output so far."""
+
     def kill(self) -> None:
         """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
 
