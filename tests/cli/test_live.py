@@ -15,6 +15,7 @@ from tests.cli.played_engine import (
     status,
 )
 from tfapp.cli.live import component_rows, follow
+from tfapp.cli.stopper import Stopper
 from tfapp.contract import Exit
 from tfapp.engines.base import Link, LogFile
 from tfapp.errors import TimedOutError, UnavailableError
@@ -159,6 +160,20 @@ def test_ctrl_c_stops_once_and_gives_130(tmp_path, monkeypatch):
     assert a_shell.err.text.endswith(
         "stopping app (Ctrl-C once more: at once)\napp: KILLED\napp: Stopped: a test\n"
     )
+
+
+def test_ctrl_c_ends_the_rows_of_a_terminal(tmp_path):
+    """They would be drawn over what it says."""
+    engine = PlayedEngine(tmp_path, [status("FORMING", instance("worker/0", "WAITING"))])
+    a_shell = shell(tmp_path, err=Output(terminal=True), environ={"TERM": "xterm"})
+    stopper = Stopper(a_shell, engine, "app")
+    stopper.asked = 1
+    assert run(engine, a_shell, stopper=stopper) == 130
+    rows, said, after = a_shell.err.text.partition("stopping app (Ctrl-C once more: at once)\n")
+    assert rows.endswith("\x1b[?25h")  # the cursor is shown again: no row is to come
+    assert said
+    assert after.endswith("app: KILLED\napp: \x1b[33mStopped: a test\x1b[0m\n")
+    assert "\x1b[2K" not in after
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path, monkeypatch):

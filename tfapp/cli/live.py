@@ -47,6 +47,8 @@ def follow(
         with contextlib.suppress(EOFError):
             while True:
                 view.step(feed)
+                if stopper.asked:
+                    view.end_rows()  # they would be drawn over what is said now
                 stopper.act()
                 if deadline is not None and not view.was_running and clock() >= deadline:
                     raise not_running_in_time(application.name, wait or 0)
@@ -91,11 +93,12 @@ class _View:
         self._show(component_rows(application.status, application.waits))
         self._states.skip(application.status, application.waits)
         if self.was_running or has_ended(application):
-            self._end_rows()
+            self.end_rows()
             for subject, address in _pages(application.status):
                 self._shell.note(f"{subject}: {address}")
 
-    def _end_rows(self) -> None:
+    def end_rows(self) -> None:
+        """From now on there are plain lines, in a terminal too."""
         self._show = None
         self._rows.close()
 
@@ -120,7 +123,7 @@ class _View:
 
     def finish(self) -> None:
         """Shows what was written up to the end."""
-        self._end_rows()
+        self.end_rows()
         self._show_output()
         if self._printer is not None:
             self._printer.close()

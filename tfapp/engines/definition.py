@@ -34,7 +34,7 @@ class Definition:
         values = dict(data)
         values["tags"] = tuple(data["tags"])
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
-        values["docker"] = tuple(data["docker"])
+        values["docker"] = tuple(data.get("docker", ()))
         return cls(**values)
 
     @classmethod

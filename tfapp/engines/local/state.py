@@ -36,7 +36,7 @@ class RunConfig:
         values = dict(data)
         values["gpus"] = tuple(data["gpus"])
         values["tags"] = tuple(data["tags"])
-        values["docker"] = tuple(data["docker"])
+        values["docker"] = tuple(data.get("docker", ()))
         values["accepted"] = ApplicationStatus.from_dict(data["accepted"])
         return cls(**values)
 
