@@ -18,12 +18,15 @@ URL = "hdfs://namenode:9000/user/ann/.tfapp/cache"
 JAVA = f"""#!{sys.executable}
 import os, pathlib, shutil, sys
 base = pathlib.Path(BASE)
-umask, command, *words = sys.argv[sys.argv.index("org.apache.hadoop.fs.FsShell") + 1:]
-assert umask == "-Dfs.permissions.umask-mode=077"
+given = sys.argv[sys.argv.index("org.apache.hadoop.fs.FsShell") + 1:]
+command, *words = (word for word in given if not word.startswith("-D"))
+assert "-Dfs.permissions.umask-mode=077" in given
 with open(base / "calls", "a") as calls:
     print(command, *words, file=calls)
 def there(url):
     return base / "there" / url.partition("//")[2]
+if (base / "down").exists():
+    sys.exit(command[1:] + ": Call From here to there:1 failed on connection exception: refused")
 if (base / "broken").exists():
     sys.exit(command[1:] + ": Name node is in safe mode.")
 if command == "-df":
@@ -163,3 +166,14 @@ def test_a_file_system_that_is_not_up(cluster, archive):
     (cluster.base / "broken").unlink()
     place.put({"1a.zip": archive})
     assert [path.name for path in cluster.folder.iterdir()] == ["1a.zip"]
+
+
+def test_a_name_node_that_is_down_is_asked_once(cluster, archive):
+    place = cluster.place()
+    place.url()
+    (cluster.base / "down").touch()
+    (cluster.base / "calls").unlink()
+    with pytest.raises(UnavailableError, match="the cluster's file system does not answer: put: "):
+        place.put({"1a.zip": archive})
+    (call,) = (cluster.base / "calls").read_text().splitlines()
+    assert call.startswith("-put ")

@@ -4,6 +4,7 @@ program and takes a second or two: it is called for what Skein's driver cannot d
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,13 @@ from tfapp.engines.yarn.surroundings import find_java, read_class_path
 LIMIT = 60.0  # seconds
 
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_OWNER_ONLY = "-Dfs.permissions.umask-mode=077"
+_OPTIONS = (
+    "-Dfs.permissions.umask-mode=077",
+    # A NameNode that does not listen is tried again each second, by default ten times.
+    "-Dipc.client.connect.max.retries=2",
+    "-Dipc.client.connect.max.retries.on.timeouts=2",
+)
+_CUT_OFF = re.compile(r"failed on (connection exception|socket timeout)|NoRouteToHostException")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +30,11 @@ class Done:
     well: bool
     out: bytes
     complaint: str
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether nobody listens where the file system is to be."""
+        return _CUT_OFF.search(self.complaint) is not None
 
 
 def run(
@@ -34,7 +46,7 @@ def run(
     """Runs `hadoop fs WORDS`, in `folder` if one is given. What it makes is for its owner alone.
     UnavailableError when there is no Hadoop here."""
     command = [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
-    command += ["org.apache.hadoop.fs.FsShell", _OWNER_ONLY, *words]
+    command += ["org.apache.hadoop.fs.FsShell", *_OPTIONS, *words]
     try:
         done = subprocess.run(
             command,

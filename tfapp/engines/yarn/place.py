@@ -112,6 +112,11 @@ class Place:
             words, limit = ["-put", *files, f"{url}/"], UPLOAD_LIMIT + size / SLOWEST
             for _ in range(2):
                 done = hadoop_fs.run(self._environ, words, limit, Path(folder))
+                if done.cut_off:
+                    raise UnavailableError(
+                        f"the cluster's file system does not answer: {done.complaint}",
+                        "Is the NameNode up that the configuration names?",
+                    )
                 # One that is there already is a complaint as well.
                 if done.well or self._list().issuperset(files):
                     return
