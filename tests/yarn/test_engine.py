@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import urllib.request
 
 import pytest
@@ -99,8 +98,10 @@ def test_it_is_killed_from_outside(user, cluster, script):
 
 def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
     done = user.call(
-        *("run", script(programs.GOES_ON), "-w", "1", "--tensorboard", "--name", "shown"),
-        *("--option", "site.global.acl.ui.users", "*", "--detach", "--wait", "240"),
+        *("create", "shown", "--appdef", "app-packages/tensorflow"),
+        *("--files", script(programs.GOES_ON), "--component", "worker", "1"),
+        *("--component", "tensorboard", "1", "--option", "site.global.acl.ui.users", "*"),
+        *("--detach", "--wait", "240"),
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"^shown: http://.*/proxy/application_", done.stderr, re.MULTILINE)
@@ -121,7 +122,7 @@ def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
     assert user.call("stop", "shown", "--force").returncode == 0
 
 
-def test_it_waits_for_its_queue_and_is_stopped_there(user, cluster, script):
+def test_it_waits_for_its_queue_and_is_stopped_there(user, script, tmp_path):
     """With a master for which there is no room while another application has it all."""
     flags = ("--appdef", "app-packages/tensorflow", "--files", script(programs.GOES_ON))
     filled = user.call(
@@ -129,7 +130,8 @@ def test_it_waits_for_its_queue_and_is_stopped_there(user, cluster, script):
         *("--resopt", "yarn.memory", "7168"),
     )
     assert filled.returncode == 0, filled.stderr
-    with tempfile.TemporaryFile("w+") as err:
+    said = tmp_path / "said"
+    with said.open("ab") as err:
         waiting = subprocess.Popen(
             [
                 *(sys.executable, "-m", "tfapp", "create", "patient", *flags, "--engine", "yarn"),
@@ -142,19 +144,15 @@ def test_it_waits_for_its_queue_and_is_stopped_there(user, cluster, script):
             stderr=err,
         )
 
-        def said() -> str:
-            err.seek(0)
-            return err.read()
-
         try:
-            wait_for(lambda: "patient waits: " in said(), "word of why", 120)
-            assert "waiting for resources" in said()
+            wait_for(lambda: "patient waits: " in said.read_text(), "word of why", 120)
+            assert "waiting for resources" in said.read_text()
             assert user.call("stop", "patient").returncode == 0
             assert waiting.wait(60) == 66
         finally:
             waiting.kill()
             waiting.wait()
-        assert "patient: Stopped through YARN: " in said()
+    assert "patient: Stopped through YARN: " in said.read_text()
     assert user.call("stop", "filler", "--force").returncode == 0
 
 
