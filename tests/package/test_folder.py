@@ -53,6 +53,14 @@ def test_no_package(tmp_path):
     )
 
 
+def test_a_document_is_no_package(tmp_path):
+    (tmp_path / "metainfo.yaml").write_text("")
+    assert refusal(tmp_path / "metainfo.yaml").startswith(
+        "metainfo.yaml: error: this is a document, not a package [package]\n"
+        "  hint: give the folder that it is in: "
+    )
+
+
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "../../app/../outside", ".."])
 def test_link_out(root, target):
     (root.parent / "outside").write_text("secret")

@@ -17,6 +17,8 @@ from tfapp.package.nearby import nearby_hint
 from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check_name
 from tfapp.problems import Position, Problem
 
+_DOCUMENTS = (".yaml", ".yml", ".json")
+
 
 def open_source(path: Path, label: str) -> Source:
     """The package at `path`, which messages call `label`. InvalidPackageError when there is none
@@ -25,6 +27,9 @@ def open_source(path: Path, label: str) -> Source:
         if path.is_dir():
             return FolderSource(label, list_folder(path))
         if path.is_file():
+            if path.suffix.lower() in _DOCUMENTS:
+                hint = f"give the folder that it is in: {path.parent}"
+                raise RefusedError("", "this is a document, not a package", hint, UNUSABLE)
             from tfapp.package.archive import ZipSource, list_zip  # zipfile is slow to import
 
             return ZipSource(label, path, list_zip(path))
