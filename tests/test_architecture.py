@@ -31,14 +31,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"errors", "problems"},
     "schema": {"close_match", "documents", "errors", "problems", "shipped"},
     "package": BASE | {"documents", "schema"},
-    "compiler": BASE | {"", "package", "skein_library"},
+    "environment": {"errors", "problems"},
+    "compiler": BASE | {"", "package", "environment", "skein_library"},
     # What travels into containers.
     "script": {"contract", "errors"},
     "skein_calls": {"contract", "errors", "skein_library"},
     "runner": {"contract", "errors", "placeholders", "script", "skein_calls"},
     "coordinator": {"contract", "errors", "skein_calls"},
-    "engines": BASE | {"", "package", "compiler", "skein_calls", "skein_library"},
-    "cli": BASE | {"", "documents", "schema", "package", "compiler", "engines"},
+    "engines": BASE | {"", "environment", "package", "compiler", "skein_calls", "skein_library"},
+    "cli": BASE | {"", "environment", "documents", "schema", "package", "compiler", "engines"},
     "__main__": {"cli"},
 }
 

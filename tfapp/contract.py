@@ -19,6 +19,10 @@ PACKAGE_DIR = "tfapp-package"  # the app package: metainfo, scripts/
 FILES_DIR = "files"  # the user's program: the package's files/ and --files
 JOB_FILE = "tfapp-job.json"  # class Job
 PRIVATE_FILE = "tfapp-private.json"  # class Private, mode 0600
+PYTHON_DIR = "tfapp-python"  # a Python environment that travels along
+PYTHON = f"{PYTHON_DIR}/bin/python"  # its interpreter
+PEX_FILE = "tfapp-python.pex"  # or a PEX, which the start script unpacks as PYTHON_DIR
+PEX_ROOT = "tfapp-pex"  # where to
 # In a container's log folder: which instance logs there, as text.
 INSTANCE_FILE = "tfapp-instance"
 
@@ -267,7 +271,8 @@ class Job:
     application: str  # metainfo's application.name
     version: str
     user: str
-    python: str  # interpreter of the user's program unless site.global.python.executable
+    # Interpreter of the user's program unless site.global.python.executable; PYTHON, or a path.
+    python: str
     components: tuple[ComponentJob, ...]
     success: tuple[str, ...]  # components all of whose instances must exit 0
     limits: Limits = Limits()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,7 +158,7 @@ def shell(tmp_path: Path, engine: PlayedEngine | None = None, **more) -> PlayedS
         "cwd": tmp_path,
         "home": tmp_path / "home",
         "user": "ada",
-        "python": "/usr/bin/python3",
+        "python": sys.executable,
         "played": engine,
         **more,
     }

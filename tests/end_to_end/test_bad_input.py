@@ -186,12 +186,3 @@ def test_a_port_range_that_is_full(tfapp, package):
         flags = ("--component", "worker", 1, *option("slider.allowed.ports", port))
         seen = failed(tfapp, re.escape(summary), *flags)
     assert "Traceback" not in seen
-
-
-def test_an_interpreter_that_does_not_exist(tfapp, package):
-    summary = (
-        "Failed: worker/0 on 127.0.0.1 could not be started in generation 1: /no/python cannot be "
-        "run: No such file or directory."
-    )
-    flags = ("--component", "worker", 1, *option("python.executable", "/no/python"))
-    assert "Traceback" not in failed(tfapp, re.escape(summary), *flags)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfapp.cli.environments import check_environment, made_of_packages
 from tfapp.cli.reports import text_report
 from tfapp.cli.shell import Shell
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
@@ -51,12 +52,14 @@ def compile_request(
     errors."""
     package = _load(request, shell, engine)
     cache = shell.home / CACHE
+    archive = made_of_packages(package, shell, cache / "environments", dry_run)
     secrets, problems = read_credentials(package.config.credentials, shell.environ, shell.cwd)
     _accept(problems, shell)
     options = CompileOptions(
         name=request.name,
         user=shell.user,
         python=shell.python,
+        python_archive=archive,
         cache=cache,
         queue=request.queue,
         tags=request.tags,
@@ -75,6 +78,7 @@ def submit(request: Request, engine: Engine, shell: Shell) -> Application:
     run it, ExistsError when the name is taken."""
     compiled = compile_request(request, shell, engine)
     engine.check(compiled)
+    check_environment(compiled, shell.home / CACHE / "environments", shell, engine)
     with keeping_files(shell.home / CACHE):
         engine.ship(compiled)
         return engine.create(request.name, compiled)

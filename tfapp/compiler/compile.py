@@ -11,6 +11,7 @@ from tfapp.compiler.job import build_job, submitted
 from tfapp.compiler.limits import check_limits
 from tfapp.compiler.options import CompileOptions, check_options
 from tfapp.compiler.private import build_private, check_credentials
+from tfapp.compiler.python import Travelling, check_archive, travelling
 from tfapp.compiler.resources import check_resources
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.shipment import ShippedFile, build_shipment
@@ -30,13 +31,15 @@ __all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
 @dataclasses.dataclass(frozen=True)
 class Compiled:
     """An application ready for an engine. `spec` names the paths of `files`, which are yet to be
-    stored; `problems` are warnings; `package` is what it was compiled from."""
+    stored; `problems` are warnings; `travelling` is the Python environment that goes with it;
+    `package` is what it was compiled from."""
 
     spec: skein.ApplicationSpec
     job: Job
     private: Private = dataclasses.field(repr=False)
     files: tuple[ShippedFile, ...]
     problems: tuple[Problem, ...]
+    travelling: Travelling | None = None
     package: AppPackage | None = dataclasses.field(default=None, repr=False)
 
 
@@ -67,6 +70,7 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
         private=private,
         files=shipment.all,
         problems=problems,
+        travelling=travelling(package, options),
         package=package,
     )
 
@@ -77,3 +81,4 @@ def check_application(package: AppPackage, options: CompileOptions) -> Iterator[
     yield from check_limits(package)
     yield from check_credentials(package, options.secrets)
     yield from check_files(package)
+    yield from check_archive(package, options)

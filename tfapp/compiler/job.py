@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tfapp.compiler.docker import DOCKER, build_docker, run_mode
 from tfapp.compiler.limits import progress_timeout, read_limits
 from tfapp.compiler.options import CompileOptions
+from tfapp.compiler.python import program_python
 from tfapp.compiler.resources import amounts
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.success import success_components
@@ -24,7 +25,7 @@ def build_job(
         application=package.name,
         version=package.version,
         user=options.user,
-        python=options.python,
+        python=program_python(package, options),
         components=tuple(
             _component_job(package, component, options, settings[component.name])
             for component in submitted(package)

@@ -22,7 +22,9 @@ _CUT = re.compile(r"[#?\x00-\x1f\x7f]")
 class CompileOptions:
     """Everything about a submission that the package does not say.
 
-    `python` is the interpreter in the containers; `cache` the absolute folder of what is
+    `python` is the interpreter of tfapp's own part of the containers, and of programs for which
+    nothing else is given, `python_key` the key that it comes from; `python_archive` the archive
+    that was made of the packages that appConfig names; `cache` the absolute folder of what is
     shipped; `place` the URL of a folder where containers find the archives of it, "" where they
     see the cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
     value of each credential by alias; `environment` what environment files set; `runtime` the
@@ -44,6 +46,13 @@ class CompileOptions:
     private_key: bytes = dataclasses.field(default=b"", repr=False)
     settle: float = Limits.settle
     place: str = ""
+    python_key: str = "site.global.python.executable"
+    python_archive: Path | None = None
+
+    @property
+    def environments(self) -> Path:
+        """Where Python environments are made and unpacked."""
+        return self.cache / "environments"
 
 
 def check_options(options: CompileOptions) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfapp import contract
 from tfapp.compiler.options import CompileOptions
+from tfapp.compiler.python import EXECUTABLE, Travelling, travelling
 from tfapp.compiler.resources import Amounts, amounts
 from tfapp.compiler.shipment import Shipment, ShippedFile
 from tfapp.compiler.yarn_docker import runtime_environment
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 TAG = "tfapp"
 
-_PYTHON = "site.global.python.executable"
 _IMAGE_PYTHON = "python3"  # of an image that names no other
 
 # The master is a JVM. With the sizes its heap is not dwarfed by reserved address space, which
@@ -47,6 +48,11 @@ def build_specification(
     """
     from tfapp.skein_library import skein
 
+    environment = travelling(package, options)
+    python = _Python(options.python, options.python_key, environment)
+    # Where another interpreter runs the coordinator, its container does without.
+    needed = environment if options.python == contract.PYTHON else None
+    master = _master(package, options, shipment, dataclasses.replace(python, travelling=needed))
     return skein.ApplicationSpec(
         name=options.name,
         queue=options.queue,
@@ -55,10 +61,10 @@ def build_specification(
         acls=_acls(job),
         file_systems=_named(job, "site.global.hadoop.file.systems"),
         max_attempts=1,
-        master=_master(package, options, shipment),
+        master=master,
         services={
             component.name: _service(
-                component, package, options, shipment, images.get(component.name)
+                component, package, shipment, images.get(component.name), python
             )
             for component in job.components
         },
@@ -87,8 +93,8 @@ def _named(job: contract.Job, key: str) -> list[str]:
 _SCRIPT = """\
 set -euo pipefail
 python={python}
-if ! command -v -- "$python" > /dev/null; then
-  problem="there is no Python interpreter $python"
+{unpack}if ! command -v -- "$python" > /dev/null; then
+  problem="{missing}"
 elif ! words=$("$python" -S -c "" 2>&1); then
   problem="$python does not run: ${{words##*$'\\n'}}"
 else
@@ -97,13 +103,24 @@ fi
 echo "{mark}$problem ({key})"
 exit {code}
 """
+_NO_PYTHON = "there is no Python interpreter $python"
+# YARN takes an archive that was cut off for a whole one.
+_NO_ENVIRONMENT = "the archive was not unpacked whole, or has no bin/python"
+# A PEX becomes the virtual environment that it holds: its interpreter is one like any other.
+_UNPACK = f"""\
+if ! words=$(PEX_INTERPRETER=1 PEX_ROOT="$PWD/{contract.PEX_ROOT}" ./{contract.PEX_FILE} -c \\
+    'import os, sys; os.symlink(sys.prefix, "{contract.PYTHON_DIR}")' 2>&1); then
+  problem="the PEX does not run: ${{words##*$'\\n'}}"
+el"""
 
 
-def container_script(python: str, program: str, key: str = _PYTHON) -> str:
+def container_script(python: str, program: str, key: str = EXECUTABLE, pex: bool = False) -> str:
     """Strict bash that becomes `program` ("runner" or "coordinator") of the runtime archive, or
-    says why it cannot; `key` is the one that has named `python`."""
+    says why it cannot. `key`: the one that has named `python`; `pex`: it is in a PEX."""
     return _SCRIPT.format(
         python=shlex.quote(python),
+        missing=_NO_ENVIRONMENT if python == contract.PYTHON else _NO_PYTHON,
+        unpack=_UNPACK if pex else "",
         runtime=contract.RUNTIME_DIR,
         program=program,
         mark=contract.CANNOT_START,
@@ -112,16 +129,43 @@ def container_script(python: str, program: str, key: str = _PYTHON) -> str:
     )
 
 
-def _master(package: AppPackage, options: CompileOptions, shipment: Shipment) -> skein.Master:
+@dataclasses.dataclass(frozen=True)
+class _Python:
+    """What every container has of Python: how tfapp's own part is run, and what travels."""
+
+    python: str
+    key: str
+    travelling: Travelling | None
+
+    def script(self, program: str) -> str:
+        pex = self.travelling is not None and self.travelling.is_pex
+        return container_script(self.python, program, self.key, pex)
+
+    def files(self) -> dict[str, skein.File]:
+        from tfapp.skein_library import skein
+
+        if self.travelling is None:
+            return {}
+        pex = self.travelling.is_pex
+        name, kind = (contract.PEX_FILE, "FILE") if pex else (contract.PYTHON_DIR, "ARCHIVE")
+        visibility = "PRIVATE" if self.travelling.placed else "APPLICATION"
+        source = self.travelling.url
+        return {name: skein.File(source=source, type=kind, visibility=visibility)}
+
+
+def _master(
+    package: AppPackage, options: CompileOptions, shipment: Shipment, python: _Python
+) -> skein.Master:
     from tfapp.skein_library import skein
 
     return skein.Master(
         resources=_resources(amounts(package.master, options.maximum)),
-        script=container_script(options.python, "coordinator"),
+        script=python.script("coordinator"),
         files={
             contract.RUNTIME_DIR: _archive(shipment.runtime),
             contract.JOB_FILE: _file(shipment.job),
             contract.PRIVATE_FILE: _file(shipment.private),
+            **python.files(),
         },
         env=dict(MASTER_ENVIRONMENT),
     )
@@ -130,20 +174,19 @@ def _master(package: AppPackage, options: CompileOptions, shipment: Shipment) ->
 def _service(
     component: contract.ComponentJob,
     package: AppPackage,
-    options: CompileOptions,
     shipment: Shipment,
     image: contract.Docker | None,
+    python: _Python,
 ) -> skein.Service:
     from tfapp.skein_library import skein
 
     asked = package.resources[component.name]
-    python = options.python
     if image is not None:
-        python = component.site.get(_PYTHON) or _IMAGE_PYTHON
+        python = _Python(component.site.get(EXECUTABLE) or _IMAGE_PYTHON, EXECUTABLE, None)
 
     return skein.Service(
         resources=_resources(Amounts(component.memory, component.vcores, component.gpus)),
-        script=container_script(python, "runner"),
+        script=python.script("runner"),
         instances=component.instances,
         files={
             contract.RUNTIME_DIR: _archive(shipment.runtime),
@@ -151,6 +194,7 @@ def _service(
             contract.FILES_DIR: _archive(shipment.files),
             contract.JOB_FILE: _file(shipment.job),
             contract.PRIVATE_FILE: _file(shipment.private),
+            **python.files(),
         },
         env=runtime_environment(image) if image is not None else {},
         max_restarts=0,

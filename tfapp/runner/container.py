@@ -17,6 +17,7 @@ from tfapp.contract import (
     JOB_FILE,
     PACKAGE_DIR,
     PRIVATE_FILE,
+    PYTHON,
     ComponentJob,
     Job,
     Private,
@@ -116,8 +117,11 @@ class Container:
 
     def python(self, site: Mapping[str, str]) -> str:
         """The interpreter of the user's program."""
-        default = self.job.python if site.get(_MODE_KEY, "local") == "local" else IMAGE_PYTHON
-        return site.get(_PYTHON_KEY) or default
+        if site.get(_MODE_KEY, "local") != "local":
+            return site.get(_PYTHON_KEY) or IMAGE_PYTHON
+        if self.job.python == PYTHON:
+            return str(self.root / PYTHON)
+        return site.get(_PYTHON_KEY) or self.job.python
 
     def data_dir(self, site: Mapping[str, str]) -> str:
         """A path, a URL or ""."""

@@ -120,10 +120,12 @@ def test_no_nodes():
 
 
 def test_hdfs_has_the_last_word(tmp_path):
+    (tmp_path / "yarn-site.xml").touch()
     words = "mkdir: Cannot create directory /user/ann. Name node is in safe mode."
-    java = program(tmp_path / "java", f"echo '{words}' >&2; exit 1")
+    program(tmp_path / "bin" / "java", f"echo 'WARN: it is slow' >&2; echo '{words}' >&2; exit 1")
+    program(tmp_path / "bin" / "yarn", f"echo {tmp_path}")
     with pytest.raises(UnavailableError) as error:
-        doctor.write_to_hdfs(java, "", os.environ)
+        doctor.write_to_hdfs({"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
     assert str(error.value) == (
         "HDFS cannot be written: Cannot create directory /user/ann. Name node is in safe mode."
     )

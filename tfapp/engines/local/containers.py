@@ -44,7 +44,7 @@ class Containers:
         self._node = node
         self._processes = processes
         self._gpus = gpus
-        self._localizer = Localizer(run.localized)
+        self._localizer = Localizer(run.localized, run.environments)
         self._driver_id = yarn_container_id(node.application, 1)
         self._driver_folder = run.containers  # until it is prepared
         self._numbers = itertools.count(2)

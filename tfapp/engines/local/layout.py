@@ -2,6 +2,7 @@
 
 locks/NAME                   held while a command changes application NAME
 last-id                      the newest application id's time
+cache/environments/          Python environments, made and unpacked
 gpus/ID                      held by the master that uses the GPU
 apps/NAME/definition.json    what is run: everything `start` needs
 apps/NAME/runs/N/            one run
@@ -71,6 +72,11 @@ class RunFolder:
     @property
     def localized(self) -> Path:
         return self.path / "localized"
+
+    @property
+    def environments(self) -> Path:
+        """Unpacked Python environments, of all applications."""
+        return self.path.parents[3] / "cache" / "environments"
 
     @property
     def logs(self) -> Path:

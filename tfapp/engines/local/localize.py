@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import stat
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -17,17 +16,24 @@ from typing import IO, Any, Optional
 
 from tfapp.engines.disk import delete_tree, make_private
 from tfapp.engines.local.protocol import messages
+from tfapp.environment.archive import UnfitError
+from tfapp.environment.unpacked import extract, folder_of
 from tfapp.errors import UnavailableError
 
 # (path inside the archive, mode, opens its content; None for a folder)
 Member = tuple[str, int, Optional[Callable[[], Optional[IO[bytes]]]]]
 
 
-class Localizer:
-    """The sources of one run, in `folder`. Containers may ask at the same time."""
+_TARS = (".tar", ".tar.gz", ".tgz")
 
-    def __init__(self, folder: Path):
+
+class Localizer:
+    """The sources of one run, in `folder`. Containers may ask at the same time. A Python
+    environment that lies in `environments` is not unpacked again."""
+
+    def __init__(self, folder: Path, environments: Path | None = None):
         self._folder = folder
+        self._environments = environments
         self._ready: dict[tuple[str, bool], asyncio.Future[Path]] = {}
 
     async def place(self, files: Mapping[str, Any], into: Path) -> None:
@@ -47,6 +53,10 @@ class Localizer:
         return await asyncio.shield(self._ready[key])
 
     def _fetch(self, source: str, archive: bool) -> Path:
+        if archive and self._environments is not None:
+            unpacked = folder_of(Path(source), self._environments)
+            if unpacked.exists():
+                return unpacked
         digest = hashlib.sha256(f"{source}\0{archive}".encode()).hexdigest()[:16]
         folder = make_private(self._folder / digest)
         target = folder / os.path.basename(source)
@@ -68,17 +78,19 @@ def local_path(url: Any) -> str:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpacks a .zip, .tar, .tar.gz or .tgz; all or nothing. UnavailableError for one with a
-    path out of the archive, or with anything but files and folders."""
+    """Unpacks a .zip, .tar, .tar.gz or .tgz; all or nothing. UnavailableError for a zip with a
+    path out of the archive, or with anything but files and folders, and for what tar refuses."""
     partial = target.with_name(f".{target.name}.partial")
     delete_tree(partial)
     partial.mkdir(mode=0o700)
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as file:
             _write_all(archive, _zip_members(file), partial)
-    elif tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as file:
-            _write_all(archive, _tar_members(file), partial)
+    elif archive.name.endswith(_TARS):
+        try:
+            extract(archive, partial)
+        except UnfitError as error:
+            raise UnavailableError(f"{archive} {error}") from error
     else:
         raise UnavailableError(f"{archive} is neither a zip nor a tar archive")
     partial.rename(target)
@@ -110,13 +122,3 @@ def _zip_members(file: zipfile.ZipFile) -> Iterator[Member]:
             raise UnavailableError(f"{file.filename} has a link or device: {info.filename!r}")
         else:
             yield info.filename, mode, functools.partial(file.open, info)
-
-
-def _tar_members(file: tarfile.TarFile) -> Iterator[Member]:
-    for info in file:
-        if info.isdir():
-            yield info.name, info.mode, None
-        elif not info.isreg():
-            raise UnavailableError(f"{file.name!s} has a link or device: {info.name!r}")
-        else:
-            yield info.name, info.mode, functools.partial(file.extractfile, info)

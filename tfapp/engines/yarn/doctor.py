@@ -21,6 +21,7 @@ from tfapp.engines.diagnosis import (
     examine_here,
     find_program,
 )
+from tfapp.engines.yarn import hadoop_fs
 from tfapp.engines.yarn.cluster import Cluster, Node
 from tfapp.engines.yarn.surroundings import find_java, find_yarn, read_class_path
 from tfapp.errors import TfappError, UnavailableError
@@ -58,7 +59,7 @@ def examine(
     if ticket is not None:
         yield ticket
     yield from examine_cluster(cluster, clock)
-    yield checked("hdfs", lambda: write_to_hdfs(java.text, class_path.text, environ))
+    yield checked("hdfs", lambda: write_to_hdfs(environ))
 
 
 def examine_java(java: str) -> Finding:
@@ -155,30 +156,17 @@ def skew_of(pages: str, clock: Callable[[], float]) -> float | None:
         return None
 
 
-def write_to_hdfs(java: str, class_path: str, environ: Mapping[str, str]) -> str:
+def write_to_hdfs(environ: Mapping[str, str]) -> str:
     """Writes a file where Skein puts what it submits, and deletes it. UnavailableError with
     Hadoop's own words."""
-    folder, name = ".skein", f".skein/doctor-{os.getpid()}"
-    command = [java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
-    for words in (("-mkdir", "-p", folder), ("-touchz", name), ("-rm", "-skipTrash", name)):
-        _hadoop([*command, "org.apache.hadoop.fs.FsShell", *words], environ)
+    name = f".skein/doctor-{os.getpid()}"
+    for words in (("-mkdir", "-p", ".skein"), ("-touchz", name), ("-rm", "-skipTrash", name)):
+        done = hadoop_fs.run(environ, words)
+        if not done.well:
+            reason = done.complaint.partition(": ")[2] or done.complaint or "it gives no reason"
+            raise UnavailableError(
+                f"HDFS cannot be written: {reason}",
+                "Your home folder there must exist and be yours; in safe mode nothing can be "
+                "written.",
+            )
     return "the folder .skein in your home there can be written"
-
-
-def _hadoop(command: Sequence[str], environ: Mapping[str, str]) -> None:
-    mend = "Your home folder there must exist and be yours; in safe mode nothing can be written."
-    try:
-        done = subprocess.run(
-            command,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(f"HDFS does not answer within {LIMIT:g} s", mend) from None
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if ": " in line and "WARN" not in line]
-        reason = said[-1].partition(": ")[2] if said else f"exit code {done.returncode}"
-        raise UnavailableError(f"HDFS cannot be written: {reason}", mend)

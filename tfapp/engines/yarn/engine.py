@@ -6,11 +6,13 @@ import dataclasses
 import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfapp.compiler.python import node_python
 from tfapp.compiler.store import store_files
-from tfapp.contract import FINAL_STATES, ApplicationStatus
+from tfapp.contract import CANNOT_START, FINAL_STATES, ApplicationStatus
 from tfapp.engines.base import Application, Link, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
@@ -46,7 +48,6 @@ WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
 SHUTDOWN_LIMIT = 30.0  # seconds for YARN to end an application
 PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
 SETTLE = 6.0  # seconds: a master hears of a lost container within 5
-PYTHON_KEY = "site.global.python.executable"
 
 
 class YarnEngine:
@@ -84,7 +85,7 @@ class YarnEngine:
         """As this engine needs them: the interpreter is one of the nodes', "max" is what the
         largest node has or the queue allows, archives lie on the cluster, and a failure waits
         longer for the loss that caused it."""
-        python = package.config.global_.get(PYTHON_KEY)
+        python, key = node_python(package, options)
         nodes, rules = self._cluster.nodes(), self._rules(options.queue)
         maximum = {
             field: max((getattr(node, field) for node in nodes), default=0)
@@ -94,7 +95,8 @@ class YarnEngine:
             maximum = {f: min(most, rules.maximum.get(f, most)) for f, most in maximum.items()}
         return dataclasses.replace(
             options,
-            python=python.text if python and python.text else options.python,
+            python=python,
+            python_key=key,
             maximum=maximum,
             settle=SETTLE,
             place=self._place.url(),
@@ -117,7 +119,11 @@ class YarnEngine:
     def ship(self, compiled: Compiled) -> None:
         """See Engine.ship."""
         store_files(compiled.files)
-        self._place.put({file.path.name: file.path for file in compiled.files if file.place})
+        files = {file.path.name: file.path for file in compiled.files if file.place}
+        python = compiled.travelling
+        if python is not None and python.path is not None and python.placed:
+            files[python.name] = python.path
+        self._place.put(files)
 
     def _rules(self, queue: str) -> QueueRules | None:
         """None where the ResourceManager's web service does not tell: Kerberos protects it, or
@@ -293,7 +299,16 @@ class YarnEngine:
 
     def _ended(self, report: Report, last_known: ApplicationStatus) -> ApplicationStatus:
         self._register.clean_up(report)
-        return verdict.ended(report, last_known)
+        if not verdict.is_unstarted(report):
+            return verdict.ended(report, last_known)
+        try:
+            logs = self._logs.of(report, ())
+        except UnavailableError:
+            return verdict.ended(report, last_known)
+        texts = (log.path.read_text(errors="replace") for log in logs)
+        lines = (line for text in texts for line in text.splitlines())
+        said = (line[len(CANNOT_START) :] for line in lines if line.startswith(CANNOT_START))
+        return verdict.ended(report, last_known, *islice(said, 1))
 
     def _master(self, report: Report) -> Master:
         return Master(report, self._home.run(report.id), self._environ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfapp.contract import FAILED, KILLED, ApplicationStatus, parse_diagnostics
+from tfapp.contract import CANNOT_START_CODE, FAILED, KILLED, ApplicationStatus, parse_diagnostics
 from tfapp.contract import Verdict as _Verdict
 from tfapp.engines.verdict import conclude
 from tfapp.engines.yarn.cluster import Report, first_line
@@ -14,13 +14,21 @@ from tfapp.errors import ExitCode
 _STAMP = re.compile(r"\A\[[^\]]*\]\s*")
 
 
-def ended(report: Report, last_known: ApplicationStatus) -> ApplicationStatus:
-    """The coordinator's last word when it had one, else what YARN says."""
+def is_unstarted(report: Report) -> bool:
+    """Whether its coordinator has not come to life, and its log says why."""
+    return f"exit code {CANNOT_START_CODE}," in first_line(report.diagnostics)
+
+
+def ended(
+    report: Report, last_known: ApplicationStatus, cause: str = "its log says why"
+) -> ApplicationStatus:
+    """The coordinator's last word when it had one, else what YARN says. `cause`: why it has not
+    started, if it has not."""
     status = parse_diagnostics(report.diagnostics)
     if status is None and last_known.verdict is not None:
         status = last_known  # it came to a verdict, and was ended before it could say so
     if status is None:
-        status = conclude(last_known, _verdict(report), report.finished, KILLED)
+        status = conclude(last_known, _verdict(report, cause), report.finished, KILLED)
     return status
 
 
@@ -31,7 +39,10 @@ def waiting(report: Report) -> str:
     return re.split(r"\s*Details\s*:", _STAMP.sub("", first_line(report.diagnostics)))[0]
 
 
-def _verdict(report: Report) -> _Verdict:
+def _verdict(report: Report, cause: str) -> _Verdict:
+    if is_unstarted(report):
+        summary = f"Failed: its coordinator could not be started: {cause}."
+        return _Verdict(FAILED, int(ExitCode.FAILED), summary)
     words = _STAMP.sub("", first_line(report.diagnostics)) or "it gave no reason"
     if report.final_status == KILLED and report.state != KILLED:
         return _Verdict(KILLED, int(ExitCode.KILLED), words)  # what its master was told

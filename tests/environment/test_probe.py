@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from tests import python_environments
+from tfapp.environment.probe import CannotRunError, Finding, ask
+
+SOURCE = b"""\
+import os, tensorflow.keras
+from no_such_thing import x
+try:
+    import neither_this
+except ImportError:
+    pass
+def f():
+    import nor_this
+from . import sibling
+"""
+
+
+@pytest.fixture(scope="module", params=["own", "other"])
+def command(request, tmp_path_factory):
+    """This interpreter, and another one with the same packages."""
+    if request.param == "own":
+        return [sys.executable]
+    folder = python_environments.make(tmp_path_factory.mktemp("env") / "env")
+    return [str(folder / "bin" / "python")]
+
+
+def test_imports_at_the_top_level(command):
+    told = ask(command, os.environ, ("skein", "google.protobuf", "google.nothing", "x.y"), SOURCE)
+    assert told.version == tuple(sys.version_info[:3])
+    assert told.lacking == ("google.nothing", "x.y")
+    assert told.syntax is None
+    assert told.missing == (Finding(2, 1, "no_such_thing"),)
+
+
+def test_syntax(command):
+    told = ask(command, os.environ, (), b"x = 1\nif x\n    pass\n")
+    assert told.syntax == Finding(2, 5, "expected ':'")
+    assert told.missing == ()
+
+
+def test_nothing_of_the_program_runs(command, tmp_path):
+    told = ask(command, os.environ, (), f"open({str(tmp_path / 'x')!r}, 'w')".encode())
+    assert (told.syntax, told.missing, list(tmp_path.iterdir())) == (None, (), [])
+
+
+def test_a_null_byte(command):
+    assert "null byte" in ask(command, os.environ, (), b"x\0").syntax.text
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("#!/bin/sh\necho 'libpython.so: not found' >&2\nexit 127\n", "does not run: libpython"),
+        ("#!/bin/sh\nexit 3\n", "does not run: exit code 3"),
+        ("#!/no/shell\n", "cannot be run: No such file or directory"),
+    ],
+)
+def test_an_interpreter_that_is_none(tmp_path, script, said):
+    (tmp_path / "python").write_text(script)
+    (tmp_path / "python").chmod(0o755)
+    with pytest.raises(CannotRunError) as error:
+        ask([str(tmp_path / "python")], os.environ, (), b"")
+    assert str(error.value).startswith(said)
+    assert error.value.foreign == (script == "#!/no/shell\n")

@@ -1,0 +1,84 @@
+"""Asks an interpreter (tfapp.environment.question)."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfapp.environment import question
+
+LIMIT = 300.0  # seconds: a PEX unpacks itself first
+
+
+class CannotRunError(Exception):
+    """Why the interpreter gave no answer: the rest of a sentence about it. `foreign`: it is made
+    for another machine."""
+
+    def __init__(self, reason: str, foreign: bool = False):
+        super().__init__(reason)
+        self.foreign = foreign
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Something in a program's source. `line` and `column` count from 1; 0: unknown."""
+
+    line: int
+    column: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """An interpreter's answer: its version, which of the modules it was asked for it lacks, what
+    is wrong with the source, and which modules it imports at its top level in vain."""
+
+    version: tuple[int, ...]
+    lacking: tuple[str, ...]
+    syntax: Finding | None
+    missing: tuple[Finding, ...]
+
+
+def ask(
+    command: Sequence[str], environ: Mapping[str, str], modules: Sequence[str], source: bytes
+) -> Told:
+    """Runs the interpreter once, unless it is this one. CannotRunError when it does not answer."""
+    asked = {"modules": list(modules), "source": base64.b64encode(source).decode()}
+    if tuple(command) == (sys.executable,):
+        return _told(question.answer(asked))
+    try:
+        done = subprocess.run(
+            [*command, question.__file__],
+            env=dict(environ),
+            cwd="/",
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT,
+        )
+    except OSError as error:
+        foreign = error.errno in (errno.ENOENT, errno.ENOEXEC)
+        raise CannotRunError(f"cannot be run: {error.strerror}", foreign) from error
+    except subprocess.TimeoutExpired:
+        raise CannotRunError(f"did not answer within {LIMIT:g} s") from None
+    try:
+        return _told(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError):
+        words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise CannotRunError(f"does not run: {words[0]}") from None
+
+
+def _told(answer: Mapping[str, Any]) -> Told:
+    return Told(
+        version=tuple(answer["version"]),
+        lacking=tuple(answer["lacking"]),
+        syntax=Finding(*answer["syntax"]) if answer["syntax"] else None,
+        missing=tuple(Finding(*found) for found in answer["missing"]),
+    )

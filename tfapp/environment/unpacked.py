@@ -1,0 +1,62 @@
+"""Python environments unpacked under TFAPP_HOME, once for each content of an archive: to be
+tried out, and for the local engine's containers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tfapp.environment.archive import PYTHON, UnfitError, is_pex
+
+LIMIT = 1800.0  # seconds for unpacking
+
+
+def folder_of(archive: Path, environments: Path) -> Path:
+    """Where what is in `archive` now lies once it is unpacked. OSError when there is none."""
+    status = os.stat(archive)
+    text = f"{archive.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
+    return environments / hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def unpack(archive: Path, environments: Path) -> Path:
+    """Unpacks `archive` unless that was done. Returns its folder. UnfitError when tar cannot;
+    OSError when the disk is full or not writable."""
+    folder = folder_of(archive, environments)
+    if folder.exists():
+        return folder
+    environments.mkdir(0o700, parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".new.", dir=environments))
+    try:
+        extract(archive, partial)
+        os.rename(partial, folder)
+    except OSError:
+        if not folder.exists():  # by another command, in the meantime
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """As a NodeManager does it: by tar, with links as they are. UnfitError when tar fails."""
+    command = ["tar", "-x", "--no-same-owner", "-f", str(archive), "-C", str(folder)]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT
+    )
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if "exit" not in line.lower()]
+        raise UnfitError(f"cannot be unpacked: {words[-1] if words else 'tar failed'}")
+
+
+def interpreter(archive: Path, environments: Path) -> tuple[list[str], dict[str, str]]:
+    """The command of its interpreter on this machine and the environment that it needs. Unpacks
+    it. UnfitError and OSError as `unpack`."""
+    if is_pex(archive.name):
+        root = folder_of(archive, environments)
+        root.mkdir(0o700, parents=True, exist_ok=True)
+        return [str(archive)], {"PEX_INTERPRETER": "1", "PEX_ROOT": str(root)}
+    return [str(unpack(archive, environments) / PYTHON)], {}
