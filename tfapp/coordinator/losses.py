@@ -11,12 +11,15 @@ from tfapp.coordinator.verdicts import duration
 
 UNREPORTED = "its container ended without a report"
 
+MEMORY = "memory"
+
 # Part of a message -> the reason that it stands for.
 _REASONS = {
     "preempted by scheduler": "preempted",
     "lost* node": "node-lost",
     "lost node": "node-lost",
-    "memory used": "memory",
+    "memory used": MEMORY,
+    "exceeding memory limits": MEMORY,
 }
 
 
@@ -32,5 +35,7 @@ def explained(message: str, log: str = "") -> Exit:
             return Exit(None, None, "start", line[len(CANNOT_START) :])
     lower = message.lower()
     reason = next((_REASONS[part] for part in _REASONS if part in lower), "lost")
+    if reason == MEMORY:
+        return Exit(None, None, MEMORY, f"killed for its memory ({message})")
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
     return Exit(None, None, reason, f"{UNREPORTED}: {last or message}")
