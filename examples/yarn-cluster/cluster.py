@@ -8,9 +8,10 @@
 
 It listens on loopback addresses, on ports that were free when it started, and needs Java 17 and
 Maven: the jars named in pom.xml are fetched once. NodeManager i is the host 127.0.0.(i+1); the
-first offers 2 GPUs (counted, not there), the last alone has the node label "special". Queues:
-default; batch, whose containers get at most half a node's memory; closed, which takes nothing;
-private, which nobody but an administrator may use.
+first offers 2 GPUs (counted, not there), the last alone has the node label "special", and ends
+containers that use more memory than they asked for. Queues: default; batch, whose containers get at
+most half a node's memory, and which lends to default and borrows of it; closed, which takes
+nothing; private, which nobody but an administrator may use.
 """
 
 from __future__ import annotations
@@ -193,6 +194,11 @@ class Cluster:
         """Lets a paused NodeManager go on."""
         self._node(node).send(signal.SIGCONT)
 
+    def container_processes(self, node: int | None = None) -> list[Process]:
+        """All processes of the containers of a NodeManager, or of all."""
+        data = self.folder / "data"
+        return _of_containers(data if node is None else data / f"node{node}")
+
     def start_node(self, node: int) -> None:
         """Starts a NodeManager that has ended, and waits until it is registered."""
         if self._node(node).alive():
@@ -257,6 +263,10 @@ class Cluster:
         }
         if node == 1:
             settings["yarn.nodemanager.resource-type.yarn.io/gpu"] = GPUS_OF_FIRST_NODE
+        if node == self._state()["size"]["nodes"]:
+            # Where cgroups are to enforce it, and there are none, nothing does.
+            settings["yarn.nodemanager.resource.memory.enforced"] = "false"
+            settings["yarn.nodemanager.container-monitor.interval-ms"] = 500
         options = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
         self._run(f"node{node}", NODE_MANAGER, *options)
 
@@ -334,23 +344,12 @@ class Cluster:
         self._sweep(self.folder / "data")
 
     def _sweep(self, folder: Path) -> None:
-        """Kills containers whose NodeManager is gone. YARN tells each where its folders are."""
-        mark = f"LOCAL_DIRS={folder}/".encode()
-
-        def left() -> list[Process]:
-            found = []
-            for path in Path("/proc").glob("[0-9]*"):
-                with contextlib.suppress(OSError):
-                    if any(
-                        v.startswith(mark) for v in (path / "environ").read_bytes().split(b"\0")
-                    ):
-                        found.append(Process.of(int(path.name)))
-            return found
+        """Kills containers whose NodeManager is gone."""
 
         def none_left() -> bool:
-            for process in left():
+            for process in _of_containers(folder):
                 process.send(signal.SIGKILL)
-            return not left()
+            return not _of_containers(folder)
 
         _wait(none_left, f"end of the containers below {folder}", STOP_LIMIT)
 
@@ -377,6 +376,17 @@ class Cluster:
             return self._processes()[f"node{node}"]
         except KeyError:
             raise ClusterError(f"there is no NodeManager {node}") from None
+
+
+def _of_containers(folder: Path) -> list[Process]:
+    """Processes of containers below `folder`: YARN tells each where its own folders are."""
+    mark = f"LOCAL_DIRS={folder}/".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(v.startswith(mark) for v in (path / "environ").read_bytes().split(b"\0")):
+                found.append(Process.of(int(path.name)))
+    return found
 
 
 def java_home(environ: Mapping[str, str]) -> Path:

@@ -14,8 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from tests.end_to_end import trainings
+from tests.end_to_end.command_line import CommandLine
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -117,11 +121,54 @@ def colleague(cluster, tmp_path_factory) -> Iterator[User]:
     user.end_drivers()
 
 
+class OnCluster(CommandLine):
+    """`tfapp --engine yarn`, for what is tested on every engine alike."""
+
+    def __init__(self, work: Path, user: User, cluster: program.Cluster):
+        super().__init__(work, user.home)
+        self._environ = user.environ
+        self._cluster = cluster
+
+    def start(
+        self, *words: object, environ: Mapping[str, str] | None = None, **popen: Any
+    ) -> subprocess.Popen:
+        environ = {**self._environ, "TFAPP_HOME": str(self.home), **(environ or {})}
+        return super().start(*words, "--engine", "yarn", environ=environ, **popen)
+
+    def living(self) -> list[int]:
+        """Every process in a container of the cluster."""
+        return [process.pid for process in self._cluster.container_processes()]
+
+    def left(self) -> list[int]:
+        """As `living`, once YARN has had time to end the containers of ended applications."""
+        wait_for(lambda: not self.living(), "end of all processes")
+        return []
+
+    def mark(self, application: Mapping[str, Any]) -> bytes:
+        """The beginning of all its containers' ids."""
+        number = application["id"].removeprefix("application_")
+        return f"CONTAINER_ID=container_{number}_".encode()
+
+
+@pytest.fixture
+def tfapp(user, cluster, tmp_path, monkeypatch) -> Iterator[OnCluster]:
+    """Afterwards none of the user's applications runs, not even where the test has failed."""
+    monkeypatch.setattr("tests.end_to_end.command_line.LIMIT", trainings.LIMIT)
+    tfapp = OnCluster(tmp_path, user, cluster)
+    yield tfapp
+    running = [a["name"] for a in json.loads(tfapp.ok("list", "--format", "json")) if a["live"]]
+    for name in running:
+        tfapp.ok("stop", name, "--force")
+    assert running == []
+
+
 @pytest.fixture
 def nothing_left(cluster) -> Iterator[None]:
-    """After the test no container runs, and the staging folder is empty."""
+    """After the test no container runs, no process of one either, and the staging folder is
+    empty."""
     yield
     wait_for(lambda: cluster.metric("containersAllocated") == 0, "end of all containers")
+    wait_for(lambda: not cluster.container_processes(), "end of all processes")
     assert staged(cluster) == []
 
 

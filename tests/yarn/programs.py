@@ -22,3 +22,27 @@ import time
 print("begins")
 time.sleep(600)
 """
+
+GREEDY = """
+import time
+held = b"x" * (1 << 30)
+time.sleep(600)
+"""
+
+# A checkpoint takes longer than what YARN itself leaves between SIGTERM and SIGKILL.
+SAVES = """
+import os, pathlib, signal, sys, time
+checkpoint = pathlib.Path(os.environ["TFAPP_CHECKPOINT_DIR"], "step")
+step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+def save(*_):
+    time.sleep(2)
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_text(str(step))
+    print("saved step", step)
+    sys.exit()
+print("goes on at step", step, flush=True)
+signal.signal(signal.SIGTERM, save if step == 0 else signal.SIG_IGN)
+while True:
+    time.sleep(0.1)
+    step += 1
+"""

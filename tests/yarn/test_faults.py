@@ -1,0 +1,186 @@
+"""Whatever fails on a real cluster: the training goes on, or the verdict says why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end import trainings
+from tests.end_to_end.trainings import (
+    COORDINATOR,
+    TENSORFLOW,
+    Application,
+    Counting,
+    Digits,
+    wait_until,
+    with_policy,
+)
+from tests.yarn import programs
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+JAVA = "bin/java\0"  # of Skein's application master
+HOSTS = {"127.0.0.2", "127.0.0.3"}
+
+
+class Script(Application):
+    """One worker that runs a script. `policy`: its failurePolicy, as YAML in one line."""
+
+    def __init__(
+        self,
+        tfapp,
+        name: str,
+        text: str,
+        *flags: object,
+        policy: str = "{}",
+        memory: int = 256,
+        wait: bool = True,
+    ):
+        folder = with_policy(TENSORFLOW, tfapp.work / name, policy)
+        (folder / "files" / "train.py").write_text(text)
+        super().__init__(
+            tfapp,
+            name,
+            *("--appdef", folder, "--component", "worker", 1),
+            *("--rescompopt", "worker", "yarn.memory", memory),
+            *flags,
+            wait=wait,
+        )
+
+
+def of_yarn(cluster, application: Application) -> dict[str, str]:
+    """What YARN itself says of an application."""
+    id = application.tfapp.status(application.name)["id"]
+    return json.loads(cluster.web(f"apps/{id}"))["app"]
+
+
+def test_two_workers_survive_everything(tfapp, tmp_path):
+    status = trainings.survives(Digits(tfapp, tmp_path, "digits-multiworker"))
+    assert {i["host"] for i in status["instances"]} <= HOSTS
+
+
+def test_what_ends_an_application(tfapp, cluster):
+    """Four applications at once, to save time: the same failure until the budget is spent, too
+    much memory, a killed coordinator, a killed application master."""
+    failing = "import sys\nprint('no such data set', file=sys.stderr)\nsys.exit(3)\n"
+    policy = "{maxRestarts: 1, startupSeconds: 0}"
+    spent = Script(tfapp, "spent", failing, policy=policy, wait=False)
+    label = ("--rescompopt", "worker", "yarn.label.expression", "special")
+    greedy = Script(tfapp, "greedy", programs.GREEDY, *label, policy="{maxRestarts: 0}", wait=False)
+    headless = Script(tfapp, "headless", programs.GOES_ON)
+    os.kill(tfapp.process("headless", "", COORDINATOR), signal.SIGKILL)
+    masterless = Script(tfapp, "masterless", programs.GOES_ON)
+    os.kill(tfapp.process("masterless", "", JAVA), signal.SIGKILL)
+
+    status = spent.wait_for_end(65)
+    verdict, cause = status["verdict"], status["verdict"]["cause"]
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 1, 0)
+    assert re.fullmatch(
+        r"Failed: worker/0 on 127\.0\.0\.\d ended with exit code 3 in generation 2, .* s after its "
+        r"start\. It was not restarted again: that was done once \(failurePolicy.maxRestarts\)\.",
+        verdict["summary"],
+    )
+    assert (cause["instance"], cause["exit"]["code"]) == ("worker/0", 3)
+    assert cause["host"] in HOSTS
+    assert cause["last_lines"] == "no such data set"
+    said = of_yarn(cluster, spent)
+    assert (said["state"], said["finalStatus"]) == ("FINISHED", "FAILED")
+    assert said["diagnostics"].startswith(verdict["summary"])
+
+    status = greedy.wait_for_end(65)
+    assert re.fullmatch(
+        r"Failed: worker/0 on 127\.0\.0\.4 was killed for its memory \([0-9.]+ [MG]B of 256 MB "
+        r"physical memory used\) in generation 1\.",
+        status["verdict"]["summary"],
+    )
+    assert status["verdict"]["cause"]["exit"]["reason"] == "memory"
+
+    assert headless.wait_for_end(65)["verdict"]["summary"] == (
+        "It ended without a verdict: Application driver failed with exit code 137, see logs for "
+        "more information. `tfapp logs headless coordinator --engine yarn` may say why."
+    )
+    summary = masterless.wait_for_end(65)["verdict"]["summary"]
+    assert summary.startswith("It ended without a verdict: Application application_")
+    assert "exitCode: 137" in summary
+    assert of_yarn(cluster, masterless)["state"] == "FAILED"
+
+
+def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_path):
+    training = Counting(tfapp, tmp_path / "checkpoints")
+    training.counted("worker/0")
+    before = training.containers()
+    environ = Path(f"/proc/{training.process('worker/1')}/environ").read_bytes().decode()
+    container = re.search(r"\0CONTAINER_ID=(\w+)\0", environ).group(1)
+    cluster.web(f"containers/{container}/signal/FORCEFUL_SHUTDOWN", {})
+    training.forms(2)
+    assert training.replaced(before) == {"worker/1"}
+
+    # The NodeManager and all of its containers stand still, as when a machine does.
+    master = of_yarn(cluster, training)["amHostHttpAddress"].partition(":")[0]
+    instances = training.instances()
+    paused = min({i["host"] for i in instances.values()} - {master})
+    node = int(paused.rpartition(".")[2]) - 1
+    old = cluster.container_processes(node)
+    cluster.pause_node(node)
+    try:
+        for process in old:
+            process.send(signal.SIGSTOP)
+        training.forms(3)
+        now = training.instances()
+        steps = training.counted("worker/0")
+        assert {i["host"] for i in now.values()} == {master}
+    finally:
+        for process in old:
+            process.send(signal.SIGCONT)
+        cluster.resume_node(node)
+    wait_until(lambda: not any(process.alive() for process in old), lambda: old)
+    assert training.replaced({name: i["container"] for name, i in now.items()}) == set()
+    wait_until(lambda: training.counted("worker/0") > steps, training.told)
+    begun = [generation for generation, _ in training.beginnings("worker/0")]
+    assert begun == [1, 2, 3]
+    assert training.enough().endswith(" It was restarted twice before.")
+    status = training.status()
+    assert (status["generation"], status["restarts"], status["losses"]) == (3, 1, 1)
+    assert "Container released on a *lost* node" in training.told()
+
+
+def test_a_preempted_container(tfapp):
+    """The other queue takes back what it is entitled to, and lends it again."""
+    flags = ("--component", "worker", 3, "--queue", "batch")
+    borrower = Script(tfapp, "borrower", programs.GOES_ON, *flags, memory=4000)
+    before = borrower.containers()
+    Script(tfapp, "owner", programs.GOES_ON, memory=4000)
+    tfapp.ok("stop", "owner", "--force")
+    status = borrower.forms(2)
+    assert len(borrower.replaced(before)) == 1
+    assert (status["restarts"], status["losses"]) == (0, 1)
+    assert (
+        "was lost in generation 1: its container ended without a report: Container preempted by "
+        "scheduler\n"
+    ) in borrower.told()
+    tfapp.ok("stop", "borrower", "--force")
+
+
+def test_stop_gives_time_to_save(tfapp, tmp_path):
+    """Longer than YARN would; and not longer than `site.global.stop.grace`."""
+    prefix = ("--option", "site.global.user.checkpoint.prefix", tmp_path)
+    grace = ("--option", "site.global.stop.grace", 6)
+    training = Script(tfapp, "saving", programs.SAVES, *prefix, *grace)
+    wait_until(lambda: "goes on at step 0" in training.log("worker/0"), training.told)
+    tfapp.ok("stop", "saving", "--message", "enough for today")
+    status = training.wait_for_end(66)
+    assert status["verdict"]["summary"] == "Killed: enough for today."
+    (instance,) = status["instances"]
+    assert (instance["state"], instance["exit"]["text"]) == ("SUCCEEDED", "exit code 0")
+    saved = int((tmp_path / "saving" / "step").read_text())
+    tfapp.ok("start", "saving", "--detach", "--wait", trainings.LIMIT)
+    assert tfapp.status("saving")["run"] == 2
+    wait_until(lambda: f"goes on at step {saved}" in training.log("worker/0"), training.told)
+    tfapp.ok("stop", "saving")
+    (instance,) = training.wait_for_end(66)["instances"]
+    assert (instance["state"], instance["exit"]["text"]) == ("KILLED", "killed by SIGKILL (9)")
