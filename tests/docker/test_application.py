@@ -82,6 +82,27 @@ def test_what_cannot_start_is_one_sentence(engine, submission, options, sentence
     assert engine.containers() == []
 
 
+def test_a_program_that_takes_too_much_memory(engine, submission):
+    script = "exec python3 -c 'x = b\"x\" * (1 << 30)'"
+    done = submission.create("app", script, "--rescompopt", "worker", "yarn.memory", "64")
+    assert done.returncode == 65
+    assert "was killed by SIGKILL (9): out of memory in generation 1" in done.stderr
+    assert engine.containers() == []
+
+
+def test_a_port_that_something_else_in_the_image_wants(engine, submission):
+    """The runner holds it for a program that shares it, and for no other."""
+    code = (
+        "import json, os, socket\n"
+        'cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]\n'
+        'socket.socket().bind(("", int(cluster["worker"][0].rpartition(":")[2])))'
+    )
+    done = submission.create("app", f"exec python3 -c '{code}'")
+    assert done.returncode == 65
+    assert "OSError: [Errno 98] Address already in use" in done.stdout + done.stderr
+    assert engine.containers() == []
+
+
 def test_an_application_without_an_engine(submission, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
     done = submission.create("app", "exit 0")
