@@ -13,7 +13,7 @@ from tfapp.errors import UnavailableError, UsageError
 
 @pytest.mark.parametrize("name", ["", "Digits", "1st", "a b", "a/b", "-a", "a\n"])
 def test_names(name):
-    with pytest.raises(UsageError, match="not a name of an application"):
+    with pytest.raises(UsageError, match="cannot be the name of an application"):
         check_options(options(name=name))
 
 

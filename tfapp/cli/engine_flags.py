@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.contract import MAX_NAME, NAME_PATTERN
 from tfapp.engines import DEFAULT_ENGINE, ENGINES
-from tfapp.errors import UsageError
 
 
 def add_engine_flag(parser: argparse.ArgumentParser) -> None:
@@ -63,11 +61,9 @@ def seconds(text: str) -> float:
 
 
 def application_name(text: str) -> str:
-    """`text`, if an application can be named so. UsageError otherwise."""
-    if not NAME_PATTERN.match(text):
-        raise UsageError(
-            f"{text!r} cannot be the name of an application",
-            "A name begins with a lower-case letter; then come letters, digits, '_' and '-', "
-            f"all lower case, {MAX_NAME} characters at most.",
-        )
+    """`text`, if an application can be named so; asked before anything is loaded. UsageError
+    otherwise."""
+    from tfapp.compiler.options import check_name
+
+    check_name(text)
     return text

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfapp.compiler.private import is_free_name
-from tfapp.contract import NAME_PATTERN, Limits
+from tfapp.contract import MAX_NAME, NAME_PATTERN, Limits
 from tfapp.errors import UnavailableError, UsageError
 
 # YARN's own rules for tags; one of the ten is tfapp's.
@@ -58,11 +58,7 @@ class CompileOptions:
 def check_options(options: CompileOptions) -> None:
     """UsageError for a name, tag or variable that cannot be; UnavailableError for a cache folder
     whose path Skein would misread; ValueError for secrets without a private key."""
-    if not NAME_PATTERN.match(options.name):
-        raise UsageError(
-            f"{options.name!r} is not a name of an application",
-            "A name is a lower-case letter, then lower-case letters, digits, - and _.",
-        )
+    check_name(options.name)
     _check_tags(options.tags)
     for name, value in options.environment.items():
         if not is_free_name(name) or "\0" in value:
@@ -73,6 +69,16 @@ def check_options(options: CompileOptions) -> None:
     _check_cache(options.cache)
     if (options.secrets or options.environment) and not options.private_key:
         raise ValueError("secrets need a private_key: a plain hash of them would be public")
+
+
+def check_name(name: str) -> None:
+    """UsageError unless an application can be named so."""
+    if not NAME_PATTERN.match(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of an application",
+            "A name begins with a lower-case letter; then come letters, digits, '_' and '-', "
+            f"all lower case, {MAX_NAME} characters at most.",
+        )
 
 
 def _check_tags(tags: tuple[str, ...]) -> None:
