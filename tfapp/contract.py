@@ -152,6 +152,7 @@ class Docker:
     ulimits: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     tmpfs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # path -> mount options
     cap_drop: tuple[str, ...] = ()
+    cgroup_parent: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Docker:

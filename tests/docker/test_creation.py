@@ -68,6 +68,7 @@ def test_the_whole_request(tmp_path):
         ulimits={"memlock": (-1, -1)},
         tmpfs={"/run": ""},
         cap_drop=("ALL",),
+        cgroup_parent="/hadoop-yarn",
     )
     place = Place(User(1000, 100, (4, 7)), "boot:ns:5:6", cpus=2, gpus=("GPU-a", "GPU-b"))
     argv = ("python3", "-c", "print('$HOME')")
@@ -117,6 +118,7 @@ def test_the_whole_request(tmp_path):
             "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}],
             "Tmpfs": {"/run": ""},
             "CapDrop": ["ALL"],
+            "CgroupParent": "/hadoop-yarn",
             "DeviceRequests": [
                 {"Driver": "", "DeviceIDs": ["GPU-a", "GPU-b"], "Capabilities": [["gpu"]]}
             ],
@@ -164,6 +166,15 @@ def test_what_is_not_mounted(source, message):
     with pytest.raises(RefusedError) as caught:
         check_mounts((Mount(source, "/in"),))
     assert str(caught.value) == message
+
+
+def test_the_engines_own_socket_is_not_mounted(tmp_path):
+    (tmp_path / "docker.sock").touch()
+    (tmp_path / "harmless").symlink_to(tmp_path / "docker.sock")
+    with pytest.raises(RefusedError) as caught:
+        check_mounts((Mount(f"{tmp_path}/harmless", "/in"),))
+    text = f"{tmp_path}/harmless is not mounted: it would give the machine away"
+    assert str(caught.value) == text
 
 
 def test_two_mounts_at_one_place_are_refused(tmp_path):

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,21 @@ def test_its_memory_and_processors_are_those_of_the_resources(engine, tmp_path, 
         program.wait()
     cpus = os.cpu_count() * 10**9
     assert said == [str(300 << 20), str(300 << 20), str(cpus), str(128 << 20), "host"]
+
+
+def test_its_control_group_can_be_below_another(engine, tmp_path, capfd):
+    parent = f"/docker/tfapp-test-{os.getpid()}"
+    try:
+        with docker_mode(tmp_path, Docker(BASE, cgroup_parent=parent)) as (mode, context):
+            program = mode.start(python(FOREVER), context)
+            groups = Path(f"/proc/{program.pid}/cgroup").read_text()
+            assert f"{parent}/{program.container}" in groups
+            program.kill()
+            program.wait()
+    finally:  # the engine removes the container's group alone
+        for group in [Path(f"/sys/fs/cgroup{parent}"), *Path("/sys/fs/cgroup").glob(f"*{parent}")]:
+            if group.is_dir():
+                group.rmdir()
 
 
 def test_labels_tell_whose_it_is(engine, tmp_path, capfd):

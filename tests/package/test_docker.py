@@ -41,12 +41,14 @@ def test_what_is_no_mount(text, message):
 
 def test_options():
     text = "--shm-size=64m --ipc host --ulimit nofile=1:2 --ulimit core=0 --tmpfs /t:size=1m"
-    assert parse_options(f"{text} --cap-drop NET_RAW --cap-drop ALL") == {
+    text += " --cap-drop NET_RAW --cap-drop ALL --cgroup-parent=/hadoop-yarn/training"
+    assert parse_options(text) == {
         "shm_size": 64 << 20,
         "ipc": "host",
         "ulimits": {"nofile": (1, 2), "core": (0, 0)},
         "tmpfs": {"/t": "size=1m"},
         "cap_drop": ("NET_RAW", "ALL"),
+        "cgroup_parent": "/hadoop-yarn/training",
     }
 
 
@@ -66,7 +68,8 @@ def test_options():
         (
             "--nonsense 3",
             "the option --nonsense is not supported",
-            "the options that can be given are --shm-size, --ipc, --ulimit, --tmpfs, --cap-drop",
+            "the options that can be given are --shm-size, --ipc, --ulimit, --tmpfs, --cap-drop, "
+            "--cgroup-parent",
         ),
         ("--shm-size", "the option --shm-size needs a value", ""),
         ("--shm-size big", "--shm-size: 'big' is no size", "write it as in --shm-size 2g"),

@@ -16,6 +16,8 @@ _SIZE = re.compile(r"([0-9]+)([bkmg]?)b?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3}
 _LIMIT = re.compile(r"([a-z]+)=(-?[0-9]+)(?::(-?[0-9]+))?\Z")
 _CAPABILITY = re.compile(r"[A-Z_]+\Z")
+# A path for Docker's driver cgroupfs, a slice for its driver systemd.
+_GROUP = re.compile(r"(/[A-Za-z0-9_.@-]+)+\Z|[A-Za-z0-9_.@-]+\.slice\Z")
 _IPC = ("host", "private")
 
 # Options of `docker run` that have another place here, and which.
@@ -133,12 +135,21 @@ def _capability(name: str, value: str) -> tuple[str, ...]:
     return (value,)
 
 
+def _group(name: str, value: str) -> str:
+    if not _GROUP.match(value) or ".." in value.split("/"):
+        raise DockerError(
+            f"{name}: {value!r} is no control group", "write it as in --cgroup-parent /hadoop-yarn"
+        )
+    return value
+
+
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "--shm-size": ("shm_size", _size),
     "--ipc": ("ipc", _ipc),
     "--ulimit": ("ulimits", _ulimit),
     "--tmpfs": ("tmpfs", _tmpfs),
     "--cap-drop": ("cap_drop", _capability),
+    "--cgroup-parent": ("cgroup_parent", _group),
 }
 
 

@@ -2,8 +2,8 @@
 
 In metainfo's `dockerContainers`, and in `site.global.docker.mounts`. A container shares the
 machine's network, so a port has the same number inside and outside. Of the options of `docker
-run`, --shm-size, --ipc, --ulimit, --tmpfs and --cap-drop are supported; what else a container
-gets stands in appConfig and the resources.
+run`, --shm-size, --ipc, --ulimit, --tmpfs, --cap-drop and --cgroup-parent are supported; what
+else a container gets stands in appConfig and the resources.
 
     mounts: [{hostMount: /data, containerMount: /data}]    PASS
     ports: [{hostPort: 80, containerPort: 8080}]           FAIL

@@ -219,5 +219,6 @@ def _options(docker: Docker) -> dict[str, Any]:
         ],
         "Tmpfs": dict(docker.tmpfs),
         "CapDrop": list(docker.cap_drop),
+        "CgroupParent": docker.cgroup_parent,
     }
     return {name: value for name, value in given.items() if value}
