@@ -29,10 +29,10 @@ def launch_and_stay(
         with Stopper(shell, engine, name) as stopper:
             return follow(shell, engine, start(), wait=args.wait, stopper=stopper)
     application = start()
-    if args.wait is not None:
-        return _wait_for_running(application, engine, args.wait, shell)
     for link in application.links:
         shell.note(f"{application.name}: {link.address}")
+    if args.wait is not None:
+        return _wait_for_running(application, engine, args.wait, shell)
     shell.note(f"{application.name}: submitted; `tfapp logs -f {application.name}` follows it")
     return ExitCode.SUCCESS
 
