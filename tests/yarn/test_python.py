@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -44,18 +45,26 @@ def test_an_archive_travels(user, tmp_path):
     assert "runs in ../tfapp-python" in done.stdout.splitlines()
 
 
-def test_an_archive_on_hdfs_that_does_not_unpack(user, cluster, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        # What is there of an archive that was cut off, YARN takes for the whole.
+        (
+            "damaged",
+            "the archive was not unpacked whole, or has no bin/python (site.global.python.archive)",
+        ),
+        ("garbage", "its node could not unpack garbage.tar.gz: it is no whole .tar.gz archive"),
+    ],
+)
+def test_an_archive_on_hdfs_that_does_not_unpack(user, cluster, tmp_path, name, said):
     environment = python_environments.make(tmp_path / "environment")
-    archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
-    archive.write_bytes(archive.read_bytes()[:-500])
-    put = ["hdfs", "dfs", "-put", "-f", str(archive), "/damaged.tar.gz"]
+    archive = python_environments.pack(environment, tmp_path / f"{name}.tar.gz")
+    archive.write_bytes(archive.read_bytes()[:-500] if name == "damaged" else os.urandom(3000))
+    put = ["hdfs", "dfs", "-put", "-f", str(archive), "/"]
     subprocess.run(put, env=cluster.environ(), check=True, capture_output=True, timeout=60)
-    done = create(user, "damaged", tmp_path, "site.global.python.archive", "hdfs:///damaged.tar.gz")
+    done = create(user, name, tmp_path, "site.global.python.archive", f"hdfs:///{name}.tar.gz")
     assert done.returncode == 65
-    assert last(done) == (
-        "damaged: Failed: its coordinator could not be started: the archive was not unpacked "
-        "whole, or has no bin/python (site.global.python.archive)."
-    )
+    assert last(done) == f"{name}: Failed: its coordinator could not be started: {said}."
 
 
 def test_an_interpreter_that_one_node_lacks(user, tmp_path):

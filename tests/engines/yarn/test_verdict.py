@@ -107,3 +107,45 @@ def test_without_a_word_of_the_coordinator_yarns_counts(state, final, diagnostic
     assert (status.state, status.verdict) == (verdict.state, verdict)
     assert [instance.state for instance in status.instances] == ["KILLED"]
     assert status.updated == 200.0
+
+
+UNFETCHED = (
+    "Application application_1_0001 failed 1 times (global limit =2; local limit is =1) due to AM "
+    "Container for appattempt_1_0001_000001 exited with  exitCode: -1000\n"
+    "Failing this attempt.Diagnostics: [2026-11-22 01:44:43.010]\n"
+    "java.lang.reflect.UndeclaredThrowableException\n"
+    "\tat org.apache.hadoop.security.UserGroupInformation.doAs(UserGroupInformation.java:1969)\n"
+    "Caused by: org.apache.hadoop.yarn.exceptions.YarnException: Download and unpack failed\n"
+    "Caused by: java.io.IOException: {}\n"
+    "\tat org.apache.hadoop.fs.FileUtil.runCommandOnStream(FileUtil.java:964)\n"
+    "\t... 17 more\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (
+            "Error executing command. gzip -dc | (cd '/data/filecache/11_tmp/env.tar.gz' && "
+            "tar -x ) Process exited with exit code 2.",
+            "its node could not unpack env.tar.gz: it is no whole .tar.gz archive",
+        ),
+        (
+            "File does not exist: hdfs://n:9000/env.tgz",
+            "its node could not fetch its files: File does not exist: hdfs://n:9000/env.tgz",
+        ),
+    ],
+)
+def test_files_that_do_not_come_to_a_node(cause, said):
+    status = ended(report("FAILED", "FAILED", UNFETCHED.format(cause)), LAST)
+    assert status.verdict == Verdict(
+        "FAILED", 65, f"Failed: its coordinator could not be started: {said}."
+    )
+
+
+def test_a_coordinator_that_could_not_start():
+    words = "Application driver failed with exit code 78, see logs for more information."
+    status = ended(report("FINISHED", "FAILED", words), LAST, "there is no Python")
+    assert status.verdict == Verdict(
+        "FAILED", 65, "Failed: its coordinator could not be started: there is no Python."
+    )

@@ -14,6 +14,12 @@ from tfapp.errors import ExitCode
 _STAMP = re.compile(r"\A\[[^\]]*\]\s*")
 
 
+# What a NodeManager does with an archive, and how it says that files could not be brought.
+_UNPACKING = re.compile(r"/([^/']+)' && tar -x")
+_UNFETCHED = "exitCode: -1000"
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
+
+
 def is_unstarted(report: Report) -> bool:
     """Whether its coordinator has not come to life, and its log says why."""
     return f"exit code {CANNOT_START_CODE}," in first_line(report.diagnostics)
@@ -40,8 +46,9 @@ def waiting(report: Report) -> str:
 
 
 def _verdict(report: Report, cause: str) -> _Verdict:
-    if is_unstarted(report):
-        summary = f"Failed: its coordinator could not be started: {cause}."
+    cause = _unfetched(report.diagnostics) or cause
+    if is_unstarted(report) or _unfetched(report.diagnostics):
+        summary = f"Failed: its coordinator could not be started: {cause.rstrip('.')}."
         return _Verdict(FAILED, int(ExitCode.FAILED), summary)
     words = _STAMP.sub("", first_line(report.diagnostics)) or "it gave no reason"
     if report.final_status == KILLED and report.state != KILLED:
@@ -54,3 +61,14 @@ def _verdict(report: Report, cause: str) -> _Verdict:
         f"`tfapp logs {report.name} coordinator --engine yarn` may say why."
     )
     return _Verdict(FAILED, int(ExitCode.FAILED), summary)
+
+
+def _unfetched(diagnostics: str) -> str:
+    """Why a node could not bring the master's files to it; "" when that was not it."""
+    if _UNFETCHED not in first_line(diagnostics):
+        return ""
+    archive = _UNPACKING.search(diagnostics)
+    if archive:
+        return f"its node could not unpack {archive[1]}: it is no whole .tar.gz archive"
+    causes = _CAUSE.findall(diagnostics)
+    return f"its node could not fetch its files: {causes[-1].rstrip('.')}" if causes else ""
