@@ -533,6 +533,89 @@ ROWS = {
         ),
         rules(FailureRule(RESTART_INSTANCE, ("worker",))),
     ),
+    "success while a program waits for its restart": Row(
+        "chief=1 worker=1 ps=1",
+        """
+        1 all answer
+        2 worker/0 killed 9
+        3 worker/0 killed 9
+        3.5 chief/0 exits 0
+        9
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 2.5 s. It was restarted twice before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0 ps/0",
+            "2 restart worker/0",
+            "3.5 stop ps/0 30",
+            "4 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE, ("worker",))),
+    ),
+    "a stop while a program waits for its restart": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        2 worker/0 killed 9
+        3 worker/0 killed 9
+        3.5 stop by Ann
+        9
+        """,
+        "Killed: by Ann. It was restarted twice before.",
+        66,
+        (
+            "1 cluster chief/0 worker/0",
+            "2 restart worker/0",
+            "3.5 stop chief/0 30",
+            "4 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE, ("worker",))),
+    ),
+    "a stop while a new cluster waits for its back-off": Row(
+        "worker=1",
+        """
+        1 all answer
+        20 worker/0 killed 9
+        21 all answer
+        22 worker/0 killed 9
+        22.1 all answer
+        22.5 stop by Ann
+        """,
+        "Killed: by Ann. It was restarted twice before.",
+        66,
+        (
+            "1 cluster worker/0",
+            "20 generation 2",
+            "21 cluster worker/0",
+            "22 generation 3",
+            "22.5 shutdown",
+        ),
+    ),
+    "a newcomer while the cluster forms anew joins the next": Row(
+        "chief=1 worker=1",
+        """
+        1 all answer
+        20 worker/0 killed 9
+        20.5 flex worker +1
+        21 all answer
+        22 all answer
+        40 stop
+        50
+        """,
+        "Killed: it was asked to stop. It was restarted once before.",
+        66,
+        (
+            "1 cluster chief/0 worker/0",
+            "20 generation 2",
+            "21 cluster chief/0 worker/0",
+            "21 generation 3",
+            "22 cluster chief/0 worker/0 worker/1",
+            "40 stop chief/0 30",
+            "40 stop worker/0 30",
+            "40 stop worker/1 30",
+            "40.5 shutdown",
+        ),
+    ),
     "an address that is gone needs a new cluster": Row(
         "chief=1 worker=1 ps=1",
         """
