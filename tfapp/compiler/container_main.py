@@ -1,5 +1,6 @@
 """Entry point in a container, shipped as `__main__.py` of the runtime archive:
-`python tfapp-runtime runner` and `python tfapp-runtime coordinator`."""
+`python tfapp-runtime runner`, `python tfapp-runtime coordinator`, or `check`, which only says that
+this interpreter could be either."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import sys
 from tfapp.contract import CANNOT_START, CANNOT_START_CODE
 
 PROGRAMS = {"runner": "tfapp.runner.main", "coordinator": "tfapp.coordinator.main"}
+CHECK = "check"
 
 OLDEST = (3, 9)
 # Module -> the distribution that has it.
@@ -20,13 +22,16 @@ NEEDED = {"skein": "skein", "grpc": "grpcio", "google.protobuf": "protobuf"}
 def start(argv: list[str]) -> int:
     """Runs the program that `argv` begins with. Returns its exit code; 2 for no such program,
     CANNOT_START_CODE when this interpreter has not what it takes."""
-    if not argv or argv[0] not in PROGRAMS:
-        sys.stderr.write(f"usage: {' | '.join(PROGRAMS)}\n")
+    if not argv or argv[0] not in (*PROGRAMS, CHECK):
+        sys.stderr.write(f"usage: {' | '.join((*PROGRAMS, CHECK))}\n")
         return 2
     objection = unfit()
     if objection:
         sys.stderr.write(f"{CANNOT_START}{objection}\n")
         return CANNOT_START_CODE
+    if argv[0] == CHECK:
+        print(f"Python {sys.version.split()[0]}, {sys.executable}")
+        return 0
     inherited = dict(os.environ)
     # Before gRPC loads: with its fork handlers, one start of a process in twenty fails on
     # Python 3.9. The user's program does not inherit it.

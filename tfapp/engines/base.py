@@ -55,8 +55,9 @@ class Engine(Protocol):
     name: str
     sees_home: bool  # whether the containers see the files under TFAPP_HOME
 
-    def examine(self) -> Iterator[Finding]:
-        """What it needs around it, each thing checked; raises nothing."""
+    def examine(self, python: str | None = None, queue: str = "default") -> Iterator[Finding]:
+        """What it needs around it, each thing checked; raises nothing. With `python`, also
+        whether that interpreter starts where containers run; in `queue`, where there is one."""
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """What to compile `package` with, so that it runs on this engine."""

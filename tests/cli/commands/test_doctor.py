@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ class Patient(PlayedEngine):
         super().__init__(folder, [])
         self.findings = findings
 
-    def examine(self):
+    def examine(self, python=None, queue="default"):
         yield from self.findings
 
 
@@ -45,9 +46,9 @@ def test_a_problem_is_one(tmp_path):
     ]
 
 
-def doctor(engine: str, **environ: str) -> tuple[int, dict[str, dict]]:
+def doctor(engine: str, *flags: str, **environ: str) -> tuple[int, dict[str, dict]]:
     done = subprocess.run(
-        [sys.executable, "-m", "tfapp", "doctor", "--engine", engine, "--format", "json"],
+        [sys.executable, "-m", "tfapp", "doctor", "--engine", engine, "--format", "json", *flags],
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
@@ -63,6 +64,21 @@ def test_this_machine(tmp_path):
     assert list(found) == ["python", "home", "tensorflow", "gpus", "docker"]
     assert found["docker"]["level"] == "warning"
     assert found["home"]["text"].startswith(f"{tmp_path}, ")
+
+
+def test_an_interpreter_of_this_machine(tmp_path):
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'no libpython' >&2; exit 1\n")
+    broken.chmod(0o755)
+    subjects = {
+        sys.executable: ("ok", f"Python {platform.python_version()}, {sys.executable}"),
+        str(broken): ("problem", f"{broken} does not run: no libpython"),
+        "/nowhere/python": ("problem", "/nowhere/python does not start: No such file or directory"),
+    }
+    for python, (level, text) in subjects.items():
+        code, found = doctor("local", "--python", python, TFAPP_HOME=str(tmp_path))
+        assert (found["interpreter"]["level"], found["interpreter"]["text"]) == (level, text)
+        assert code == (0 if level == "ok" else 53)
 
 
 def test_a_home_that_is_a_file(tmp_path):

@@ -6,10 +6,11 @@ import http.client
 import importlib.metadata
 import importlib.util
 import socket
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.engines.diagnosis import OK, WARNING, Finding, examine_here
+from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding, examine_here
 from tfapp.engines.local.gpus import visible_gpus
 
 LIMIT = 10.0  # seconds for Docker's answer
@@ -17,13 +18,22 @@ LIMIT = 10.0  # seconds for Docker's answer
 _DOCKER = "unix:///var/run/docker.sock"
 _UNIX = "unix://"
 
+_LACKING = 3
+_QUESTION = f"""\
+import importlib.util, sys
+print("Python " + sys.version.split()[0])
+sys.exit(0 if importlib.util.find_spec("tensorflow") else {_LACKING})
+"""
 
-def examine(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+
+def examine(home: Path, environ: Mapping[str, str], python: str | None = None) -> Iterator[Finding]:
     """Each thing that is checked, in the order of `tfapp doctor`."""
     yield from examine_here(home)
     yield examine_tensorflow()
     yield examine_gpus(environ)
     yield examine_docker(environ.get("DOCKER_HOST") or _DOCKER)
+    if python is not None:
+        yield examine_interpreter(python)
 
 
 def examine_tensorflow() -> Finding:
@@ -37,6 +47,28 @@ def examine_tensorflow() -> Finding:
         except importlib.metadata.PackageNotFoundError:
             continue
     return Finding("tensorflow", OK, "of unknown version")
+
+
+def examine_interpreter(python: str) -> Finding:
+    """Whether it starts, and has TensorFlow, which is not imported."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _QUESTION],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"no answer in {LIMIT:g} s"
+        return Finding("interpreter", PROBLEM, f"{python} does not start: {reason}")
+    words = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it says nothing"]
+    if done.returncode == 0:
+        return Finding("interpreter", OK, f"{words[0]}, {python}")
+    if done.returncode == _LACKING:
+        mend = "Install it there, for programs that use it."
+        return Finding("interpreter", WARNING, f"{words[0]} without TensorFlow, {python}", mend)
+    return Finding("interpreter", PROBLEM, f"{python} does not run: {words[0]}")
 
 
 def examine_gpus(environ: Mapping[str, str]) -> Finding:

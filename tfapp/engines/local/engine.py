@@ -78,9 +78,9 @@ class LocalEngine:
         self._clock = clock
         self._runs = Runs(self._home, bind, self._environ, python, clock, self._hostname)
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self, python: str | None = None, queue: str = "default") -> Iterator[Finding]:
         """See Engine.examine."""
-        return doctor.examine(self._home.path, self._environ)
+        return doctor.examine(self._home.path, self._environ, python)
 
     # -- making --
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:

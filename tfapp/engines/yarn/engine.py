@@ -16,8 +16,9 @@ from tfapp.contract import CANNOT_START, FINAL_STATES, ApplicationStatus
 from tfapp.engines.base import Application, Link, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
+from tfapp.engines.diagnosis import PROBLEM, Finding
 from tfapp.engines.leftovers import delete_shipped
-from tfapp.engines.yarn import doctor, verdict
+from tfapp.engines.yarn import doctor, trial, verdict
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
 from tfapp.engines.yarn.layout import Credentials, Home
@@ -40,7 +41,6 @@ from tfapp.errors import (
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
-    from tfapp.engines.diagnosis import Finding
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls import Connection
 
@@ -75,10 +75,16 @@ class YarnEngine:
         # Which run a pair of name and number is; asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
 
-    def examine(self) -> Iterator[Finding]:
-        """See Engine.examine."""
+    def examine(self, python: str | None = None, queue: str = "default") -> Iterator[Finding]:
+        """See Engine.examine. It takes one small container on each node."""
+        well = True
         home = self._home.path.parent
-        return doctor.examine(home, self._environ, self._cluster, self._clock)
+        for finding in doctor.examine(home, self._environ, self._cluster, self._clock):
+            well &= finding.level != PROBLEM
+            yield finding
+        if python is not None and well:
+            nodes = self._cluster.nodes()
+            yield from trial.examine_nodes(self._cluster, nodes, python, queue, self._clock())
 
     # -- making --
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
