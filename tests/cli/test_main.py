@@ -141,10 +141,15 @@ def test_an_argument_that_is_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "out", "err"),
     [
-        ("list >&-", 0, "", ""),
+        ("list >&-", 0, "", "no applications yet\n"),
         ("lst 2>&-", 2, "", ""),
         ("create >&- 2>&-", 2, "", ""),
-        ("list <&- | head -n 1", 0, "NAME  STATE  RUN  STARTED  TAGS  ID\n", ""),
+        (
+            "list <&- | head -n 1",
+            0,
+            "NAME  STATE  RUN  STARTED  TAGS  ID\n",
+            "no applications yet\n",
+        ),
     ],
 )
 def test_standard_streams_that_are_closed(words, code, out, err):
