@@ -360,7 +360,8 @@ class TestNothingHalfMade:
         engine = LocalEngine(tmp_path / below, environ=environ())
         with pytest.raises(UnavailableError, match="cannot be written: .* is not a folder"):
             engine.create("app", compiled(w=service()))
-        assert engine.list() == ()
+        with pytest.raises(UnavailableError, match="cannot be read: Not a directory"):
+            engine.list()
 
     def test_a_full_disk(self, tmp_path):
         """A file system of 100 KiB, in a mount namespace of the test's own."""
