@@ -179,6 +179,6 @@ def staged(cluster) -> list[str]:
         env=cluster.environ(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     return done.stdout.split()
