@@ -20,7 +20,7 @@ from tfapp.errors import TfappError, UnreachableError
 from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection, Container, connect
 
 if TYPE_CHECKING:
-    import skein
+    from tfapp.skein_library import skein
 
 LIMIT = 120.0  # seconds for all of it
 LOOK_EVERY = 0.5  # seconds
