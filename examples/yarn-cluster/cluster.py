@@ -149,10 +149,11 @@ class Cluster:
         """The address of NodeManager `node`, counted from 1."""
         return f"127.0.0.{node + 1}"
 
-    def web(self, path: str, data: object = None) -> bytes:
-        """Answer of the ResourceManager's REST service. OSError when there is none."""
+    def web(self, path: str, data: object = None, who: str = "") -> bytes:
+        """Answer of the ResourceManager's REST service to `who`, else to the administrator.
+        OSError when there is none."""
         url = f"http://127.0.0.1:{self._ports()['manager_web']}/ws/v1/cluster/{path}"
-        return _http(url, data)
+        return _http(f"{url}{'&' if '?' in path else '?'}user.name={who or user()}", data)
 
     def metric(self, name: str) -> int:
         """One of the ResourceManager's numbers about the whole cluster."""
@@ -455,11 +456,8 @@ def user() -> str:
 
 
 def _http(url: str, data: object = None) -> bytes:
-    """Answer to a GET, or to a POST of `data` in the name of the cluster's administrator."""
-    body = None
-    if data is not None:
-        body = json.dumps(data).encode()
-        url += f"{'&' if '?' in url else '?'}user.name={user()}"
+    """Answer to a GET, or to a POST of `data`."""
+    body = None if data is None else json.dumps(data).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     request = urllib.request.Request(url, body, headers)
     with urllib.request.urlopen(request, timeout=10) as answer:

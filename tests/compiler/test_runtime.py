@@ -94,7 +94,7 @@ def test_every_module_can_be_imported_from_the_archive_alone(unpacked):
 @pytest.mark.parametrize("arguments", [(), ("nobody",)])
 def test_a_program_that_is_not_there(unpacked, arguments):
     result = run(unpacked, "tfapp-runtime", *arguments)
-    assert (result.returncode, result.stderr) == (2, "usage: runner | coordinator\n")
+    assert (result.returncode, result.stderr) == (2, "usage: runner | coordinator | check\n")
 
 
 @pytest.mark.parametrize("program", ["runner", "coordinator"])

@@ -198,7 +198,7 @@ def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
     found = user.status("placed")
     assert [i["host"] for i in found["status"]["instances"]] == ["127.0.0.3"]
     details = {
-        who: json.loads(cluster.web(f"apps/{found['id']}?user.name={who}"))["app"]
+        who: json.loads(cluster.web(f"apps/{found['id']}", who=who))["app"]
         for who in ("ann", "bob")
     }
     assert {who: "amContainerLogs" in app for who, app in details.items()} == {
