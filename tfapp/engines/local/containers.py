@@ -173,11 +173,3 @@ class Containers:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self.end("FAILED", f"Unexpected error in application master: {task.exception()!r}")
-
-
-def instance_of(log_folder: Path) -> str:
-    """The instance whose container logged into this folder, "" when it was no container's."""
-    try:
-        return (log_folder / INSTANCE_FILE).read_text()
-    except (FileNotFoundError, NotADirectoryError):
-        return ""

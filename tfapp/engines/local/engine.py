@@ -18,7 +18,7 @@ from tfapp.engines.base import Application, LogFile
 from tfapp.engines.definition import Definition, gpus_needed
 from tfapp.engines.disk import delete_tree, write_json, writing
 from tfapp.engines.leftovers import delete_shipped
-from tfapp.engines.local import doctor, verdict
+from tfapp.engines.local import verdict
 from tfapp.engines.local.client import MasterClient
 from tfapp.engines.local.gpus import check_enough, visible_gpus
 from tfapp.engines.local.layout import AppFolder, Home, RunFolder
@@ -80,6 +80,8 @@ class LocalEngine:
 
     def examine(self, python: str | None = None, queue: str = "default") -> Iterator[Finding]:
         """See Engine.examine."""
+        from tfapp.engines.local import doctor
+
         return doctor.examine(self._home.path, self._environ, python)
 
     # -- making --

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfapp.contract import INSTANCE_FILE
 from tfapp.engines.base import LogFile
-from tfapp.engines.local.containers import instance_of
 from tfapp.engines.local.layout import RunFolder
 
 
@@ -29,10 +29,18 @@ def _container_logs(run: RunFolder) -> list[tuple[LogFile, tuple[str, int]]]:
         folder = run.logs / name
         service, _, number = name.rpartition("_")
         log = folder / f"{service}.log"
-        instance = instance_of(folder)
+        instance = _instance_of(folder)
         if instance and log.exists():
             found.append((LogFile(instance, log), (service, int(number))))
     return found
+
+
+def _instance_of(log_folder: Path) -> str:
+    """The instance whose container logged into this folder, "" when it was no container's."""
+    try:
+        return (log_folder / INSTANCE_FILE).read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def _list(folder: Path) -> list[str]:
