@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import sys
@@ -70,6 +71,9 @@ class PlayedEngine:
         return Application(
             "app", "local", "application_1_0001", 1, live, status, self.tags, **self.more
         )
+
+    def preparing(self, name):
+        return contextlib.nullcontext()
 
     def options(self, options, package):
         return options

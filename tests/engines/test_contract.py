@@ -75,6 +75,20 @@ def graceful(tmp_path, request):
     return compiled(master=command, w=service())
 
 
+def test_preparing_makes_nothing(engine):
+    with engine.preparing("app"):
+        assert engine.list() == ()
+    with pytest.raises(ZeroDivisionError), engine.preparing("app"):
+        raise ZeroDivisionError
+    with pytest.raises(UnknownApplicationError):
+        engine.find("app")
+    with engine.preparing("app"):
+        engine.create("app", compiled(master=FOREVER, w=service()))
+        with pytest.raises(ExistsError), engine.preparing("app"):
+            engine.create("app", compiled(w=service()))
+    assert engine.find("app").live
+
+
 def test_create_and_find(engine):
     created = engine.create("app", compiled(master=FOREVER, w=service(instances=2)))
     assert (created.name, created.engine, created.run) == ("app", engine.name, 1)

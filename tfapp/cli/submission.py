@@ -76,12 +76,13 @@ def compile_request(
 def submit(request: Request, engine: Engine, shell: Shell) -> Application:
     """Compiles `request` and launches it on `engine`. UnavailableError when the engine cannot
     run it, ExistsError when the name is taken."""
-    compiled = compile_request(request, shell, engine)
-    engine.check(compiled)
-    check_environment(compiled, shell.home / CACHE / "environments", shell, engine)
-    with keeping_files(shell.home / CACHE):
-        engine.ship(compiled)
-        return engine.create(request.name, compiled)
+    with engine.preparing(request.name):
+        compiled = compile_request(request, shell, engine)
+        engine.check(compiled)
+        check_environment(compiled, shell.home / CACHE / "environments", shell, engine)
+        with keeping_files(shell.home / CACHE):
+            engine.ship(compiled)
+            return engine.create(request.name, compiled)
 
 
 def _load(request: Request, shell: Shell, engine: Engine) -> AppPackage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,10 @@ class Engine(Protocol):
     def examine(self, python: str | None = None, queue: str = "default") -> Iterator[Finding]:
         """What it needs around it, each thing checked; raises nothing. With `python`, also
         whether that interpreter starts where containers run; in `queue`, where there is one."""
+
+    def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """While it is open, what `create(name, ...)` would wait for gets ready, beside the
+        caller's own work. What `create` did not take is gone when it is closed."""
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """What to compile `package` with, so that it runs on this engine."""

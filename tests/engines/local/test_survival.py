@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -89,6 +90,17 @@ engine.create("app", compiled(master=FOREVER, w=service()))
 print("created", flush=True)
 time.sleep(1000000)
 """
+
+
+def masters_under(home):
+    """Processes that serve an application of `home`, or get ready to."""
+    words = f"tfapp.engines.local.daemon\0{home}/apps/".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if words in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 def master_of(engine):
@@ -287,6 +299,22 @@ class TestCommandDies:
                 wait_for_containers(client, 1, "RUNNING")
             assert engine.find("app").live
 
+    def test_while_a_master_gets_ready(self, tmp_path, command):
+        code = COMMAND.replace(
+            "engine.create(",
+            """with engine.preparing("app"):
+    print("here", flush=True)
+    time.sleep(1000000)
+engine.create(""",
+        )
+        home = tmp_path / "home"
+        process = command(home, code, "here\n")
+        eventually(lambda: masters_under(home))
+        process.kill()
+        process.wait(DEADLINE)
+        eventually(lambda: not masters_under(home))
+        assert not home.exists()
+
     @pytest.mark.parametrize("moment", ["before go", "after go"])
     def test_in_the_middle_of_create(self, tmp_path, command, moment):
         code = COMMAND.replace(
@@ -328,6 +356,24 @@ class TestNothingHalfMade:
         with local_engine(home) as working:
             working.create("app", compiled(w=service("exit 0")))
         return str(error.value)
+
+    def test_what_was_prepared_in_vain(self, tmp_path):
+        home = tmp_path / "home"
+        with local_engine(home) as engine:
+            with pytest.raises(ZeroDivisionError), engine.preparing("app"):
+                eventually(lambda: masters_under(home))
+                raise ZeroDivisionError
+            eventually(lambda: not masters_under(home))
+            assert not home.exists()
+
+    def test_what_was_prepared_is_taken(self, tmp_path):
+        home = tmp_path / "home"
+        with local_engine(home) as engine:
+            with engine.preparing("app"):
+                pid, *_ = eventually(lambda: masters_under(home))
+                group = os.getpgid(pid)
+                engine.create("app", compiled(w=service()))
+            assert os.getpgid(master_of(engine).pid) == group
 
     def test_an_address_of_another_machine(self, tmp_path):
         message = self.check(tmp_path / "home", bind="192.0.2.1")

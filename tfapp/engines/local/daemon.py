@@ -3,7 +3,8 @@ outlives whoever starts it.
 
 It talks to its starter (tfapp.engines.local.launch) by two pipes: standard input brings "go" once
 the run folder is complete, and standard output takes "pid N", then "ready HOST:PORT" or
-"error SENTENCE", after a tab what to do about it. Standard error is the master's log.
+"error SENTENCE", after a tab what to do about it. Standard error is a third pipe, until the run
+folder has a log.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     # A shell ignores it in what it starts in the background.
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     _tell(f"pid {os.getpid()}")
-    # Imported while the starter still writes the run folder.
+    # Imported while the starter still makes up its mind.
     from tfapp.engines.local.serving import run_master
 
     if sys.stdin.readline() != GO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import time
@@ -85,6 +86,10 @@ class LocalEngine:
         return doctor.examine(self._home.path, self._environ, python)
 
     # -- making --
+    def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """See Engine.preparing: a master starts."""
+        return self._runs.preparing(self._home.app(name).run(1))
+
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """See Engine.options."""
         return options

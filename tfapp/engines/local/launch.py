@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tfapp
-from tfapp.engines.disk import make_private
 from tfapp.engines.local.container_env import inherited
 from tfapp.engines.local.daemon import GO, HINT
 from tfapp.engines.local.layout import RunFolder
@@ -27,42 +26,42 @@ _ROOT = Path(tfapp.__file__).parent.parent
 
 class Launch:
     """A master that is being started. As a context manager: unless `wait` has returned, it is
-    ended and its process is gone on leaving."""
+    ended on leaving."""
 
     def __init__(self, python: str, run: RunFolder, environ: Mapping[str, str]):
-        """Starts the process; it prepares itself, and serves once `go` is called. `run` needs
-        to be complete only then."""
-        make_private(run.master_log.parent)
-        self._pid = 0
+        """Starts the process; it prepares itself, and serves once `go` is called. Before, there
+        need be nothing of `run`."""
+        self.run = run
         self._ready = False
-        self._log = run.master_log
         self._text = b""
-        with open(os.open(self._log, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as log:
-            self._process = subprocess.Popen(
-                [python, "-m", "tfapp.engines.local.daemon", str(run.path)],
-                cwd=_ROOT,  # so that it runs this tfapp and no other
-                env=master_environment(environ),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._process = subprocess.Popen(
+            [python, "-m", "tfapp.engines.local.daemon", str(run.path)],
+            cwd=_ROOT,  # so that it runs this tfapp and no other
+            env=master_environment(environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        os.set_blocking(self._process.stderr.fileno(), False)  # type: ignore[union-attr]
 
     def __enter__(self) -> Launch:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        process = self._process
         if not self._ready:
-            self._kill()
-        for pipe in (self._process.stdin, self._process.stdout):
+            # Its group: this process has forked the one that serves.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for pipe in (process.stdin, process.stdout, process.stderr):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]
-        self._process.wait()
+        process.wait()
 
     def wait_for_process(self, timeout: float = READY_DEADLINE) -> Process:
         """The master's process. It ends by itself if this one ends before `go`."""
-        self._pid = int(self._expect("pid", time.monotonic() + timeout))
-        process = identify(self._pid)
+        process = identify(int(self._expect("pid", time.monotonic() + timeout)))
         if process is None:
             raise UnavailableError(_ENDED, self._last_line())
         return process
@@ -101,15 +100,12 @@ class Launch:
         return line.decode(errors="replace")
 
     def _last_line(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
+        """Of a master that has ended: from its log, or from what it wrote before it had one."""
+        said = self._process.stderr.read() or b""  # type: ignore[union-attr]
+        with contextlib.suppress(FileNotFoundError):
+            said += self.run.master_log.read_bytes()
+        lines = said.decode(errors="replace").strip().splitlines()
         return f"The last line of its log: {lines[-1]}" if lines else ""
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        if self._pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
 
 
 def master_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -46,6 +46,24 @@ class Runs:
         self._python = python
         self._clock = clock
         self._hostname = hostname
+        self._prepared: Launch | None = None
+
+    @contextlib.contextmanager
+    def preparing(self, run: RunFolder) -> Iterator[None]:
+        """Inside, a master gets ready that `launch` takes if it makes `run`."""
+        with contextlib.suppress(OSError):  # `launch` will say why
+            self._prepared = Launch(self._python, run, self._environ)
+        try:
+            yield
+        finally:
+            with self._prepared_for(run) or contextlib.nullcontext():
+                pass  # nobody took it
+
+    def _prepared_for(self, run: RunFolder) -> Launch | None:
+        if self._prepared is None or self._prepared.run != run:
+            return None
+        launch, self._prepared = self._prepared, None
+        return launch
 
     def launch(self, definition: Definition, number: int) -> RunFolder:
         """Makes run `number` and starts it. Returns once its master serves. On any failure
@@ -61,7 +79,7 @@ class Runs:
             make_private(run.path.parent)
             delete_tree(run.path)  # half-made by a command that was killed
             run.path.mkdir(mode=0o700)
-            with Launch(self._python, run, self._environ) as launch:
+            with self._prepared_for(run) or Launch(self._python, run, self._environ) as launch:
                 self._write(run, definition)
                 # From here on it serves even if this process dies: who it is must be known.
                 process = launch.wait_for_process()
@@ -90,8 +108,9 @@ class Runs:
         )
         write_json(run.config, config)
         write_atomically(run.spec, definition.spec_message())
-        for folder in (run.security, run.containers, run.localized, run.logs):
+        for folder in (run.security, run.containers, run.localized, run.master_log.parent):
             make_private(folder)
+        write_atomically(run.master_log, b"")
         certificate, key = new_credentials(now)
         write_atomically(run.certificate, certificate)
         write_atomically(run.key, key)

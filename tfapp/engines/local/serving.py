@@ -18,6 +18,8 @@ from tfapp.errors import TfappError
 
 def run_master(folder: str, tell: Callable[[str], None], clock: Callable[[], float]) -> int:
     """Serves the run in `folder`; `tell` takes the lines for the starter. Returns an exit code."""
+    run = RunFolder(Path(folder))
+    _redirect(os.O_WRONLY | os.O_APPEND, run.master_log, 2)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -27,7 +29,7 @@ def run_master(folder: str, tell: Callable[[str], None], clock: Callable[[], flo
         _close_pipes()
 
     try:
-        asyncio.run(master.serve(RunFolder(Path(folder)), ready, clock, socket.gethostname()))
+        asyncio.run(master.serve(run, ready, clock, socket.gethostname()))
     except TfappError as error:
         logging.error("%s", error)
         tell(f"error {error.message}{HINT}{error.hint}")
@@ -41,7 +43,11 @@ def run_master(folder: str, tell: Callable[[str], None], clock: Callable[[], flo
 
 def _close_pipes() -> None:
     """Whoever reads to the end of the starter's pipe must not wait for the application's end."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    os.close(null)
+    _redirect(os.O_RDWR, Path(os.devnull), 0, 1)
+
+
+def _redirect(flags: int, path: Path, *descriptors: int) -> None:
+    opened = os.open(path, flags)
+    for descriptor in descriptors:
+        os.dup2(opened, descriptor)
+    os.close(opened)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import getpass
 import time
@@ -87,6 +88,10 @@ class YarnEngine:
             yield from trial.examine_nodes(self._cluster, nodes, python, queue, self._clock())
 
     # -- making --
+    def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """See Engine.preparing. The cluster takes its time later."""
+        return contextlib.nullcontext()
+
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """As this engine needs them: the interpreter is one of the nodes', "max" is what the
         largest node has or the queue allows, archives lie on the cluster, and a failure waits
