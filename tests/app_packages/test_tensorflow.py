@@ -148,6 +148,26 @@ def test_with_tensorflow_there_is_nothing_to_refuse(script, context, role, capfd
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("given", [{}, {"PYTHONPATH": "/elsewhere"}, {"HOME": "/elsewhere"}])
+def test_only_an_interpreter_with_other_modules_is_asked(script, context, given):
+    made, asked = context(env={**os.environ, **given}), []
+    execute = made.execute
+    script.prepare(
+        dataclasses.replace(made, execute=lambda *words: asked.append(words) or execute(*words))
+    )
+    assert len(asked) == len(given)
+
+
+def test_this_interpreter_knows_what_it_lacks(script, context, monkeypatch, capfd):
+    made = context(env=os.environ)
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ScriptError, match="TensorFlow is not installed in"):
+        script.prepare(made)
+    (made.work_dir / "tensorflow.py").write_text("raise RuntimeError('imported')")
+    script.prepare(made)
+    assert "tf-keras is not installed" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("role", "name"), [("worker", "TensorFlow"), ("tensorboard", "TensorBoard")]
 )

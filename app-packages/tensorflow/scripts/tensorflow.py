@@ -6,7 +6,10 @@ import json
 import os
 import re
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +182,10 @@ def probe(context: Context, modules: Sequence[str], schemes: bool = False) -> di
     """What the program's interpreter says: which of `modules` are `missing` and, if `schemes`,
     TensorFlow's `version` and the `schemes` of URLs that it can open. ScriptError when it
     cannot be asked."""
+    if not schemes and is_this_interpreter(context):
+        folder = [str(context.work_dir)]
+        found = {name for name in modules if PathFinder.find_spec(name, folder) or find_spec(name)}
+        return {"missing": [name for name in modules if name not in found]}
     argv = [context.python, "-c", PROBE, json.dumps([list(modules), schemes])]
     try:
         done = context.execute(argv, PROBE_LIMIT)
@@ -187,6 +194,16 @@ def probe(context: Context, modules: Sequence[str], schemes: bool = False) -> di
     if done.code != 0:
         raise ScriptError(f"{context.python} failed:\n{done.errors.strip()[-2000:]}")
     return json.loads(done.output.splitlines()[-1])
+
+
+def is_this_interpreter(context: Context) -> bool:
+    """Whether the program's interpreter finds modules where this one does."""
+
+    def places(environ: Mapping[str, str]) -> dict[str, str]:
+        return {k: v for k, v in environ.items() if k == "HOME" or k.startswith("PYTHON")}
+
+    same = context.component.docker is None and context.python == sys.executable
+    return same and places(context.env) == places(os.environ)
 
 
 def interpreter(context: Context) -> str:
