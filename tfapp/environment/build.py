@@ -3,20 +3,19 @@ fills, packed. Once for each set of requirements, interpreter and platform."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tfapp.environment.archive import PYTHON
+from tfapp.environment.partial import partial_folder
 from tfapp.errors import UnavailableError
 
 LIMIT = 3600.0  # seconds for pip
@@ -66,9 +65,8 @@ def build(
     archive = archive_of(requirements, environments, python)
     if archive.exists():
         return archive
-    environments.mkdir(0o700, parents=True, exist_ok=True)
     note(f"makes a Python environment of {', '.join(requirements)}: once, it takes a while")
-    with _temporary(environments) as folder:
+    with partial_folder(environments) as folder:
         target = folder / "environment"
         _make_environment(target, python, environ)
         _install(target, (*requirements, *OWN), environ, note)
@@ -78,15 +76,6 @@ def build(
         os.replace(packed, archive)
     note(f"{archive}: {archive.stat().st_size / (1 << 20):.0f} MiB")
     return archive
-
-
-@contextlib.contextmanager
-def _temporary(environments: Path) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=".new.", dir=environments))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_environment(target: Path, python: str, environ: Mapping[str, str]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tfapp.environment.archive import PYTHON, UnfitError, is_pex
+from tfapp.environment.partial import partial_folder
 
 LIMIT = 1800.0  # seconds for unpacking
 
@@ -28,16 +27,13 @@ def unpack(archive: Path, environments: Path) -> Path:
     folder = folder_of(archive, environments)
     if folder.exists():
         return folder
-    environments.mkdir(0o700, parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".new.", dir=environments))
-    try:
+    with partial_folder(environments) as partial:
         extract(archive, partial)
-        os.rename(partial, folder)
-    except OSError:
-        if not folder.exists():  # by another command, in the meantime
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            os.rename(partial, folder)
+        except OSError:
+            if not folder.exists():  # by another command, in the meantime
+                raise
     return folder
 
 
