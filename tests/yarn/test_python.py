@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests import python_environments
 from tests.yarn.conftest import ROOT
+
+RUNS_IN = re.compile(r"^runs in (.*)$", re.MULTILINE)
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -37,12 +40,31 @@ def last(done: subprocess.CompletedProcess) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_an_archive_travels(user, tmp_path):
+def test_environments_travel(user, tmp_path):
+    """An archive of venv-pack's kind, a PEX, and packages; at the same time, to save some."""
     environment = python_environments.make(tmp_path / "environment")
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
-    done = create(user, "packed", tmp_path, "site.global.python.archive", str(archive))
-    assert done.returncode == 0, done.stderr
-    assert "runs in ../tfapp-python" in done.stdout.splitlines()
+    pex = tmp_path / "env.pex"
+    tool = [sys.executable, "-m", "pex", "skein", "setuptools", "--venv", "--output-file", str(pex)]
+    installed = ["--venv-repository", sys.prefix]  # no network is needed
+    subprocess.run([*tool, *installed], check=True, capture_output=True, timeout=300)
+    options = {
+        "packed": ("site.global.python.archive", str(archive)),
+        "pex": ("site.global.python.archive", str(pex)),
+        "made": ("site.global.python.packages", "threadpoolctl==3.*"),
+    }
+    for name in options:
+        (tmp_path / name).mkdir()
+    with ThreadPoolExecutor() as pool:
+        calls = {
+            name: pool.submit(create, user, name, tmp_path / name, *option)
+            for name, option in options.items()
+        }
+    for name, call in calls.items():
+        assert call.result().returncode == 0, (name, call.result().stderr)
+    found = {name: RUNS_IN.findall(call.result().stdout) for name, call in calls.items()}
+    # The workers' first has been shown; the PEX has become an environment as the others are.
+    assert found == dict.fromkeys(options, ["../tfapp-python"])
 
 
 @pytest.mark.parametrize(
