@@ -114,7 +114,7 @@ def _unreported(state: State, instance: Instance, time: float) -> Exit:
     """The loss of a container that has ended without a report."""
     if instance.heard is not None and _fenced_itself(state, instance, time):
         return losses.silence(time - instance.heard)
-    return Exit(None, None, "lost", losses.UNREPORTED)
+    return losses.unreported()
 
 
 def _fenced_itself(state: State, instance: Instance, time: float) -> bool:
@@ -143,7 +143,8 @@ def silent(state: State, instance: Instance, time: float) -> Step:
     exit = losses.silence(time - (instance.heard or 0.0))
     instance = dataclasses.replace(instance, exit=exit, state=LOST)
     state, more = _consequences(state.with_instance(instance), instance, time)
-    return state, (*more, actions.KillContainer(instance.container))
+    # Its master may know more: that the node is lost.
+    return state, (*more, actions.KillContainer(instance.container), actions.ListContainers())
 
 
 def listed(state: State, event: events.Listed) -> Step:
@@ -165,9 +166,9 @@ def _told(instance: Instance, containers: Mapping[str, events.ContainerInfo]) ->
     if info is None:
         return instance
     instance = dataclasses.replace(instance, host=instance.host or info.host)
-    if not (info.message and instance.exit and instance.exit.text == losses.UNREPORTED):
+    if not (info.message and instance.exit):
         return instance
-    return dataclasses.replace(instance, exit=losses.explained(info.message, info.log))
+    return dataclasses.replace(instance, exit=losses.completed(instance.exit, info))
 
 
 def _state_after(report: ExitReport) -> str:
@@ -187,7 +188,7 @@ def _consequences(state: State, instance: Instance, time: float) -> Step:
     if instance.state == SUCCEEDED:
         return _go_on(check_success(state, time), time)
     # What the master will say of a loss may call for something else.
-    explained = instance.exit is not None and instance.exit.reason != "lost"
+    explained = instance.exit is not None and instance.exit.reason not in losses.UNEXPLAINED
     if explained and failures.action_for(state, instance) == IGNORE:
         return ignore(state, instance, time)
     return causes.note(state, instance, time)
