@@ -406,6 +406,24 @@ ROWS = {
         ("1 cluster worker/0", "20 stop worker/0 5", "20.5 shutdown"),
         limits=limits(lifetime=20.0),
     ),
+    "a silent runner's master knows that its node is lost": Row(
+        "worker=2",
+        """
+        1 all answer
+        4 worker/1 is cut off
+        10 worker/1 is taken for dead
+        30
+        """,
+        "Failed: worker/1 on host-worker-1 was lost in generation 1: nothing was heard of it "
+        "for 14 s: Container released on a *lost* node.",
+        65,
+        (
+            "1 cluster worker/0 worker/1",
+            "17 kill worker/1",
+            "17 stop worker/0 5",
+            "17.5 shutdown",
+        ),
+    ),
     "a silent runner is lost, later than it has ended its program": Row(
         "worker=2",
         """

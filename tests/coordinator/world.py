@@ -428,6 +428,7 @@ class World:
             self.cut(self.runners[who])
         elif text == "is taken for dead":
             runner = self.runners[who]
+            self.messages[runner.container] = "Container released on a *lost* node"
             self.end_container(runner, program=runner.program and runner.cut)
         elif text == "is deaf":
             self.runners[who].deaf = True

@@ -141,8 +141,11 @@ def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_
     wait_until(lambda: not any(process.alive() for process in old), lambda: old)
     assert training.replaced({name: i["container"] for name, i in now.items()}) == set()
     wait_until(lambda: training.counted("worker/0") > steps, training.told)
-    begun = [generation for generation, _ in training.beginnings("worker/0")]
-    assert begun == [1, 2, 3]
+    # A node that has just come back may take a moment to tell what its containers wrote.
+    wait_until(
+        lambda: [begun for begun, _ in training.beginnings("worker/0")] == [1, 2, 3],
+        lambda: training.tfapp("logs", "app", "worker/0"),
+    )
     assert training.enough().endswith(" It was restarted twice before.")
     status = training.status()
     assert (status["generation"], status["restarts"], status["losses"]) == (3, 1, 1)

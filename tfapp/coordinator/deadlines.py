@@ -37,6 +37,8 @@ def tick(state: State, event: events.Tick) -> Step:
     for instance in _silent(state, time):
         state, more = ending.silent(state, instance, time)
         done += more
+    if done and not state.decided:
+        return state, done  # the next tick, at once, knows what the master says of them
     if not state.decided:
         state, left = flexing.leave(state, time)
         state, more = _go_on(state, time)

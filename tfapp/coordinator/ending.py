@@ -141,7 +141,7 @@ def refused(state: State, event: events.Refused) -> Step:
 def silent(state: State, instance: Instance, time: float) -> Step:
     """A runner was not heard of for too long. Its container is ended, wherever it is."""
     exit = losses.silence(time - (instance.heard or 0.0))
-    instance = dataclasses.replace(instance, exit=exit, state=LOST)
+    instance = dataclasses.replace(instance, exit=exit, state=LOST, dismissed=True)
     state, more = _consequences(state.with_instance(instance), instance, time)
     # Its master may know more: that the node is lost.
     return state, (*more, actions.KillContainer(instance.container), actions.ListContainers())

@@ -92,8 +92,7 @@ def replace_container(state: State, instance: Instance) -> Step:
 def _abandon(instance: Instance) -> tuple[Action, ...]:
     """Ends the container of a lost instance where that was not done before."""
     assert instance.lost
-    silent = instance.exit is not None and instance.exit.reason == "silent"
-    over = instance.container_ended or instance.dismissed or silent
+    over = instance.container_ended or instance.dismissed
     return () if over else (actions.KillContainer(instance.container),)
 
 

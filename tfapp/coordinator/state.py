@@ -51,7 +51,7 @@ class Instance:
     report: ExitReport | None = None
     stop_at: float = math.inf  # when it is to be told to stop
     stop_ordered: bool = False
-    dismissed: bool = False  # its runner was told that it may go
+    dismissed: bool = False  # its runner was told that it may go, or its container is being ended
     ignored: bool = False  # its failure is one that the application does without
 
     @property
