@@ -119,6 +119,7 @@ def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_
     cluster.web(f"containers/{container}/signal/FORCEFUL_SHUTDOWN", {})
     training.forms(2)
     assert training.replaced(before) == {"worker/1"}
+    assert [begun for begun, _ in training.beginnings("worker/1")][0] == 1
 
     # The NodeManager and all of its containers stand still, as when a machine does.
     master = of_yarn(cluster, training)["amHostHttpAddress"].partition(":")[0]

@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tfapp.contract import KEY_STATUS, ApplicationStatus
+from tfapp.contract import INSTANCE_FILE, KEY_STATUS, ApplicationStatus
 from tfapp.engines.base import LogFile
 from tfapp.engines.disk import make_private, writing
 from tfapp.engines.yarn import web
 from tfapp.errors import TfappError
-from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection
+from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection, Container
 
 COPY_EVERY = 1.0  # seconds
 MARGIN = 1 << 16  # bytes that a log may grow by while it is read
 ATTEMPTS = 5
+TRIES = 5  # to get the log of a finished container, whose node may be gone
 
 COORDINATOR_LOG = "application.driver.log"
 MASTER_LOG = "application.master.log"
@@ -31,6 +33,7 @@ class Source:
     node: str
     container: str
     file: str
+    finished: bool = False
 
 
 class LiveLogs:
@@ -51,6 +54,8 @@ class LiveLogs:
         self._order = order
         self._lock = threading.Lock()
         self._files: dict[Path, LogFile] = {}
+        self._instances: dict[str, str] = {}  # by the master's id of a container
+        self._tries: dict[str, int] = {}  # by YARN's id of a finished container
         self._own: tuple[Source, ...] = ()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -70,8 +75,22 @@ class LiveLogs:
                 sources = tuple(self._sources())
             except TfappError:
                 return  # The master is not up yet, or ends: the next one who asks it says so.
+            mute: set[str] = set()  # nodes that do not answer: they are not asked twice in one go
             for source in sources:
-                self._copy(source)
+                if source.node not in mute and self._tries.get(source.container, 0) < TRIES:
+                    self._try(source, mute)
+
+    def _try(self, source: Source, mute: set[str]) -> None:
+        tries = self._tries.get(source.container, 0) + 1
+        try:
+            self._copy(source)
+            tries = TRIES
+        except urllib.error.HTTPError:
+            pass
+        except OSError:
+            mute.add(source.node)
+        if source.finished:
+            self._tries[source.container] = tries
 
     def close(self) -> None:
         """Ends the copying."""
@@ -85,19 +104,37 @@ class LiveLogs:
         with self._connect() as connection:
             status = connection.get(KEY_STATUS)
             containers = connection.containers((*LIVE_STATES, *FINISHED_STATES))
-        instances = {}
         if status is not None:
             found = ApplicationStatus.from_dict(json.loads(status)).instances
-            instances = {i.container: i.instance for i in found}
+            self._instances.update((i.container, i.instance) for i in found if i.container)
         for container in containers:
-            if container.id in instances and container.yarn_id:
+            instance = self._instance(container)
+            if instance and container.yarn_id:
                 yield Source(
-                    instances[container.id],
+                    instance,
                     container.node,
                     container.yarn_id,
                     f"{container.service}.log",
+                    container.state in FINISHED_STATES,
                 )
         yield from self._masters()
+
+    def _instance(self, container: Container) -> str:
+        """Whose container it is; "" when nobody says so yet. One that an instance had before is
+        not in the status: its runner has written it down beside the log."""
+        known = self._instances.get(container.id, "")
+        if known or container.state not in FINISHED_STATES:
+            return known
+        tries = self._tries.get(container.yarn_id, 0)
+        if not container.yarn_id or tries >= TRIES:
+            return ""
+        try:
+            piece = web.read_log(container.node, container.yarn_id, INSTANCE_FILE, MARGIN)
+        except OSError:
+            self._tries[container.yarn_id] = tries + 1
+            return ""
+        instance = self._instances[container.id] = piece.data.decode(errors="replace").strip()
+        return instance
 
     def _masters(self) -> tuple[Source, ...]:
         """Of the container in which master and coordinator are."""
@@ -116,11 +153,11 @@ class LiveLogs:
 
     def _copy(self, source: Source) -> None:
         path = self._folder / source.container / source.file
-        have = path.stat().st_size if path.exists() else 0
-        try:
-            data = new_bytes(have, lambda last: _read(source, last))
-        except OSError:
-            return
+        have = 0
+        if path.exists():
+            have = path.stat().st_size
+            self._files[path] = LogFile(source.instance, path)
+        data = new_bytes(have, lambda last: _read(source, last))
         with writing(path):
             make_private(path.parent)
             with path.open("ab") as copy:
