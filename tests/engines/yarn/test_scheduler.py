@@ -28,10 +28,24 @@ CAPACITY = queue(
     queue("users", queue("ann"), autoCreationEligibility="flexible"),
     maximumAllocation=amounts(8192, 8, NO_LIMIT),
 )
+
+
+def fair_queue(name, memory, vcores, gpus, *children):
+    queues = {"childQueues": {"queue": list(children)}} if children else {}
+    most = amounts(memory, vcores, gpus)
+    return {"queueName": name, **queues, "maxContainerAllocation": most}
+
+
 FAIR = {
     "type": "fairScheduler",
-    "rootQueue": {"queueName": "root", "childQueues": {"queue": [{"queueName": "root.a"}]}},
+    "rootQueue": fair_queue(
+        *("root", 8192, 8, 2),
+        fair_queue("root.team", 8192, 8, 2, fair_queue("root.team.ours", 2048, 2, 0)),
+        fair_queue("root.capped", 1024, 1, 0),
+    ),
 }
+# Of a version that does not tell what a queue gives a container.
+SILENT = queue("root", queue("default"))
 SETTINGS = {
     "yarn.scheduler.maximum-allocation-mb": "6000",
     "yarn.scheduler.maximum-allocation-vcores": "4",
@@ -58,10 +72,15 @@ def answers(info):
         (CAPACITY, "users", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
         (CAPACITY, "team.theirs", None),
         (CAPACITY, "nowhere", None),
-        (FAIR, "root.a", QueueRules({"memory": 6000, "vcores": 4})),
-        (FAIR, "a", QueueRules({"memory": 6000, "vcores": 4})),
-        (FAIR, "root.new", QueueRules({"memory": 6000, "vcores": 4})),
-        (FAIR, "nowhere", None),
+        (FAIR, "root.capped", QueueRules({"memory": 1024, "vcores": 1, "gpus": 0})),
+        (FAIR, "capped", QueueRules({"memory": 1024, "vcores": 1, "gpus": 0})),
+        (FAIR, "team", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2}, ("ours",))),
+        (FAIR, "team.ours", QueueRules({"memory": 2048, "vcores": 2, "gpus": 0})),
+        # Its placement rules may make these.
+        (FAIR, "root.team.new", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
+        (FAIR, "new", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
+        (FAIR, "new.er", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
+        (SILENT, "default", QueueRules({"memory": 6000, "vcores": 4})),
     ],
 )
 def test_rules_of_queues(info, name, rules):

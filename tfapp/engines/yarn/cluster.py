@@ -27,6 +27,8 @@ _NO_TICKET = (
     "No valid credentials provided",
     "GSS initiate failed",
 )
+# What the ResourceManager says to a queue's rights, and the fair scheduler to its own rules.
+_FORBIDDEN = ("AccessControlException", "rejected by placement rules")
 _TICKET = "there is no Kerberos ticket of yours, or it has expired"
 _TICKET_HINT = "Run `kinit`, or set KRB5KEYTAB and KRB5PRINCIPAL to a keytab and its principal."
 
@@ -159,7 +161,7 @@ class Cluster:
             if any(words in detail for words in _NO_TICKET):
                 forget(self._home, self._environ)  # it would not notice another ticket
                 raise UnavailableError(_TICKET, _TICKET_HINT) from error
-            if "AccessControlException" in detail:
+            if any(words in detail for words in _FORBIDDEN):
                 raise ForbiddenError(f"YARN did not {what}: {_reason(detail)}") from error
             raise UnavailableError(f"YARN did not {what}: {_reason(detail)}", self._where()) from (
                 error

@@ -30,16 +30,19 @@ class QueueRules:
 
 
 def queue_rules(name: str, ask: Ask) -> QueueRules | None:
-    """Of the queue `name` ("default", "root.default"); of one that YARN would make when it is
+    """Of the queue `name` ("default", "root.default"); of one that YARN may make when it is
     submitted to, as its parent has them. None when there is no such queue, OSError when the
     ResourceManager does not say."""
     info = ask("/ws/v1/cluster/scheduler")["scheduler"]["schedulerInfo"]
     root = info.get("rootQueue", info)  # the fair scheduler's, the capacity scheduler's
+    fair = root is not info
     queues = dict(_queues(root, ""))
     found = _find(name, queues)
     if found is None:
         parent = _find(name.rpartition(".")[0], queues)
-        if parent is None or not (_makes_children(parent) or root is not info):
+        if fair:  # its placement rules decide, which it does not tell
+            parent = parent or root
+        elif parent is None or not _makes_children(parent):
             return None
         return QueueRules(_maximum(parent, root, ask))
     children = () if _makes_children(found) else tuple(map(_name, _children(found)))
@@ -69,8 +72,11 @@ def _queues(queue: _Queue, above: str) -> Iterator[tuple[str, _Queue]]:
 
 
 def _find(name: str, queues: Mapping[str, _Queue]) -> _Queue | None:
-    """By its whole path or its own name."""
-    return next((q for path, q in queues.items() if name in (path, _name(q))), None)
+    """By its whole path, with or without the root, or its own name."""
+    for path, queue in queues.items():
+        if name in (path, path.partition(".")[2], _name(queue)):
+            return queue
+    return None
 
 
 def _children(queue: _Queue) -> Iterable[_Queue]:
@@ -88,7 +94,8 @@ def _makes_children(queue: _Queue) -> bool:
 
 
 def _maximum(queue: _Queue, root: _Queue, ask: Ask) -> dict[str, int]:
-    resource = queue.get("maximumAllocation") or root.get("maximumAllocation")
+    own = queue.get("maximumAllocation") or queue.get("maxContainerAllocation")
+    resource = own or root.get("maximumAllocation")
     if not resource:
         settings = {
             field: f"/conf?{urlencode({'name': key})}" for field, key in _CONFIGURED.items()
