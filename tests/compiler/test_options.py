@@ -29,9 +29,14 @@ def test_a_value_that_no_variable_can_hold():
 
 
 def test_too_many_tags():
-    check_options(options(tags=tuple("abcdefghi")))
-    with pytest.raises(UsageError, match="10 tags, YARN allows 9"):
-        check_options(options(tags=tuple("abcdefghij")))
+    check_options(options(tags=tuple("abcdefgh")))
+    with pytest.raises(UsageError, match="9 tags, YARN leaves room for 8"):
+        check_options(options(tags=tuple("abcdefghi")))
+
+
+def test_a_tag_of_our_own():
+    with pytest.raises(UsageError, match="is a tag of tfapp's own"):
+        check_options(options(tags=("tfapp-definition-1",)))
 
 
 @pytest.mark.parametrize("variable", ["", "1A", "A-B", "A=B", "TF_CONFIG", "SKEIN_X"])

@@ -10,6 +10,7 @@ import skein
 
 from tests.compiler.packages import MASTER, compile_with, component, package, resources
 from tfapp.compiler.specification import container_script
+from tfapp.compiler.tags import definition_file, of_the_user
 from tfapp.errors import InvalidPackageError
 
 CACHE = "file:///home/ann/.tfapp/cache/"
@@ -110,6 +111,27 @@ def test_archives_come_from_their_place_and_the_rest_from_the_cache():
         for name, shipped in zip(files, compiled.files)
     }
     assert [bool(shipped.place) for shipped in compiled.files] == [True, True, True, False, False]
+
+
+def test_a_tag_names_the_definition_where_there_is_a_place_for_it():
+    def tags(**changes):
+        return compile_with(package(), tags=("t1",), **changes).spec.tags
+
+    place = "hdfs://namenode:9000/user/ann/.tfapp/cache"
+    assert tags() == {"tfapp", "t1"}
+    placed = tags(place=place)
+    assert of_the_user(placed) == ("t1",)
+    (own,) = placed - {"tfapp", "t1"}
+    assert definition_file(placed) == f"{own[len('tfapp-definition-') :]}.definition"
+    assert len(own) <= 100  # YARN's limit
+    assert own == own.lower()  # as YARN keeps it
+    others = [tags(place=place, **change) for change in ({"name": "b"}, {"queue": "b"}, {})]
+    assert [other == placed for other in others] == [False, False, True]
+
+
+@pytest.mark.parametrize("tags", [(), ("tfapp", "x"), ("tfapp-definition-1a",)], ids=str)
+def test_tags_that_name_no_definition(tags):
+    assert definition_file(tags) == ""
 
 
 def test_no_credentials_and_nothing_private():

@@ -23,6 +23,13 @@ print("begins")
 time.sleep(600)
 """
 
+TELLS = """
+import os, time
+print("begins")
+print("a word of", len(os.environ["WORD"]))
+time.sleep(600)
+"""
+
 GREEDY = """
 import time
 held = b"x" * (1 << 30)

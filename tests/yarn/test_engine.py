@@ -65,10 +65,12 @@ def test_a_program_fails(user, colleague, script):
         assert verdict["summary"] in done.stderr
 
 
-def test_another_shell_and_home_takes_over(user, colleague, script):
-    done = user.call(
-        "run", script(programs.GOES_ON), "-w", "1", "--name", "handed-over", "--detach"
-    )
+def test_another_shell_and_home_takes_over(user, colleague, cluster, script, tmp_path):
+    """It sees it, stops it, runs it once more and destroys it, and the first home follows."""
+    secrets = tmp_path / "secrets.env"
+    secrets.write_text("WORD=correct horse battery staple\n")
+    program = (*("run", script(programs.TELLS), "-w", "1"), *("--env-file", str(secrets)))
+    done = user.call(*program, "--name", "handed-over", "--tag", "theirs", "--detach")
     assert done.returncode == 0, done.stderr
     assert user.call("run", script(programs.GOES_ON), "--name", "handed-over").returncode == 75
     wait_for(lambda: running(colleague, "handed-over"), "running application")
@@ -77,7 +79,25 @@ def test_another_shell_and_home_takes_over(user, colleague, script):
     stopped = colleague.call("stop", "handed-over")
     assert stopped.returncode == 0, stopped.stderr
     assert user.call("wait", "handed-over").returncode == 66
-    assert colleague.call("start", "handed-over").returncode == 70
+    started = colleague.call("start", "handed-over", "--detach")
+    assert started.returncode == 0, started.stderr
+    for there in (user, colleague):
+        found = there.status("handed-over")
+        assert (found["run"], found["tags"]) == (2, ["theirs"])
+    # Its program has what it was given where it was created.
+    wait_for(lambda: "a word of 28" in colleague.call("logs", "handed-over").stdout, "output")
+    assert user.call("stop", "handed-over", "--force").returncode == 0
+    kept = hadoop(cluster, "-ls", "-R", ".tfapp").splitlines()
+    assert {line.partition(" ")[0] for line in kept} == {"drwx------", "-rw-------"}
+    destroyed = colleague.call("destroy", "handed-over")
+    assert destroyed.returncode == 0, destroyed.stderr
+    assert len(hadoop(cluster, "-ls", "-C", ".tfapp/destroyed").split()) >= 2
+    assert colleague.call("exists", "handed-over").returncode == 69
+    done = user.call(*program, "--name", "handed-over", "--detach")
+    assert done.returncode == 0, done.stderr
+    assert user.status("handed-over")["run"] == 1
+    assert user.call("stop", "handed-over", "--force").returncode == 0
+    assert user.call("destroy", "handed-over").returncode == 0
 
 
 def test_it_is_killed_from_outside(user, cluster, script):
@@ -214,16 +234,21 @@ def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
     assert user.call("stop", "placed", "--force").returncode == 0
 
 
-def cached(cluster, *command: str) -> list[str]:
-    """Runs `hadoop fs COMMAND` on all that lies at the shared place; the lines of its output."""
+def hadoop(cluster, *words: str) -> str:
+    """What `hadoop fs WORDS` prints."""
     done = subprocess.run(
-        ["hdfs", "dfs", *command, ".tfapp/cache/*"],
+        ["hdfs", "dfs", *words],
         env=cluster.environ(),
         capture_output=True,
         text=True,
         timeout=60,
     )
-    return done.stdout.splitlines()
+    return done.stdout
+
+
+def archives(cluster) -> list[str]:
+    """Mode, name and time of each at the shared place."""
+    return hadoop(cluster, "-stat", "%a %n %Y", ".tfapp/cache/*.zip").splitlines()
 
 
 def test_what_runs_is_what_compile_prints(user, cluster, script):
@@ -231,7 +256,7 @@ def test_what_runs_is_what_compile_prints(user, cluster, script):
     printed = user.call("compile", "app-packages/tensorflow", "--name", "printed", *flags)
     assert printed.returncode == 0, printed.stderr
     assert "BEGIN" not in printed.stdout
-    placed = cached(cluster, "-stat", "%a %n %Y")
+    placed = archives(cluster)
     assert len(placed) >= 3
     assert {line.partition(" ")[0] for line in placed} == {"600"}
     assert {line.split()[1] for line in placed} >= set(
@@ -246,12 +271,15 @@ def test_what_runs_is_what_compile_prints(user, cluster, script):
     assert submitted == yaml.safe_load(printed.stdout)
     assert user.call("stop", "printed", "--force").returncode == 0
     # What has not changed is not brought there again, unless somebody has deleted it.
-    assert cached(cluster, "-stat", "%a %n %Y") == placed
-    cached(cluster, "-rm")
-    started = user.call("start", "printed", "--detach")
-    assert started.returncode == 0, started.stderr
-    assert len(cached(cluster, "-stat", "%n")) == 3
-    assert user.call("stop", "printed", "--force").returncode == 0
+    assert archives(cluster) == placed
+    hadoop(cluster, "-rm", "-r", ".tfapp/cache")
+    created = user.call(
+        "create", "reprinted", "--appdef", "app-packages/tensorflow", *flags, "--detach"
+    )
+    assert created.returncode == 0, created.stderr
+    assert len(archives(cluster)) == 3
+    assert len(hadoop(cluster, "-ls", "-C", ".tfapp/cache/*.definition").split()) == 1
+    assert user.call("stop", "reprinted", "--force").returncode == 0
 
 
 @pytest.mark.parametrize("example", ["digits-multiworker", "digits-parameter-server"])

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfapp.compiler.private import is_free_name
+from tfapp.compiler.tags import DEFINITION, MAX_TAGS
 from tfapp.contract import MAX_NAME, NAME_PATTERN, Limits
 from tfapp.errors import UnavailableError, UsageError
 
-# YARN's own rules for tags; one of the ten is tfapp's.
-MAX_TAGS = 9
+# YARN's own rule for a tag.
 _TAG = re.compile(r"[ -~]{1,100}\Z")
 # Skein cuts a file's path at these, and line breaks vanish in it.
 _CUT = re.compile(r"[#?\x00-\x1f\x7f]")
@@ -83,13 +83,15 @@ def check_name(name: str) -> None:
 
 def _check_tags(tags: tuple[str, ...]) -> None:
     if len(tags) > MAX_TAGS:
-        raise UsageError(f"{len(tags)} tags, YARN allows {MAX_TAGS}", "Give fewer --tag.")
+        raise UsageError(f"{len(tags)} tags, YARN leaves room for {MAX_TAGS}", "Give fewer --tag.")
     for tag in tags:
         if not _TAG.match(tag):
             raise UsageError(
                 f"{tag!r} is not a tag",
                 "A tag is 1 to 100 ASCII characters: letters, digits, punctuation, spaces.",
             )
+        if tag.startswith(DEFINITION):
+            raise UsageError(f"{tag!r} is a tag of tfapp's own", "Give another --tag.")
 
 
 def _check_cache(cache: Path) -> None:

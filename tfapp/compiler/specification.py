@@ -12,13 +12,12 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.python import EXECUTABLE, Travelling, travelling
 from tfapp.compiler.resources import Amounts, amounts
 from tfapp.compiler.shipment import Shipment, ShippedFile
+from tfapp.compiler.tags import TAG, definition_tag
 from tfapp.compiler.yarn_docker import runtime_environment
 from tfapp.package.model import AppPackage
 
 if TYPE_CHECKING:
     import skein
-
-TAG = "tfapp"
 
 _IMAGE_PYTHON = "python3"  # of an image that names no other
 
@@ -44,7 +43,8 @@ def build_specification(
 
     Skein requests the first container of each instance, while the coordinator starts, and
     restarts none: all later ones are the coordinator's. Components in `images` run in YARN's own
-    Docker runtime. Credentials (`master.security`) are the engine's to add, at submission.
+    Docker runtime. Where there is a place for its files, a tag names its definition there.
+    Credentials (`master.security`) are the engine's to add, at submission.
     """
     from tfapp.skein_library import skein
 
@@ -53,7 +53,7 @@ def build_specification(
     # Where another interpreter runs the coordinator, its container does without.
     needed = environment if options.python == contract.PYTHON else None
     master = _master(package, options, shipment, dataclasses.replace(python, travelling=needed))
-    return skein.ApplicationSpec(
+    spec = skein.ApplicationSpec(
         name=options.name,
         queue=options.queue,
         node_label=package.master.label,
@@ -69,6 +69,9 @@ def build_specification(
             for component in job.components
         },
     )
+    if options.place:
+        spec.tags.add(definition_tag(spec))
+    return spec
 
 
 def _acls(job: contract.Job) -> skein.ACLs:

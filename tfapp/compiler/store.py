@@ -55,14 +55,23 @@ def delete_files(
 ) -> None:
     """Deletes from `cache` the files called `names` but for those in `used()`. Waits at most
     `timeout` seconds for commands that are storing files; then nothing is deleted."""
-    try:
-        descriptor = os.open(cache / _LOCK_FILE, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
-    except OSError:  # no cache, or a disk that takes nothing
-        return
-    try:
-        if _locked(descriptor, timeout):
+    with nobody_stores(cache, timeout) as alone:
+        if alone:
             for name in set(names) - set(used()):
                 (cache / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def nobody_stores(cache: Path, timeout: float = 10.0) -> Iterator[bool]:
+    """Keeps commands from storing files until those are deleted that nobody uses. Waits at most
+    `timeout` seconds for those that are at it; yields whether none is."""
+    try:
+        descriptor = os.open(cache / _LOCK_FILE, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    except OSError as error:  # no cache, or a disk that takes nothing
+        yield isinstance(error, FileNotFoundError)
+        return
+    try:
+        yield _locked(descriptor, timeout)
     finally:
         os.close(descriptor)
 

@@ -37,7 +37,7 @@ class Application:
     run: int  # 1 for `create`, one more for each `start`
     live: bool
     status: ApplicationStatus  # the coordinator's last word, or the verdict
-    tags: tuple[str, ...] = ()  # of the compiled spec, sorted
+    tags: tuple[str, ...] = ()  # the user's, sorted
     links: tuple[Link, ...] = ()
     waits: str = ""  # for what, in the engine's words, before anything of it runs
 
@@ -68,7 +68,8 @@ class Engine(Protocol):
         """What to compile `package` with, so that it runs on this engine."""
 
     def check(self, compiled: Compiled) -> None:
-        """Refuses (UnavailableError) what this engine can never run, before anything is made."""
+        """Refuses (UnavailableError) what this engine can never run, before anything is made.
+        May say already that the name is taken (ExistsError)."""
 
     def ship(self, compiled: Compiled) -> None:
         """Brings the application's files to where its containers get them from; those that are

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,8 @@ from tfapp.engines.disk import read_json
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
+
+_LOCAL = "file://"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +78,25 @@ class Definition:
         files = (file for part in parts for file in part.get("files", {}).values())
         return sorted({file["source"] for file in files})
 
-    def missing_files(self) -> list[str]:
-        """Files of the spec that are not on this machine any more."""
-        paths = [source.partition("file://")[2] for source in self.sources()]
-        return [path for path in paths if not os.path.exists(path)]
+    def local_files(self) -> list[Path]:
+        """Files of the spec that are to be on this machine."""
+        return [Path(s[len(_LOCAL) :]) for s in self.sources() if s.startswith(_LOCAL)]
+
+    def missing_files(self) -> list[Path]:
+        """Those of them that are not there any more."""
+        return [path for path in self.local_files() if not path.exists()]
+
+    def with_files_in(self, folder: Path) -> Definition:
+        """The same with its local files in `folder`."""
+
+        def moved(part: Mapping[str, Any]) -> dict[str, Any]:
+            files = part.get("files", {})
+            return {**part, "files": {name: _file_in(folder, files[name]) for name in files}}
+
+        spec = dict(self.spec)
+        spec["master"] = moved(spec.get("master", {}))
+        spec["services"] = {name: moved(part) for name, part in spec.get("services", {}).items()}
+        return dataclasses.replace(self, spec=spec)
 
     def spec_message(self) -> bytes:
         """Skein's ApplicationSpec, serialized."""
@@ -106,6 +122,13 @@ def _requested(job: Job) -> tuple[InstanceStatus, ...]:
         for c in job.components
         for index in range(c.instances)
     )
+
+
+def _file_in(folder: Path, file: Mapping[str, Any]) -> dict[str, Any]:
+    source = file["source"]
+    if source.startswith(_LOCAL):
+        source = f"{_LOCAL}{folder}/{source.rpartition('/')[2]}"
+    return {**file, "source": source}
 
 
 def _plain(value: Any) -> Any:

@@ -16,15 +16,15 @@ _DEFINITIONS = ("apps/*/definition.json", "yarn/applications/*/definition.json")
 def delete_shipped(home: Path, definitions: Iterable[Definition]) -> None:
     """Deletes from the cache what of `definitions`, which are forgotten already, no other
     application under `home` (TFAPP_HOME), on any engine, is made of."""
-    names = {name for definition in definitions for name in _names(definition)}
+    names = {name for definition in definitions for name in file_names(definition)}
     delete_files(home / CACHE, names, lambda: _used(home))
 
 
 def _used(home: Path) -> set[str]:
     found = (Definition.read(path) for pattern in _DEFINITIONS for path in home.glob(pattern))
-    return {name for definition in found if definition for name in _names(definition)}
+    return {name for definition in found if definition for name in file_names(definition)}
 
 
-def _names(definition: Definition) -> set[str]:
+def file_names(definition: Definition) -> set[str]:
     """Of its files, wherever containers get them from: a copy lies in the cache."""
     return {source.rpartition("/")[2] for source in definition.sources()}

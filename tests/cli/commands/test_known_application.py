@@ -115,7 +115,7 @@ def test_status_as_json(tmp_path):
 
 
 def test_list_as_text(tmp_path):
-    engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b", "tfapp"))
+    engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b"))
     code, a_shell = call(tmp_path, engine, "list")
     assert code == 0
     assert a_shell.out.text == (

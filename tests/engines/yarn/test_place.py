@@ -3,83 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
-from tfapp.engines.yarn.layout import Home
-from tfapp.engines.yarn.place import Place
+from tests.engines.yarn.file_system import CACHE, FOLDER, URL, FileSystem
+from tfapp.engines.yarn.place import Listing
 from tfapp.errors import UnavailableError
-
-URL = "hdfs://namenode:9000/user/ann/.tfapp/cache"
-
-# `java ... FsShell -Dumask COMMAND WORDS`: a file system of its own below "there".
-JAVA = f"""#!{sys.executable}
-import os, pathlib, shutil, sys
-base = pathlib.Path(BASE)
-given = sys.argv[sys.argv.index("org.apache.hadoop.fs.FsShell") + 1:]
-command, *words = (word for word in given if not word.startswith("-D"))
-assert "-Dfs.permissions.umask-mode=077" in given
-with open(base / "calls", "a") as calls:
-    print(command, *words, file=calls)
-def there(url):
-    return base / "there" / url.partition("//")[2]
-if (base / "down").exists():
-    sys.exit(command[1:] + ": Call From here to there:1 failed on connection exception: refused")
-if (base / "broken").exists():
-    sys.exit(command[1:] + ": Name node is in safe mode.")
-if command == "-df":
-    print("Filesystem  Size  Used  Available  Use%")
-    print((base / "system").read_text(), "1 2 3 4%")
-elif command == "-mkdir":
-    there(words[1]).mkdir(parents=True, exist_ok=True)
-elif command == "-ls":
-    for path in there(words[1]).iterdir():
-        print(words[1] + path.name)
-elif command == "-put":
-    *names, target = words
-    for name in names:
-        if (there(target) / name).exists():
-            print(f"put: `{{target}}{{name}}': File exists", file=sys.stderr)
-            code = 1
-        else:
-            shutil.copy(name, there(target) / name)
-    sys.exit(locals().get("code", 0))
-"""
-
-
-class Cluster:
-    def __init__(self, base: Path):
-        self.base = base
-        conf, binaries = base / "conf", base / "bin"
-        for folder in (conf, binaries, base / "there"):
-            folder.mkdir(parents=True)
-        (conf / "yarn-site.xml").touch()
-        (base / "system").write_text("hdfs://namenode:9000")
-        self._program(binaries / "yarn", f"#!/bin/sh\necho {conf}\n")
-        self._program(binaries / "java", JAVA.replace("(BASE)", f"({str(base)!r})"))
-        self.environ = {"PATH": f"{binaries}:/usr/bin:/bin"}
-        self.folder = base / "there" / URL.partition("//")[2]
-
-    def _program(self, path: Path, text: str) -> None:
-        path.write_text(text)
-        path.chmod(0o755)
-
-    def place(self, home: str = "home") -> Place:
-        return Place(Home(self.base / home), self.environ, "ann")
-
-    def calls(self) -> list[str]:
-        """The commands since the last look."""
-        path = self.base / "calls"
-        found = path.read_text().splitlines() if path.exists() else []
-        path.write_text("")
-        return found
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    return Cluster(tmp_path / "a cluster")
+    return FileSystem(tmp_path / "a cluster")
 
 
 @pytest.fixture
@@ -92,9 +26,9 @@ def archive(tmp_path):
 def test_what_has_not_changed_costs_nothing(cluster, archive):
     place = cluster.place()
     assert place.url() == URL
-    assert cluster.calls() == ["-df", f"-mkdir -p {URL}"]
+    assert cluster.calls() == ["-df"]  # nothing is made before there is a file
     place.put({"1a.zip": archive, "2b.zip": archive})
-    assert cluster.calls() == [f"-put 1a.zip 2b.zip {URL}/"]
+    assert cluster.calls() == [f"-mkdir -p {CACHE}", f"-put 1a.zip 2b.zip {CACHE}/"]
     assert {path.name: path.read_text() for path in cluster.folder.iterdir()} == {
         "1a.zip": "content",
         "2b.zip": "content",
@@ -104,7 +38,7 @@ def test_what_has_not_changed_costs_nothing(cluster, archive):
     again.put({"1a.zip": archive, "2b.zip": archive})
     assert cluster.calls() == []
     again.put({"1a.zip": archive, "3c.zip": archive})
-    assert cluster.calls() == [f"-put 3c.zip {URL}/"]
+    assert cluster.calls() == [f"-put 3c.zip {CACHE}/"]
 
 
 def test_what_another_machine_has_brought_is_not_an_error(cluster, archive):
@@ -112,7 +46,7 @@ def test_what_another_machine_has_brought_is_not_an_error(cluster, archive):
         place = cluster.place(home)
         place.url()
         place.put({"1a.zip": archive})
-    assert cluster.calls()[-2:] == [f"-put 1a.zip {URL}/", f"-ls -C {URL}/"]
+    assert cluster.calls()[-2:] == [f"-put 1a.zip {CACHE}/", f"-ls -C {CACHE}/"]
 
 
 def test_what_was_deleted_there_comes_back(cluster, archive):
@@ -173,7 +107,101 @@ def test_a_name_node_that_is_down_is_asked_once(cluster, archive):
     place.url()
     (cluster.base / "down").touch()
     (cluster.base / "calls").unlink()
-    with pytest.raises(UnavailableError, match="the cluster's file system does not answer: put: "):
+    with pytest.raises(UnavailableError, match="the cluster's file system does not answer: mkd"):
         place.put({"1a.zip": archive})
-    (call,) = (cluster.base / "calls").read_text().splitlines()
-    assert call.startswith("-put ")
+    assert cluster.calls() == [f"-mkdir -p {CACHE}"]
+    (cluster.base / "down").unlink()
+    place.put({"1a.zip": archive})
+    (cluster.base / "down").touch()
+    cluster.calls()
+    for ask in (
+        lambda: place.put({"2b.zip": archive}),
+        lambda: place.read(["1a.zip"]),
+        lambda: place.mark(["application_1_0001"]),
+    ):
+        with pytest.raises(UnavailableError, match="the cluster's file system does not answer: "):
+            ask()
+    assert place.look() is None
+    assert [call.split()[0] for call in cluster.calls()] == ["-put", "-cat", "-mkdir", "-stat"]
+
+
+def test_what_may_come_later_goes_along_or_comes_by_itself(cluster, archive):
+    place = cluster.place()
+    place.url()
+    place.put({"1a.zip": archive}, along={"3c.definition": b"text"})
+    assert cluster.files() == {"1a.zip", "3c.definition"}
+    cluster.calls()
+    place.put({"1a.zip": archive}, along={"4d.definition": b"more"})
+    place.keep({"3c.definition": b"text"})
+    assert cluster.calls() == []
+    place.keep({"4d.definition": b"more"})
+    assert cluster.calls() == [f"-put 4d.definition {CACHE}/"]
+    assert place.read(["4d.definition", "gone", "3c.definition"]) == b"textmore"
+
+
+def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
+    here, elsewhere = cluster.place("here", now=5000.0), cluster.place("elsewhere")
+    assert here.look() == Listing()  # there is no folder yet
+    runs = ["application_1_0001", "application_1_0002"]
+    elsewhere.mark(runs)
+    elsewhere.put({"1a.zip": archive})
+    brought = (cluster.folder / "1a.zip").stat().st_mtime
+    assert here.look() == Listing()  # a command asks once
+    (name,) = cluster.files()
+    found = cluster.place("here", now=6000.0).look()
+    assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs))
+    assert cluster.place("here").looked() == 6000.0
+    assert cluster.place("elsewhere").looked() == 0.0
+    elsewhere.delete([name], runs[:1])
+    assert (cluster.files(), cluster.marks()) == (set(), {runs[1]})
+    cluster.calls()
+    elsewhere.delete([], [])
+    assert cluster.calls() == []
+
+
+def test_what_is_gone_at_a_look_is_brought_again(cluster, archive):
+    place = cluster.place()
+    place.put({"1a.zip": archive, "2b.zip": archive})
+    cluster.place("elsewhere").delete(["1a.zip"], [])
+    assert place.look() is not None
+    cluster.calls()
+    place.put({"1a.zip": archive, "2b.zip": archive})
+    assert cluster.calls() == [f"-put 1a.zip {CACHE}/"]
+    assert cluster.place().look() is not None
+    cluster.calls()
+    place.put({"1a.zip": archive})
+    assert cluster.calls() == []
+
+
+def test_what_is_gone_at_a_look_can_be_restored(cluster, archive):
+    place = cluster.place()
+    place.url()
+    place.put({"1a.zip": archive}, along={"3c.definition": b"text"})
+    shutil.rmtree(cluster.folder)
+    assert place.look() == Listing()
+    assert place.restore([f"{URL}/1a.zip"])
+    cluster.calls()
+    place.keep({"3c.definition": b"text"})
+    assert cluster.calls() == [f"-put 3c.definition {CACHE}/"]
+    assert cluster.files() == {"1a.zip", "3c.definition"}
+
+
+def test_a_look_that_fails_changes_nothing(cluster, archive):
+    place = cluster.place()
+    place.put({"1a.zip": archive})
+    (cluster.base / "broken").touch()
+    assert place.look() is None
+    (cluster.base / "broken").unlink()
+    cluster.calls()
+    place.put({"1a.zip": archive})
+    assert cluster.calls() == []
+
+
+def test_what_cannot_be_marked_is_not_destroyed(cluster):
+    (cluster.base / "broken").touch()
+    with pytest.raises(UnavailableError) as caught:
+        cluster.place().mark(["application_1_0001"])
+    assert caught.value.message == (
+        "the cluster does not take note of it: mkdir: Name node is in safe mode."
+    )
+    assert caught.value.hint == f"The folder {FOLDER} must be writable."

@@ -10,7 +10,6 @@ import argparse
 from tfapp.cli.engine_flags import add_engine_flag, add_format_flag
 from tfapp.cli.shell import Shell
 from tfapp.cli.tables import columns, to_json, when
-from tfapp.compiler.specification import TAG
 from tfapp.contract import ACCEPTED, FAILED, FORMING, KILLED, RUNNING, STOPPING, SUCCEEDED
 from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
@@ -44,16 +43,11 @@ def _filters(args: argparse.Namespace) -> bool:
     return bool(args.live or args.state or args.tag)
 
 
-def _tags(application: Application) -> list[str]:
-    """Without the one by which tfapp finds its own on a cluster."""
-    return [tag for tag in application.tags if tag != TAG]
-
-
 def _wanted(application: Application, args: argparse.Namespace) -> bool:
     return (
         (application.live or not args.live)
         and args.state in (None, application.status.state)
-        and (args.tag is None or args.tag in _tags(application))
+        and (args.tag is None or args.tag in application.tags)
     )
 
 
@@ -63,7 +57,7 @@ def _row(application: Application) -> tuple[str, ...]:
         application.status.state,
         str(application.run),
         when(application.status.started),
-        ",".join(_tags(application)) or "-",
+        ",".join(application.tags) or "-",
         application.id,
     )
 
@@ -77,5 +71,5 @@ def _as_dict(application: Application) -> dict:
         "live": application.live,
         "state": application.status.state,
         "started": application.status.started,
-        "tags": _tags(application),
+        "tags": application.tags,
     }

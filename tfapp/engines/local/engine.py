@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Union
 
 from tfapp.close_match import close_match
 from tfapp.compiler.store import store_files
+from tfapp.compiler.tags import of_the_user
 from tfapp.compiler.yarn_docker import RUNTIME_TYPE
 from tfapp.contract import FINAL_STATES, KILLED, ApplicationStatus
 from tfapp.engines.base import Application, LogFile
@@ -321,7 +322,7 @@ class LocalEngine:
             run=config.run,
             live=live,
             status=status,
-            tags=config.tags,
+            tags=of_the_user(config.tags),
         )
 
 

@@ -7,19 +7,22 @@ import dataclasses
 import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfapp.compiler.python import node_python
-from tfapp.compiler.store import store_files
-from tfapp.contract import CANNOT_START, FINAL_STATES, ApplicationStatus
+from tfapp.compiler.store import keeping_files, store_files
+from tfapp.compiler.tags import of_the_user
+from tfapp.contract import CANNOT_START, FINAL_STATES, ApplicationStatus, parse_diagnostics
 from tfapp.engines.base import Application, Link, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.diagnosis import PROBLEM, Finding
-from tfapp.engines.leftovers import delete_shipped
+from tfapp.engines.leftovers import CACHE
 from tfapp.engines.yarn import doctor, trial, verdict
+from tfapp.engines.yarn.bundle import Bundle
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
 from tfapp.engines.yarn.layout import Credentials, Home
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls import Connection
+    from tfapp.skein_library import skein
 
 WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
 SHUTDOWN_LIMIT = 30.0  # seconds for YARN to end an application
@@ -70,8 +74,8 @@ class YarnEngine:
         self._clock = clock
         self._user = user or find_user(self._environ, getpass.getuser())
         self._cluster = Cluster(self._home, self._environ, clock)
-        self._register = Register(self._home, self._cluster, self._user)
-        self._place = Place(self._home, self._environ, self._user)
+        self._place = Place(self._home, self._environ, self._user, clock)
+        self._register = Register(self._home, self._cluster, self._place, self._user, clock)
         self._logs = Logs(self._home, self._cluster, self._environ)
         # Which run a pair of name and number is; asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
@@ -114,7 +118,8 @@ class YarnEngine:
         )
 
     def check(self, compiled: Compiled) -> None:
-        """InvalidPackageError with each thing that this cluster can never give."""
+        """InvalidPackageError with each thing that this cluster can never give; ExistsError."""
+        self._refuse_taken(compiled.spec.name)
         package, spec = compiled.package, compiled.spec
         if package is None:
             return
@@ -128,13 +133,14 @@ class YarnEngine:
             raise InvalidPackageError(tuple(sorted(problems)))
 
     def ship(self, compiled: Compiled) -> None:
-        """See Engine.ship."""
+        """See Engine.ship. The definition goes along; where nothing else is new, `create` brings
+        it while YARN takes the application."""
         store_files(compiled.files)
         files = {file.path.name: file.path for file in compiled.files if file.place}
         python = compiled.travelling
         if python is not None and python.path is not None and python.placed:
             files[python.name] = python.path
-        self._place.put(files)
+        self._place.put(files, along=_bundled(Definition.of(compiled.spec.name, compiled)))
 
     def _rules(self, queue: str) -> QueueRules | None:
         """None where the ResourceManager's web service does not tell: Kerberos protects it, or
@@ -148,26 +154,29 @@ class YarnEngine:
     def create(self, name: str, compiled: Compiled) -> Application:
         """See Engine.create."""
         with self._home.lock(name) as held:
-            if not held or self._register.runs(name):
-                raise ExistsError(
-                    f"there is an application {name} already",
-                    f"`tfapp start {name}` runs it again, `tfapp destroy {name}` forgets it.",
-                )
+            if not held:
+                raise _taken(name)
+            self._refuse_taken(name)
             return self._submit(Definition.of(name, compiled), run=1)
 
+    def _refuse_taken(self, name: str) -> None:
+        if self._register.runs(name, fresh=True):
+            raise _taken(name)
+
     def start(self, name: str) -> Application:
-        """See Engine.start. BadStateError where it was not submitted from here."""
+        """See Engine.start. BadStateError where nobody knows any more what it is made of."""
         with self._home.lock(name) as held:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
                 raise _in_use(name)
-            definition = self._register.definition(runs[-1])
-            if definition is None:
-                raise BadStateError(
-                    f"what {name} is made of is not known here: it was created elsewhere",
-                    "Start it from there, or `tfapp destroy` it and create it again.",
-                )
-            return self._submit(definition, run=len(runs) + 1)
+            with keeping_files(self._home.path.parent / CACHE):
+                definition = self._register.definition(runs)
+                if definition is None:
+                    raise BadStateError(
+                        f"what {name} is made of is known neither here nor on the cluster",
+                        "Start it from where it was created, or destroy it and create it again.",
+                    )
+                return self._submit(definition, run=len(runs) + 1)
 
     def _submit(self, definition: Definition, run: int) -> Application:
         from tfapp.skein_library import skein
@@ -177,21 +186,32 @@ class YarnEngine:
         spec.master.security = skein.Security(
             cert_bytes=credentials.certificate, key_bytes=credentials.key
         )
+        with ThreadPoolExecutor(1) as pool:
+            keeping = pool.submit(self._place.keep, _bundled(definition))
+            application = self._submit_spec(spec, definition, keeping)
+            try:
+                self._register.write(application, definition, credentials)
+                keeping.result()
+            except BaseException:
+                self._cluster.kill(application)
+                raise
+        report = self._cluster.application(application)
+        return self._application(report, run, self._accepted(report))
+
+    def _submit_spec(
+        self, spec: skein.ApplicationSpec, definition: Definition, keeping: Future[None]
+    ) -> str:
+        """YARN's id of it. Files that were deleted on the cluster come back before."""
         try:
-            application = self._cluster.submit(spec)
+            return self._cluster.submit(spec)
         except ForbiddenError as error:
             raise InvalidPackageError((queue_refused(spec.queue, self._user),)) from error
         except UnavailableError:
+            keeping.exception()  # one at a time
             if not self._place.restore(definition.sources()):
                 raise
-            application = self._cluster.submit(spec)
-        try:
-            self._register.write(application, definition, credentials)
-        except BaseException:
-            self._cluster.kill(application)
-            raise
-        report = self._cluster.application(application)
-        return self._application(report, run, self._register.accepted(report))
+            self._place.keep(_bundled(definition))
+            return self._cluster.submit(spec)
 
     # -- looking --
     def find(self, name: str, run: int | None = None) -> Application:
@@ -203,16 +223,16 @@ class YarnEngine:
         found = []
         for report, number in self._register.newest():
             try:
-                found.append(self._look(report, number))
+                found.append(self._look(report, number, fetch=False))
             except UnreachableError:
-                accepted = self._register.accepted(report)
+                accepted = self._register.accepted(report, fetch=False)
                 found.append(self._application(report, number, accepted))
         return tuple(sorted(found, key=lambda a: a.status.started, reverse=True))
 
     def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
         """See Engine.follow."""
         report, number = self._register.run(name, run)
-        last = self._register.accepted(report)
+        last = self._accepted(report)
         if not report.ended:
             yield self._application(report, number, last)
         said, patient_until = verdict.waiting(report), time.monotonic() + PATIENCE
@@ -247,7 +267,7 @@ class YarnEngine:
             return growing
         report, _ = self._register.run(name, run)
         self._looked_at[name, run] = report.id
-        instances = self._register.accepted(report).instances
+        instances = self._accepted(report).instances
         return self._logs.of(report, [instance.instance for instance in instances])
 
     def connect(self, name: str) -> Connection:
@@ -282,18 +302,21 @@ class YarnEngine:
 
     def destroy(self, name: str) -> None:
         """See Engine.destroy. YARN itself keeps its reports and logs of applications for as long
-        as it is configured to; tfapp of this home does not show them any more."""
+        as it is configured to; tfapp does not show them any more, elsewhere within a minute."""
         with self._home.lock(name) as held:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
                 raise _in_use(name)
-            found = [self._register.definition(report) for report in runs]
-            for report in runs:
-                self._register.forget(report)
-            delete_shipped(self._home.path.parent, [one for one in found if one is not None])
+            self._register.destroy(runs)
 
     # -- inside --
-    def _look(self, report: Report, number: int) -> Application:
+    def _accepted(self, report: Report) -> ApplicationStatus:
+        """The status until there is another. The cluster is asked for the definition only where
+        nothing else will tell of the instances."""
+        told = parse_diagnostics(report.diagnostics) if report.ended else None
+        return told or self._register.accepted(report, fetch=report.ended or not report.address)
+
+    def _look(self, report: Report, number: int, fetch: bool = True) -> Application:
         status: ApplicationStatus | None = None
         found: tuple[Link, ...] = ()
         if report.address and not report.ended:
@@ -303,7 +326,8 @@ class YarnEngine:
                 report = self._cluster.application(report.id)
                 if not report.ended:
                     raise
-        status = status or self._register.accepted(report)
+        if status is None:
+            status = self._accepted(report) if fetch else self._register.accepted(report, fetch)
         if report.ended:
             status, found = self._ended(report, status), ()
         return self._application(report, number, status, found)
@@ -335,10 +359,24 @@ class YarnEngine:
             run=run,
             live=not report.ended,
             status=status,
-            tags=report.tags,
+            tags=of_the_user(report.tags),
             links=(*page, *more),
             waits=verdict.waiting(report),
         )
+
+
+def _bundled(definition: Definition) -> dict[str, bytes]:
+    """What others need to start it, by the name of its file; nothing where the cluster has no
+    place for that."""
+    bundle = Bundle.of(definition)
+    return {bundle.name: bundle.encode()} if bundle and bundle.name else {}
+
+
+def _taken(name: str) -> ExistsError:
+    return ExistsError(
+        f"there is an application {name} already",
+        f"`tfapp start {name}` runs it again, `tfapp destroy {name}` forgets it.",
+    )
 
 
 def _in_use(name: str) -> InUseError:

@@ -20,7 +20,10 @@ _OPTIONS = (
     "-Dipc.client.connect.max.retries=2",
     "-Dipc.client.connect.max.retries.on.timeouts=2",
 )
-_CUT_OFF = re.compile(r"failed on (connection exception|socket timeout)|NoRouteToHostException")
+_ABSENT = re.compile(r"No such file or directory\Z")
+_CUT_OFF = re.compile(
+    r"failed on (connection exception|socket timeout)|NoRouteToHostException|\Ano answer within"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +36,13 @@ class Done:
 
     @property
     def cut_off(self) -> bool:
-        """Whether nobody listens where the file system is to be."""
+        """Whether nobody listens where the file system is to be, or answers in time."""
         return _CUT_OFF.search(self.complaint) is not None
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is nothing of the name that was asked for."""
+        return _ABSENT.search(self.complaint) is not None
 
 
 def run(

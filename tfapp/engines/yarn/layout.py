@@ -1,4 +1,4 @@
-"""What lies where under TFAPP_HOME.
+"""What lies where under TFAPP_HOME. What lies on the cluster: `place`.
 
 yarn/locks/NAME              held while a command launches or forgets application NAME
 yarn/drivers/KEY/            Skein's driver for one configuration of Hadoop
@@ -7,7 +7,7 @@ yarn/drivers/KEY/            Skein's driver for one configuration of Hadoop
     driver.log
 yarn/places/KEY.json         what is known to lie on that cluster already (.place.Place)
 yarn/applications/ID/        one run that was submitted or looked at from here
-    definition.json          what was submitted: everything `start` needs
+    definition.json          what was submitted
     skein.crt skein.pem      its credentials; deleted at the end
     logs/CONTAINER/FILE      copies
     logs-complete            they are whole

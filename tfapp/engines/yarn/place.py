@@ -1,9 +1,11 @@
-"""Where applications share files on the cluster: `.tfapp/cache` below the user's home folder there.
+"""Where applications share files on the cluster: `.tfapp` below the user's home folder there.
 
-A file is named by its content, comes to its place whole, and is never written again: YARN refuses
-a file that has changed since an application was submitted. What is there is remembered here, so
-that files which have not changed cost nothing. Whether they still are there is looked up when a
-submission fails.
+    cache/NAME         archives, named by their content, and definitions (.bundle.Bundle)
+    destroyed/ID/      a run that was destroyed: for those who have not done it themselves
+
+A file comes to its place whole, and is never written again: YARN refuses a file that has changed
+since an application was submitted. What is there is remembered here, so that files which have not
+changed cost nothing. Whether they still are there is looked up when a submission fails.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import dataclasses
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,63 +24,101 @@ from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.surroundings import fingerprint
 from tfapp.errors import UnavailableError
 
-FOLDER = "/user/{user}/.tfapp/cache"
+FOLDER = "/user/{user}/.tfapp"
 
 UPLOAD_LIMIT = 120.0  # seconds, and more for what is large:
 SLOWEST = 2 << 20  # bytes per second
+LOOK_LIMIT = 15.0  # seconds
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 # Skein keeps no more of a file system's address than this, in lower case.
 _FILE_SYSTEM = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]+)?\Z")
+_APPLICATION = re.compile(r"application_[0-9]+_[0-9]+\Z")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Record:
-    """What is known of a place: its URL, and the copy on this machine of each file there."""
+    """What is known of a place: its URL; the copy on this machine of each file that was brought
+    there, "" for none; those of them that were deleted since; and when somebody looked last, in
+    seconds since 1970."""
 
     url: str = ""
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+    looked: float = 0.0
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> _Record:
-        return cls(data["url"], data["files"])
+        gone, looked = tuple(data.get("gone", ())), data.get("looked", 0.0)
+        return cls(data["url"], data["files"], gone, looked)
+
+    def brought(self, copies: Mapping[str, str]) -> _Record:
+        """With files that are there now."""
+        gone = tuple(name for name in self.gone if name not in copies)
+        return dataclasses.replace(self, files={**self.files, **copies}, gone=gone)
+
+    def only(self, names: Collection[str]) -> _Record:
+        """With nothing there but `names`."""
+        return dataclasses.replace(self, gone=tuple(n for n in self.files if n not in names))
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """What lies at a place: when each file was brought there, in seconds since 1970, and which
+    runs were destroyed."""
+
+    files: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    destroyed: frozenset[str] = frozenset()
 
 
 class Place:
-    """The place of `user` on the cluster that `environ` names."""
+    """The place of `user` on the cluster that `environ` names. `clock`: seconds since 1970."""
 
-    def __init__(self, home: Home, environ: Mapping[str, str], user: str):
+    def __init__(
+        self, home: Home, environ: Mapping[str, str], user: str, clock: Callable[[], float]
+    ):
         self._home = home
         self._environ = environ
-        self._user = user
+        self._clock = clock
+        self._folder = FOLDER.format(user=user)
+        self._cache = f"{self._folder}/cache"
+        self._destroyed = f"{self._folder}/destroyed"
+        self._path = home.place(f"{fingerprint(environ)}-{user}")
+        self._listing: Listing | None = None
 
     def url(self) -> str:
-        """The folder's URL; "" where there can be none, so that files have to travel with each
-        application. The first time the folder is made, by two Java programs."""
+        """The URL of the folder of files; "" where there can be none, so that files have to
+        travel with each application. It is asked for once, by a Java program."""
         record = self._read()
         if not record.url:
-            record = _Record(self._make())
+            record = dataclasses.replace(record, url=self._find())
             if record.url:
                 self._write(record)
         return record.url
 
-    def put(self, files: Mapping[str, Path]) -> None:
-        """Brings files to the place, by one Java program for those that are new there. A name
-        says the content. UnavailableError when that is impossible."""
-        record = self._read()
-        new = {name: path for name, path in files.items() if name not in record.files}
+    # -- files --
+    def put(self, files: Mapping[str, Path], along: Mapping[str, bytes] | None = None) -> None:
+        """Brings files to the place, by one Java program for those that are new there, which
+        takes `along` what may come later. A name says the content. UnavailableError when that is
+        impossible."""
+        new = self._new(files)
         if new:
-            self._upload(new)
-            known = {name: str(path.absolute()) for name, path in new.items()}
-            self._write(_Record(record.url, {**self._read().files, **known}))
+            self._bring({**new, **self._new(along or {})})
+
+    def keep(self, texts: Mapping[str, bytes]) -> None:
+        """As `put`, for what is not a file here."""
+        self._bring(self._new(texts))
 
     def restore(self, urls: Iterable[str]) -> bool:
         """Brings those files of `urls` back that were deleted at the place; whether there were
-        any. UnavailableError for one of which there is no copy here."""
-        record = self._read()
-        head = f"{record.url}/"
-        wanted = {url[len(head) :] for url in urls if record.url and url.startswith(head)}
-        lost = wanted - self._list() if wanted else set()
+        any. What else is gone is not taken to be there any more. UnavailableError for one of
+        which there is no copy here."""
+        # Others may lie under the same path of another file system.
+        near = [url for url in urls if f"{self._cache}/" in url]
+        head = f"{self.url()}/" if near else ""
+        wanted = {url[len(head) :] for url in near if url.startswith(head)}
+        there = self._names() if wanted else set()
+        lost, record = wanted - there, self._read()
         gone = sorted(name for name in lost if not Path(record.files.get(name, "")).is_file())
         if gone:
             raise UnavailableError(
@@ -87,50 +127,126 @@ class Place:
             )
         if lost:
             self._upload({name: Path(record.files[name]) for name in lost})
+            self._write(record.only(there | lost))
         return bool(lost)
 
-    def _make(self) -> str:
+    def read(self, names: Collection[str]) -> bytes:
+        """Those of the files that are there, in one piece, by one Java program. UnavailableError
+        when the file system does not answer."""
+        if not names:
+            return b""
+        done = hadoop_fs.run(self._environ, ["-cat", *self._files(sorted(names))])
+        if done.cut_off:
+            raise _silent(done)
+        return done.out
+
+    def note(self, names: Iterable[str]) -> None:
+        """Takes note that files of these names are there."""
+        record = self._read()
+        new = {name: record.files.get(name, "") for name in self._new(dict.fromkeys(names))}
+        if new:
+            self._write(record.brought(new))
+
+    def delete(self, names: Collection[str], destroyed: Collection[str]) -> None:
+        """Deletes files, and the marks of runs, by one Java program. What the file system does
+        not delete stays."""
+        if names:
+            record = self._read()
+            left = {name: path for name, path in record.files.items() if name not in names}
+            self._write(dataclasses.replace(record, files=left))
+        paths = [*self._files(sorted(names)), *self._marks(sorted(destroyed))]
+        if paths:
+            hadoop_fs.run(self._environ, ["-rm", "-r", "-f", "-skipTrash", *paths])
+
+    # -- runs that were destroyed --
+    def mark(self, runs: Iterable[str]) -> None:
+        """Says to everybody that `runs` were destroyed, by one Java program. UnavailableError
+        when that is impossible."""
+        done = hadoop_fs.run(self._environ, ["-mkdir", "-p", *self._marks(runs)])
+        if done.cut_off:
+            raise _silent(done)
+        if not done.well:
+            raise UnavailableError(
+                f"the cluster does not take note of it: {done.complaint or 'it gave no reason'}",
+                f"The folder {self._folder} must be writable.",
+            )
+
+    def looked(self) -> float:
+        """When somebody has looked there last, in seconds since 1970."""
+        return self._read().looked
+
+    def look(self) -> Listing | None:
+        """What lies there, None when that cannot be had: by one Java program, the first time
+        that a command asks."""
+        if self._listing is None:
+            words = ["-stat", "%Y %n", f"{self._folder}/*/*"]
+            done = hadoop_fs.run(self._environ, words, LOOK_LIMIT)
+            if done.well or done.absent:
+                self._listing = _listing(done.out.decode(errors="replace"))
+            record = self._read()
+            if self._listing is not None:
+                record = record.only(self._listing.files)
+            self._write(dataclasses.replace(record, looked=self._clock()))
+        return self._listing
+
+    # -- inside --
+    def _find(self) -> str:
         system = hadoop_fs.run(self._environ, ["-df"]).out.decode(errors="replace").split("\n")
         # A table of one file system: its address begins the line below the head.
         address = system[1].partition(" ")[0].rstrip("/") if len(system) > 1 else ""
-        if not _FILE_SYSTEM.match(address):
-            return ""
-        url = address + FOLDER.format(user=self._user)
-        return url if self._make_folder(url) else ""
+        return f"{address}{self._cache}" if _FILE_SYSTEM.match(address) else ""
 
-    def _make_folder(self, url: str) -> bool:
-        return hadoop_fs.run(self._environ, ["-mkdir", "-p", url]).well
+    def _make_folder(self) -> bool:
+        done = hadoop_fs.run(self._environ, ["-mkdir", "-p", self._cache])
+        if done.cut_off:
+            raise _silent(done)
+        return done.well
 
-    def _upload(self, files: Mapping[str, Path]) -> None:
+    def _new(self, files: Mapping[str, Any]) -> dict[str, Any]:
+        record = self._read()
+        known = record.files.keys() - set(record.gone)
+        return {name: content for name, content in files.items() if name not in known}
+
+    def _bring(self, new: Mapping[str, Path | bytes]) -> None:
+        if new:
+            self._upload(new)
+            copies = {n: str(c.absolute()) if isinstance(c, Path) else "" for n, c in new.items()}
+            self._write(self._read().brought(copies))
+
+    def _upload(self, files: Mapping[str, Path | bytes]) -> None:
         """Hadoop's client writes under another name and renames; it replaces nothing. Tried
         twice, since the folder may be gone."""
-        url, size = self._read().url, sum(path.stat().st_size for path in files.values())
+        record = self._read()
         with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
-            for name, path in files.items():
-                assert _NAME.match(name), name
-                os.symlink(path.absolute(), Path(folder, name))
-            words, limit = ["-put", *files, f"{url}/"], UPLOAD_LIMIT + size / SLOWEST
+            size = sum(_lay(content, Path(folder, name)) for name, content in files.items())
+            words, limit = ["-put", *files, f"{self._cache}/"], UPLOAD_LIMIT + size / SLOWEST
+            if not record.files:
+                self._make_folder()
             for _ in range(2):
                 done = hadoop_fs.run(self._environ, words, limit, Path(folder))
                 if done.cut_off:
-                    raise UnavailableError(
-                        f"the cluster's file system does not answer: {done.complaint}",
-                        "Is the NameNode up that the configuration names?",
-                    )
+                    raise _silent(done)
                 # One that is there already is a complaint as well.
-                if done.well or self._list().issuperset(files):
+                if done.well or self._names().issuperset(files):
                     return
-                if not self._make_folder(url):
+                if not self._make_folder():
                     break
         raise UnavailableError(
-            f"files cannot be brought to {url}: {done.complaint or 'it gave no reason'}",
+            f"files cannot be brought to {record.url or self._cache}: "
+            + (done.complaint or "it gave no reason"),
             "The folder must be writable, and the file system of the cluster up.",
         )
 
-    def _list(self) -> set[str]:
-        """The names of all files there."""
-        listed = hadoop_fs.run(self._environ, ["-ls", "-C", f"{self._read().url}/"])
+    def _names(self) -> set[str]:
+        """Of all files there."""
+        listed = hadoop_fs.run(self._environ, ["-ls", "-C", f"{self._cache}/"])
         return {line.rpartition("/")[2] for line in listed.out.decode().splitlines()}
+
+    def _files(self, names: Iterable[str]) -> list[str]:
+        return [f"{self._cache}/{name}" for name in names]
+
+    def _marks(self, runs: Iterable[str]) -> list[str]:
+        return [f"{self._destroyed}/{run}" for run in runs]
 
     def _read(self) -> _Record:
         data = read_json(self._path)
@@ -141,6 +257,27 @@ class Place:
             make_private(self._path.parent)
             write_json(self._path, record)
 
-    @property
-    def _path(self) -> Path:
-        return self._home.place(f"{fingerprint(self._environ)}-{self._user}")
+
+def _lay(content: Path | bytes, path: Path) -> int:
+    """Makes `path` lead to a file's content. Returns its size in bytes."""
+    assert _NAME.match(path.name), path.name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        os.symlink(content.absolute(), path)
+    return path.stat().st_size
+
+
+def _listing(text: str) -> Listing:
+    """Of lines of a time in milliseconds and a name."""
+    words = (line.partition(" ") for line in text.splitlines())
+    times = {name: int(time) / 1000 for time, _, name in words}
+    destroyed = frozenset(filter(_APPLICATION.match, times))
+    return Listing({n: t for n, t in times.items() if n not in destroyed}, destroyed)
+
+
+def _silent(done: hadoop_fs.Done) -> UnavailableError:
+    return UnavailableError(
+        f"the cluster's file system does not answer: {done.complaint}",
+        "Is the NameNode up that the configuration names?",
+    )

@@ -1,38 +1,49 @@
-"""What applications there are: YARN knows, and what is kept here completes it."""
+"""What applications there are: YARN knows; what is kept here and on the cluster completes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from tfapp.compiler.specification import TAG
+from tfapp.compiler.store import nobody_stores
+from tfapp.compiler.tags import TAG, definition_file
 from tfapp.contract import ACCEPTED, ApplicationStatus
 from tfapp.engines.definition import Definition
 from tfapp.engines.disk import delete_tree, make_private, write_json, writing
+from tfapp.engines.leftovers import CACHE, delete_shipped, file_names
+from tfapp.engines.yarn.bundle import Bundle, decode
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home
-from tfapp.errors import NotFoundError, UnknownApplicationError
+from tfapp.engines.yarn.place import Listing, Place
+from tfapp.errors import NotFoundError, UnavailableError, UnknownApplicationError
+
+LOOK_EVERY = 60.0  # seconds between two looks for what was destroyed from another home
+KEPT = 7 * 24 * 3600.0  # seconds that a file stays on the cluster of which nothing is made
 
 
 class Register:
     """The applications of `user` that have tfapp's tag. The runs of one are those of its name,
-    and a run's number is its place among them."""
+    and a run's number is its place among them. `clock`: seconds since 1970."""
 
-    def __init__(self, home: Home, cluster: Cluster, user: str):
+    def __init__(
+        self, home: Home, cluster: Cluster, place: Place, user: str, clock: Callable[[], float]
+    ):
         self._home = home
         self._cluster = cluster
+        self._place = place
         self._user = user
+        self._clock = clock
 
-    def newest(self) -> Iterator[tuple[Report, int]]:
+    def newest(self) -> tuple[tuple[Report, int], ...]:
         """Each application's newest run and its number."""
-        runs: dict[str, tuple[Report, ...]] = {}
-        for report in self._visible(None):
-            runs[report.name] = (*runs.get(report.name, ()), report)
-        for found in runs.values():
-            yield found[-1], len(found)
+        runs = _by_name(self._visible(None))
+        return tuple((found[-1], len(found)) for found in runs.values())
 
-    def runs(self, name: str) -> tuple[Report, ...]:
-        """The runs of `name`, oldest first; none when there is no such application."""
-        return tuple(self._visible(name))
+    def runs(self, name: str, fresh: bool = False) -> tuple[Report, ...]:
+        """The runs of `name`, oldest first; none when there is no such application. What was
+        destroyed from another home may be among them for a minute, unless `fresh`."""
+        return self._visible(name, fresh)
 
     def known_runs(self, name: str) -> tuple[Report, ...]:
         """As `runs`. UnknownApplicationError when there are none."""
@@ -54,10 +65,26 @@ class Register:
             raise NotFoundError(f"{name} has no run {number}", f"It has {len(runs)}.")
         return runs[number - 1], number
 
-    def _visible(self, name: str | None) -> Iterator[Report]:
-        for report in self._cluster.applications(self._user, name):
-            if TAG in report.tags and not self._home.run(report.id).destroyed.exists():
-                yield report
+    def _visible(self, name: str | None, fresh: bool = False) -> tuple[Report, ...]:
+        """Only what has ended can have been destroyed: an application that runs costs no look."""
+        found = self._kept(self._cluster.applications(self._user, name))
+        newest = (runs[-1] for runs in _by_name(found).values())
+        if not any(report.ended and definition_file(report.tags) for report in newest):
+            return found
+        if not fresh and self._clock() - self._place.looked() <= LOOK_EVERY:
+            return found
+        listing = self._place.look()
+        gone = listing.destroyed if listing else ()
+        self._forget([report for report in found if report.id in gone])
+        return self._kept(found)
+
+    def _kept(self, reports: Iterable[Report]) -> tuple[Report, ...]:
+        """Those of tfapp that are not known here to be destroyed."""
+        return tuple(
+            report
+            for report in reports
+            if TAG in report.tags and not self._home.run(report.id).destroyed.exists()
+        )
 
     # -- what is kept here --
     def write(self, application: str, definition: Definition, credentials: Credentials) -> None:
@@ -68,16 +95,52 @@ class Register:
             folder.write_credentials(credentials)
             write_json(folder.definition, definition)
 
-    def definition(self, report: Report) -> Definition | None:
-        """None when the run was submitted from elsewhere."""
-        return Definition.read(self._home.run(report.id).definition)
+    def definition(self, runs: Sequence[Report]) -> Definition | None:
+        """What the newest of an application's runs is made of, with its files on this machine;
+        None when it was created elsewhere, and the cluster does not tell. UnavailableError when
+        the file system of the cluster does not answer."""
+        wanted = definition_file(runs[-1].tags)
+        same = (run for run in reversed(runs) if definition_file(run.tags) == wanted)
+        here = (Definition.read(self._home.run(run.id).definition) for run in same)
+        whole = next((one for one in here if one and not one.missing_files()), None)
+        if whole is None:
+            for found in self._fetch(runs[-1:]).values():
+                whole = found.unpack(self._cache)
+        return whole
 
-    def accepted(self, report: Report) -> ApplicationStatus:
-        """The status until there is another; submitted elsewhere, its instances are unknown."""
-        definition = self.definition(report)
+    def accepted(self, report: Report, fetch: bool) -> ApplicationStatus:
+        """The status until there is another. Of a run that was submitted elsewhere the instances
+        are unknown, unless the cluster is asked for its definition: `fetch`, once."""
+        definition = Definition.read(self._home.run(report.id).definition)
+        if definition is None and fetch:
+            with contextlib.suppress(UnavailableError):
+                definition = self._definitions([report])[report.id]
         if definition is not None:
             return definition.accepted(report.started)
         return ApplicationStatus(report.name, ACCEPTED, 0, report.started, report.started, ())
+
+    def _definitions(self, reports: Sequence[Report]) -> dict[str, Definition | None]:
+        """By the run's id, None where it is not to be had. Those that were submitted elsewhere are
+        kept from now on. UnavailableError when the file system does not answer."""
+        found = {r.id: Definition.read(self._home.run(r.id).definition) for r in reports}
+        lacking = [report for report in reports if found[report.id] is None]
+        bundles = self._fetch(lacking)
+        for report in lacking:
+            fetched = bundles.get(definition_file(report.tags))
+            if fetched is not None:
+                found[report.id] = fetched.definition
+                folder = self._home.run(report.id)
+                with writing(folder.path):
+                    make_private(folder.path)
+                    write_json(folder.definition, fetched.definition)
+        return found
+
+    def _fetch(self, reports: Iterable[Report]) -> Mapping[str, Bundle]:
+        """By the name of its file."""
+        names = {definition_file(report.tags) for report in reports} - {""}
+        bundles = {found.name: found for found in decode(self._place.read(names))}
+        self._place.note(bundles)
+        return bundles
 
     def clean_up(self, report: Report) -> None:
         """What a run that ended has no more use for: once, also what a master that was killed
@@ -87,12 +150,56 @@ class Register:
             self._cluster.kill(report.id)
             folder.delete_credentials()
 
-    def forget(self, report: Report) -> None:
-        """Deletes what is kept of a run, and hides it. YARN itself keeps its report and logs for
-        as long as it is configured to."""
-        self.clean_up(report)
-        folder = self._home.run(report.id)
-        delete_tree(folder.path)
-        with writing(folder.path):
-            make_private(folder.path)
-            folder.destroyed.touch(0o600)
+    # -- the end --
+    def destroy(self, runs: Sequence[Report]) -> None:
+        """Forgets an application, of which these are all runs, for everybody: here, on the
+        cluster, and in every other home. YARN itself keeps its reports and logs for as long as it
+        is configured to. UnavailableError when the cluster does not take note of it. One that
+        the cluster has no place for is forgotten here alone."""
+        definitions = {definition_file(report.tags) for report in runs} - {""}
+        listing = self._place.look() if definitions else None
+        if definitions:
+            self._place.mark(report.id for report in runs)
+        self._forget(runs)
+        if listing is not None:
+            # What cannot be deleted now is at the next time.
+            with contextlib.suppress(UnavailableError), nobody_stores(self._cache) as alone:
+                if alone:
+                    self._sweep(listing, definitions)
+
+    def _forget(self, runs: Sequence[Report]) -> None:
+        """Deletes what is kept here of runs, and hides them."""
+        known = [Definition.read(self._home.run(report.id).definition) for report in runs]
+        for report in runs:
+            self.clean_up(report)
+            folder = self._home.run(report.id)
+            delete_tree(folder.path)
+            with writing(folder.path):
+                make_private(folder.path)
+                folder.destroyed.touch(0o600)
+        delete_shipped(self._home.path.parent, [one for one in known if one is not None])
+
+    def _sweep(self, listing: Listing, definitions: set[str]) -> None:
+        """Deletes on the cluster the `definitions` of an application that was destroyed, files
+        that have been there for long of which no other is made, and the marks of runs that YARN
+        has forgotten. Where it is not known what an application is made of, files stay."""
+        known = self._cluster.applications(self._user)
+        others = [r for r in self._kept(known) if r.id not in listing.destroyed]
+        of_others = {definition_file(report.tags) for report in others}
+        old = {n for n, brought in listing.files.items() if self._clock() - brought > KEPT}
+        unused = old - of_others
+        for made_of in self._definitions(others).values() if unused else ():
+            unused -= unused if made_of is None else file_names(made_of)
+        forgotten = listing.destroyed - {report.id for report in known}
+        self._place.delete(unused | (definitions - of_others), forgotten)
+
+    @property
+    def _cache(self) -> Path:
+        return self._home.path.parent / CACHE
+
+
+def _by_name(reports: Iterable[Report]) -> dict[str, tuple[Report, ...]]:
+    runs: dict[str, tuple[Report, ...]] = {}
+    for report in reports:
+        runs[report.name] = (*runs.get(report.name, ()), report)
+    return runs

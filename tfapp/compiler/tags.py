@@ -1,0 +1,38 @@
+"""The tags of an application on YARN: the user's, and tfapp's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import skein
+
+TAG = "tfapp"  # every application of tfapp
+
+# YARN's limit for an application, less what tfapp needs.
+MAX_TAGS = 10 - 2
+
+DEFINITION = "tfapp-definition-"  # then what its definition is called
+_DEFINITION = re.compile(rf"{DEFINITION}([0-9a-f]{{64}})\Z")
+
+
+def definition_tag(spec: skein.ApplicationSpec) -> str:
+    """Names `spec`, which has no such tag yet, by all that is in it. It decides the definition:
+    the files that a spec names are named by their content."""
+    text = json.dumps(spec.to_dict(), sort_keys=True, default=sorted)
+    return DEFINITION + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def definition_file(tags: Iterable[str]) -> str:
+    """What the file with an application's definition is called; "" when its tags do not tell."""
+    found = (_DEFINITION.match(tag) for tag in tags)
+    return next((f"{match[1]}.definition" for match in found if match), "")
+
+
+def of_the_user(tags: Iterable[str]) -> tuple[str, ...]:
+    """Without tfapp's own, sorted."""
+    return tuple(sorted(t for t in tags if t != TAG and not t.startswith(DEFINITION)))
