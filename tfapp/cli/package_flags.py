@@ -1,5 +1,5 @@
 """The flags that name a package and change it on the way in: the same for `validate`, `compile`
-and `create`, and Slider's own."""
+and `create`, and Slider's own. `run`, which knows its package, has those that set single keys."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def add_package_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="files, and folders' contents, to ship beside the package's own files/",
     )
+    add_override_flags(group)
+
+
+def add_override_flags(group: argparse._ActionsContainer) -> None:
+    """Adds those that set single keys."""
     for flags, metavar, help_text in _OVERRIDES:
         group.add_argument(
             *flags,

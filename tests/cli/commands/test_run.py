@@ -115,6 +115,21 @@ def test_the_script_its_environment_and_tags_are_submitted(tmp_path):
     assert "hunter22" not in repr(compiled) + a_shell.out.text + a_shell.err.text
 
 
+def test_single_keys_are_set_as_for_other_packages(tmp_path):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    keys = (
+        *("--rescompopt", "worker", "yarn.memory", "300", "--resopt", "yarn.vcores", "3"),
+        *("-O", "site.global.stop.grace", "7", "--component", "evaluator", "1"),
+    )
+    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/train.py", "-w", "1", *keys)
+    assert code == 0, a_shell.err.text
+    ((_, compiled),) = engine.created
+    assert compiled.job.limits.stop_grace == 7
+    sizes = {c.name: (c.instances, c.memory, c.vcores) for c in compiled.job.components}
+    assert (sizes["worker"], sizes["evaluator"]) == ((1, 300, 3), (1, 2048, 3))
+
+
 def test_a_missing_script_is_44(tmp_path):
     code, a_shell = call(tmp_path, PlayedEngine(tmp_path, []), "run", "none.py")
     assert (code, a_shell.err.text) == (44, "error: there is no file none.py\n")

@@ -3,14 +3,16 @@ follows it to its end as `tfapp create` does.
 
 The script gets TF_CONFIG, WORKER_NUMBER and TOT_WORKERS; plain tf.distribute code needs nothing
 else. With --ps there is a chief besides, as ParameterServerStrategy needs one. Words after `--`
-are the script's arguments.
+are the script's arguments. --option, --resopt and their like set any other key of that package.
 
   tfapp run train.py -w 4 -- --epochs 10
+  tfapp run train.py -w 4 --engine yarn --rescompopt worker yarn.gpus 1
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import secrets
 import shlex
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from tfapp.cli.commands.create import add_launch_flags, launch
 from tfapp.cli.engine_flags import application_name
-from tfapp.cli.package_flags import file_path
+from tfapp.cli.package_flags import add_override_flags, file_path, overrides_of
 from tfapp.cli.shell import Shell
 from tfapp.contract import MAX_NAME
 from tfapp.errors import NotFoundError, UsageError
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--tag", metavar="T", action="append", default=[], help="for `tfapp list --tag T`"
     )
+    add_override_flags(parser.add_argument_group("the package"))
     add_launch_flags(parser)
 
 
@@ -74,7 +77,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the TensorFlow package with the script in it."""
     from tfapp.cli.env_file import read_env_file
     from tfapp.cli.submission import Request
-    from tfapp.package.overrides import Overrides
     from tfapp.package.source import collect_user_files
     from tfapp.shipped import app_packages_dir
 
@@ -82,10 +84,15 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     for path in filter(None, (args.script, args.command)):
         if not path.is_file():
             raise NotFoundError(f"there is no file {path}", _other_hint(path))
+    given = overrides_of(args)
     request = Request(
         name=application_name(args.name) if args.name else name_for(args.script),
         appdef=app_packages_dir() / "tensorflow",
-        overrides=Overrides(options=options_of(args), components=components_of(args)),
+        overrides=dataclasses.replace(
+            given,
+            options=(*options_of(args), *given.options),
+            components=(*components_of(args), *given.components),
+        ),
         files=collect_user_files(paths),
         queue=args.queue,
         tags=tuple(sorted(set(args.tag))),
