@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.package.packages import BASE, make_package, report
 from tfapp.errors import InvalidPackageError
 from tfapp.package.load import load_package, require_package
+from tfapp.package.overrides import Overrides
 from tfapp.problems import Position
 
 
@@ -153,6 +154,34 @@ def test_a_template_that_is_none(tmp_path, name, message):
     (tmp_path / "file.toml").write_text("")
     found = report(load_package(folder, template=tmp_path / name).problems, tmp_path)
     assert found == f"{name}: error: {message}"
+
+
+@pytest.mark.parametrize(
+    ("given_as", "file", "message", "flag"),
+    [
+        ("resources", "appConfig-default", "expected resources, found appConfig", "--template"),
+        ("template", "resources-default", "expected appConfig, found resources", "--resources"),
+        ("template", "metainfo", "expected appConfig, found metainfo", ""),
+    ],
+    ids=lambda value: "",
+)
+def test_one_document_in_place_of_another(tmp_path, given_as, file, message, flag):
+    config = (BASE / "appConfig-default.yaml").read_text() + "  site.global.epochs: 5\n"
+    own = '{"properties": {"site.global.epochs": {"type": "integer"}}}'
+    folder = make_package(
+        tmp_path, files={"appConfig-default.yaml": config, "appConfig.schema.json": own}
+    )
+    hint = f"give it with {flag}" if flag else "a package has one of its own"
+    (problem,) = load_package(folder, **{given_as: folder / f"{file}.yaml"}).problems
+    assert (problem.message, problem.hint, problem.position.line) == (message, hint, 1)
+
+
+def test_a_wrong_change_of_a_document_that_could_be_any(tmp_path):
+    folder = make_package(tmp_path)
+    (tmp_path / "empty.yaml").write_text("{}\n")
+    overrides = Overrides(resopts=(("yarn.memry", "1"),))
+    found = load_package(folder, resources=tmp_path / "empty.yaml", overrides=overrides).problems
+    assert "unknown key 'yarn.memry'" in report(found, tmp_path)
 
 
 def test_a_package_declares_keys_of_its_own(tmp_path):

@@ -22,6 +22,9 @@ from tfapp.schema.check import IGNORED
 
 UNREADABLE = "unreadable"
 
+# Kinds of documents, and the flags that give one in place of the package's.
+_FLAGS = {"appConfig": "--template", "resources": "--resources", "metainfo": ""}
+
 
 class _Content(NamedTuple):
     label: str
@@ -36,6 +39,7 @@ class SheetReader:
         self.problems: list[Problem] = []
         self._source = source
         self._overrides = overrides
+        self._extra: Mapping[str, Any] | None = None
         self._unusable_extension = False
 
     def extension(self) -> Mapping[str, Any] | None:
@@ -44,12 +48,11 @@ class SheetReader:
         if SCHEMA_FILE not in self._source.files():
             return None
         document = self._document(self._packaged(SCHEMA_FILE))
-        extra = None
         if document is not None:
-            extra, problems = check_extension(document)
+            self._extra, problems = check_extension(document)
             self.problems += problems
-        self._unusable_extension = extra is None
-        return extra
+        self._unusable_extension = self._extra is None
+        return self._extra
 
     def sheet(
         self, kind: str, path: Path | None = None, extra: Mapping[str, Any] | None = None
@@ -62,11 +65,13 @@ class SheetReader:
             return Sheet.empty(self._source.label, sound=False)
         if kind == "appConfig" and self._unusable_extension:
             return Sheet.empty(content.label, sound=False)
-        document = self._overrides.apply(kind, document)
+        written, document = document, self._overrides.apply(kind, document)
         data, problems = check_document(document, kind, extra)
-        self.problems += problems
         if has_errors(problems):
+            mistaken = path and self._of_another_kind(written, kind)
+            self.problems += (mistaken,) if mistaken else problems
             return Sheet.empty(content.label, sound=False)
+        self.problems += problems
         ignored = frozenset(problem.position for problem in problems if problem.code == IGNORED)
         places = Places(document, content.data.decode("utf-8-sig"))
         return Sheet(document, data, places, ignored=ignored)
@@ -82,6 +87,21 @@ class SheetReader:
                 self.problems.append(unknown_component(name, override.at, components))
                 unknown.add(name)
         self._overrides = self._overrides.without(unknown)
+
+    def _of_another_kind(self, document: Document, kind: str) -> Problem | None:
+        """What is wrong with a file that was given as `kind` and is another document."""
+        if self._is(document, kind):  # the command line's changes are wrong
+            return None
+        for other, flag in _FLAGS.items():
+            if other != kind and self._is(document, other):
+                message = f"expected {kind}, found {other}"
+                hint = f"give it with {flag}" if flag else "a package has one of its own"
+                return Problem(document.at(()), "wrong-document", message, hint=hint)
+        return None
+
+    def _is(self, document: Document, kind: str) -> bool:
+        extra = self._extra if kind == "appConfig" else None
+        return not has_errors(check_document(document, kind, extra)[1])
 
     def _own(self, kind: str) -> _Content | None:
         """The package's own document; an empty one where it may lack."""
