@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +39,9 @@ print(json.dumps(told))
 
 # TensorBoard's modules are not looked for in the program's folder.
 TENSORBOARD = "import sys; del sys.path[0]; from tensorboard.main import run_main; run_main()"
+
+# By these variables an interpreter looks for modules elsewhere.
+PLACES = ("HOME", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
 
 INSTALL = "is not installed in {}; install it or set site.global.python.executable"
 
@@ -198,12 +201,11 @@ def probe(context: Context, modules: Sequence[str], schemes: bool = False) -> di
 
 def is_this_interpreter(context: Context) -> bool:
     """Whether the program's interpreter finds modules where this one does."""
-
-    def places(environ: Mapping[str, str]) -> dict[str, str]:
-        return {k: v for k, v in environ.items() if k == "HOME" or k.startswith("PYTHON")}
-
-    same = context.component.docker is None and context.python == sys.executable
-    return same and places(context.env) == places(os.environ)
+    return (
+        context.component.docker is None
+        and context.python == sys.executable
+        and all(context.env.get(name) == os.environ.get(name) for name in PLACES)
+    )
 
 
 def interpreter(context: Context) -> str:
