@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine, read_until
 
-PATIENT = "import signal\nprint('at work', flush=True)\nsignal.pause()\n"
+PATIENT = """
+import signal, tempfile
+kept = tempfile.NamedTemporaryFile()
+print('at work', flush=True)
+signal.pause()
+"""
 
 
 @pytest.fixture
@@ -33,10 +39,20 @@ def following(tfapp: CommandLine, *words: object):
     return process
 
 
+def temporary_folder(running, worker: str) -> Path:
+    """Where its program keeps a temporary file."""
+    environ = Path(f"/proc/{running.process('app', worker, 'program.py')}/environ").read_text()
+    folder = Path(dict(line.split("=", 1) for line in environ.split("\0") if line)["TMPDIR"])
+    assert len(list(folder.iterdir())) == 1
+    return folder
+
+
 def test_a_program(running):
+    folders = [temporary_folder(running, worker) for worker in ("worker/0", "worker/1")]
     os.kill(running.process("app", "worker/1", "program.py"), signal.SIGKILL)
     ended = running("wait", "app")
     assert (ended.code, running.living()) == (65, [])
+    assert [folder.exists() for folder in folders] == [False, False]
     status = running.status("app")["status"]
     summary = status["verdict"]["summary"]
     assert summary.startswith(

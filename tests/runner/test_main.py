@@ -69,6 +69,8 @@ def test_what_the_program_gets(application):
         "cluster": {"worker": [own, "10.0.0.9:2222"]},
         "task": {"type": "worker", "index": 0},
     }
+    assert application.dismissed() == 0
+    assert not os.path.exists(env.pop("TMPDIR"))
     inherited = ("PATH", "PYTHONPATH", "CONTAINER_ID", "LOCAL_DIRS", "LOG_DIRS", "NM_HOST")
     assert {name: value for name, value in env.items() if name not in (*inherited, "LC_CTYPE")} == {
         "TFAPP_APPLICATION": "digits",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 
 from tfapp.runner import process_tree
@@ -19,13 +21,16 @@ class ProcessMode:
     def __init__(self, container: Container):
         self._secrets = container.private.redact
         self._program: RunningProgram | None = None
+        self._temporary: str | None = None
 
     def prepare(self) -> None:
         """Nothing is needed."""
 
     def start(self, program: Program, context: Context) -> RunningProgram:
-        """See RunMode.start."""
-        env = {**context.env, **program.env}
+        """See RunMode.start. The program has a TMPDIR of its own: what is killed leaves behind
+        what it would have deleted."""
+        self._delete_temporary()
+        env = {**context.env, **self._make_temporary(context), **program.env}
         folder = program.cwd or context.work_dir
         self._program = RunningProgram(program.argv, env, folder, self._secrets)
         return self._program
@@ -38,10 +43,22 @@ class ProcessMode:
         """See RunMode.kill_all."""
         program = self._program
         process_tree.kill_all(process_tree.KILL_LIMIT, spare=program.pid if program else 0)
+        self._delete_temporary()
 
     def close(self) -> None:
         """See RunMode.close."""
         self.kill_all()
+
+    def _make_temporary(self, context: Context) -> dict[str, str]:
+        try:
+            self._temporary = tempfile.mkdtemp(prefix="tfapp-", dir=context.env.get("TMPDIR"))
+        except OSError:
+            return {}  # the program does not need one, perhaps
+        return {"TMPDIR": self._temporary}
+
+    def _delete_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 def execute(context: Context, argv: Sequence[str], limit: float) -> Executed:
