@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 
 from tests.engines.applications import FOREVER, compiled, run_folder, service, stock_client
-from tfapp.contract import KEY_STATUS, KEY_STOP, encode
+from tfapp.contract import KEY_STATUS, KEY_STOP, SUCCEEDED, Verdict, encode
 from tfapp.engines.local.client import MasterClient
 from tfapp.engines.local.state import read_config, read_state
+from tfapp.errors import UnreachableError
+
+LIMIT = 60.0  # seconds
 
 
 @pytest.fixture
@@ -44,6 +48,29 @@ def test_changes_in_order_each_once(engine, client):
         stock.shutdown()
     assert list(changes) == []
     assert not client.alive
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_master_that_ends_slowly(engine, client, monkeypatch, decided):
+    """On a busy machine it may live for seconds after its last answer. Without a verdict that
+    is one that hangs."""
+    verdict = Verdict(SUCCEEDED, 0, "Succeeded.") if decided else None
+    status = dataclasses.replace(published(client, 1), verdict=verdict)
+
+    def watch():
+        yield status
+        threading.Timer(1.5, client.kill, [LIMIT]).start()
+        raise UnreachableError("no answer")
+
+    monkeypatch.setattr(client, "_watch", watch)
+    changes = client.changes()
+    assert next(changes) == status
+    if decided:
+        assert list(changes) == []
+    else:
+        with pytest.raises(UnreachableError, match="no answer"):
+            next(changes)
+    assert client.wait_for_end(LIMIT)
 
 
 def test_a_request_to_stop_is_left_in_the_store(engine, client):

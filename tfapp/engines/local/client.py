@@ -41,11 +41,11 @@ class MasterClient:
         """Waits at most `timeout` seconds for the end of its process; whether it has ended."""
         return wait_for_exit(self._state.process, timeout)
 
-    def has_ended(self) -> bool:
+    def has_ended(self, decided: bool = False) -> bool:
         """After it could not be reached: whether that was because it ends. Waits for its end
-        while it cleans up."""
-        cleaning_up = not self._run.certificate.exists()
-        return self.wait_for_end(END_DEADLINE if cleaning_up else 0.5)
+        while it cleans up, or when the verdict was `decided` before."""
+        ends = decided or not self._run.certificate.exists()
+        return self.wait_for_end(END_DEADLINE if ends else 0.5)
 
     def status(self) -> ApplicationStatus:
         """What the coordinator published last, or that the run is accepted."""
@@ -62,7 +62,7 @@ class MasterClient:
                         last = status
                         yield status
             except UnreachableError:
-                if self.has_ended():
+                if self.has_ended(decided=last is not None and last.verdict is not None):
                     return
                 raise
             self.wait_for_end(LOOK_EVERY)
