@@ -70,6 +70,15 @@ def test_what_was_deleted_there_comes_back(cluster, archive):
     )
 
 
+def test_what_was_deleted_there_is_missing_elsewhere(cluster, archive):
+    place = cluster.place()
+    place.url()
+    place.put({"1a.zip": archive, "2b.zip": archive})
+    (cluster.folder / "2b.zip").unlink()
+    with pytest.raises(UnavailableError, match="2b.zip was deleted on the cluster, and there is"):
+        cluster.place("elsewhere").restore([f"{URL}/1a.zip", f"{URL}/2b.zip"])
+
+
 def test_nothing_is_asked_about_files_that_are_not_there(cluster):
     place = cluster.place()
     assert not place.restore(["file:///x.zip"])

@@ -186,12 +186,12 @@ class YarnEngine:
         spec.master.security = skein.Security(
             cert_bytes=credentials.certificate, key_bytes=credentials.key
         )
+        # Where its definition cannot be kept it runs all the same: `start` elsewhere says so.
         with ThreadPoolExecutor(1) as pool:
             keeping = pool.submit(self._place.keep, _bundled(definition))
             application = self._submit_spec(spec, definition, keeping)
             try:
                 self._register.write(application, definition, credentials)
-                keeping.result()
             except BaseException:
                 self._cluster.kill(application)
                 raise
@@ -210,7 +210,8 @@ class YarnEngine:
             keeping.exception()  # one at a time
             if not self._place.restore(definition.sources()):
                 raise
-            self._place.keep(_bundled(definition))
+            with contextlib.suppress(UnavailableError):
+                self._place.keep(_bundled(definition))
             return self._cluster.submit(spec)
 
     # -- looking --

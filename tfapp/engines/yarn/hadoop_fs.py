@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,10 +51,14 @@ def run(
     words: Sequence[str],
     limit: float = LIMIT,
     folder: Path | None = None,
+    beside: bool = False,
 ) -> Done:
     """Runs `hadoop fs WORDS`, in `folder` if one is given. What it makes is for its owner alone.
-    UnavailableError when there is no Hadoop here."""
-    command = [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
+    `beside`: what goes on at the same time on this machine goes before. UnavailableError when
+    there is no Hadoop here."""
+    nice = shutil.which("nice", path=environ.get("PATH")) if beside else None
+    command = [nice, "-n", "5"] if nice else []
+    command += [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
     command += ["org.apache.hadoop.fs.FsShell", *_OPTIONS, *words]
     try:
         done = subprocess.run(

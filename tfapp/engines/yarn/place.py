@@ -10,6 +10,7 @@ changed cost nothing. Whether they still are there is looked up when a submissio
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -27,6 +28,7 @@ from tfapp.errors import UnavailableError
 FOLDER = "/user/{user}/.tfapp"
 
 UPLOAD_LIMIT = 120.0  # seconds, and more for what is large:
+KEEP_LIMIT = 30.0
 SLOWEST = 2 << 20  # bytes per second
 LOOK_LIMIT = 15.0  # seconds
 
@@ -106,8 +108,8 @@ class Place:
             self._bring({**new, **self._new(along or {})})
 
     def keep(self, texts: Mapping[str, bytes]) -> None:
-        """As `put`, for what is not a file here."""
-        self._bring(self._new(texts))
+        """As `put`, for what is not a file here, beside what the command does otherwise."""
+        self._bring(self._new(texts), beside=True)
 
     def restore(self, urls: Iterable[str]) -> bool:
         """Brings those files of `urls` back that were deleted at the place; whether there were
@@ -186,7 +188,8 @@ class Place:
             record = self._read()
             if self._listing is not None:
                 record = record.only(self._listing.files)
-            self._write(dataclasses.replace(record, looked=self._clock()))
+            with contextlib.suppress(UnavailableError):  # a full disk here is no reason to fail
+                self._write(dataclasses.replace(record, looked=self._clock()))
         return self._listing
 
     # -- inside --
@@ -207,23 +210,24 @@ class Place:
         known = record.files.keys() - set(record.gone)
         return {name: content for name, content in files.items() if name not in known}
 
-    def _bring(self, new: Mapping[str, Path | bytes]) -> None:
+    def _bring(self, new: Mapping[str, Path | bytes], beside: bool = False) -> None:
         if new:
-            self._upload(new)
+            self._upload(new, beside)
             copies = {n: str(c.absolute()) if isinstance(c, Path) else "" for n, c in new.items()}
             self._write(self._read().brought(copies))
 
-    def _upload(self, files: Mapping[str, Path | bytes]) -> None:
+    def _upload(self, files: Mapping[str, Path | bytes], beside: bool = False) -> None:
         """Hadoop's client writes under another name and renames; it replaces nothing. Tried
         twice, since the folder may be gone."""
         record = self._read()
         with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
             size = sum(_lay(content, Path(folder, name)) for name, content in files.items())
-            words, limit = ["-put", *files, f"{self._cache}/"], UPLOAD_LIMIT + size / SLOWEST
+            words = ["-put", *files, f"{self._cache}/"]
+            limit = (KEEP_LIMIT if beside else UPLOAD_LIMIT) + size / SLOWEST
             if not record.files:
                 self._make_folder()
             for _ in range(2):
-                done = hadoop_fs.run(self._environ, words, limit, Path(folder))
+                done = hadoop_fs.run(self._environ, words, limit, Path(folder), beside)
                 if done.cut_off:
                     raise _silent(done)
                 # One that is there already is a complaint as well.

@@ -74,9 +74,10 @@ class Register:
         if not fresh and self._clock() - self._place.looked() <= LOOK_EVERY:
             return found
         listing = self._place.look()
-        gone = listing.destroyed if listing else ()
-        self._forget([report for report in found if report.id in gone])
-        return self._kept(found)
+        destroyed = listing.destroyed if listing else frozenset()
+        with contextlib.suppress(UnavailableError):  # then they are looked for again
+            self._forget([report for report in found if report.id in destroyed])
+        return tuple(report for report in found if report.id not in destroyed)
 
     def _kept(self, reports: Iterable[Report]) -> tuple[Report, ...]:
         """Those of tfapp that are not known here to be destroyed."""
