@@ -6,7 +6,6 @@ engine has its own socket, data and state; it touches no network and no other en
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -14,8 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
+
+from tests.debian import (
+    BUILD_LIMIT,
+    Packages,
+    UnavailableError,
+    building,
+    read_os_release,
+    run,
+)
 
 PACKAGES = ("docker.io", "debootstrap", "docker-registry")
 PROGRAMS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "docker-registry")
@@ -26,11 +34,6 @@ EMPTY = "tfapp-test/empty:1"  # one file that is no program
 
 START_LIMIT = 60.0
 STOP_LIMIT = 60.0
-BUILD_LIMIT = 900.0
-
-
-class UnavailableError(Exception):
-    """This machine cannot have an engine; the text says why."""
 
 
 def check_machine() -> None:
@@ -39,8 +42,6 @@ def check_machine() -> None:
         raise UnavailableError("an engine of the tests' own needs Linux")
     if os.geteuid() != 0:
         raise UnavailableError("an engine of the tests' own needs root")
-    if shutil.which("apt-get") is None:
-        raise UnavailableError("Docker's packages come by apt-get")
 
 
 class Engine:
@@ -155,51 +156,18 @@ class Engine:
         return archive
 
 
-class Tools:
+class Tools(Packages):
     """Docker's programs and the base image's content, in a folder that is kept between runs."""
 
     def __init__(self, cache: Path):
-        release = read_os_release()
-        self._codename = release.get("VERSION_CODENAME", "")
-        self._cache = cache / (self._codename or "unknown")
-
-    @property
-    def _root(self) -> Path:
-        return self._cache / "root"
-
-    def prepare(self) -> None:
-        """Has every program, from this machine or from Debian's packages."""
-        path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-        if all(shutil.which(name, path=path) for name in PROGRAMS) or self._root.is_dir():
-            return
-        self._cache.mkdir(parents=True, exist_ok=True)
-        with building(self._root) as root:
-            archives = root / "archives"
-            (archives / "partial").mkdir(parents=True)
-            get = ["apt-get", "-o", f"Dir::Cache::archives={archives}"]
-            fetch = [*get, "install", "--yes", "--no-install-recommends", "--download-only"]
-            try:
-                run([*fetch, *PACKAGES], BUILD_LIMIT)
-            except UnavailableError:  # the lists of packages may be old, or missing
-                run([*get, "update"], BUILD_LIMIT)
-                run([*fetch, *PACKAGES], BUILD_LIMIT)
-            for package in sorted(archives.glob("*.deb")):
-                run(["dpkg", "--extract", str(package), str(root)], BUILD_LIMIT)
-            shutil.rmtree(archives)
+        super().__init__(cache, PACKAGES, PROGRAMS)
+        self._codename = read_os_release().get("VERSION_CODENAME", "")
 
     def environ(self) -> dict[str, str]:
-        """This process's environment, with the programs on its PATH."""
-        folders = [str(self._root / name) for name in ("usr/bin", "usr/sbin", "bin", "sbin")]
-        libraries = [*self._root.glob("usr/lib/*-linux-gnu"), *self._root.glob("lib/*-linux-gnu")]
-        environ = {
-            **os.environ,
-            "PATH": ":".join((*folders, os.environ["PATH"], "/usr/sbin", "/sbin")),
-            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
-        }
-        scripts = self._root / "usr/share/debootstrap"
-        if scripts.is_dir():
-            environ["DEBOOTSTRAP_DIR"] = str(scripts)
-        return environ
+        """See Packages.environ."""
+        scripts = self.root / "usr/share/debootstrap"
+        more = {"DEBOOTSTRAP_DIR": str(scripts)} if scripts.is_dir() else {}
+        return {**super().environ(), **more}
 
     def base_image(self) -> Path:
         """A tar of a small Debian of this machine's own release, whose libraries this machine's
@@ -241,43 +209,6 @@ def mirror() -> list[str]:
         timeout=START_LIMIT,
     )
     return done.stdout.split()[:1]
-
-
-@contextlib.contextmanager
-def building(folder: Path) -> Iterator[Path]:
-    """A folder that takes the name `folder` when it is complete, and is deleted when it is not."""
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    try:
-        yield unfinished
-        unfinished.chmod(0o755)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-
-
-def run(command: Sequence[str], limit: float, environ: dict[str, str] | None = None) -> None:
-    """UnavailableError when it fails, with the end of what it said."""
-    done = subprocess.run(
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=limit,
-    )
-    if done.returncode:
-        raise UnavailableError(f"{' '.join(command)} failed: {done.stdout[-2000:]}")
-
-
-def read_os_release() -> dict[str, str]:
-    """/etc/os-release, {} where there is none."""
-    path = Path("/etc/os-release")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name: value.strip('"') for name, _, value in pairs}
 
 
 def unmount_below(folder: Path) -> None:
