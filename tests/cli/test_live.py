@@ -90,6 +90,25 @@ def test_the_verdict_is_told_though_there_is_no_log(tmp_path, monkeypatch):
     ]
 
 
+def test_a_log_that_can_be_had_at_the_end_alone_is_shown_then(tmp_path, monkeypatch):
+    running = status("RUNNING", instance("worker/0", "RUNNING", container="w_0"))
+    ended = status("SUCCEEDED", instance("worker/0", "SUCCEEDED", container="w_0"), verdict=SUCCESS)
+    engine = PlayedEngine(tmp_path, [running, ended])
+    engine.write_log("worker/0", "epoch 1\n")
+    look, refusals = engine.logs, iter([UnavailableError("its node does not show it")])
+
+    def logs(name, run=None):
+        for refusal in refusals:
+            raise refusal
+        return look(name, run)
+
+    monkeypatch.setattr(engine, "logs", logs)
+    a_shell = shell(tmp_path)
+    assert run(engine, a_shell) == 0
+    assert a_shell.out.text == "epoch 1\n"
+    assert a_shell.err.text.count("worker/0: its node does not show it\n") == 1
+
+
 def test_the_chief_is_shown_rather_than_a_worker(tmp_path):
     members = [instance("worker/0", "SUCCEEDED"), instance("chief/0", "SUCCEEDED")]
     engine = PlayedEngine(tmp_path, [status("SUCCEEDED", *members, verdict=SUCCESS)])

@@ -69,7 +69,8 @@ class _View:
         self.was_running = False
         self._shell, self._engine = shell, engine
         self._printer: LogPrinter | None = None
-        self._without_output = False  # the engine cannot give it
+        self._without_output = False  # the engine cannot give it, for this reason:
+        self._reason = ""
         self._states = StateLines(shell)
         self._rows = stack.enter_context(contextlib.ExitStack())
         self._show: Show | None = None
@@ -116,14 +117,16 @@ class _View:
             self._shell.drop_output()
         except UnavailableError as error:  # and here
             self._without_output = True
-            if primary.container:
+            if primary.container and error.message != self._reason:
                 self._shell.note(f"{primary.instance}: {error.message}")
+                self._reason = error.message
         if self._printer.found:
             self.shown_instance = primary.instance
 
     def finish(self) -> None:
-        """Shows what was written up to the end."""
+        """Shows what was written up to the end, also where it could not be had before."""
         self.end_rows()
+        self._without_output = False
         self._show_output()
         if self._printer is not None:
             self._printer.close()
