@@ -153,7 +153,7 @@ class Cluster:
         """Answer of the ResourceManager's REST service to `who`, else to the administrator.
         OSError when there is none."""
         url = f"http://127.0.0.1:{self._ports()['manager_web']}/ws/v1/cluster/{path}"
-        return _http(f"{url}{'&' if '?' in path else '?'}user.name={who or user()}", data)
+        return self._http(f"{url}{'&' if '?' in path else '?'}user.name={who or user()}", data)
 
     def metric(self, name: str) -> int:
         """One of the ResourceManager's numbers about the whole cluster."""
@@ -332,9 +332,17 @@ class Cluster:
 
     def _storage_answers(self) -> bool:
         query = "jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
-        bean = json.loads(_http(f"http://127.0.0.1:{self._ports()['namenode_web']}/{query}"))
+        bean = json.loads(self._http(f"http://127.0.0.1:{self._ports()['namenode_web']}/{query}"))
         (info,) = bean["beans"]
         return not info["Safemode"] and json.loads(info["LiveNodes"]) != {}
+
+    def _http(self, url: str, data: object = None) -> bytes:
+        """Answer to a GET, or to a POST of `data`."""
+        body = None if data is None else json.dumps(data).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        request = urllib.request.Request(url, body, headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read()
 
     def _end_processes(self) -> None:
         """Without grace: what the daemons would put in order is about to be deleted."""
@@ -453,15 +461,6 @@ def _hold(hosts: list[str], port: int, held: contextlib.ExitStack) -> bool:
 def user() -> str:
     """Who HDFS and YARN take this process for."""
     return pwd.getpwuid(os.getuid()).pw_name
-
-
-def _http(url: str, data: object = None) -> bytes:
-    """Answer to a GET, or to a POST of `data`."""
-    body = None if data is None else json.dumps(data).encode()
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    request = urllib.request.Request(url, body, headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return answer.read()
 
 
 def _wait(ready: Callable[[], bool], what: str, limit: float) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.yarn import programs
 from tests.yarn.conftest import User, wait_for
-from tfapp.engines.yarn import keeper
 
 
 @pytest.fixture
@@ -73,44 +72,12 @@ def configured(cluster, tmp_path):
     return make
 
 
-def adding(**values):
-    """A change that adds settings."""
-    entries = "".join(
-        f"<property><name>{name.replace('_', '.')}</name><value>{value}</value></property>"
-        for name, value in values.items()
-    )
-    return lambda text: text.replace("</configuration>", f"{entries}</configuration>")
-
-
 def test_the_resource_manager_is_down(stranger, configured):
     # Port 9 of a loopback address of its own: nobody listens there.
     environ = configured(yarn=lambda text: re.sub(r"127\.0\.0\.1:\d+", "127.0.0.99:9", text))
     done = stranger.call("list", environ=environ)
     assert done.returncode == 53
     assert done.stderr.splitlines()[0] == "error: YARN did not list applications within 10 s"
-
-
-def test_kerberos_without_a_ticket(stranger, configured, tmp_path):
-    """What Hadoop's client says where the cluster wants Kerberos; no KDC is asked for that."""
-    environ = configured(
-        core=adding(hadoop_security_authentication="kerberos"),
-        yarn=adding(yarn_resourcemanager_principal="yarn/_HOST@EXAMPLE.ORG"),
-    )
-    kdc = "-Djava.security.krb5.realm=EXAMPLE.ORG -Djava.security.krb5.kdc=127.0.0.99:9"
-    environ["SKEIN_DRIVER_JAVA_OPTIONS"] = f"{keeper.JAVA_OPTIONS} {kdc}"
-    done = stranger.call("list", environ=environ)
-    assert done.returncode == 53
-    assert done.stderr.splitlines() == [
-        "error: there is no Kerberos ticket of yours, or it has expired",
-        "  Run `kinit`, or set KRB5KEYTAB and KRB5PRINCIPAL to a keytab and its principal.",
-    ]
-    keytab = tmp_path / "ann.keytab"
-    keytab.touch()
-    environ |= {"KRB5KEYTAB": str(keytab), "KRB5PRINCIPAL": "ann@EXAMPLE.ORG"}
-    done = stranger.call("list", environ=environ)
-    assert done.returncode == 53
-    complaint = "failure to login: for principal: ann@EXAMPLE.ORG from keytab "
-    assert f"driver did not start: {complaint}{keytab}" in done.stderr.splitlines()[0]
 
 
 def test_hdfs_is_in_safe_mode(user, cluster, tmp_path):

@@ -6,10 +6,10 @@ import dataclasses
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tfapp.errors import TfappError, UnavailableError
+from tfapp.errors import TfappError
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -59,11 +59,3 @@ def examine_home(home: Path) -> Finding:
         mend = "Free some space there, or set TFAPP_HOME to a folder on another disk."
         return Finding("home", WARNING, text, mend)
     return Finding("home", OK, text)
-
-
-def find_program(name: str, environ: Mapping[str, str]) -> str:
-    """Its path. UnavailableError when it is not on PATH."""
-    found = shutil.which(name, path=environ.get("PATH"))
-    if found is None:
-        raise UnavailableError(f"{name} is not on PATH")
-    return found

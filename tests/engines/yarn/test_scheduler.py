@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
+from tfapp.engines.yarn.web import Web
 
 NO_LIMIT = 2**63 - 1
 
@@ -89,6 +90,6 @@ def test_rules_of_queues(info, name, rules):
 
 def test_no_manager_that_answers():
     with pytest.raises(OSError, match="refused"):
-        asking(["http://127.0.0.99:9"])("/ws/v1/cluster/scheduler")
+        asking(["http://127.0.0.99:9"], Web({}))("/ws/v1/cluster/scheduler")
     with pytest.raises(OSError, match="names no"):
-        asking([])("/ws/v1/cluster/scheduler")
+        asking([], Web({}))("/ws/v1/cluster/scheduler")

@@ -6,8 +6,6 @@ import pytest
 
 from tfapp.engines.yarn.surroundings import (
     find_java,
-    find_keytab,
-    find_user,
     find_yarn,
     fingerprint,
     read_class_path,
@@ -70,34 +68,3 @@ def test_another_configuration_is_another_cluster(tmp_path):
     site.write_text("<configuration><!-- moved --></configuration>")
     assert fingerprint(environ) != first
     assert fingerprint({**environ, "HADOOP_USER_NAME": "other"}) != fingerprint(environ)
-
-
-def test_a_keytab_that_can_be_used(tmp_path):
-    keytab = tmp_path / "ann.keytab"
-    keytab.touch()
-    environ = {"KRB5KEYTAB": str(keytab), "KRB5PRINCIPAL": "ann/host@EXAMPLE.ORG"}
-    assert find_keytab(environ) == (str(keytab), "ann/host@EXAMPLE.ORG")
-    assert find_user(environ, "bob") == "ann"
-
-
-def test_without_a_keytab_the_ticket_counts():
-    assert find_keytab({"KRB5PRINCIPAL": "ann@EXAMPLE.ORG"}) is None
-    assert find_user({}, "bob") == "bob"
-    assert find_user({"HADOOP_USER_NAME": "carol"}, "bob") == "carol"
-
-
-def test_keytabs_that_cannot_be_used(tmp_path):
-    for words, message in (
-        (
-            {"KRB5KEYTAB": str(tmp_path / "gone")},
-            f"the Kerberos keytab {tmp_path}/gone does not exist",
-        ),
-        ({"KRB5KEYTAB": str(tmp_path)}, f"the Kerberos keytab {tmp_path} cannot be read"),
-        (
-            {"KRB5KEYTAB": __file__},
-            "KRB5KEYTAB names a Kerberos keytab, and KRB5PRINCIPAL is not set",
-        ),
-    ):
-        with pytest.raises(UnavailableError) as raised:
-            find_keytab(words)
-        assert raised.value.message == message

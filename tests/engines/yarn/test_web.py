@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
+
 import pytest
 
-from tfapp.engines.yarn.web import Piece, application, parse_log
+from tfapp.engines.yarn.web import DeniedError, Piece, Web, parse_log
 
 FRAME = (
     b"Container: container_1_0001_01_000002 on 127.0.0.3:21103\n"
@@ -43,4 +46,116 @@ def test_another_answer_is_refused(answer):
 
 def test_an_application_without_a_tracking_address_has_no_facts():
     with pytest.raises(OSError, match="does not lead to a ResourceManager"):
-        application("N/A", "application_1_0001")
+        Web({}).application("N/A", "application_1_0001")
+
+
+COOKIE = 'hadoop.auth="u=ann&s=x"'
+
+
+@pytest.fixture
+def pages():
+    """Pages that Kerberos protects, but for /closed, which shows nothing to anybody. What was
+    asked of them is in `asked`."""
+
+    class Pages(http.server.BaseHTTPRequestHandler):
+        asked: list[str] = []
+
+        def do_GET(self):
+            self.asked.append(self.path)
+            if self.path == "/closed":
+                self.answer(403)
+            elif self.headers["Cookie"] != COOKIE:
+                self.answer(401, "WWW-Authenticate", "Negotiate")
+            else:
+                self.answer(200, "Date", "Sun, 22 Nov 2026 04:00:00 GMT")
+
+        do_HEAD = do_GET
+
+        def answer(self, code: int, *header: str) -> None:
+            self.send_response_only(code)
+            if header:
+                self.send_header(*header)
+            self.send_header("Content-Length", "4" if code == 200 else "0")
+            self.end_headers()
+            if code == 200 and self.command == "GET":
+                self.wfile.write(b"true")
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", Pages.asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def negotiating(tmp_path):
+    """An environment whose programs curl and kinit do as told, and remember how they were
+    called."""
+
+    def make(**scripts: str) -> dict[str, str]:
+        for name, script in scripts.items():
+            path = tmp_path / name
+            path.write_text(
+                f"#!/bin/sh\necho {name} $KRB5CCNAME $@ >> {tmp_path}/calls\n{script}\n"
+            )
+            path.chmod(0o755)
+        return {"PATH": f"{tmp_path}", "KRB5CCNAME": "/tickets/ann"}
+
+    return make
+
+
+def says(status: str, cookie: str) -> str:
+    return f"printf 'HTTP/1.1 {status}\r\nSet-Cookie: {cookie}; Path=/\r\n\r\n'"
+
+
+def test_one_login_serves_all_later_questions(pages, negotiating, tmp_path):
+    address, asked = pages
+    web = Web(negotiating(curl=says("200 OK", COOKIE)))
+    assert web.read_json(f"http://{address}/one") is True
+    assert web.read_json(f"http://{address}/two") is True
+    assert web.head(f"http://{address}/")["Date"] == "Sun, 22 Nov 2026 04:00:00 GMT"
+    assert asked == ["/one", "/one", "/two", "/"]
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    assert call.startswith("curl FILE:/tickets/ann -sS --negotiate")
+
+
+def test_a_keytab_gets_a_ticket_of_its_own(pages, negotiating, tmp_path):
+    keytab = tmp_path / "ann.keytab"
+    keytab.touch()
+    environ = negotiating(curl=says("200 OK", COOKIE), kinit="")
+    web = Web({**environ, "KRB5KEYTAB": str(keytab), "KRB5PRINCIPAL": "ann"})
+    assert web.read_json(f"http://{pages[0]}/one") is True
+    kinit, curl = (line.split() for line in (tmp_path / "calls").read_text().splitlines())
+    assert kinit[2:] == ["-k", "-t", str(keytab), "ann"]
+    assert kinit[1] == curl[1] != "FILE:/tickets/ann"
+
+
+@pytest.mark.parametrize(
+    ("curl", "reason"),
+    [
+        ("echo 'curl: (2) no such option' >&2; exit 2", "curl: (2) no such option"),
+        (says("401 Authentication required", "hadoop.auth="), "401 Authentication required"),
+    ],
+)
+def test_a_login_that_fails_is_not_tried_again_at_once(pages, negotiating, tmp_path, curl, reason):
+    web = Web(negotiating(curl=curl))
+    for _ in range(2):
+        with pytest.raises(DeniedError) as raised:
+            web.get(f"http://{pages[0]}/one")
+        assert str(raised.value) == f"{pages[0]} asks for Kerberos: {reason}"
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+def test_without_curl(pages, negotiating):
+    with pytest.raises(DeniedError, match="asks for Kerberos: the program curl is not on PATH"):
+        Web(negotiating()).get(f"http://{pages[0]}/one")
+
+
+def test_a_page_that_is_forbidden(pages):
+    with pytest.raises(DeniedError, match="says 403 Forbidden"):
+        Web({}).get(f"http://{pages[0]}/closed")

@@ -12,10 +12,10 @@ from pathlib import Path
 from tfapp.contract import INSTANCE_FILE
 from tfapp.engines.base import LogFile
 from tfapp.engines.disk import make_private, write_atomically, writing
-from tfapp.engines.yarn import web
 from tfapp.engines.yarn.layout import RunFolder
 from tfapp.engines.yarn.live_logs import COORDINATOR_LOG, MASTER_LOG
 from tfapp.engines.yarn.surroundings import find_yarn
+from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
 
 GATHER_LIMIT = 30.0  # seconds for YARN to gather the logs
@@ -29,11 +29,13 @@ _HEAD = re.compile(
 )
 
 
-def fetch(run: RunFolder, application: str, tracking_url: str, environ: Mapping[str, str]) -> None:
+def fetch(
+    run: RunFolder, application: str, tracking_url: str, environ: Mapping[str, str], web: Web
+) -> None:
     """Copies all logs below `run`, once. UnavailableError when YARN has none."""
     if run.logs_complete.exists():
         return
-    whole = _wait_until_gathered(application, tracking_url)
+    whole = _wait_until_gathered(application, tracking_url, web)
     with writing(run.logs), tempfile.TemporaryDirectory(dir=make_private(run.path)) as scratch:
         _ask_yarn(application, Path(scratch), environ)
         for answer in Path(scratch).rglob("container_*"):
@@ -79,7 +81,7 @@ def log_files(run: RunFolder) -> Iterator[LogFile]:
                 yield LogFile(instance, folder / file)
 
 
-def _wait_until_gathered(application: str, tracking_url: str) -> bool:
+def _wait_until_gathered(application: str, tracking_url: str, web: Web) -> bool:
     """Whether YARN says that it has them all. It may not say anything over HTTP."""
     deadline = time.monotonic() + GATHER_LIMIT
     while True:

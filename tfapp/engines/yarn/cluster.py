@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfapp.engines.yarn import kerberos
 from tfapp.engines.yarn.driver import CALL_LIMIT, forget, open_driver, touch
 from tfapp.engines.yarn.layout import Home
 from tfapp.errors import ForbiddenError, UnavailableError, UnknownApplicationError
@@ -20,17 +21,8 @@ _ALL_STATES = (*WAITING_STATES, "RUNNING", "FINISHED", "FAILED", "KILLED")
 
 ANY_LABEL = "*"
 
-# What Skein's driver and Hadoop say without a valid Kerberos ticket.
-_NO_TICKET = (
-    "Kerberos ticket not found",
-    "Client cannot authenticate via:[TOKEN, KERBEROS]",
-    "No valid credentials provided",
-    "GSS initiate failed",
-)
 # What the ResourceManager says to a queue's rights, and the fair scheduler to its own rules.
 _FORBIDDEN = ("AccessControlException", "rejected by placement rules")
-_TICKET = "there is no Kerberos ticket of yours, or it has expired"
-_TICKET_HINT = "Run `kinit`, or set KRB5KEYTAB and KRB5PRINCIPAL to a keytab and its principal."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,17 +142,19 @@ class Cluster:
                 self._client = None
                 return question(self._driver())
         except skein.exceptions.TimeoutError as error:
+            self._require_login()
             raise UnavailableError(
                 f"YARN did not {what} within {CALL_LIMIT:g} s",
-                f"Is the ResourceManager up that the configuration names? {self._where()}",
+                f"{self._who_is_down()} {self._where()}",
             ) from error
         except (KeyError, ValueError, skein.exceptions.SkeinError) as error:
             detail = str(error.args[0] if error.args else error)
             if "doesn't exist" in detail or "Unknown application" in detail:
                 raise UnknownApplicationError(first_line(detail)) from error
-            if any(words in detail for words in _NO_TICKET):
+            if kerberos.complaint(detail):
+                self._require_login()
                 forget(self._home, self._environ)  # it would not notice another ticket
-                raise UnavailableError(_TICKET, _TICKET_HINT) from error
+                raise kerberos.refused(self._environ, detail) from error
             if any(words in detail for words in _FORBIDDEN):
                 raise ForbiddenError(f"YARN did not {what}: {_reason(detail)}") from error
             raise UnavailableError(f"YARN did not {what}: {_reason(detail)}", self._where()) from (
@@ -169,10 +163,20 @@ class Cluster:
 
     def _driver(self) -> Any:
         if self._client is None:
+            self._require_login()
             self._client = open_driver(self._home, self._environ, self._clock())
         else:
             self.keep()
         return self._client
+
+    def _require_login(self) -> None:
+        """UnavailableError where Kerberos is asked for and the user has nothing to show."""
+        kerberos.require(self._environ, self._clock())
+
+    def _who_is_down(self) -> str:
+        if kerberos.is_asked(self._environ):
+            return "Are the ResourceManager that the configuration names and Kerberos' KDC up?"
+        return "Is the ResourceManager up that the configuration names?"
 
     def _where(self) -> str:
         folder = self._environ.get("HADOOP_CONF_DIR")

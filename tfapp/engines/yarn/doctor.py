@@ -7,8 +7,6 @@ import email.utils
 import os
 import re
 import subprocess
-import urllib.request
-import xml.etree.ElementTree
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,11 +17,11 @@ from tfapp.engines.diagnosis import (
     Finding,
     checked,
     examine_here,
-    find_program,
 )
-from tfapp.engines.yarn import hadoop_fs
+from tfapp.engines.yarn import hadoop_fs, kerberos
 from tfapp.engines.yarn.cluster import Cluster, Node
 from tfapp.engines.yarn.surroundings import find_java, find_yarn, read_class_path
+from tfapp.engines.yarn.web import DeniedError, Web
 from tfapp.errors import TfappError, UnavailableError
 
 LIMIT = 60.0  # seconds for a Java program
@@ -33,11 +31,14 @@ SKEW = 30.0  # seconds that clocks may differ by
 MAX_NODES = 100  # whose clocks are asked for
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_AUTHENTICATION = "hadoop.security.authentication"
 
 
 def examine(
-    home: Path, environ: Mapping[str, str], cluster: Cluster, clock: Callable[[], float]
+    home: Path,
+    environ: Mapping[str, str],
+    cluster: Cluster,
+    web: Web,
+    clock: Callable[[], float],
 ) -> Iterator[Finding]:
     """Each thing that is checked, in the order of `tfapp doctor`. What cannot be had without
     another that failed is left out."""
@@ -55,10 +56,12 @@ def examine(
     yield Finding("configuration", OK, where) if class_path.level == OK else class_path
     if class_path.level == PROBLEM:
         return
-    ticket = examine_ticket(environ)
-    if ticket is not None:
-        yield ticket
-    yield from examine_cluster(cluster, clock)
+    login = examine_kerberos(environ, clock())
+    if login is not None:
+        yield login
+        if login.level == PROBLEM:
+            return
+    yield from examine_cluster(cluster, web, clock)
     yield checked("hdfs", lambda: write_to_hdfs(environ))
 
 
@@ -79,32 +82,15 @@ def examine_java(java: str) -> Finding:
     return Finding("java", OK, text)
 
 
-def examine_ticket(environ: Mapping[str, str]) -> Finding | None:
-    """Whether there is a Kerberos ticket; None where the cluster asks for none."""
-    folder = environ.get("HADOOP_CONF_DIR")
-    if not folder or _property(Path(folder, "core-site.xml"), _AUTHENTICATION) != "kerberos":
+def examine_kerberos(environ: Mapping[str, str], now: float) -> Finding | None:
+    """What the user has to show for it; None where the cluster does not ask. `now`: seconds
+    since 1970."""
+    if not kerberos.is_asked(environ):
         return None
-    try:
-        klist = find_program("klist", environ)
-    except UnavailableError as error:
-        return Finding("kerberos", WARNING, error.message, "Install Kerberos' user programs.")
-    done = subprocess.run([klist, "-s"], env=dict(environ), capture_output=True, timeout=LIMIT)
-    if done.returncode:
-        return Finding("kerberos", PROBLEM, "there is no valid ticket", "Run kinit.")
-    return Finding("kerberos", OK, "there is a valid ticket")
+    return checked("kerberos", lambda: kerberos.show(environ, now))
 
 
-def _property(file: Path, name: str) -> str:
-    """The value of a property in Hadoop's configuration, "" without it."""
-    try:
-        tree = xml.etree.ElementTree.parse(file)
-    except (OSError, xml.etree.ElementTree.ParseError):
-        return ""
-    found = (p for p in tree.iter("property") if p.findtext("name", "").strip() == name)
-    return next((p.findtext("value", "").strip() for p in found), "")
-
-
-def examine_cluster(cluster: Cluster, clock: Callable[[], float]) -> Iterator[Finding]:
+def examine_cluster(cluster: Cluster, web: Web, clock: Callable[[], float]) -> Iterator[Finding]:
     """What the ResourceManager says, and the nodes' clocks."""
     try:
         nodes, queues = cluster.nodes(), cluster.queues()
@@ -121,13 +107,28 @@ def examine_cluster(cluster: Cluster, clock: Callable[[], float]) -> Iterator[Fi
     cores, gpus = sum(node.vcores for node in nodes), sum(node.gpus for node in nodes)
     size = f"{memory} MiB, {cores} vcores, {gpus} GPUs"
     yield Finding("nodes", OK, f"{len(nodes)} take containers, together {size}")
-    yield examine_clocks(nodes[:MAX_NODES], clock)
+    denied = examine_pages(nodes[0], web)
+    yield denied or examine_clocks(nodes[:MAX_NODES], web, clock)
 
 
-def examine_clocks(nodes: Sequence[Node], clock: Callable[[], float]) -> Finding:
+def examine_pages(node: Node, web: Web) -> Finding | None:
+    """Whether tfapp gets at the pages of nodes where Kerberos protects them; None when it does,
+    or they do not answer."""
+    try:
+        web.head(f"http://{node.pages}/")
+    except DeniedError as error:
+        call = f"curl --negotiate -u : http://{node.pages}/"
+        mend = f"Logs of a running application can be read as soon as `{call}` works."
+        return Finding("pages", WARNING, str(error), mend)
+    except OSError:
+        return None
+    return None
+
+
+def examine_clocks(nodes: Sequence[Node], web: Web, clock: Callable[[], float]) -> Finding:
     """Clocks of nodes beside this one: credentials begin when they are made."""
     with concurrent.futures.ThreadPoolExecutor(min(len(nodes), 16)) as pool:
-        skews = dict(zip(nodes, pool.map(lambda node: skew_of(node.pages, clock), nodes)))
+        skews = dict(zip(nodes, pool.map(lambda node: skew_of(node.pages, web, clock), nodes)))
     known = {node.host: skew for node, skew in skews.items() if skew is not None}
     if not known:
         return Finding("clocks", WARNING, "no node tells its time", "Compare the clocks by hand.")
@@ -139,20 +140,13 @@ def examine_clocks(nodes: Sequence[Node], clock: Callable[[], float]) -> Finding
     return Finding("clocks", OK, f"{len(known)} nodes are within {SKEW:g} s of this machine")
 
 
-def skew_of(pages: str, clock: Callable[[], float]) -> float | None:
+def skew_of(pages: str, web: Web, clock: Callable[[], float]) -> float | None:
     """Seconds by which the clock of the server at `pages` (host:port) is ahead, to a second;
     None when it does not tell."""
-    request = urllib.request.Request(f"http://{pages}/", method="HEAD")
     try:
-        with urllib.request.urlopen(request, timeout=WEB_LIMIT) as answer:
-            told = answer.headers["Date"]
-    except urllib.error.HTTPError as error:
-        told = error.headers["Date"]
-    except OSError:
-        return None
-    try:
+        told = web.head(f"http://{pages}/")["Date"]
         return email.utils.parsedate_to_datetime(told).timestamp() - clock()
-    except (TypeError, ValueError):
+    except (OSError, TypeError, ValueError):
         return None
 
 
@@ -163,6 +157,8 @@ def write_to_hdfs(environ: Mapping[str, str]) -> str:
     for words in (("-mkdir", "-p", ".skein"), ("-touchz", name), ("-rm", "-skipTrash", name)):
         done = hadoop_fs.run(environ, words)
         if not done.well:
+            if kerberos.complaint(done.complaint):
+                raise kerberos.refused(environ, done.complaint)
             reason = done.complaint.partition(": ")[2] or done.complaint or "it gives no reason"
             raise UnavailableError(
                 f"HDFS cannot be written: {reason}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,9 +15,10 @@ from typing import Any
 
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.disk import read_json
+from tfapp.engines.yarn import kerberos
 from tfapp.engines.yarn.keeper import Running
 from tfapp.engines.yarn.layout import Credentials, DriverFolder, Home
-from tfapp.engines.yarn.surroundings import find_java, find_keytab, fingerprint, read_class_path
+from tfapp.engines.yarn.surroundings import find_java, fingerprint, read_class_path
 from tfapp.errors import UnavailableError
 
 START_LIMIT = 60.0  # seconds for a driver to start
@@ -32,21 +34,30 @@ _JAVA_ERROR = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:Exception|Error): (.*)", re.MUL
 def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
     """A skein.Client whose calls have deadlines: skein's TimeoutError. `now`: seconds since
     1970. UnavailableError when no driver can be started."""
-    folder = home.driver(fingerprint(environ))
+    folder = _folder(home, environ)
     return _find(folder) or _start(folder, environ, now)
 
 
 def touch(home: Home, environ: Mapping[str, str]) -> None:
     """Says that the driver is in use. Nothing happens when there is none."""
     try:
-        os.utime(home.driver(fingerprint(environ)).record)
+        os.utime(_folder(home, environ).record)
     except FileNotFoundError:
         return
 
 
 def forget(home: Home, environ: Mapping[str, str]) -> None:
     """Ends the driver soon: the next command starts another. Nothing happens when there is none."""
-    home.driver(fingerprint(environ)).record.unlink(missing_ok=True)
+    _folder(home, environ).record.unlink(missing_ok=True)
+
+
+def _folder(home: Home, environ: Mapping[str, str]) -> DriverFolder:
+    """A driver never sees another ticket than that with which it began."""
+    key = fingerprint(environ)
+    if kerberos.is_asked(environ) and not environ.get(kerberos.KEYTAB):
+        ticket = repr(kerberos.find_ticket(environ))
+        key = hashlib.sha256(f"{key}{ticket}".encode()).hexdigest()[: len(key)]
+    return home.driver(key)
 
 
 def _find(folder: DriverFolder) -> Any:
@@ -75,12 +86,13 @@ def _connect(address: str, credentials: Credentials) -> Any:
 def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
     find_java(environ)
     read_class_path(environ)
-    find_keytab(environ)
     if folder.read_credentials() is None:
         folder.write_credentials(Credentials(*new_credentials(now)))
     answer = _ask_keeper(folder, environ)
     if "error" in answer:
         reason = _java_error(folder.log) or answer["error"]
+        if kerberos.complaint(reason):
+            raise kerberos.refused(environ, reason)
         raise UnavailableError(
             f"Skein's driver did not start: {reason}", f"{folder.log} says more."
         )

@@ -25,6 +25,7 @@ from tfapp.engines.yarn import doctor, trial, verdict
 from tfapp.engines.yarn.bundle import Bundle
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
+from tfapp.engines.yarn.kerberos import find_user
 from tfapp.engines.yarn.layout import Credentials, Home
 from tfapp.engines.yarn.logs import Logs
 from tfapp.engines.yarn.master import Master
@@ -32,7 +33,7 @@ from tfapp.engines.yarn.place import Place
 from tfapp.engines.yarn.preflight import Request, check, queue_refused
 from tfapp.engines.yarn.register import Register
 from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
-from tfapp.engines.yarn.surroundings import find_user
+from tfapp.engines.yarn.web import Web
 from tfapp.errors import (
     BadStateError,
     ExistsError,
@@ -76,7 +77,8 @@ class YarnEngine:
         self._cluster = Cluster(self._home, self._environ, clock)
         self._place = Place(self._home, self._environ, self._user, clock)
         self._register = Register(self._home, self._cluster, self._place, self._user, clock)
-        self._logs = Logs(self._home, self._cluster, self._environ)
+        self._web = Web(self._environ)
+        self._logs = Logs(self._home, self._cluster, self._environ, self._web)
         # Which run a pair of name and number is; asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
 
@@ -84,12 +86,14 @@ class YarnEngine:
         """See Engine.examine. It takes one small container on each node."""
         well = True
         home = self._home.path.parent
-        for finding in doctor.examine(home, self._environ, self._cluster, self._clock):
+        for finding in doctor.examine(home, self._environ, self._cluster, self._web, self._clock):
             well &= finding.level != PROBLEM
             yield finding
         if python is not None and well:
             nodes = self._cluster.nodes()
-            yield from trial.examine_nodes(self._cluster, nodes, python, queue, self._clock())
+            yield from trial.examine_nodes(
+                self._cluster, self._web, nodes, python, queue, self._clock()
+            )
 
     # -- making --
     def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
@@ -147,7 +151,7 @@ class YarnEngine:
         it cannot be reached from here."""
         addresses = tuple(manager_addresses(read_configuration(self._environ)))
         try:
-            return queue_rules(queue, asking(addresses))
+            return queue_rules(queue, asking(addresses, self._web))
         except OSError:
             return None
 

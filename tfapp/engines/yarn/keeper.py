@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tfapp.engines.disk import write_json
+from tfapp.engines.yarn.kerberos import find_keytab
 from tfapp.engines.yarn.layout import DriverFolder
-from tfapp.engines.yarn.surroundings import find_keytab
 
 IDLE_LIMIT = 600.0  # seconds without a command
 LOOK_EVERY = 5.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from tfapp.contract import INSTANCE_FILE, KEY_STATUS, ApplicationStatus
 from tfapp.engines.base import LogFile
 from tfapp.engines.disk import make_private, writing
-from tfapp.engines.yarn import web
-from tfapp.errors import TfappError
+from tfapp.engines.yarn.web import DeniedError, Piece, Web
+from tfapp.errors import TfappError, UnavailableError
 from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection, Container
 
 COPY_EVERY = 1.0  # seconds
@@ -39,7 +39,7 @@ class Source:
 class LiveLogs:
     """The logs of one running application, copied below `folder` again and again from the first
     call of `files` until `close`. `connect` opens a connection to its master, `facts` gives the
-    ResourceManager's own (tfapp.engines.yarn.web.application)."""
+    ResourceManager's own (Web.application)."""
 
     def __init__(
         self,
@@ -47,11 +47,15 @@ class LiveLogs:
         connect: Callable[[], Connection],
         facts: Callable[[], dict],
         order: Callable[[LogFile], tuple],
+        web: Web,
     ):
         self._folder = folder
         self._connect = connect
         self._facts = facts
         self._order = order
+        self._web = web
+        self._denied = ""  # why a node has shown none
+        self._shown = False  # whether any node has shown one
         self._lock = threading.Lock()
         self._files: dict[Path, LogFile] = {}
         self._instances: dict[str, str] = {}  # by the master's id of a container
@@ -61,11 +65,17 @@ class LiveLogs:
         self._thread: threading.Thread | None = None
 
     def files(self) -> tuple[LogFile, ...]:
-        """Those that exist by now. The first call returns when they are all copied."""
+        """Those that exist by now. The first call returns when they are all copied.
+        UnavailableError where nodes show none of them to the user."""
         if self._thread is None:
             self.copy()
             self._thread = threading.Thread(target=self._go_on, name="tfapp-logs", daemon=True)
             self._thread.start()
+        if self._denied and not self._shown:
+            raise UnavailableError(
+                f"the logs cannot be read while it runs: {self._denied}",
+                "`tfapp logs` shows them after its end; until then, `yarn logs -applicationId ID`.",
+            )
         return tuple(sorted(self._files.values(), key=self._order))
 
     def copy(self) -> None:
@@ -84,11 +94,13 @@ class LiveLogs:
         tries = self._tries.get(source.container, 0) + 1
         try:
             self._copy(source)
-            tries = TRIES
+            tries, self._shown = TRIES, True
         except urllib.error.HTTPError:
             pass
-        except OSError:
+        except OSError as error:
             mute.add(source.node)
+            if isinstance(error, DeniedError):
+                self._denied = str(error)
         if source.finished:
             self._tries[source.container] = tries
 
@@ -129,7 +141,7 @@ class LiveLogs:
         if not container.yarn_id or tries >= TRIES:
             return ""
         try:
-            piece = web.read_log(container.node, container.yarn_id, INSTANCE_FILE, MARGIN)
+            piece = self._web.read_log(container.node, container.yarn_id, INSTANCE_FILE, MARGIN)
         except OSError:
             self._tries[container.yarn_id] = tries + 1
             return ""
@@ -151,13 +163,16 @@ class LiveLogs:
             )
         return self._own
 
+    def _read(self, source: Source, last: int) -> Piece:
+        return self._web.read_log(source.node, source.container, source.file, last)
+
     def _copy(self, source: Source) -> None:
         path = self._folder / source.container / source.file
         have = 0
         if path.exists():
             have = path.stat().st_size
             self._files[path] = LogFile(source.instance, path)
-        data = new_bytes(have, lambda last: _read(source, last))
+        data = new_bytes(have, lambda last: self._read(source, last))
         with writing(path):
             make_private(path.parent)
             with path.open("ab") as copy:
@@ -165,7 +180,7 @@ class LiveLogs:
         self._files[path] = LogFile(source.instance, path)
 
 
-def new_bytes(have: int, read: Callable[[int], web.Piece]) -> bytes:
+def new_bytes(have: int, read: Callable[[int], Piece]) -> bytes:
     """What a log has behind its first `have` bytes; `read` gives its last so many. Nothing when
     it grows too fast to be read now."""
     margin = MARGIN
@@ -177,7 +192,3 @@ def new_bytes(have: int, read: Callable[[int], web.Piece]) -> bytes:
         margin *= 4
         piece = read(missing + margin)
     return b""
-
-
-def _read(source: Source, last: int) -> web.Piece:
-    return web.read_log(source.node, source.container, source.file, last)

@@ -6,21 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tfapp.engines.base import LogFile
-from tfapp.engines.yarn import aggregated_logs, web
+from tfapp.engines.yarn import aggregated_logs
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.live_logs import LiveLogs
 from tfapp.engines.yarn.master import Master
+from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
 
 
 class Logs:
     """Copies of logs, under `home`."""
 
-    def __init__(self, home: Home, cluster: Cluster, environ: Mapping[str, str]):
+    def __init__(self, home: Home, cluster: Cluster, environ: Mapping[str, str], web: Web):
         self._home = home
         self._cluster = cluster
         self._environ = environ
+        self._web = web
         self._live: dict[str, LiveLogs] = {}
 
     def of(self, report: Report, job_order: Sequence[str]) -> tuple[LogFile, ...]:
@@ -34,7 +36,7 @@ class Logs:
             return live.files()
         folder = self._home.run(report.id)
         try:
-            aggregated_logs.fetch(folder, report.id, report.tracking_url, self._environ)
+            aggregated_logs.fetch(folder, report.id, report.tracking_url, self._environ, self._web)
         except UnavailableError:
             if not folder.logs.exists():
                 raise
@@ -63,10 +65,10 @@ class Logs:
 
         def facts() -> dict:
             report = self._cluster.application(application)
-            return web.application(report.tracking_url, application)
+            return self._web.application(report.tracking_url, application)
 
         folder = self._home.run(application).logs
-        return LiveLogs(folder, lambda: master().connect(), facts, order)
+        return LiveLogs(folder, lambda: master().connect(), facts, order, self._web)
 
 
 def _order(job_order: Sequence[str]) -> Callable[[LogFile], tuple]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from tfapp.engines.yarn import web
+from tfapp.engines.yarn.web import Web
 
 _CONFIGURED = {
     "memory": "yarn.scheduler.maximum-allocation-mb",
@@ -49,7 +49,7 @@ def queue_rules(name: str, ask: Ask) -> QueueRules | None:
     return QueueRules(_maximum(found, root, ask), children)
 
 
-def asking(addresses: Iterable[str]) -> Ask:
+def asking(addresses: Iterable[str], web: Web) -> Ask:
     """Asks the first of `addresses` that answers."""
 
     def ask(path: str) -> Any:

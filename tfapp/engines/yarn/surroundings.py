@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfapp.engines.yarn.kerberos import CACHE, KEYTAB, PRINCIPAL
 from tfapp.errors import UnavailableError
 
 CLASS_PATH_LIMIT = 30.0  # seconds
-
-# Hadoop's own names for them: its commands read them too.
-KEYTAB = "KRB5KEYTAB"
-PRINCIPAL = "KRB5PRINCIPAL"
 
 # What of the environment decides which cluster it is, and who asks.
 _DECISIVE = (
@@ -24,7 +20,7 @@ _DECISIVE = (
     "HADOOP_CONF_DIR",
     "YARN_CONF_DIR",
     "HADOOP_USER_NAME",
-    "KRB5CCNAME",
+    CACHE,
     KEYTAB,
     PRINCIPAL,
     "SKEIN_DRIVER_JAVA_OPTIONS",
@@ -60,32 +56,6 @@ def find_yarn(environ: Mapping[str, str]) -> str:
             "Add the bin folder of the Hadoop client to PATH, and set HADOOP_CONF_DIR.",
         )
     return found
-
-
-def find_keytab(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Path of the keytab and the principal to log in with, None where the user's Kerberos ticket
-    counts. UnavailableError for a keytab that cannot be used."""
-    keytab, principal = environ.get(KEYTAB), environ.get(PRINCIPAL)
-    if not keytab:
-        return None
-    if not os.access(keytab, os.R_OK) or not os.path.isfile(keytab):
-        reason = "cannot be read" if os.path.exists(keytab) else "does not exist"
-        raise UnavailableError(
-            f"the Kerberos keytab {keytab} {reason}", f"{KEYTAB} names it; unset it to use kinit."
-        )
-    if not principal:
-        raise UnavailableError(
-            f"{KEYTAB} names a Kerberos keytab, and {PRINCIPAL} is not set",
-            f"Set {PRINCIPAL} to whose key is in it; `klist -kt {keytab}` lists them.",
-        )
-    return os.path.abspath(keytab), principal
-
-
-def find_user(environ: Mapping[str, str], login: str) -> str:
-    """Who the cluster takes the caller for, whose name on this machine is `login`."""
-    if environ.get(KEYTAB):
-        return re.split("[/@]", environ.get(PRINCIPAL, ""))[0] or login
-    return environ.get("HADOOP_USER_NAME") or login
 
 
 def read_class_path(environ: Mapping[str, str]) -> str:

@@ -14,8 +14,8 @@ from tfapp.compiler.specification import MASTER_ENVIRONMENT, container_script
 from tfapp.contract import CANNOT_START, RUNTIME_DIR
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
-from tfapp.engines.yarn import web
 from tfapp.engines.yarn.cluster import Cluster, Node, first_line
+from tfapp.engines.yarn.web import Web
 from tfapp.errors import TfappError, UnreachableError
 from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection, Container, connect
 
@@ -34,7 +34,7 @@ _MEND = "Install it there, or let Python travel: site.global.python.archive or .
 
 
 def examine_nodes(
-    cluster: Cluster, nodes: Sequence[Node], python: str, queue: str, now: float
+    cluster: Cluster, web: Web, nodes: Sequence[Node], python: str, queue: str, now: float
 ) -> Iterator[Finding]:
     """How `python` starts on each of `nodes`, with what tfapp needs of it; of nodes that share
     a label, on one of them. Nothing stays on the cluster. `now`: seconds since 1970."""
@@ -51,7 +51,7 @@ def examine_nodes(
         address = _master_of(cluster, application, deadline)
         with connect(address, application, certificate, key, CALL_LIMIT) as connection:
             for container in _finished(connection, len(spec.services), deadline):
-                yield _finding(container)
+                yield _finding(container, web)
     except TfappError as error:
         yield Finding("python on the nodes", PROBLEM, error.message, error.hint)
     finally:
@@ -130,18 +130,18 @@ def _finished(connection: Connection, count: int, deadline: float) -> Iterator[C
         time.sleep(LOOK_EVERY)
 
 
-def _finding(container: Container) -> Finding:
+def _finding(container: Container, web: Web) -> Finding:
     if container.state not in FINISHED_STATES:
         text = f"a container did not end within {LIMIT:g} s ({container.state})"
         return Finding(SUBJECT, WARNING, text, "Is there room on every node?")
-    words = _last_words(container)
+    words = _last_words(container, web)
     if container.state == "SUCCEEDED":
         return Finding(SUBJECT, OK, f"{container.host}: {words or 'it starts'}")
     reason = words or container.message or container.state
     return Finding(SUBJECT, PROBLEM, f"{container.host}: {reason}", _MEND)
 
 
-def _last_words(container: Container) -> str:
+def _last_words(container: Container, web: Web) -> str:
     """The last line that its container wrote, "" when its node does not tell."""
     file = f"{container.service}.log"
     try:
