@@ -183,6 +183,15 @@ def test_a_kdc_that_is_down(environ):
     assert message == "Kerberos' KDC does not answer: Connection refused"
 
 
+def test_a_configuration_that_does_not_tell_of_kerberos():
+    said = "SIMPLE authentication is not enabled.  Available:[TOKEN, KERBEROS]"
+    error = kerberos.refused({"HADOOP_CONF_DIR": "/conf"}, said)
+    assert error.message == (
+        "the cluster asks for Kerberos, and the configuration here does not say so"
+    )
+    assert error.hint == ("hadoop.security.authentication in /conf/core-site.xml must be kerberos.")
+
+
 def test_a_key_that_is_not_there():
     said = "javax.security.auth.login.LoginException: Unable to obtain password from user"
     environ = {"KRB5KEYTAB": "/k/ann.keytab", "KRB5PRINCIPAL": "bob"}

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.engines.yarn.configuration import read_configuration
+from tfapp.engines.yarn.configuration import folder, read_configuration
 from tfapp.errors import UnavailableError
 
 # Hadoop's own names for them: its commands read them too.
@@ -129,6 +129,7 @@ _COMPLAINTS = (
     re.compile(r"GSSException: .*\(Mechanism level: (.+?)\)(?:\]|$)", re.MULTILINE),
     re.compile(r"(Client cannot authenticate via:\[TOKEN, KERBEROS\])"),
     re.compile(r"(Kerberos ticket not found)"),
+    re.compile(r"(SIMPLE authentication is not enabled)"),
 )
 _NO_KDC = re.compile(r"Connection refused|timed out|[Cc]annot (locate|find|contact)")
 
@@ -142,6 +143,11 @@ def complaint(text: str) -> str:
 def refused(environ: Mapping[str, str], text: str) -> UnavailableError:
     """What to say when Kerberos did not let the caller in, and a Java program said `text`."""
     reason, keytab = complaint(text), environ.get(KEYTAB)
+    if reason.startswith("SIMPLE "):
+        return UnavailableError(
+            "the cluster asks for Kerberos, and the configuration here does not say so",
+            f"hadoop.security.authentication in {folder(environ)}/core-site.xml must be kerberos.",
+        )
     if _NO_KDC.search(reason):
         return UnavailableError(
             f"Kerberos' KDC does not answer: {reason}",
