@@ -12,6 +12,8 @@ import pytest
 
 from tests.yarn import programs
 from tests.yarn.conftest import User, wait_for
+from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.user_names import name_of
 
 
 @pytest.fixture
@@ -78,6 +80,26 @@ def test_the_resource_manager_is_down(stranger, configured):
     done = stranger.call("list", environ=environ)
     assert done.returncode == 53
     assert done.stderr.splitlines()[0] == "error: YARN did not list applications within 10 s"
+
+
+def test_the_cluster_has_names_of_its_own_for_principals(cluster, configured, tmp_path):
+    """Hadoop's own program applies the rules, once for each principal."""
+    rule = (
+        "<property><name>hadoop.security.auth_to_local</name>"
+        r"<value>RULE:[1:$1@$0](.*@AD\.EXAMPLE\.ORG)s/@.*///L DEFAULT</value></property>"
+    )
+    environ = cluster.environ() | configured(
+        core=lambda text: text.replace("</configuration>", f"{rule}</configuration>")
+    )
+    home = Home(tmp_path / "home")
+    assert name_of(home, environ, "JDoe@AD.EXAMPLE.ORG") == "jdoe"
+    (record,) = (tmp_path / "home" / "users").iterdir()
+    assert json.loads(record.read_text()) == {"JDoe@AD.EXAMPLE.ORG": "jdoe"}
+    record.write_text('{"JDoe@AD.EXAMPLE.ORG": "known"}')
+    assert name_of(home, environ, "JDoe@AD.EXAMPLE.ORG") == "known"
+    # No rule fits: what is asked of the cluster next fails for it.
+    assert name_of(home, environ, "Ann@ELSEWHERE.ORG") == "Ann"
+    assert name_of(home, cluster.environ(), "JDoe@AD.EXAMPLE.ORG") == "JDoe"
 
 
 def test_hdfs_is_in_safe_mode(user, cluster, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ from tfapp.engines.yarn.place import Place
 from tfapp.engines.yarn.preflight import Request, check, queue_refused
 from tfapp.engines.yarn.register import Register
 from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
+from tfapp.engines.yarn.user_names import name_of
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import (
     BadStateError,
@@ -73,7 +75,8 @@ class YarnEngine:
         self._home = Home(home.absolute() / "yarn")
         self._environ = dict(environ)
         self._clock = clock
-        self._user = user or find_user(self._environ, getpass.getuser())
+        names = functools.partial(name_of, self._home, self._environ)
+        self._user = user or find_user(self._environ, getpass.getuser(), names)
         self._cluster = Cluster(self._home, self._environ, clock)
         self._place = Place(self._home, self._environ, self._user, clock)
         self._register = Register(self._home, self._cluster, self._place, self._user, clock)

@@ -46,6 +46,12 @@ class Done:
         return _ABSENT.search(self.complaint) is not None
 
 
+def java(environ: Mapping[str, str]) -> list[str]:
+    """How a command begins that runs a small program of Hadoop's. UnavailableError when there is
+    no Hadoop here."""
+    return [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
+
+
 def run(
     environ: Mapping[str, str],
     words: Sequence[str],
@@ -58,8 +64,7 @@ def run(
     there is no Hadoop here."""
     nice = shutil.which("nice", path=environ.get("PATH")) if beside else None
     command = [nice, "-n", "5"] if nice else []
-    command += [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
-    command += ["org.apache.hadoop.fs.FsShell", *_OPTIONS, *words]
+    command += [*java(environ), "org.apache.hadoop.fs.FsShell", *_OPTIONS, *words]
     try:
         done = subprocess.run(
             command,

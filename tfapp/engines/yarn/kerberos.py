@@ -7,7 +7,7 @@ import io
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tfapp.engines.yarn.configuration import folder, read_configuration
@@ -166,13 +166,21 @@ def refused(environ: Mapping[str, str], text: str) -> UnavailableError:
     )
 
 
-def find_user(environ: Mapping[str, str], login: str) -> str:
-    """Who the cluster takes the caller for, whose name on this machine is `login`."""
+def first_part(principal: str) -> str:
+    """Of "ann/host@REALM": "ann", which is what a cluster without rules of its own calls her."""
+    return re.split("[/@]", principal)[0]
+
+
+def find_user(
+    environ: Mapping[str, str], login: str, name_of: Callable[[str], str] = first_part
+) -> str:
+    """Who the cluster takes the caller for, whose name on this machine is `login`. `name_of`: the
+    cluster's name for a principal."""
     if not is_asked(environ):
         return environ.get("HADOOP_USER_NAME") or login
     ticket = None if environ.get(KEYTAB) else find_ticket(environ)
     principal = ticket.principal if ticket else environ.get(PRINCIPAL, "")
-    return re.split("[/@]", principal)[0] or login
+    return (name_of(principal) if principal else "") or login
 
 
 class _Reader:

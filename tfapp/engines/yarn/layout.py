@@ -6,6 +6,7 @@ yarn/drivers/KEY/            Skein's driver for one configuration of Hadoop
     skein.crt skein.pem      its credentials
     driver.log
 yarn/places/KEY.json         what is known to lie on that cluster already (.place.Place)
+yarn/users/KEY.json          what that cluster calls the owners of principals (.user_names)
 yarn/applications/ID/        one run that was submitted or looked at from here
     definition.json          what was submitted
     skein.crt skein.pem      its credentials; deleted at the end
@@ -117,6 +118,10 @@ class Home:
     def place(self, key: str) -> Path:
         """The record of a place on a cluster. It need not exist."""
         return self.path / "places" / f"{key}.json"
+
+    def users(self, key: str) -> Path:
+        """The record of a cluster's names for principals. It need not exist."""
+        return self.path / "users" / f"{key}.json"
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[bool]:

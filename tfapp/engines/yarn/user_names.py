@@ -1,0 +1,52 @@
+"""What a cluster calls the owner of a Kerberos principal, by its rules
+(hadoop.security.auth_to_local): Hadoop's own program knows, and is asked once for each."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from collections.abc import Mapping
+
+from tfapp.engines.disk import make_private, read_json, write_json
+from tfapp.engines.yarn.configuration import read_configuration
+from tfapp.engines.yarn.hadoop_fs import java
+from tfapp.engines.yarn.kerberos import first_part
+from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.surroundings import fingerprint
+from tfapp.errors import UnavailableError
+
+LIMIT = 30.0  # seconds
+
+_TOLD = re.compile(r"^Name: \S+ to (\S+)$", re.MULTILINE)
+
+
+def name_of(home: Home, environ: Mapping[str, str], principal: str) -> str:
+    """The principal's first part where the cluster has no rules, or they cannot be asked."""
+    rules = read_configuration(environ).get("hadoop.security.auth_to_local", "")
+    if rules in ("", "DEFAULT"):
+        return first_part(principal)
+    path = home.users(fingerprint(environ))
+    known = read_json(path) or {}
+    name = known.get(principal) or _ask(environ, principal)
+    if name and principal not in known:
+        with contextlib.suppress(OSError):  # it is asked for again
+            make_private(path.parent)
+            write_json(path, {**known, principal: name})
+    return name or first_part(principal)
+
+
+def _ask(environ: Mapping[str, str], principal: str) -> str:
+    try:
+        done = subprocess.run(
+            [*java(environ), "org.apache.hadoop.security.HadoopKerberosName", principal],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+    except (UnavailableError, subprocess.TimeoutExpired):
+        return ""  # what is asked of the cluster next says why
+    found = _TOLD.search(done.stdout)
+    return found[1] if found else ""
