@@ -104,7 +104,7 @@ def test_a_file_system_that_is_not_up(cluster, archive):
     with pytest.raises(UnavailableError) as caught:
         place.put({"1a.zip": archive})
     assert caught.value.message == (
-        f"files cannot be brought to {URL}: put: Name node is in safe mode."
+        f"files cannot be brought to {URL}: mkdir: Name node is in safe mode."
     )
     (cluster.base / "broken").unlink()
     place.put({"1a.zip": archive})

@@ -199,11 +199,19 @@ class Place:
         address = system[1].partition(" ")[0].rstrip("/") if len(system) > 1 else ""
         return f"{address}{self._cache}" if _FILE_SYSTEM.match(address) else ""
 
-    def _make_folder(self) -> bool:
+    def _make_folder(self) -> None:
         done = hadoop_fs.run(self._environ, ["-mkdir", "-p", self._cache])
+        if not done.well:
+            raise self._refused(done)
+
+    def _refused(self, done: hadoop_fs.Done) -> UnavailableError:
         if done.cut_off:
-            raise _silent(done)
-        return done.well
+            return _silent(done)
+        return UnavailableError(
+            f"files cannot be brought to {self._read().url or self._cache}: "
+            + (done.complaint or "it gave no reason"),
+            "The folder must be writable, and the file system of the cluster up.",
+        )
 
     def _new(self, files: Mapping[str, Any]) -> dict[str, Any]:
         record = self._read()
@@ -219,27 +227,21 @@ class Place:
     def _upload(self, files: Mapping[str, Path | bytes], beside: bool = False) -> None:
         """Hadoop's client writes under another name and renames; it replaces nothing. Tried
         twice, since the folder may be gone."""
-        record = self._read()
         with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
             size = sum(_lay(content, Path(folder, name)) for name, content in files.items())
             words = ["-put", *files, f"{self._cache}/"]
             limit = (KEEP_LIMIT if beside else UPLOAD_LIMIT) + size / SLOWEST
-            if not record.files:
+            if not self._read().files:
                 self._make_folder()
             for _ in range(2):
                 done = hadoop_fs.run(self._environ, words, limit, Path(folder), beside)
                 if done.cut_off:
-                    raise _silent(done)
+                    break
                 # One that is there already is a complaint as well.
                 if done.well or self._names().issuperset(files):
                     return
-                if not self._make_folder():
-                    break
-        raise UnavailableError(
-            f"files cannot be brought to {record.url or self._cache}: "
-            + (done.complaint or "it gave no reason"),
-            "The folder must be writable, and the file system of the cluster up.",
-        )
+                self._make_folder()
+        raise self._refused(done)
 
     def _names(self) -> set[str]:
         """Of all files there."""
