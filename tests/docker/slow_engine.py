@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from pathlib import Path
@@ -12,7 +13,8 @@ _CHUNK = 64 * 1024
 
 class SlowEngine:
     """Listens at `path` for clients of the engine at `target`. `asked` is set once a container
-    was asked for, which reaches the engine only when `let_go` is; `listed` when a list was."""
+    was asked for in full, which reaches the engine only when `let_go` is; `listed` when a list
+    was."""
 
     def __init__(self, path: Path, target: Path):
         self.host = f"unix://{path}"
@@ -45,6 +47,7 @@ class SlowEngine:
         with client:
             while data := _receive(client):
                 if b"/containers/create" in data:
+                    data = _whole(data, client)
                     self.asked.set()
                     self.let_go.wait(LIMIT)
                 if b"/containers/json" in data:
@@ -58,6 +61,18 @@ class SlowEngine:
                     client.sendall(data)
                 except OSError:
                     continue
+
+
+def _whole(request: bytes, client: socket.socket) -> bytes:
+    """With its body, which comes after its head: of a client that is killed in between, the
+    engine would have half a request."""
+    while True:
+        head, _, body = request.partition(b"\r\n\r\n")
+        length = re.search(rb"^content-length: *(\d+)", head, re.IGNORECASE | re.MULTILINE)
+        assert length is not None, request
+        if len(body) >= int(length[1]) or not (more := _receive(client)):
+            return request
+        request += more
 
 
 def _receive(source: socket.socket) -> bytes:
