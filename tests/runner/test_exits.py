@@ -18,6 +18,7 @@ from tfapp.runner import exits
         (-6, False, Exit(None, 6, "signal", "killed by SIGABRT (6)")),
         (-9, False, Exit(None, 9, "signal", "killed by SIGKILL (9)")),
         (-9, True, Exit(None, 9, "memory", "killed by SIGKILL (9): out of memory")),
+        (-9, None, Exit(None, 9, "signal", "killed by SIGKILL (9), perhaps for memory")),
         (-15, True, Exit(None, 15, "signal", "killed by SIGTERM (15)")),
         (-99, False, Exit(None, 99, "signal", "killed by signal (99)")),
     ],
@@ -26,25 +27,36 @@ def test_decode(returncode, out_of_memory, exit):
     assert exits.decode(returncode, out_of_memory) == exit
 
 
+CONTAINER = "container_1_0001_01_000002"
+OWN = f"yarn/{CONTAINER}"
+
+
 @pytest.mark.parametrize(
-    ("cgroup", "file", "text", "count"),
+    ("cgroup", "file", "before", "after", "happened"),
     [
-        ("0::/job/1\n", "job/1/memory.events", "low 0\noom 2\noom_kill 3\n", 3),
-        ("5:cpu:/x\n4:memory:/job\n", "memory/job/memory.oom_control", "oom_kill 4\n", 4),
-        ("4:memory:/job\n0::/\n", "memory.events", "oom_kill 5\n", 5),
-        ("4:memory:/job\n", "memory/job/memory.oom_control", "under_oom 0\n", 0),
-        ("0::/\n", "unrelated", "", 0),
+        (f"0::/{OWN}\n", f"{OWN}/memory.events", "oom 2\noom_kill 3\n", "oom_kill 4\n", True),
+        (f"0::/{OWN}\n", f"{OWN}/memory.events", "oom 2\noom_kill 3\n", "oom_kill 3\n", False),
+        (f"5:cpu:/x\n4:memory:/{OWN}\n", f"memory/{OWN}/memory.oom_control", *"01", True),
+        (f"4:memory:/{OWN}\n0::/{OWN}\n", f"{OWN}/memory.events", *"01", True),
+        (f"4:memory:/{OWN}\n", f"memory/{OWN}/memory.oom_control", "under_oom 0\n", "", False),
+        ("0::/user\n", "user/memory.events", *"01", None),
+        ("0::/user\n", "user/memory.events", *"11", False),
+        (f"0::/{OWN}0\n", f"{OWN}0/memory.events", *"01", None),
+        ("4:memory:/job\n", "memory/job/memory.oom_control", *"01", None),
+        (f"0::/{OWN}\n", "unrelated", *"01", False),
     ],
 )
-def test_memory_kills(tmp_path, cgroup, file, text, count):
+def test_memory_kills(tmp_path, cgroup, file, before, after, happened):
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(cgroup)
     counter = tmp_path / "sys/fs/cgroup" / file
     counter.parent.mkdir(parents=True)
-    counter.write_text(text)
-    assert exits.memory_kills(tmp_path) == count
+    counter.write_text(f"oom_kill {before}\n" if before.isdigit() else before)
+    kills = exits.MemoryKills(CONTAINER, tmp_path)
+    counter.write_text(f"oom_kill {after}\n" if after.isdigit() else after)
+    assert kills.happened() is happened
 
 
 def test_memory_kills_that_cannot_be_seen_are_none(tmp_path):
-    assert exits.memory_kills(tmp_path) == 0
-    assert exits.memory_kills() >= 0
+    assert exits.MemoryKills(CONTAINER, tmp_path).happened() is False
+    assert exits.MemoryKills(CONTAINER).happened() is False

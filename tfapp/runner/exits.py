@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.contract import Exit
@@ -10,9 +11,9 @@ from tfapp.contract import Exit
 _SHELL_SIGNAL = 128  # a shell says 128 + n when its program was killed by signal n
 
 
-def decode(returncode: int, out_of_memory: bool = False) -> Exit:
-    """From `subprocess`'s return code: negative for a signal. `out_of_memory`: the kernel has
-    killed somebody in this container for memory."""
+def decode(returncode: int, out_of_memory: bool | None = False) -> Exit:
+    """From `subprocess`'s return code: negative for a signal. `out_of_memory`: whether the kernel
+    has killed somebody in this container for memory; None for somebody here or elsewhere."""
     if returncode >= 0:
         text = f"exit code {returncode}"
         name = _name(returncode - _SHELL_SIGNAL)
@@ -23,6 +24,8 @@ def decode(returncode: int, out_of_memory: bool = False) -> Exit:
     text = f"killed by {_name(number) or 'signal'} ({number})"
     if number == signal.SIGKILL and out_of_memory:
         return Exit(None, number, "memory", f"{text}: out of memory")
+    if number == signal.SIGKILL and out_of_memory is None:
+        text += ", perhaps for memory"
     return Exit(None, number, "signal", text)
 
 
@@ -38,28 +41,45 @@ def _name(number: int) -> str:
         return ""
 
 
-def memory_kills(root: Path = Path("/")) -> int:
-    """How often the kernel has killed a process of this container's cgroup for memory; 0 when
-    that cannot be seen. `root` stands for the file system's."""
+class MemoryKills:
+    """What the kernel has killed for memory since this was made, as far as the cgroup of this
+    process tells. `container` is the CONTAINER_ID: YARN names a container's own cgroup so.
+    `root` stands for the file system's."""
+
+    def __init__(self, container: str, root: Path = Path("/")):
+        self._before = 0
+        self._own = False
+        self._file: Path | None = None
+        for group, file in _counters(root):
+            count = _count(file)
+            if count is not None:
+                self._before, self._file = count, file
+                self._own = bool(container) and container in group.split("/")
+                return
+
+    def happened(self) -> bool | None:
+        """Whether there was one in this container. None when there was one in a cgroup that
+        others share: it may have been theirs."""
+        if self._file is None or (_count(self._file) or 0) <= self._before:
+            return False
+        return True if self._own else None
+
+
+def _counters(root: Path) -> Iterator[tuple[str, Path]]:
+    """The cgroups of this process that may count, and the files in which they do."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return 0
+        return
     for line in groups:
-        _, controllers, path = line.split(":", 2)
+        _, controllers, group = line.split(":", 2)
         if not controllers:  # version 2
-            file = root / "sys/fs/cgroup" / path.lstrip("/") / "memory.events"
+            yield group, root / "sys/fs/cgroup" / group.lstrip("/") / "memory.events"
         elif controllers == "memory":
-            file = root / "sys/fs/cgroup/memory" / path.lstrip("/") / "memory.oom_control"
-        else:
-            continue
-        count = _counter(file)
-        if count is not None:
-            return count
-    return 0
+            yield group, root / "sys/fs/cgroup/memory" / group.lstrip("/") / "memory.oom_control"
 
 
-def _counter(file: Path) -> int | None:
+def _count(file: Path) -> int | None:
     try:
         lines = file.read_text().splitlines()
     except OSError:

@@ -39,7 +39,7 @@ class RunningProgram:
     ):
         """StartError when it cannot be."""
         self._clock = clock
-        self._memory_kills = exits.memory_kills()
+        self._memory_kills = exits.MemoryKills(env.get("CONTAINER_ID", ""))
         self._last = LastLines(MAX_LAST_LINES)
         self._ended = threading.Event()
         self._signals = threading.Lock()  # between a signal and the reaping of its target
@@ -104,7 +104,7 @@ class RunningProgram:
         survivors = process_tree.kill_all(process_tree.KILL_LIMIT, clock=self._clock)
         if not survivors:
             self._pump.join(process_tree.KILL_LIMIT)
-        decoded = exits.decode(returncode, exits.memory_kills() > self._memory_kills)
+        decoded = exits.decode(returncode, self._memory_kills.happened())
         self.exit = _with_survivors(decoded, survivors)
         self._ended.set()
         return self.exit
