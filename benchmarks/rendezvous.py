@@ -15,7 +15,8 @@ from pathlib import Path
 from benchmarks.medians import compare
 from tests.engines.applications import FOREVER, compiled, local_engine, run_folder, service
 from tfapp import skein_calls
-from tfapp.contract import ANSWER_PREFIX, KEY_CLUSTER, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import ANSWER_PREFIX, KEY_CLUSTER
 from tfapp.engines.local.state import read_state
 
 ROUNDS = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfapp.contract import ComponentJob, Job
+from tfapp.contract.job import ComponentJob, Job
 from tfapp.script import Context, Script, ScriptError
 
 

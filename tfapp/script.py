@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tfapp.contract import ComponentJob, Job, Member, instance_id
+from tfapp.contract.control import Member
+from tfapp.contract.instances import instance_id
+from tfapp.contract.job import ComponentJob, Job
 
 
 class ScriptError(Exception):

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from tfapp.cli.shell import Shell
 from tfapp.compiler.store import store_files
-from tfapp.contract import ApplicationStatus, Cause, Exit, InstanceStatus, Verdict
+from tfapp.contract.exit import Exit
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.verdict import Cause, Verdict
 from tfapp.engines.base import Application, LogFile
 from tfapp.errors import ExistsError, InUseError, UnknownApplicationError
 

@@ -16,7 +16,7 @@ from tests.cli.played_engine import (
 )
 from tfapp.cli.live import component_rows, follow
 from tfapp.cli.stopper import Stopper
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.engines.base import Link, LogFile
 from tfapp.errors import TimedOutError, UnavailableError
 

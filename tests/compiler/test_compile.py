@@ -18,9 +18,10 @@ from tests.compiler.packages import (
     resources,
     values,
 )
-from tfapp import contract
 from tfapp.compiler.compile import compile_application
-from tfapp.contract import ComponentJob, ExportTemplate, Job, Limits
+from tfapp.contract.job import ComponentJob, ExportTemplate, Job
+from tfapp.contract.limits import Limits
+from tfapp.contract.private import Private
 from tfapp.errors import InvalidPackageError
 from tfapp.package.model import CommandOrder
 from tfapp.problems import Position
@@ -119,7 +120,7 @@ def test_what_is_shipped_reads_back_as_what_was_compiled():
     compiled = compile_with(package(settings={"env.A": "1"}))
     *_, job, private = compiled.files
     assert Job.from_dict(json.loads(job.data)) == compiled.job
-    assert contract.Private.from_dict(json.loads(private.data)) == compiled.private
+    assert Private.from_dict(json.loads(private.data)) == compiled.private
 
 
 def test_components_stand_by_priority_and_those_without_resources_are_left_out():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.compiler.packages import compile_with, component, package
-from tfapp.contract import Docker, Mount
+from tfapp.contract.docker import Docker, Mount
 from tfapp.errors import InvalidPackageError
 
 MODE, IMAGE = "site.global.run.mode", "site.global.docker.image"
@@ -58,7 +58,8 @@ def test_app_config_names_another_image_and_more_mounts():
 def test_a_job_is_read_back_with_its_containers():
     import json
 
-    from tfapp.contract import Job, encode
+    from tfapp.contract.encoding import encode
+    from tfapp.contract.job import Job
 
     built = package(
         component("worker", docker_containers=(DECLARED,)),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.compiler.packages import component, package, values
 from tfapp.compiler.limits import KEYS, check_limits, progress_timeout, read_limits
-from tfapp.contract import Limits
+from tfapp.contract.limits import Limits
 from tfapp.schema import defaults
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.compiler.packages import compile_with, component, package
 from tfapp.compiler.private import build_private
-from tfapp.contract import Private
+from tfapp.contract.private import Private
 from tfapp.errors import InvalidPackageError
 
 

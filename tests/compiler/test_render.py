@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.compiler.packages import compile_with, package
 from tfapp.compiler.render import render_job, render_spec
-from tfapp.contract import Job
+from tfapp.contract.job import Job
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), min_size=1)
 

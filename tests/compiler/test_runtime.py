@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.compiler.packages import compile_with, package
-from tfapp import contract
 from tfapp.compiler.runtime import read_runtime
+from tfapp.contract.container import JOB_FILE, PRIVATE_FILE
 
 RUNTIME = dict(read_runtime())
 SOURCES = [name for name in RUNTIME if name.endswith(".py")]
@@ -26,8 +26,8 @@ def unpacked(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     *_, job, private = compile_with(package()).files
-    (tmp_path / contract.JOB_FILE).write_bytes(job.data)
-    (tmp_path / contract.PRIVATE_FILE).write_bytes(private.data)
+    (tmp_path / JOB_FILE).write_bytes(job.data)
+    (tmp_path / PRIVATE_FILE).write_bytes(private.data)
     return tmp_path
 
 
@@ -43,7 +43,7 @@ def run(unpacked, *arguments):
 
 def test_it_is_sorted_and_has_an_entry_point():
     assert list(RUNTIME) == sorted(RUNTIME)
-    assert {"__main__.py", "tfapp/__init__.py", "tfapp/contract.py"} <= RUNTIME.keys()
+    assert {"__main__.py", "tfapp/__init__.py", "tfapp/contract/job.py"} <= RUNTIME.keys()
 
 
 def imported(tree):
@@ -123,7 +123,7 @@ def test_nothing_is_compiled_in_a_container(unpacked):
         "    if event == 'compile' and args[1] != '<string>':  # as dataclasses do\n"
         "        print('compiled', args[1])\n"
         "sys.addaudithook(hook)\n"
-        "import tfapp.contract, tfapp.coordinator.policy, tfapp.runner.policy\n"
+        "import tfapp.contract.job, tfapp.coordinator.policy, tfapp.runner.policy\n"
         "print(tfapp.runner.policy.step.__code__.co_filename)\n"
     )
     result = run(unpacked, "-c", code)

@@ -6,21 +6,19 @@ import json
 import queue
 from collections.abc import Iterable, Mapping
 
-from tfapp.contract import (
+from tfapp.contract.container import ENV_INSTANCE
+from tfapp.contract.encoding import encode
+from tfapp.contract.exit import Exit
+from tfapp.contract.instances import initial_container
+from tfapp.contract.keys import (
     ALIVE_PREFIX,
     ANSWER_PREFIX,
     BEAT_PREFIX,
-    ENV_INSTANCE,
     EXIT_PREFIX,
     KEY_CLUSTER,
     ORDER_PREFIX,
-    Answer,
-    Beat,
-    Exit,
-    ExitReport,
-    encode,
-    initial_container,
 )
+from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.skein_calls import LIVE_STATES, Broken, Container, Deleted, Put
 

@@ -12,20 +12,12 @@ import sys
 import time
 
 from tfapp import skein_calls
-from tfapp.contract import (
-    ANSWER_PREFIX,
-    BEAT_PREFIX,
-    ENV_INSTANCE,
-    EXIT_PREFIX,
-    KEY_CLUSTER,
-    ORDER_PREFIX,
-    Answer,
-    Beat,
-    Exit,
-    ExitReport,
-    encode,
-    initial_instance,
-)
+from tfapp.contract.container import ENV_INSTANCE
+from tfapp.contract.encoding import encode
+from tfapp.contract.exit import Exit
+from tfapp.contract.instances import initial_instance
+from tfapp.contract.keys import ANSWER_PREFIX, BEAT_PREFIX, EXIT_PREFIX, KEY_CLUSTER, ORDER_PREFIX
+from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.skein_calls import Put
 
 DEADLINE = 60.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.coordinator.world import World, job
-from tfapp.contract import FailurePolicy
+from tfapp.contract.failure import FailurePolicy
 
 BARE = "there is no Python interpreter /opt/x (site.global.python.executable)"
 LOG = f"bash: line 5: something\ntfapp: cannot start: {BARE}\n"

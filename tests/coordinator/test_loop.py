@@ -9,19 +9,14 @@ import pytest
 
 from tests.coordinator.pretend_master import EXIT_0, PretendMaster
 from tests.coordinator.world import NEVER, job
-from tfapp.contract import (
-    KEY_STATUS,
-    KEY_STOP,
-    ApplicationStatus,
-    Cluster,
-    Exit,
-    FailurePolicy,
-    InstanceStatus,
-    Limits,
-    Member,
-    Verdict,
-    encode,
-)
+from tfapp.contract.control import Cluster, Member
+from tfapp.contract.encoding import encode
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import FailurePolicy
+from tfapp.contract.keys import KEY_STATUS, KEY_STOP
+from tfapp.contract.limits import Limits
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.verdict import Verdict
 from tfapp.coordinator import actions
 from tfapp.coordinator.deeds import Deeds
 from tfapp.coordinator.loop import Loop, Terminated

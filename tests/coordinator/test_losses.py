@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.coordinator import losses
 from tfapp.coordinator.events import ContainerInfo
 

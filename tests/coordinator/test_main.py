@@ -23,7 +23,10 @@ from tests.engines.applications import (
     service,
     stock_client,
 )
-from tfapp.contract import JOB_FILE, RUNNING, Limits, encode
+from tfapp.contract.container import JOB_FILE
+from tfapp.contract.encoding import encode
+from tfapp.contract.limits import Limits
+from tfapp.contract.states import RUNNING
 from tfapp.engines.local.process_tree import with_environment
 
 RUNNER = Path(__file__).with_name("pretend_runner.py")

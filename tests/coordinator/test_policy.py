@@ -7,16 +7,10 @@ import dataclasses
 import pytest
 
 from tests.coordinator.world import World, job
-from tfapp.contract import (
-    LOST,
-    RUNNING,
-    STOPPING,
-    Answer,
-    Beat,
-    Exit,
-    ExitReport,
-    Limits,
-)
+from tfapp.contract.exit import Exit
+from tfapp.contract.limits import Limits
+from tfapp.contract.reports import Answer, Beat, ExitReport
+from tfapp.contract.states import LOST, RUNNING, STOPPING
 from tfapp.coordinator import events
 from tfapp.coordinator.policy import step
 from tfapp.coordinator.state import FINISHED

@@ -11,21 +11,18 @@ from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.coordinator.world import World, job
-from tfapp.contract import (
+from tfapp.contract.control import Order
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import (
     FAIL_APPLICATION,
-    FAILED,
-    FORMING,
     IGNORE,
-    KILLED,
     RESTART_INSTANCE,
-    SUCCEEDED,
-    Exit,
     FailurePolicy,
     FailureRule,
-    Job,
-    Limits,
-    Order,
 )
+from tfapp.contract.job import Job
+from tfapp.contract.limits import Limits
+from tfapp.contract.states import FAILED, FORMING, KILLED, SUCCEEDED
 from tfapp.coordinator import actions, ending, events
 from tfapp.coordinator.deadlines import next_deadline
 from tfapp.coordinator.failures import MAX_BACK_OFF

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from tests.coordinator.world import World, job
-from tfapp.contract import (
+from tfapp.contract.failure import (
     FAIL_APPLICATION,
     IGNORE,
     RESTART_INSTANCE,
     FailurePolicy,
     FailureRule,
-    Limits,
 )
+from tfapp.contract.limits import Limits
 from tfapp.coordinator.state import FINISHED
 
 LIMITS = Limits(gang=60, evaluator=100, heartbeat=2, heartbeat_lost=10, settle=0.5)

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.contract import KEY_STOP, Answer, Beat, Exit, ExitReport, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.exit import Exit
+from tfapp.contract.keys import KEY_STOP
+from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.coordinator import events
 from tfapp.coordinator.store_view import StoreView
 from tfapp.skein_calls import Deleted, Put

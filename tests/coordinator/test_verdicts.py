@@ -5,14 +5,10 @@ import dataclasses
 import pytest
 
 from tests.coordinator.world import World, job
-from tfapp.contract import (
-    MAX_DIAGNOSTICS_JSON,
-    MAX_LAST_LINES,
-    Exit,
-    ExitReport,
-    format_diagnostics,
-    parse_diagnostics,
-)
+from tfapp.contract.diagnostics import MAX_DIAGNOSTICS_JSON, format_diagnostics, parse_diagnostics
+from tfapp.contract.exit import Exit
+from tfapp.contract.log_lines import MAX_LAST_LINES
+from tfapp.contract.reports import ExitReport
 from tfapp.coordinator import events, verdicts
 from tfapp.coordinator.status import status
 

@@ -24,21 +24,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tfapp.contract import (
-    Answer,
-    Beat,
-    Cluster,
-    ComponentJob,
-    Exit,
-    ExitReport,
-    FailurePolicy,
-    FlexRequest,
-    Job,
-    Limits,
-    Order,
-    initial_container,
-    parse_instance,
-)
+from tfapp.contract.control import Cluster, Order
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import FailurePolicy
+from tfapp.contract.flex import FlexRequest
+from tfapp.contract.instances import initial_container, parse_instance
+from tfapp.contract.job import ComponentJob, Job
+from tfapp.contract.limits import Limits
+from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.coordinator import actions, events
 from tfapp.coordinator.deadlines import next_deadline
 from tfapp.coordinator.events import ContainerInfo

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.docker.engine import BASE
-from tfapp.contract import ComponentJob, Docker, Job, Private
+from tfapp.contract.docker import Docker
+from tfapp.contract.job import ComponentJob, Job
+from tfapp.contract.private import Private
 from tfapp.runner.container import Container
 from tfapp.runner.context import build_context
 from tfapp.runner.docker.mode import DockerMode

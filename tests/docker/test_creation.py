@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tfapp.contract import ComponentJob, Docker, Job, Mount
+from tfapp.contract.docker import Docker, Mount
+from tfapp.contract.job import ComponentJob, Job
 from tfapp.runner.docker.creation import (
     Place,
     RefusedError,

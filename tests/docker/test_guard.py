@@ -16,7 +16,7 @@ import pytest
 from tests.docker.engine import processes_with
 from tests.docker.instances import LIMIT, docker_mode, eventually
 from tests.docker.slow_engine import SlowEngine
-from tfapp.contract import Docker
+from tfapp.contract.docker import Docker
 from tfapp.runner.docker.creation import LABEL_RUNNER
 from tfapp.runner.docker.identity import is_dead, runner_name
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.docker.applications import Submission, tfapp
 from tests.docker.instances import container, docker_mode, eventually
-from tfapp.contract import Docker
+from tfapp.contract.docker import Docker
 from tfapp.runner.docker.engine import Engine, EngineError, GoneError
 from tfapp.runner.docker.mode import DockerMode
 from tfapp.runner.program import StartError

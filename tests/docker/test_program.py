@@ -12,7 +12,8 @@ import pytest
 
 from tests.docker.engine import BASE, EMPTY
 from tests.docker.instances import LIMIT, docker_mode, eventually, labels
-from tfapp.contract import Docker, Exit, Mount
+from tfapp.contract.docker import Docker, Mount
+from tfapp.contract.exit import Exit
 from tfapp.runner import ports, process_tree
 from tfapp.runner.program import StartError
 from tfapp.script import Program, ScriptError

@@ -10,7 +10,7 @@ import pytest
 from tests.docker.engine import BASE
 from tests.docker.instances import docker_mode
 from tests.docker.registry import PASSWORD, USER, registry
-from tfapp.contract import Docker
+from tfapp.contract.docker import Docker
 from tfapp.runner.docker.engine import EngineError
 from tfapp.runner.docker.pull import Progress, login_of
 from tfapp.script import Program, ScriptError

@@ -12,7 +12,7 @@ from typing import Any
 
 import skein
 
-from tfapp.contract import ComponentJob, Job
+from tfapp.contract.job import ComponentJob, Job
 from tfapp.engines.local.engine import LocalEngine
 from tfapp.engines.local.layout import Home, RunFolder
 from tfapp.engines.local.process_tree import Process, with_environment, working_under

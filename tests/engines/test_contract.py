@@ -19,14 +19,11 @@ from tests.engines.applications import (
     eventually,
     service,
 )
-from tfapp.contract import (
-    KEY_STATUS,
-    ApplicationStatus,
-    InstanceStatus,
-    Verdict,
-    encode,
-    format_diagnostics,
-)
+from tfapp.contract.diagnostics import format_diagnostics
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import KEY_STATUS
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.verdict import Verdict
 from tfapp.engines import open_engine
 from tfapp.errors import (
     ExistsError,

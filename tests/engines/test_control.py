@@ -8,14 +8,9 @@ import pytest
 
 from tests.engines.applications import compiled, eventually, service, wait_for_containers
 from tests.engines.applications import stock_client as connected
-from tfapp.contract import (
-    FLEXED_PREFIX,
-    KEY_FLEX,
-    KEY_STATUS,
-    ApplicationStatus,
-    InstanceStatus,
-    encode,
-)
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import FLEXED_PREFIX, KEY_FLEX, KEY_STATUS
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.control import flex, kill_container
 from tfapp.errors import BadStateError, NotFoundError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.contract import Mount
+from tfapp.contract.docker import Mount
 from tfapp.package.docker import DockerError, parse_mounts, parse_options
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.package.packages import make_package
-from tfapp.contract import (
+from tfapp.contract.failure import (
     ACTIONS,
     FAIL_APPLICATION,
     REASONS,

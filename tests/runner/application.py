@@ -15,21 +15,33 @@ from typing import Any
 
 import skein
 
+import tfapp
 from tests.runner.driving import PATIENCE, alive, eventually
-from tfapp import contract, skein_calls
-from tfapp.contract import (
-    Answer,
-    Cluster,
-    ComponentJob,
-    ExitReport,
-    ExportTemplate,
-    Job,
-    Limits,
-    Member,
-    Order,
-    Private,
-    encode,
+from tfapp import skein_calls
+from tfapp.contract.container import (
+    ENV_GENERATION,
+    ENV_INSTANCE,
+    FILES_DIR,
+    JOB_FILE,
+    PACKAGE_DIR,
+    PRIVATE_FILE,
 )
+from tfapp.contract.control import Cluster, Member, Order
+from tfapp.contract.encoding import encode
+from tfapp.contract.job import ComponentJob, ExportTemplate, Job
+from tfapp.contract.keys import (
+    ANSWER_PREFIX,
+    BEAT_PREFIX,
+    EXIT_PREFIX,
+    KEY_CLUSTER,
+    KEY_GENERATION,
+    KEY_RELEASED,
+    ORDER_PREFIX,
+    REPORT_PREFIX,
+)
+from tfapp.contract.limits import Limits
+from tfapp.contract.private import Private
+from tfapp.contract.reports import Answer, ExitReport
 
 RUNNER = "import os, sys; from tfapp.runner.main import main; sys.exit(main([], os.environ))"
 SMALL_MASTER = Path(__file__).parent.parent / "small_master.py"
@@ -65,8 +77,8 @@ class Application:
 
     # -- before it starts --
     def _prepare_container(self) -> None:
-        (self.root / contract.PACKAGE_DIR / "scripts").mkdir(parents=True)
-        (self.root / contract.FILES_DIR).mkdir()
+        (self.root / PACKAGE_DIR / "scripts").mkdir(parents=True)
+        (self.root / FILES_DIR).mkdir()
         (self.root / ".skein.crt").write_bytes(self.security.cert_bytes)
         (self.root / ".skein.pem").write_bytes(self.security.key_bytes)
         self.write_script(SCRIPT)
@@ -83,14 +95,14 @@ class Application:
         self.connection = skein_calls.connect(
             self.address, "application_1_0001", self.security.cert_bytes, self.security.key_bytes
         )
-        self.watch = self.connection.watch(prefixes=[contract.REPORT_PREFIX])
+        self.watch = self.connection.watch(prefixes=[REPORT_PREFIX])
 
     def write_script(self, text: str) -> None:
-        path = self.root / contract.PACKAGE_DIR / "scripts" / "tensorflow.py"
+        path = self.root / PACKAGE_DIR / "scripts" / "tensorflow.py"
         path.write_text(text)
 
     def write_program(self, text: str, name: str = "program.py") -> None:
-        (self.root / contract.FILES_DIR / name).write_text(text)
+        (self.root / FILES_DIR / name).write_text(text)
 
     def start(
         self,
@@ -135,8 +147,8 @@ class Application:
             limits=dataclasses.replace(LIMITS, **limits),
         )
         private = Private({"worker": env or {}}, redact)
-        (self.root / contract.JOB_FILE).write_bytes(encode(job))
-        (self.root / contract.PRIVATE_FILE).write_bytes(encode(private))
+        (self.root / JOB_FILE).write_bytes(encode(job))
+        (self.root / PRIVATE_FILE).write_bytes(encode(private))
         with open(self.folder / "worker.log", "wb") as log:
             self.runner = subprocess.Popen(
                 [sys.executable, "-c", RUNNER],
@@ -150,7 +162,7 @@ class Application:
     def _environment(self) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(Path(contract.__file__).parent.parent),
+            "PYTHONPATH": str(Path(tfapp.__file__).parent.parent),
             "CONTAINER_ID": self.root.name,
             "LOCAL_DIRS": str(self.root.parent),
             "LOG_DIRS": str(self.folder),
@@ -158,17 +170,17 @@ class Application:
             "SKEIN_APPLICATION_ID": "application_1_0001",
             "SKEIN_APPMASTER_ADDRESS": self.address,
             "SKEIN_CONTAINER_ID": "worker_7",
-            contract.ENV_INSTANCE: "worker/0",
-            contract.ENV_GENERATION: "1",
+            ENV_INSTANCE: "worker/0",
+            ENV_GENERATION: "1",
         }
 
     # -- the coordinator's part --
     def announce(self, generation: int) -> None:
-        self.connection.put(contract.KEY_GENERATION, encode({"generation": generation}))
+        self.connection.put(KEY_GENERATION, encode({"generation": generation}))
 
     def answer(self, generation: int) -> Answer:
         """The runner's answer."""
-        answer = Answer.from_dict(self._report(contract.ANSWER_PREFIX, generation))
+        answer = Answer.from_dict(self._report(ANSWER_PREFIX, generation))
         assert answer.generation == generation
         return answer
 
@@ -183,15 +195,15 @@ class Application:
             ),
             held,
         )
-        self.connection.put(contract.KEY_CLUSTER, encode(cluster))
+        self.connection.put(KEY_CLUSTER, encode(cluster))
         return cluster
 
     def release(self, generation: int, *components: str) -> None:
         value = {"generation": generation, "components": list(components)}
-        self.connection.put(contract.KEY_RELEASED, encode(value))
+        self.connection.put(KEY_RELEASED, encode(value))
 
     def order(self, action: str, generation: int = 1, grace: float = 0.0, attempt: int = 0) -> None:
-        key = f"{contract.ORDER_PREFIX}worker/0"
+        key = f"{ORDER_PREFIX}worker/0"
         self.connection.put(key, encode(Order(generation, action, grace, attempt)))
 
     def rendezvous(self) -> Answer:
@@ -202,11 +214,11 @@ class Application:
         return answer
 
     def exit_report(self, generation: int = 1, attempt: int = 0) -> ExitReport:
-        return ExitReport.from_dict(self._report(contract.EXIT_PREFIX, generation, attempt))
+        return ExitReport.from_dict(self._report(EXIT_PREFIX, generation, attempt))
 
     def beat(self, state: str) -> None:
         """Waits for a heartbeat that tells `state`."""
-        key = f"{contract.BEAT_PREFIX}worker/0"
+        key = f"{BEAT_PREFIX}worker/0"
         eventually(
             lambda: f'"state":"{state}"'.encode() in (self.connection.get(key) or b""),
             f"the runner is {state}",

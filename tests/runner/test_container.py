@@ -7,7 +7,9 @@ import dataclasses
 import pytest
 
 from tests.test_script import context_of
-from tfapp.contract import JOB_FILE, PRIVATE_FILE, Private, encode
+from tfapp.contract.container import JOB_FILE, PRIVATE_FILE
+from tfapp.contract.encoding import encode
+from tfapp.contract.private import Private
 from tfapp.runner.container import Container, ContainerError
 
 ENVIRON = {

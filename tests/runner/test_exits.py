@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner import exits
 
 

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from tfapp.contract import ExportTemplate, Member
+from tfapp.contract.control import Member
+from tfapp.contract.job import ExportTemplate
 from tfapp.runner.exports import (
     ExportError,
     Settings,

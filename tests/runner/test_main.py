@@ -12,7 +12,7 @@ import pytest
 
 from tests.runner.driving import PATIENCE, alive, eventually
 from tests.runner.test_program import DAEMON
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner.main import main
 
 FOREVER = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfapp.contract import Cluster, Exit, Member, Order
+from tfapp.contract.control import Cluster, Member, Order
+from tfapp.contract.exit import Exit
 from tfapp.runner import policy
 from tfapp.runner.events import (
     Answer,

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner.process_tree import Process, stopped
 from tfapp.runner.standstill import Standstill
 

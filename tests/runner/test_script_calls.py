@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner import script_calls
 from tfapp.runner.script_calls import Outcome
 from tfapp.script import ScriptError

@@ -14,7 +14,7 @@ from tfapp.compiler.container_main import NEEDED
 from tfapp.compiler.docker import LOCAL, MODE
 from tfapp.compiler.python import ARCHIVE, CODE, EXECUTABLE, PACKAGES, RUNNER
 from tfapp.compiler.settings import effective
-from tfapp.contract import ComponentJob
+from tfapp.contract.job import ComponentJob
 from tfapp.engines.base import Engine
 from tfapp.environment import build, unpacked
 from tfapp.environment.archive import UnfitError

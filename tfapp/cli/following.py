@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tfapp.contract import FINAL_STATES
+from tfapp.contract.states import FINAL_STATES
 from tfapp.engines.base import Application, Engine
 
 

@@ -15,7 +15,8 @@ from tfapp.cli.outputs import primary_instance
 from tfapp.cli.shell import Shell
 from tfapp.cli.stopper import Stopper
 from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
-from tfapp.contract import ApplicationStatus, exported_pages
+from tfapp.contract.pages import exported_pages
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import ExitCode, UnavailableError
 

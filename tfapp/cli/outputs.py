@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from tfapp.contract import OWN_LINE, ApplicationStatus, InstanceStatus
+from tfapp.contract.log_lines import OWN_LINE
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import LogFile
 
 _CHUNK = 1 << 16
@@ -58,7 +59,7 @@ class LineTail:
 
 
 class OwnLines:
-    """Tells tfapp's own lines (contract.OWN_LINE) from a program's in a log that comes in
+    """Tells tfapp's own lines (`log_lines.OWN_LINE`) from a program's in a log that comes in
     pieces. It holds back only what may become the beginning of such a line."""
 
     _BEGINNING = OWN_LINE.encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfapp.cli.console import state_style, style
 from tfapp.cli.shell import Shell
-from tfapp.contract import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import ExitCode, TimedOutError
 
 

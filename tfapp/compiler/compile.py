@@ -17,7 +17,8 @@ from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.shipment import ShippedFile, build_shipment
 from tfapp.compiler.specification import build_specification
 from tfapp.compiler.yarn_docker import check_yarn_docker, yarn_images
-from tfapp.contract import Job, Private
+from tfapp.contract.job import Job
+from tfapp.contract.private import Private
 from tfapp.errors import InvalidPackageError
 from tfapp.package.model import AppPackage
 from tfapp.problems import Problem, has_errors

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 
-from tfapp.contract import CANNOT_START, CANNOT_START_CODE
+from tfapp.contract.log_lines import CANNOT_START, CANNOT_START_CODE
 
 PROGRAMS = {"runner": "tfapp.runner.main", "coordinator": "tfapp.coordinator.main"}
 CHECK = "check"

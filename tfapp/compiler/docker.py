@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfapp.compiler.settings import ComponentSettings, effective
-from tfapp.contract import Docker, Mount
+from tfapp.contract.docker import Docker, Mount
 from tfapp.package.docker import declared_mount, parse_mounts, parse_options
 from tfapp.package.model import AppPackage, Component
 

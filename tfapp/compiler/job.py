@@ -1,4 +1,4 @@
-"""AppPackage -> contract.Job: the application as its coordinator and its runners need it."""
+"""AppPackage -> Job: the application as its coordinator and its runners need it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfapp.compiler.python import program_python
 from tfapp.compiler.resources import amounts
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.success import success_components
-from tfapp.contract import ComponentJob, ExportTemplate, Job
+from tfapp.contract.job import ComponentJob, ExportTemplate, Job
 from tfapp.package.model import AppPackage, Component
 
 

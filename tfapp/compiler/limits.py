@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from tfapp.compiler.settings import effective
-from tfapp.contract import Limits
+from tfapp.contract.limits import Limits
 from tfapp.package.model import AppPackage, Component
 from tfapp.problems import Problem
 

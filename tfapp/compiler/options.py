@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tfapp.compiler.private import is_free_name
 from tfapp.compiler.tags import DEFINITION, MAX_TAGS
-from tfapp.contract import MAX_NAME, NAME_PATTERN, Limits
+from tfapp.contract.limits import Limits
+from tfapp.contract.names import MAX_NAME, NAME_PATTERN
 from tfapp.errors import UnavailableError, UsageError
 
 # YARN's own rule for a tag.

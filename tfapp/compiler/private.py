@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tfapp.compiler.settings import ENVIRONMENT, effective
-from tfapp.contract import Private
+from tfapp.contract.private import Private
 from tfapp.package.model import AppPackage
 from tfapp.package.rules import reserved_env
 from tfapp.problems import Problem

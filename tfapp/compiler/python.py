@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfapp import contract, placeholders
+from tfapp import placeholders
 from tfapp.compiler.options import CompileOptions
+from tfapp.contract.container import PYTHON
 from tfapp.environment import archive, unpacked
 from tfapp.package.model import AppPackage
 from tfapp.package.rules.python_environment import ARCHIVE, EXECUTABLE, EXTENSIONS, PACKAGES
@@ -100,7 +101,7 @@ def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Prob
 
 def program_python(package: AppPackage, options: CompileOptions) -> str:
     """What runs programs of run mode local, where their component names nothing else."""
-    return contract.PYTHON if travels(package) else options.python
+    return PYTHON if travels(package) else options.python
 
 
 def node_python(package: AppPackage, options: CompileOptions) -> tuple[str, str]:
@@ -110,7 +111,7 @@ def node_python(package: AppPackage, options: CompileOptions) -> tuple[str, str]
     if RUNNER in values:
         return values[RUNNER].text, RUNNER
     if travels(package):
-        return contract.PYTHON, ARCHIVE if ARCHIVE in values else PACKAGES
+        return PYTHON, ARCHIVE if ARCHIVE in values else PACKAGES
     if EXECUTABLE in values:
         return values[EXECUTABLE].text, EXECUTABLE
     return options.python, EXECUTABLE

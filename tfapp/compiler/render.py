@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from tfapp.contract import Job
+from tfapp.contract.job import Job
 
 if TYPE_CHECKING:
     import skein

@@ -11,7 +11,6 @@ from tfapp.compiler.bytecode import bytecode
 
 MODULES = (
     "__init__.py",
-    "contract.py",
     "errors.py",
     "placeholders.py",
     "problems.py",
@@ -19,7 +18,7 @@ MODULES = (
     "skein_calls.py",
     "skein_library.py",
 )
-PACKAGES = ("coordinator", "runner")
+PACKAGES = ("contract", "coordinator", "runner")
 ENTRY_POINT = "compiler/container_main.py"
 
 

@@ -7,11 +7,13 @@ import hashlib
 import hmac
 from pathlib import Path
 
-from tfapp import contract
 from tfapp.compiler.archive import Entry, pack
 from tfapp.compiler.contents import UserFile, file_entries, package_entries
 from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.runtime import read_runtime
+from tfapp.contract.encoding import encode
+from tfapp.contract.job import Job
+from tfapp.contract.private import Private
 from tfapp.package.model import AppPackage
 
 OWNER_ONLY = 0o600
@@ -53,8 +55,8 @@ def build_shipment(
     package: AppPackage,
     options: CompileOptions,
     user_files: tuple[UserFile, ...],
-    job: contract.Job,
-    private: contract.Private,
+    job: Job,
+    private: Private,
 ) -> Shipment:
     """Packs the archives; nothing is written. Reads the package, the user's files and, unless
     the options bring them, tfapp's own."""
@@ -64,8 +66,8 @@ def build_shipment(
         runtime=_archive(options, runtime),
         package=_archive(options, pack(package_entries(package))),
         files=_archive(options, pack(file_entries(package, user_files))),
-        job=_named(options.cache, contract.encode(job), ".json"),
-        private=_named_privately(options, contract.encode(private)),
+        job=_named(options.cache, encode(job), ".json"),
+        private=_named_privately(options, encode(private)),
     )
 
 

@@ -7,13 +7,26 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfapp import contract
 from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.python import EXECUTABLE, Travelling, travelling
 from tfapp.compiler.resources import Amounts, amounts
 from tfapp.compiler.shipment import Shipment, ShippedFile
 from tfapp.compiler.tags import TAG, definition_tag
 from tfapp.compiler.yarn_docker import runtime_environment
+from tfapp.contract.container import (
+    FILES_DIR,
+    JOB_FILE,
+    PACKAGE_DIR,
+    PEX_FILE,
+    PEX_ROOT,
+    PRIVATE_FILE,
+    PYTHON,
+    PYTHON_DIR,
+    RUNTIME_DIR,
+)
+from tfapp.contract.docker import Docker
+from tfapp.contract.job import ComponentJob, Job
+from tfapp.contract.log_lines import CANNOT_START, CANNOT_START_CODE
 from tfapp.package.model import AppPackage
 
 if TYPE_CHECKING:
@@ -35,9 +48,9 @@ MASTER_ENVIRONMENT = {
 def build_specification(
     package: AppPackage,
     options: CompileOptions,
-    job: contract.Job,
+    job: Job,
     shipment: Shipment,
-    images: Mapping[str, contract.Docker],
+    images: Mapping[str, Docker],
 ) -> skein.ApplicationSpec:
     """One service for each component of `job`, and the coordinator as the master's script.
 
@@ -51,7 +64,7 @@ def build_specification(
     environment = travelling(package, options)
     python = _Python(options.python, options.python_key, environment)
     # Where another interpreter runs the coordinator, its container does without.
-    needed = environment if options.python == contract.PYTHON else None
+    needed = environment if options.python == PYTHON else None
     master = _master(package, options, shipment, dataclasses.replace(python, travelling=needed))
     spec = skein.ApplicationSpec(
         name=options.name,
@@ -74,7 +87,7 @@ def build_specification(
     return spec
 
 
-def _acls(job: contract.Job) -> skein.ACLs:
+def _acls(job: Job) -> skein.ACLs:
     """The owner's alone, but for those who are named."""
     from tfapp.skein_library import skein
 
@@ -87,7 +100,7 @@ def _acls(job: contract.Job) -> skein.ACLs:
     )
 
 
-def _named(job: contract.Job, key: str) -> list[str]:
+def _named(job: Job, key: str) -> list[str]:
     """What is separated by commas in a key of the whole application, equal for all components."""
     words = job.components[0].site.get(key, "").split(",")
     return [name for word in words if (name := word.strip())]
@@ -111,8 +124,8 @@ _NO_PYTHON = "there is no Python interpreter $python"
 _NO_ENVIRONMENT = "the archive was not unpacked whole, or has no bin/python"
 # A PEX becomes the virtual environment that it holds: its interpreter is one like any other.
 _UNPACK = f"""\
-if ! words=$(PEX_INTERPRETER=1 PEX_ROOT="$PWD/{contract.PEX_ROOT}" ./{contract.PEX_FILE} -c \\
-    'import os, sys; os.symlink(sys.prefix, "{contract.PYTHON_DIR}")' 2>&1); then
+if ! words=$(PEX_INTERPRETER=1 PEX_ROOT="$PWD/{PEX_ROOT}" ./{PEX_FILE} -c \\
+    'import os, sys; os.symlink(sys.prefix, "{PYTHON_DIR}")' 2>&1); then
   problem="the PEX does not run: ${{words##*$'\\n'}}"
 el"""
 
@@ -122,13 +135,13 @@ def container_script(python: str, program: str, key: str = EXECUTABLE, pex: bool
     says why it cannot. `key`: the one that has named `python`; `pex`: it is in a PEX."""
     return _SCRIPT.format(
         python=shlex.quote(python),
-        missing=_NO_ENVIRONMENT if python == contract.PYTHON else _NO_PYTHON,
+        missing=_NO_ENVIRONMENT if python == PYTHON else _NO_PYTHON,
         unpack=_UNPACK if pex else "",
-        runtime=contract.RUNTIME_DIR,
+        runtime=RUNTIME_DIR,
         program=program,
-        mark=contract.CANNOT_START,
+        mark=CANNOT_START,
         key=key,
-        code=contract.CANNOT_START_CODE,
+        code=CANNOT_START_CODE,
     )
 
 
@@ -150,7 +163,7 @@ class _Python:
         if self.travelling is None:
             return {}
         pex = self.travelling.is_pex
-        name, kind = (contract.PEX_FILE, "FILE") if pex else (contract.PYTHON_DIR, "ARCHIVE")
+        name, kind = (PEX_FILE, "FILE") if pex else (PYTHON_DIR, "ARCHIVE")
         visibility = "PRIVATE" if self.travelling.placed else "APPLICATION"
         source = self.travelling.url
         return {name: skein.File(source=source, type=kind, visibility=visibility)}
@@ -165,9 +178,9 @@ def _master(
         resources=_resources(amounts(package.master, options.maximum)),
         script=python.script("coordinator"),
         files={
-            contract.RUNTIME_DIR: _archive(shipment.runtime),
-            contract.JOB_FILE: _file(shipment.job),
-            contract.PRIVATE_FILE: _file(shipment.private),
+            RUNTIME_DIR: _archive(shipment.runtime),
+            JOB_FILE: _file(shipment.job),
+            PRIVATE_FILE: _file(shipment.private),
             **python.files(),
         },
         env=dict(MASTER_ENVIRONMENT),
@@ -175,10 +188,10 @@ def _master(
 
 
 def _service(
-    component: contract.ComponentJob,
+    component: ComponentJob,
     package: AppPackage,
     shipment: Shipment,
-    image: contract.Docker | None,
+    image: Docker | None,
     python: _Python,
 ) -> skein.Service:
     from tfapp.skein_library import skein
@@ -192,11 +205,11 @@ def _service(
         script=python.script("runner"),
         instances=component.instances,
         files={
-            contract.RUNTIME_DIR: _archive(shipment.runtime),
-            contract.PACKAGE_DIR: _archive(shipment.package),
-            contract.FILES_DIR: _archive(shipment.files),
-            contract.JOB_FILE: _file(shipment.job),
-            contract.PRIVATE_FILE: _file(shipment.private),
+            RUNTIME_DIR: _archive(shipment.runtime),
+            PACKAGE_DIR: _archive(shipment.package),
+            FILES_DIR: _archive(shipment.files),
+            JOB_FILE: _file(shipment.job),
+            PRIVATE_FILE: _file(shipment.private),
             **python.files(),
         },
         env=runtime_environment(image) if image is not None else {},

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tfapp.compiler.docker import MODE, YARN_DOCKER, build_docker, run_mode
 from tfapp.compiler.settings import ComponentSettings, effective
-from tfapp.contract import Docker
+from tfapp.contract.docker import Docker
 from tfapp.package.model import AppPackage, Component
 from tfapp.problems import Problem
 

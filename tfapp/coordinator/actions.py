@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Union
 
-from tfapp.contract import Cluster, FlexReply, Order, Verdict
+from tfapp.contract.control import Cluster, Order
+from tfapp.contract.flex import FlexReply
+from tfapp.contract.verdict import Verdict
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tfapp.contract import RESTART_CLUSTER, RESTART_INSTANCE, SUCCEEDED, ExitReport
+from tfapp.contract.failure import RESTART_CLUSTER, RESTART_INSTANCE
+from tfapp.contract.reports import ExitReport
+from tfapp.contract.states import SUCCEEDED
 from tfapp.coordinator import failures, formation, verdicts
 from tfapp.coordinator.formation import Step
 from tfapp.coordinator.state import OUTSIDE_REASONS, Failure, Instance, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tfapp.contract import FORMING
+from tfapp.contract.states import FORMING
 from tfapp.coordinator import (
     actions,
     causes,

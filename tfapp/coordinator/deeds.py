@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tfapp.contract import (
+from tfapp.contract.container import ENV_GENERATION, ENV_INSTANCE
+from tfapp.contract.control import Cluster, Order
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import (
     ALIVE_PREFIX,
-    ENV_GENERATION,
-    ENV_INSTANCE,
     FLEXED_PREFIX,
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
     ORDER_PREFIX,
-    Cluster,
-    Order,
-    encode,
-    exported_pages,
-    page_route,
 )
+from tfapp.contract.pages import exported_pages, page_route
 from tfapp.coordinator import actions, events
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.events import ContainerInfo, Event

@@ -6,20 +6,12 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from tfapp.contract import (
-    FAILED,
-    FORMING,
-    IGNORE,
-    KILLED,
-    LOSS_REASONS,
-    LOST,
-    STOPPING,
-    SUCCEEDED,
-    Exit,
-    ExitReport,
-    Order,
-    Verdict,
-)
+from tfapp.contract.control import Order
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import IGNORE, LOSS_REASONS
+from tfapp.contract.reports import ExitReport
+from tfapp.contract.states import FAILED, FORMING, KILLED, LOST, STOPPING, SUCCEEDED
+from tfapp.contract.verdict import Verdict
 from tfapp.coordinator import (
     actions,
     causes,

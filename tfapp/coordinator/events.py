@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Union
 
-from tfapp.contract import Answer, Beat, ExitReport, FlexRequest
+from tfapp.contract.flex import FlexRequest
+from tfapp.contract.reports import Answer, Beat, ExitReport
 
 
 @dataclasses.dataclass(frozen=True)

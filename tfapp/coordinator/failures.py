@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import signal
 
-from tfapp.contract import (
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import (
     FAIL_APPLICATION,
     IGNORE,
     INFRASTRUCTURE_REASONS,
     LOSS_REASONS,
     RESTART_CLUSTER,
     RESTART_INSTANCE,
-    RUNNING,
-    Exit,
     FailureRule,
 )
+from tfapp.contract.states import RUNNING
 from tfapp.coordinator.state import Instance, State
 from tfapp.coordinator.verdicts import duration, times
 

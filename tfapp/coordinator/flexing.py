@@ -12,7 +12,10 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from tfapp.contract import RUNNING, ComponentJob, FlexReply, instance_id
+from tfapp.contract.flex import FlexReply
+from tfapp.contract.instances import instance_id
+from tfapp.contract.job import ComponentJob
+from tfapp.contract.states import RUNNING
 from tfapp.coordinator import actions, events, formation, verdicts
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.formation import Step

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfapp.contract import FORMING, REQUESTED, RUNNING, STOPPING, WAITING, Cluster, Member
+from tfapp.contract.control import Cluster, Member
+from tfapp.contract.states import FORMING, REQUESTED, RUNNING, STOPPING, WAITING
 from tfapp.coordinator import actions, events
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.state import Instance, State, has_left

@@ -6,7 +6,9 @@ import dataclasses
 import queue
 from collections.abc import Callable, Iterable, Iterator
 
-from tfapp.contract import KEY_STOP, REPORT_PREFIX, ApplicationStatus, Job
+from tfapp.contract.job import Job
+from tfapp.contract.keys import KEY_STOP, REPORT_PREFIX
+from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator import events, verdicts
 from tfapp.coordinator.actions import Action
 from tfapp.coordinator.deadlines import next_deadline

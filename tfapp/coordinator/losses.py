@@ -6,7 +6,8 @@ YARN's, that of a memory limit is Skein's.
 
 from __future__ import annotations
 
-from tfapp.contract import CANNOT_START, Exit
+from tfapp.contract.exit import Exit
+from tfapp.contract.log_lines import CANNOT_START
 from tfapp.coordinator.events import ContainerInfo
 from tfapp.coordinator.verdicts import duration
 

@@ -13,7 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp import skein_calls
-from tfapp.contract import JOB_FILE, OWN_LINE, ApplicationStatus, Job, format_diagnostics
+from tfapp.contract.container import JOB_FILE
+from tfapp.contract.diagnostics import format_diagnostics
+from tfapp.contract.job import Job
+from tfapp.contract.log_lines import OWN_LINE
+from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
 from tfapp.skein_calls import Connection

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfapp.contract import FAIL_APPLICATION, IGNORE
+from tfapp.contract.failure import FAIL_APPLICATION, IGNORE
 from tfapp.coordinator import (
     causes,
     deadlines,

@@ -6,7 +6,9 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from tfapp.contract import KEY_STATUS, ApplicationStatus, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import KEY_STATUS
+from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.state import State
 from tfapp.coordinator.status import progress, status
 from tfapp.skein_calls import Connection

@@ -5,14 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfapp.contract import (
-    FAIL_APPLICATION,
-    FORMING,
-    IGNORE,
-    RESTART_INSTANCE,
-    WAITING,
-    Order,
-)
+from tfapp.contract.control import Order
+from tfapp.contract.failure import FAIL_APPLICATION, IGNORE, RESTART_INSTANCE
+from tfapp.contract.states import FORMING, WAITING
 from tfapp.coordinator import actions, causes, ending, failures, formation, verdicts
 from tfapp.coordinator.formation import Step
 from tfapp.coordinator.state import Failure, Instance, State

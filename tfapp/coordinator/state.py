@@ -6,19 +6,14 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from tfapp.contract import (
-    FORMING,
-    LOSS_REASONS,
-    REQUESTED,
-    SERVICE_ROLES,
-    Answer,
-    Exit,
-    ExitReport,
-    Job,
-    Verdict,
-    initial_container,
-    instance_id,
-)
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import LOSS_REASONS
+from tfapp.contract.instances import initial_container, instance_id
+from tfapp.contract.job import Job
+from tfapp.contract.reports import Answer, ExitReport
+from tfapp.contract.roles import SERVICE_ROLES
+from tfapp.contract.states import FORMING, REQUESTED
+from tfapp.contract.verdict import Verdict
 from tfapp.coordinator.events import ContainerInfo
 
 FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing changes any more
@@ -30,7 +25,7 @@ MAX_TIMELINE = 100  # moments that are remembered
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """One instance in the current generation. `state` is one of the contract's."""
+    """One instance in the current generation. `state` is one of `contract.states`."""
 
     id: str
     component: str

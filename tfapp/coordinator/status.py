@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfapp.contract import FORMING, SUCCEEDED, ApplicationStatus, InstanceStatus, Moment
+from tfapp.contract.states import FORMING, SUCCEEDED
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
 from tfapp.coordinator.state import FINISHED, State, success_instances
 
 

@@ -6,18 +6,16 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfapp.contract import (
+from tfapp.contract.flex import FlexRequest
+from tfapp.contract.keys import (
     ALIVE_PREFIX,
     ANSWER_PREFIX,
     BEAT_PREFIX,
     EXIT_PREFIX,
     KEY_FLEX,
     KEY_STOP,
-    Answer,
-    Beat,
-    ExitReport,
-    FlexRequest,
 )
+from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.coordinator import events
 from tfapp.coordinator.events import Event
 from tfapp.skein_calls import Deleted, Put

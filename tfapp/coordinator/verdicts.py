@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tfapp.contract import FAILED, KILLED, LOSS_REASONS, SUCCEEDED, Cause, Exit, Verdict, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.exit import Exit
+from tfapp.contract.failure import LOSS_REASONS
+from tfapp.contract.states import FAILED, KILLED, SUCCEEDED
+from tfapp.contract.verdict import Cause, Verdict
 from tfapp.coordinator.state import Instance, State, success_instances
 from tfapp.errors import ExitCode
 

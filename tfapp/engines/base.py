@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tfapp.contract import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions

@@ -6,7 +6,9 @@ import json
 import uuid
 
 from tfapp.close_match import close_match
-from tfapp.contract import FLEXED_PREFIX, KEY_FLEX, FlexReply, FlexRequest, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.flex import FlexReply, FlexRequest
+from tfapp.contract.keys import FLEXED_PREFIX, KEY_FLEX
 from tfapp.engines.base import Engine
 from tfapp.errors import BadStateError, NotFoundError, UnreachableError
 from tfapp.skein_calls import Put

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfapp.contract import ACCEPTED, REQUESTED, ApplicationStatus, InstanceStatus, Job, instance_id
+from tfapp.contract.instances import instance_id
+from tfapp.contract.job import Job
+from tfapp.contract.states import ACCEPTED, REQUESTED
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.disk import read_json
 
 if TYPE_CHECKING:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfapp.contract import FINAL_STATES, LOST, ApplicationStatus, Verdict
+from tfapp.contract.states import FINAL_STATES, LOST
+from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.verdict import Verdict
 
 
 def conclude(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.contract import ROLES, FailurePolicy, FailureRule
+from tfapp.contract.failure import FailurePolicy, FailureRule
+from tfapp.contract.roles import ROLES
 from tfapp.package.model import CommandOrder, Component, Export, ExportRef
 from tfapp.package.sheet import Sheet
 from tfapp.problems import Position

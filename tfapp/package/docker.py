@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfapp.contract import Mount
+from tfapp.contract.docker import Mount
 
 READ_ONLY, READ_WRITE = "ro", "rw"
 
@@ -66,7 +66,7 @@ def declared_mount(written: Mapping[str, Any]) -> Mount:
 
 
 def parse_options(text: str) -> dict[str, Any]:
-    """Options as `docker run` takes them -> fields of contract.Docker. DockerError for what is
+    """Options as `docker run` takes them -> fields of the class Docker. DockerError for what is
     not supported."""
     try:
         words = shlex.split(text)

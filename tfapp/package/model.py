@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tfapp import placeholders
-from tfapp.contract import FailurePolicy
+from tfapp.contract.failure import FailurePolicy
 from tfapp.placeholders import Placeholder
 from tfapp.problems import Position
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract import (
+from tfapp.contract.container import (
     ENV_GENERATION,
     ENV_INSTANCE,
     FILES_DIR,
@@ -18,13 +18,10 @@ from tfapp.contract import (
     PACKAGE_DIR,
     PRIVATE_FILE,
     PYTHON,
-    ComponentJob,
-    Job,
-    Private,
-    initial_instance,
-    instance_id,
-    parse_instance,
 )
+from tfapp.contract.instances import initial_instance, instance_id, parse_instance
+from tfapp.contract.job import ComponentJob, Job
+from tfapp.contract.private import Private
 
 WORK_DIR = "work"  # the program's working directory, made by the runner
 PROGRESS_FILE = "tfapp-progress"  # in the work folder

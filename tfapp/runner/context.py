@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tfapp.contract import Member, instance_id
+from tfapp.contract.control import Member
+from tfapp.contract.instances import instance_id
 from tfapp.runner import tensorflow_env
 from tfapp.runner.container import Container
 from tfapp.runner.exports import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Union
 
-from tfapp.contract import Cluster, Exit, Order
+from tfapp.contract.control import Cluster, Order
+from tfapp.contract.exit import Exit
 from tfapp.script import Program
 
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 
 _SHELL_SIGNAL = 128  # a shell says 128 + n when its program was killed by signal n
 

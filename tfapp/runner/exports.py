@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfapp import placeholders
-from tfapp.contract import ExportTemplate, Member
+from tfapp.contract.control import Member
+from tfapp.contract.job import ExportTemplate
 from tfapp.placeholders import CONTAINER, HOST, PORT, PROGRAM, REFERENCE, Placeholder
 
 SITE_GLOBAL = "site.global."

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract import (
-    MAX_LAST_LINES,
-    Answer,
-    Cluster,
-    Exit,
-    ExitReport,
-    instance_id,
-)
+from tfapp.contract.control import Cluster
+from tfapp.contract.exit import Exit
+from tfapp.contract.instances import instance_id
+from tfapp.contract.log_lines import MAX_LAST_LINES
+from tfapp.contract.reports import Answer, ExitReport
 from tfapp.runner import context as contexts
 from tfapp.runner import ports, process_tree, progress, script_calls
 from tfapp.runner.container import Container

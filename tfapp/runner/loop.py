@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfapp import skein_calls
-from tfapp.contract import Beat, Exit
+from tfapp.contract.exit import Exit
+from tfapp.contract.reports import Beat
 from tfapp.runner import events, policy
 from tfapp.runner.container import Container
 from tfapp.runner.heartbeat import Heartbeat

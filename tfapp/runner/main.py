@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp import skein_calls
-from tfapp.contract import OWN_LINE
+from tfapp.contract.log_lines import OWN_LINE
 from tfapp.errors import TfappError
 from tfapp.runner import process_tree
 from tfapp.runner.container import Container, ContainerError

@@ -8,8 +8,20 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tfapp import contract, skein_calls
-from tfapp.contract import Answer, Beat, Cluster, ExitReport, Order, encode
+from tfapp import skein_calls
+from tfapp.contract.control import Cluster, Order
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import (
+    ANSWER_PREFIX,
+    BEAT_PREFIX,
+    CONTROL_PREFIX,
+    EXIT_PREFIX,
+    KEY_CLUSTER,
+    KEY_GENERATION,
+    KEY_RELEASED,
+    ORDER_PREFIX,
+)
+from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.errors import UnreachableError
 from tfapp.runner import events
 
@@ -33,7 +45,7 @@ class Master:
         self.container = connection.container
         self._connection = connection
         self._instance = instance
-        self._order_key = contract.ORDER_PREFIX + instance
+        self._order_key = ORDER_PREFIX + instance
         self._patience = patience
         self._clock = clock
 
@@ -41,24 +53,24 @@ class Master:
         """Follows what the coordinator says to everybody, and to this instance."""
         return self._patiently(
             lambda: self._connection.watch(
-                keys=(self._order_key,), prefixes=(contract.CONTROL_PREFIX,), into=into
+                keys=(self._order_key,), prefixes=(CONTROL_PREFIX,), into=into
             )
         )
 
     def read(self, watch: skein_calls.Watch) -> list[events.Event]:
         """What stood there before, the generation first."""
         found = self._patiently(watch.read)
-        ordered = sorted(found, key=lambda key: (key != contract.KEY_GENERATION, key))
+        ordered = sorted(found, key=lambda key: (key != KEY_GENERATION, key))
         return [event for key in ordered for event in self.understand(key, found[key])]
 
     def understand(self, key: str, value: bytes) -> tuple[events.Event, ...]:
         """The event that a written key means, if it means one."""
         data = json.loads(value)
-        if key == contract.KEY_GENERATION:
+        if key == KEY_GENERATION:
             return (events.GenerationSeen(data["generation"]),)
-        if key == contract.KEY_CLUSTER:
+        if key == KEY_CLUSTER:
             return (events.ClusterFormed(Cluster.from_dict(data)),)
-        if key == contract.KEY_RELEASED:
+        if key == KEY_RELEASED:
             return (events.ComponentsReleased(data["generation"], tuple(data["components"])),)
         if key == self._order_key:
             return (events.OrderGiven(Order.from_dict(data)),)
@@ -66,17 +78,17 @@ class Master:
 
     def answer(self, answer: Answer) -> None:
         """Gone when this container is."""
-        key = contract.ANSWER_PREFIX + self._instance
+        key = ANSWER_PREFIX + self._instance
         self._patiently(lambda: self._connection.put_own(key, encode(answer)))
 
     def report(self, report: ExitReport) -> None:
         """Stays when this container is gone."""
-        key = contract.EXIT_PREFIX + self._instance
+        key = EXIT_PREFIX + self._instance
         self._patiently(lambda: self._connection.put(key, encode(report)))
 
     def beat(self, beat: Beat) -> None:
         """Tried once: the next beat is on its way."""
-        self._connection.put_own(contract.BEAT_PREFIX + self._instance, encode(beat))
+        self._connection.put_own(BEAT_PREFIX + self._instance, encode(beat))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         end = self._clock() + self._patience

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfapp.contract import Cluster, Exit, Order
+from tfapp.contract.control import Cluster, Order
+from tfapp.contract.exit import Exit
 from tfapp.runner.events import (
     Action,
     Answer,

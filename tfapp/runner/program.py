@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tfapp.contract import MAX_LAST_LINES, Exit
+from tfapp.contract.exit import Exit
+from tfapp.contract.log_lines import MAX_LAST_LINES
 from tfapp.runner import exits, process_tree
 from tfapp.runner.output import LastLines, Redactor, pump
 

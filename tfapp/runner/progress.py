@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner.run_mode import Running
 
 _MOST_ENTRIES = 10_000  # of a folder; what lies beyond them is not looked at

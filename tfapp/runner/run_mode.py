@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner.container import Container
 from tfapp.runner.process_mode import ProcessMode
 from tfapp.script import Context, Executed, Handle, Program

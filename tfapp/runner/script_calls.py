@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.runner.script_loader import own_stack, own_traceback
 from tfapp.script import ScriptError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 
 
 class Standstill:

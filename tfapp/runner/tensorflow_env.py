@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfapp.contract import Member
+from tfapp.contract.control import Member
 
 CLUSTER_ROLES = ("chief", "worker", "ps")
 TASK_ROLES = (*CLUSTER_ROLES, "evaluator")

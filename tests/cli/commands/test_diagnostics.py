@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import PlayedEngine, failure, instance, status
-from tfapp.contract import Moment
+from tfapp.contract.status import Moment
 
 FAILED = dataclasses.replace(
     status(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
-from tfapp.contract import Exit
+from tfapp.contract.exit import Exit
 from tfapp.engines.base import Link
 
 WORKERS = (

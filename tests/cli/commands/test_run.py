@@ -10,7 +10,7 @@ from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, status
 from tfapp.cli.commands import run
 from tfapp.cli.main import parse
-from tfapp.contract import Private
+from tfapp.contract.private import Private
 from tfapp.errors import UsageError
 
 

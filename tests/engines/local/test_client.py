@@ -6,7 +6,10 @@ import threading
 import pytest
 
 from tests.engines.applications import FOREVER, compiled, run_folder, service, stock_client
-from tfapp.contract import KEY_STATUS, KEY_STOP, SUCCEEDED, Verdict, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import KEY_STATUS, KEY_STOP
+from tfapp.contract.states import SUCCEEDED
+from tfapp.contract.verdict import Verdict
 from tfapp.engines.local.client import MasterClient
 from tfapp.engines.local.state import read_config, read_state
 from tfapp.errors import UnreachableError

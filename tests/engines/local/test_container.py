@@ -21,7 +21,7 @@ from tests.engines.applications import (
     stock_client,
     wait_for_containers,
 )
-from tfapp.contract import ENV_INSTANCE
+from tfapp.contract.container import ENV_INSTANCE
 from tfapp.errors import UnavailableError
 
 DUMP = f"""{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"""

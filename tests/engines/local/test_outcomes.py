@@ -20,7 +20,8 @@ from tests.engines.applications import (
     stock_client,
     wait_for_containers,
 )
-from tfapp.contract import Cause, Exit
+from tfapp.contract.exit import Exit
+from tfapp.contract.verdict import Cause
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.local.state import read_ending
 

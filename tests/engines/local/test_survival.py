@@ -29,7 +29,8 @@ from tests.engines.applications import (
     stock_client,
     wait_for_containers,
 )
-from tfapp.contract import Cause, Exit
+from tfapp.contract.exit import Exit
+from tfapp.contract.verdict import Cause
 from tfapp.engines.disk import write_json
 from tfapp.engines.local.engine import LocalEngine
 from tfapp.engines.local.process_tree import is_alive, send, wait_for_exit

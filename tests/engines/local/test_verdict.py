@@ -4,14 +4,10 @@ import dataclasses
 
 import pytest
 
-from tfapp.contract import (
-    ApplicationStatus,
-    Cause,
-    Exit,
-    InstanceStatus,
-    Verdict,
-    format_diagnostics,
-)
+from tfapp.contract.diagnostics import format_diagnostics
+from tfapp.contract.exit import Exit
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.verdict import Cause, Verdict
 from tfapp.engines.local.verdict import Driver, ending, master_lost
 
 NOW = 50.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 from tests.engines.yarn.test_verdict import LAST, REPORT
-from tfapp.contract import InstanceStatus
+from tfapp.contract.status import InstanceStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.links import links
 from tfapp.skein_calls import Container

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tfapp.contract import Job
+from tfapp.contract.job import Job
 from tfapp.engines.yarn.cluster import Node, Queue
 from tfapp.engines.yarn.preflight import Request, check, check_queue
 from tfapp.engines.yarn.scheduler import QueueRules

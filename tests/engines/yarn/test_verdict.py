@@ -6,14 +6,10 @@ import dataclasses
 
 import pytest
 
-from tfapp.contract import (
-    ACCEPTED,
-    REQUESTED,
-    ApplicationStatus,
-    InstanceStatus,
-    Verdict,
-    format_diagnostics,
-)
+from tfapp.contract.diagnostics import format_diagnostics
+from tfapp.contract.states import ACCEPTED, REQUESTED
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.verdict import Verdict
 from tfapp.engines.yarn.cluster import Report
 from tfapp.engines.yarn.verdict import ended, waiting
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
 from tfapp.cli.shell import Shell
 from tfapp.cli.tables import to_json, when
-from tfapp.contract import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import ExitCode
 
 

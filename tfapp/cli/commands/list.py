@@ -10,7 +10,7 @@ import argparse
 from tfapp.cli.engine_flags import add_engine_flag, add_format_flag
 from tfapp.cli.shell import Shell
 from tfapp.cli.tables import columns, to_json, when
-from tfapp.contract import ACCEPTED, FAILED, FORMING, KILLED, RUNNING, STOPPING, SUCCEEDED
+from tfapp.contract.states import ACCEPTED, FAILED, FORMING, KILLED, RUNNING, STOPPING, SUCCEEDED
 from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
 

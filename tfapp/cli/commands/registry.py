@@ -14,7 +14,8 @@ from tfapp.cli.engine_flags import add_engine_flag
 from tfapp.cli.shell import Shell
 from tfapp.cli.tables import to_json
 from tfapp.close_match import close_match
-from tfapp.contract import ApplicationStatus, parse_instance
+from tfapp.contract.instances import parse_instance
+from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import ExitCode, NotFoundError
 
 Entries = dict[str, list[dict[str, str]]]

@@ -22,7 +22,7 @@ from tfapp.cli.commands.create import add_launch_flags, launch
 from tfapp.cli.engine_flags import application_name
 from tfapp.cli.package_flags import add_override_flags, file_path, overrides_of
 from tfapp.cli.shell import Shell
-from tfapp.contract import MAX_NAME
+from tfapp.contract.names import MAX_NAME
 from tfapp.errors import NotFoundError, UsageError
 from tfapp.package.nearby import nearby
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
 from tfapp.cli.shell import Shell
 from tfapp.cli.tables import columns, to_json, when
-from tfapp.contract import ApplicationStatus, InstanceStatus, exported_pages
+from tfapp.contract.pages import exported_pages
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
 

@@ -8,7 +8,10 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from tfapp.contract import KEY_STATUS, KEY_STOP, KILLED, ApplicationStatus, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import KEY_STATUS, KEY_STOP
+from tfapp.contract.states import KILLED
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.local.layout import RunFolder
 from tfapp.engines.local.process_tree import is_alive, send, wait_for_exit
 from tfapp.engines.local.state import MasterState, RunConfig

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract import ENV_INSTANCE, INSTANCE_FILE
+from tfapp.contract.container import ENV_INSTANCE, INSTANCE_FILE
 from tfapp.engines.disk import delete_tree, make_private, needing_room
 from tfapp.engines.local.container_env import Node, container_environment, yarn_container_id
 from tfapp.engines.local.gpus import GpuPool

@@ -15,7 +15,8 @@ from tfapp.close_match import close_match
 from tfapp.compiler.store import store_files
 from tfapp.compiler.tags import of_the_user
 from tfapp.compiler.yarn_docker import RUNTIME_TYPE
-from tfapp.contract import FINAL_STATES, KILLED, ApplicationStatus
+from tfapp.contract.states import FINAL_STATES, KILLED
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, LogFile
 from tfapp.engines.definition import Definition, gpus_needed
 from tfapp.engines.disk import delete_tree, write_json, writing

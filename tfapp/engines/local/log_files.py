@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfapp.contract import INSTANCE_FILE
+from tfapp.contract.container import INSTANCE_FILE
 from tfapp.engines.base import LogFile
 from tfapp.engines.local.layout import RunFolder
 

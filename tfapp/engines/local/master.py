@@ -18,7 +18,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tfapp.contract import KEY_STATUS, MAX_LAST_LINES, ApplicationStatus
+from tfapp.contract.keys import KEY_STATUS
+from tfapp.contract.log_lines import MAX_LAST_LINES
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.disk import write_json, writing
 from tfapp.engines.local import docker_leftovers, verdict
 from tfapp.engines.local.container_env import Node

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tfapp.contract import ENV_GUARD
+from tfapp.contract.container import ENV_GUARD
 
 PROC = Path("/proc")
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 
-from tfapp.contract import FAILED
+from tfapp.contract.states import FAILED
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.disk import delete_tree, make_private, write_atomically, write_json, writing

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.contract import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.disk import read_json
 from tfapp.engines.local.layout import RunFolder
 from tfapp.engines.local.process_tree import Process

@@ -5,18 +5,11 @@ from __future__ import annotations
 import dataclasses
 import signal
 
-from tfapp.contract import (
-    FAILED,
-    FINAL_STATES,
-    KILLED,
-    LOST,
-    SUCCEEDED,
-    ApplicationStatus,
-    Cause,
-    Exit,
-    Verdict,
-    parse_diagnostics,
-)
+from tfapp.contract.diagnostics import parse_diagnostics
+from tfapp.contract.exit import Exit
+from tfapp.contract.states import FAILED, FINAL_STATES, KILLED, LOST, SUCCEEDED
+from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.verdict import Cause, Verdict
 from tfapp.engines.local.state import Ending
 from tfapp.engines.verdict import conclude
 from tfapp.errors import ExitCode

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.contract import INSTANCE_FILE
+from tfapp.contract.container import INSTANCE_FILE
 from tfapp.engines.base import LogFile
 from tfapp.engines.disk import make_private, write_atomically, writing
 from tfapp.engines.yarn.layout import RunFolder

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 from tfapp.compiler.python import node_python
 from tfapp.compiler.store import keeping_files, store_files
 from tfapp.compiler.tags import of_the_user
-from tfapp.contract import CANNOT_START, FINAL_STATES, ApplicationStatus, parse_diagnostics
+from tfapp.contract.diagnostics import parse_diagnostics
+from tfapp.contract.log_lines import CANNOT_START
+from tfapp.contract.states import FINAL_STATES
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Link, LogFile
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfapp.contract import ApplicationStatus, exported_pages, page_route
+from tfapp.contract.pages import exported_pages, page_route
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
 from tfapp.skein_calls import Container

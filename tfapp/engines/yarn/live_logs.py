@@ -9,7 +9,9 @@ import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tfapp.contract import INSTANCE_FILE, KEY_STATUS, ApplicationStatus
+from tfapp.contract.container import INSTANCE_FILE
+from tfapp.contract.keys import KEY_STATUS
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import LogFile
 from tfapp.engines.disk import make_private, writing
 from tfapp.engines.yarn.web import DeniedError, Piece, Web

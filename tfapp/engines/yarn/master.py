@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from tfapp.contract import KEY_STATUS, KEY_STOP, KILLED, ApplicationStatus, encode
+from tfapp.contract.encoding import encode
+from tfapp.contract.keys import KEY_STATUS, KEY_STOP
+from tfapp.contract.states import KILLED
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
 from tfapp.engines.yarn.layout import RunFolder

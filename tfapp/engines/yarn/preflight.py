@@ -13,7 +13,7 @@ from tfapp.package.model import AppPackage, ComponentResources
 from tfapp.problems import Position, Problem
 
 if TYPE_CHECKING:
-    from tfapp.contract import Job
+    from tfapp.contract.job import Job
 
 _LABEL = "yarn.label.expression"
 _NODES = "yarn.nodes"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tfapp.compiler.store import nobody_stores
 from tfapp.compiler.tags import TAG, definition_file
-from tfapp.contract import ACCEPTED, ApplicationStatus
+from tfapp.contract.states import ACCEPTED
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.definition import Definition
 from tfapp.engines.disk import delete_tree, make_private, write_json, writing
 from tfapp.engines.leftovers import CACHE, delete_shipped, file_names

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tfapp.compiler.archive import Entry, pack
 from tfapp.compiler.runtime import read_runtime
 from tfapp.compiler.specification import MASTER_ENVIRONMENT, container_script
-from tfapp.contract import CANNOT_START, RUNTIME_DIR
+from tfapp.contract.container import RUNTIME_DIR
+from tfapp.contract.log_lines import CANNOT_START
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
 from tfapp.engines.yarn.cluster import Cluster, Node, first_line

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tfapp.contract import CANNOT_START_CODE, FAILED, KILLED, ApplicationStatus, parse_diagnostics
-from tfapp.contract import Verdict as _Verdict
+from tfapp.contract.diagnostics import parse_diagnostics
+from tfapp.contract.log_lines import CANNOT_START_CODE
+from tfapp.contract.states import FAILED, KILLED
+from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.verdict import Verdict as _Verdict
 from tfapp.engines.verdict import conclude
 from tfapp.engines.yarn.cluster import Report, first_line
 from tfapp.errors import ExitCode

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract import ComponentJob, Docker, Mount
+from tfapp.contract.docker import Docker, Mount
+from tfapp.contract.job import ComponentJob
 from tfapp.script import Context
 
 LABEL = "tfapp"  # on every container, with the run mode's version

@@ -21,7 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from tfapp.contract import ENV_GUARD, OWN_LINE
+from tfapp.contract.container import ENV_GUARD
+from tfapp.contract.log_lines import OWN_LINE
 from tfapp.runner.docker.creation import LABEL_RUNNER
 from tfapp.runner.docker.engine import CALL_LIMIT, Engine, EngineError
 from tfapp.runner.docker.identity import Process, runner_name

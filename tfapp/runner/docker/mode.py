@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tfapp.contract import Docker, Mount
+from tfapp.contract.docker import Docker, Mount
 from tfapp.runner.container import Container
 from tfapp.runner.docker import creation, engine, pull
 from tfapp.runner.docker.creation import Place, RefusedError, User

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Union
 
-from tfapp.contract import MAX_LAST_LINES, Exit
+from tfapp.contract.exit import Exit
+from tfapp.contract.log_lines import MAX_LAST_LINES
 from tfapp.runner import exits, process_tree
 from tfapp.runner.docker import identity
 from tfapp.runner.docker.engine import Engine, EngineError, MissingError

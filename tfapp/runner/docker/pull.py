@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tfapp.contract import Docker
+from tfapp.contract.docker import Docker
 from tfapp.runner.docker.engine import Engine, EngineError
 
 TOLD_EVERY = 5.0  # seconds between lines of progress
