@@ -17,8 +17,7 @@ from tests.docker.engine import processes_with
 from tests.docker.instances import LIMIT, docker_mode, eventually
 from tests.docker.slow_engine import SlowEngine
 from tfapp.contract.docker import Docker
-from tfapp.runner.docker.creation import LABEL_RUNNER
-from tfapp.runner.docker.identity import is_dead, runner_name
+from tfapp.runner.docker.identity import LABEL_RUNNER, is_dead, runner_name
 
 # Starts a program that never ends, and says so: a runner as far as its death matters.
 RUNNER = """

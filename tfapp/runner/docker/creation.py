@@ -16,10 +16,8 @@ from typing import Any
 
 from tfapp.contract.docker import Docker, Mount
 from tfapp.contract.job import ComponentJob
+from tfapp.runner.docker.identity import LABEL, LABEL_RUNNER
 from tfapp.script import Context
-
-LABEL = "tfapp"  # on every container, with the run mode's version
-LABEL_RUNNER = "tfapp.runner"  # identity.runner_name of the runner: its end is the container's
 
 # What names this machine's folders, programs and sockets means nothing in an image.
 MACHINE_VARIABLES = {

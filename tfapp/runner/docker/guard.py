@@ -23,9 +23,8 @@ from typing import IO
 
 from tfapp.contract.container import ENV_GUARD
 from tfapp.contract.log_lines import OWN_LINE
-from tfapp.runner.docker.creation import LABEL_RUNNER
 from tfapp.runner.docker.engine import CALL_LIMIT, Engine, EngineError
-from tfapp.runner.docker.identity import Process, runner_name
+from tfapp.runner.docker.identity import LABEL_RUNNER, Process, runner_name
 
 _ROOT = Path(__file__).parents[3]
 _CREATING, _STARTED, _ENDED, _DONE = "creating", "started", "ended", "done"

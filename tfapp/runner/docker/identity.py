@@ -11,6 +11,9 @@ import os
 import signal
 from pathlib import Path
 
+LABEL = "tfapp"  # on every container, with the run mode's version
+LABEL_RUNNER = "tfapp.runner"  # runner_name of the runner: its end is the container's
+
 _PROC = Path("/proc")
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from tfapp.runner.docker.creation import LABEL, LABEL_RUNNER
 from tfapp.runner.docker.engine import Engine, EngineError
-from tfapp.runner.docker.identity import is_dead
+from tfapp.runner.docker.identity import LABEL, LABEL_RUNNER, is_dead
 
 
 def sweep(engine: Engine) -> None:
