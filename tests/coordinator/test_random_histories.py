@@ -176,8 +176,10 @@ class Referee:
 
 
 def may_fail(state: State) -> set[int]:
-    """The generations for which a failure that is known now can count."""
-    return {state.generation, state.failure.generation if state.failure else state.generation}
+    """The generations for which a loss that is known now can count: it may have been before this
+    one began."""
+    failed = state.failure.generation if state.failure else state.generation
+    return {state.generation, state.generation - 1, failed}
 
 
 def final_checks(world: World, referee: Referee) -> None:

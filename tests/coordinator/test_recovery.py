@@ -143,6 +143,106 @@ ROWS = {
         ),
         FailurePolicy(max_restarts=0, max_losses=1),
     ),
+    "a survivor's program ends before its peer's silence is a loss: one failure, the loss": Row(
+        "worker=3",
+        """
+        1 all answer
+        20 worker/1 is cut off
+        20 worker/2 is cut off
+        22 worker/0 exits 1
+        22.1 worker/0 answers
+        34 all answer
+        50 worker/0 killed 9
+        51 all answer
+        60 worker/0 exits 0
+        60 worker/1 exits 0
+        60 worker/2 exits 0
+        """,
+        "Succeeded: all 3 instances of worker ended with exit code 0 after 9 s. "
+        "It was restarted twice before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1 worker/2",
+            "22 generation 2",
+            "33 kill worker/1",
+            "33 kill worker/2",
+            "33 another container for worker/1",
+            "33 another container for worker/2",
+            "34 cluster worker/0 worker/1 worker/2",
+            "50 generation 3",
+            "51 cluster worker/0 worker/1 worker/2",
+            "60 shutdown",
+        ),
+        FailurePolicy(max_restarts=1, max_losses=1),
+    ),
+    "a survivor's program is killed before its peer's silence is a loss: the same": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/1 is cut off
+        22 worker/0 killed 6
+        22.1 worker/0 answers
+        34 all answer
+        60 worker/0 exits 0
+        60 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 26 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "22 generation 2",
+            "33 kill worker/1",
+            "33 another container for worker/1",
+            "34 cluster worker/0 worker/1",
+            "60 shutdown",
+        ),
+        FailurePolicy(max_restarts=1, max_losses=1),
+        threshold=1,
+    ),
+    "a survivor's program ends, and the losses of machines are spent: the loss is told": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/1 is cut off
+        22 worker/0 exits 1
+        22.1 worker/0 answers
+        60
+        """,
+        "Failed: worker/1 on host-worker-1 was lost in generation 1: nothing was heard of it for "
+        "14 s.",
+        65,
+        (
+            "1 cluster worker/0 worker/1",
+            "22 generation 2",
+            "33 kill worker/1",
+            "33 shutdown",
+        ),
+        FailurePolicy(max_losses=0),
+    ),
+    "a runner that was heard in the new generation and falls silent is a failure of its own": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/1 killed 9
+        23 worker/0 is cut off
+        24 worker/1 answers
+        38 all answer
+        50 worker/0 exits 0
+        50 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 12 s. "
+        "It was restarted twice before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 generation 2",
+            "36 kill worker/0",
+            "36 another container for worker/0",
+            "38 cluster worker/0 worker/1",
+            "50 shutdown",
+        ),
+    ),
     "a runner that is cut off ends itself, and its container is seen to end": Row(
         "worker=1",
         """
@@ -1029,6 +1129,22 @@ def test_the_timeline_tells_it_all():
         (31.0, "generation 2 starts, 3 instances"),
         (40.0, "worker goes from 2 to 3 instances"),
         (50.0, "Killed: it was asked to stop. It was restarted once before."),
+    )
+
+
+def test_a_loss_that_is_noticed_late_takes_over_the_charge():
+    world = World(job("worker=2", limits=LIMITS, failure=DEFAULT))
+    world.play("1 all answer\n20 worker/1 is cut off\n22 worker/0 killed 6\n30")
+    assert (world.state.restarts, world.state.losses) == (1, 0)
+    world.advance(34)
+    assert (world.state.restarts, world.state.losses) == (0, 1)
+    assert world.state.timeline[-2:] == (
+        (
+            33.0,
+            "the cause: worker/1 on host-worker-1 was lost in generation 1: nothing was heard of "
+            "it for 14 s",
+        ),
+        (33.0, "worker/1 gets another container"),
     )
 
 

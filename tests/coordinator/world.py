@@ -85,7 +85,7 @@ def job(
 
 
 def killed_by(signal: str) -> Exit:
-    name = {"9": "SIGKILL", "11": "SIGSEGV", "15": "SIGTERM"}[signal]
+    name = {"6": "SIGABRT", "9": "SIGKILL", "11": "SIGSEGV", "15": "SIGTERM"}[signal]
     return Exit(None, int(signal), "signal", f"killed by {name} ({signal})")
 
 

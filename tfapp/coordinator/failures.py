@@ -92,6 +92,25 @@ def charge(state: State, instance: Instance, time: float) -> State:
     return dataclasses.replace(state, restarts=state.restarts + 1, charged=charged)
 
 
+def refund(state: State) -> State:
+    """The state without what was charged for the generation before this one: its cause is
+    another."""
+    at = next((at for at in state.restarted if at >= state.began), None)
+    if at is None:  # this generation was asked for
+        return state
+    state = dataclasses.replace(state, restarted=_without(state.restarted, at))
+    component = next((name for name, charged in state.charged.items() if at in charged), None)
+    if component is None:
+        return dataclasses.replace(state, losses=state.losses - 1)
+    charged = {**state.charged, component: _without(state.charged[component], at)}
+    return dataclasses.replace(state, restarts=state.restarts - 1, charged=charged)
+
+
+def _without(times: tuple[float, ...], at: float) -> tuple[float, ...]:
+    index = times.index(at)
+    return (*times[:index], *times[index + 1 :])
+
+
 def back_off(state: State, time: float) -> float:
     """Seconds that a restart which is yet to be charged has to wait."""
     count = len(_recently(state, time))

@@ -24,12 +24,16 @@ def recover(state: State, time: float) -> Step:
     action = failures.action_for(state, instance)
     if action == IGNORE:
         return ending.ignore(state, instance, time)
-    what = verdicts.sentence(instance, failure.generation)
-    if _belongs_to_the_last_failure(state, instance, time):
+    generation, what = failure.generation, verdicts.sentence(instance, failure.generation)
+    if _was_lost_before(state, instance):
+        generation -= 1
+        state = failures.refund(state)
+        what = f"the cause: {verdicts.sentence(instance, generation)}"
+    elif _belongs_to_the_last_failure(state, instance, time):
         return _restart(state.noted(time, what), instance, action, time, delay=0.0)
     objection = _objection(state, instance, time)
     if objection is not None:
-        verdict = verdicts.failed(state, instance, failure.generation, objection)
+        verdict = verdicts.failed(state, instance, generation, objection)
         return ending.decide(state, time, verdict), ()
     delay = failures.back_off(state, time)
     state = failures.charge(state.noted(time, what), instance, time)
@@ -93,6 +97,14 @@ def _restart(state: State, instance: Instance, action: str, time: float, delay: 
         state = state.with_instance(dataclasses.replace(instance, restart_at=time + delay))
         return causes.next_failure(state, time)
     return formation.next_generation(state, time, delay)
+
+
+def _was_lost_before(state: State, instance: Instance) -> bool:
+    """Whether a lost instance has not been heard of since this generation began: it was lost in
+    the one before, and is the cause of what was charged for that."""
+    heard, old = instance.heard, instance.requested_in < state.generation
+    silent = heard is not None and heard < state.began
+    return state.phase == FORMING and instance.lost and old and silent
 
 
 def _belongs_to_the_last_failure(state: State, instance: Instance, time: float) -> bool:
