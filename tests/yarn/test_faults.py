@@ -100,7 +100,9 @@ def test_what_ends_an_application(tfapp, cluster):
     )
     assert status["verdict"]["cause"]["exit"]["reason"] == "memory"
 
-    assert headless.wait_for_end(65)["verdict"]["summary"] == (
+    status = headless.wait_for_end(65)
+    assert (status["generation"], status["restarts"], status["losses"]) == (None, None, None)
+    assert status["verdict"]["summary"] == (
         "It ended without a verdict: Application driver failed with exit code 137, see logs for "
         "more information. `tfapp logs headless coordinator --engine yarn` may say why."
     )

@@ -43,17 +43,18 @@ class Moment:
 
 @dataclasses.dataclass(frozen=True)
 class ApplicationStatus:
-    """The state of an application as its coordinator publishes it. Times: seconds since 1970."""
+    """The state of an application as its coordinator publishes it. Times: seconds since 1970.
+    Numbers are None where it has ended without its coordinator's word, and nobody knows them."""
 
     name: str
     state: str
-    generation: int
+    generation: int | None
     started: float
     updated: float
     instances: tuple[InstanceStatus, ...]
     verdict: Verdict | None = None
-    restarts: int = 0  # after failures of programs
-    losses: int = 0  # restarts after losses by the infrastructure
+    restarts: int | None = 0  # after failures of programs
+    losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
 
     @classmethod

@@ -15,7 +15,7 @@ class Cause:
     """What decided a verdict that is not SUCCEEDED."""
 
     instance: str  # "" when it was no instance (a deadline, a stop request)
-    generation: int
+    generation: int | None  # None: nobody knows any more
     host: str
     container: str
     exit: Exit

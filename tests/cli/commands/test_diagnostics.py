@@ -59,6 +59,19 @@ def test_while_it_runs(tmp_path):
     )
 
 
+def test_after_an_end_without_a_word(tmp_path):
+    unknown = dataclasses.replace(
+        FAILED, generation=None, restarts=None, losses=None, timeline=(), verdict=None
+    )
+    _, shell = call(tmp_path, PlayedEngine(tmp_path, [unknown]), "diagnostics", "app")
+    assert shell.out.text == (
+        "app is FAILED.\n"
+        "Its generation and restarts are unknown: its coordinator left no word of them.\n"
+    )
+    _, shell = call(tmp_path, PlayedEngine(tmp_path, [unknown]), "status", "app")
+    assert "\nrestarts unknown\n" in shell.out.text
+
+
 def test_as_json(tmp_path):
     engine = PlayedEngine(tmp_path, [FAILED])
     _, shell = call(tmp_path, engine, "diagnostics", "app", "--format", "json")

@@ -103,6 +103,13 @@ def test_without_a_word_of_the_coordinator_yarns_counts(state, final, diagnostic
     assert (status.state, status.verdict) == (verdict.state, verdict)
     assert [instance.state for instance in status.instances] == ["KILLED"]
     assert status.updated == 200.0
+    assert (status.generation, status.restarts, status.losses) == (None, None, None)
+
+
+def test_what_was_published_last_is_not_forgotten():
+    last = dataclasses.replace(LAST, generation=3, restarts=2)
+    status = ended(report("FAILED", "FAILED", "driver failed"), last)
+    assert (status.generation, status.restarts, status.losses) == (3, 2, 0)
 
 
 UNFETCHED = (
@@ -145,3 +152,4 @@ def test_a_coordinator_that_could_not_start():
     assert status.verdict == Verdict(
         "FAILED", 65, "Failed: its coordinator could not be started: there is no Python."
     )
+    assert (status.generation, status.restarts, status.losses) == (0, 0, 0)

@@ -42,10 +42,7 @@ _TOLD = ("name", "state", "generation", "restarts", "losses", "verdict")
 def _lines(status: ApplicationStatus) -> Iterator[str]:
     verdict = status.verdict
     yield verdict.summary if verdict else f"{status.name} is {status.state}."
-    yield (
-        f"Generation {status.generation}; restarts: {status.restarts} after failures of programs, "
-        f"{status.losses} after losses by the infrastructure."
-    )
+    yield _restarts(status)
     if verdict and verdict.cause and verdict.cause.last_lines:
         yield f"\nLast lines of {verdict.cause.instance}:"
         yield from (f"  {line}" for line in verdict.cause.last_lines.splitlines())
@@ -53,3 +50,12 @@ def _lines(status: ApplicationStatus) -> Iterator[str]:
         yield ""
         for moment in status.timeline:
             yield f"{when(moment.time)}  +{moment.time - status.started:.1f} s  {moment.text}"
+
+
+def _restarts(status: ApplicationStatus) -> str:
+    if status.generation is None:
+        return "Its generation and restarts are unknown: its coordinator left no word of them."
+    return (
+        f"Generation {status.generation}; restarts: {status.restarts} after failures of programs, "
+        f"{status.losses} after losses by the infrastructure."
+    )

@@ -49,7 +49,7 @@ def _text(application: Application) -> str:
     ]
     if application.waits:
         facts.append(("waits", application.waits))
-    if status.restarts or status.losses:
+    if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
     if status.verdict:
         facts.append(("verdict", status.verdict.summary))
@@ -77,6 +77,8 @@ def _links(application: Application) -> Iterator[tuple[str, str, str]]:
 
 
 def _restarts(status: ApplicationStatus) -> str:
+    if status.restarts is None or status.losses is None:
+        return "unknown"
     total = status.restarts + status.losses
     lost = f", {status.losses} of them after losses" if status.losses else ""
     return f"{total}{lost}; generation {status.generation}"

@@ -78,7 +78,7 @@ def master_lost(last_known: ApplicationStatus, now: float, state: str = FAILED) 
     return Ending(state, summary, conclude(last_known, verdict, now, LOST))
 
 
-def _coordinator_lost(driver: Driver, generation: int) -> Verdict:
+def _coordinator_lost(driver: Driver, generation: int | None) -> Verdict:
     summary = f"The coordinator was lost: it ended with {driver.exit.text} and gave no verdict."
     if driver.code < 0:
         summary = f"The coordinator was lost: {driver.exit.text}, before it gave a verdict."

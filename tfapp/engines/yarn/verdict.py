@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from tfapp.contract.diagnostics import parse_diagnostics
@@ -38,6 +39,8 @@ def ended(
         status = last_known  # it came to a verdict, and was ended before it could say so
     if status is None:
         status = conclude(last_known, _verdict(report, cause), report.finished, KILLED)
+        if not (last_known.generation or _never_began(report)):  # nor was any status published
+            status = dataclasses.replace(status, generation=None, restarts=None, losses=None)
     return status
 
 
@@ -50,7 +53,7 @@ def waiting(report: Report) -> str:
 
 def _verdict(report: Report, cause: str) -> _Verdict:
     cause = _unfetched(report.diagnostics) or cause
-    if is_unstarted(report) or _unfetched(report.diagnostics):
+    if _never_began(report):
         summary = f"Failed: its coordinator could not be started: {cause.rstrip('.')}."
         return _Verdict(FAILED, int(ExitCode.FAILED), summary)
     words = _STAMP.sub("", first_line(report.diagnostics)) or "it gave no reason"
@@ -64,6 +67,10 @@ def _verdict(report: Report, cause: str) -> _Verdict:
         f"`tfapp logs {report.name} coordinator --engine yarn` may say why."
     )
     return _Verdict(FAILED, int(ExitCode.FAILED), summary)
+
+
+def _never_began(report: Report) -> bool:
+    return is_unstarted(report) or bool(_unfetched(report.diagnostics))
 
 
 def _unfetched(diagnostics: str) -> str:
