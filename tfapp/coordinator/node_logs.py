@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import urllib.request
 
 from tfapp.coordinator import losses
 from tfapp.skein_calls import Container
@@ -27,6 +26,8 @@ def read_log(container: Container) -> str:
         return ""
     path = f"ws/v1/node/containers/{container.yarn_id}/logs/{container.service}.log"
     url = f"http://{container.node}/{path}?size=-{LENGTH}"
+    import urllib.request  # half of what a coordinator would load before its first word
+
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})
     with contextlib.suppress(OSError):
         with urllib.request.urlopen(request, timeout=LIMIT) as answer:
