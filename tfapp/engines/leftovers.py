@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfapp.compiler.store import delete_files
 from tfapp.engines.definition import Definition
 
 CACHE = "cache"
@@ -16,6 +15,8 @@ _DEFINITIONS = ("apps/*/definition.json", "yarn/applications/*/definition.json")
 def delete_shipped(home: Path, definitions: Iterable[Definition]) -> None:
     """Deletes from the cache what of `definitions`, which are forgotten already, no other
     application under `home` (TFAPP_HOME), on any engine, is made of."""
+    from tfapp.compiler.store import delete_files
+
     names = {name for definition in definitions for name in file_names(definition)}
     delete_files(home / CACHE, names, lambda: _used(home))
 

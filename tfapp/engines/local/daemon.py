@@ -34,14 +34,16 @@ def main(argv: Sequence[str]) -> int:
     # A shell ignores it in what it starts in the background.
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     _tell(f"pid {os.getpid()}")
-    # Imported while the starter still makes up its mind.
+    # While the starter still makes up its mind.
+    from tfapp.engines.local.master import prepare
     from tfapp.engines.local.serving import run_master
 
+    prepared = prepare(time.time())
     if sys.stdin.readline() != GO:
         return 1  # the starter gave up
     _become_subreaper()
     _allow_many_connections()
-    return run_master(argv[0], _tell, time.time)
+    return run_master(argv[0], prepared, _tell, time.time)
 
 
 def _tell(line: str) -> None:

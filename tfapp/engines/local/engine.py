@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from tfapp.close_match import close_match
-from tfapp.compiler.store import store_files
 from tfapp.compiler.tags import of_the_user
-from tfapp.compiler.yarn_docker import RUNTIME_TYPE
 from tfapp.contract.states import FINAL_STATES, KILLED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, LogFile
@@ -99,6 +97,8 @@ class LocalEngine:
     def check(self, compiled: Compiled) -> None:
         """UnavailableError for too few GPUs, for files that are not on this machine, and for
         YARN's Docker runtime."""
+        from tfapp.compiler.yarn_docker import RUNTIME_TYPE
+
         needed = gpus_needed(compiled.job)
         if needed:
             check_enough(needed, visible_gpus(self._environ))
@@ -117,6 +117,8 @@ class LocalEngine:
 
     def ship(self, compiled: Compiled) -> None:
         """See Engine.ship: containers see the cache."""
+        from tfapp.compiler.store import store_files
+
         store_files(compiled.files)
 
     def create(self, name: str, compiled: Compiled) -> Application:

@@ -21,7 +21,8 @@ import grpc.aio
 from tfapp.contract.keys import KEY_STATUS
 from tfapp.contract.log_lines import MAX_LAST_LINES
 from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.disk import write_json, writing
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.disk import write_atomically, write_json, writing
 from tfapp.engines.local import docker_leftovers, verdict
 from tfapp.engines.local.container_env import Node
 from tfapp.engines.local.containers import Containers
@@ -46,6 +47,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What a master can have before it knows its run: the run's own key pair, and what
+    `find_launcher` has found."""
+
+    certificate: bytes
+    key: bytes = dataclasses.field(repr=False)
+    launcher: tuple[str, ...]
+
+
+def prepare(now: float) -> Prepared:
+    """To be called before anything else of this process starts others. `now`: seconds since
+    1970."""
+    return Prepared(*new_credentials(now), find_launcher())
+
+
+@dataclasses.dataclass(frozen=True)
 class _End:
     final_status: str
     diagnostics: str
@@ -53,7 +70,11 @@ class _End:
 
 
 async def serve(
-    run: RunFolder, ready: Callable[[str], None], clock: Callable[[], float], hostname: str
+    run: RunFolder,
+    prepared: Prepared,
+    ready: Callable[[str], None],
+    clock: Callable[[], float],
+    hostname: str,
 ) -> None:
     """Runs the application in `run` to its end. Calls `ready(address)` once clients can connect.
     UnavailableError when it cannot begin."""
@@ -61,13 +82,14 @@ async def serve(
     spec = messages.ApplicationSpec.FromString(run.spec.read_bytes())
     with contextlib.ExitStack() as held:
         gpus = hold(Path(config.gpu_locks), config.gpus, config.gpus_needed, held)
-        await _Master(run, config, spec, GpuPool(gpus), clock, hostname).serve(ready)
+        await _Master(run, prepared, config, spec, GpuPool(gpus), clock, hostname).serve(ready)
 
 
 class _Master:
     def __init__(
         self,
         run: RunFolder,
+        prepared: Prepared,
         config: RunConfig,
         spec: Any,
         gpus: GpuPool,
@@ -75,6 +97,7 @@ class _Master:
         hostname: str,
     ):
         self._run = run
+        self._prepared = prepared
         self._config = config
         self._spec = spec
         self._gpus = gpus
@@ -90,13 +113,13 @@ class _Master:
         self._lifecycle: Lifecycle
 
     async def serve(self, ready: Callable[[str], None]) -> None:
-        launcher = find_launcher()
+        self._write_credentials()
         reaper = Reaper()
         reaper.start()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminated)
         server, port = await self._start_server()
-        containers = self._make_containers(Processes(reaper, launcher), port)
+        containers = self._make_containers(Processes(reaper, self._prepared.launcher), port)
         service = AppMaster(
             self._spec,
             self._store,
@@ -121,8 +144,14 @@ class _Master:
         log.info("ends: %s: %s", end.final_status, end.diagnostics.partition("\n")[0])
         await self._shut_down(end, server, service, containers)
 
+    def _write_credentials(self) -> None:
+        """For clients of this user, and for the containers."""
+        with writing(self._run.security):
+            write_atomically(self._run.certificate, self._prepared.certificate)
+            write_atomically(self._run.key, self._prepared.key)
+
     async def _start_server(self) -> tuple[grpc.aio.Server, int]:
-        certificate, key = self._run.certificate.read_bytes(), self._run.key.read_bytes()
+        certificate, key = self._prepared.certificate, self._prepared.key
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", MAX_MESSAGE),

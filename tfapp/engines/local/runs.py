@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 from tfapp.contract.states import FAILED
-from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.disk import delete_tree, make_private, write_atomically, write_json, writing
 from tfapp.engines.local import docker_leftovers, verdict
@@ -111,9 +110,6 @@ class Runs:
         for folder in (run.security, run.containers, run.localized, run.master_log.parent):
             make_private(folder)
         write_atomically(run.master_log, b"")
-        certificate, key = new_credentials(now)
-        write_atomically(run.certificate, certificate)
-        write_atomically(run.key, key)
 
     def bury(self, run: RunFolder, state: str = FAILED) -> Ending:
         """Ends what is left of a run whose master died without a word, and writes that down.

@@ -16,7 +16,12 @@ from tfapp.engines.local.layout import RunFolder
 from tfapp.errors import TfappError
 
 
-def run_master(folder: str, tell: Callable[[str], None], clock: Callable[[], float]) -> int:
+def run_master(
+    folder: str,
+    prepared: master.Prepared,
+    tell: Callable[[str], None],
+    clock: Callable[[], float],
+) -> int:
     """Serves the run in `folder`; `tell` takes the lines for the starter. Returns an exit code."""
     run = RunFolder(Path(folder))
     _redirect(os.O_WRONLY | os.O_APPEND, run.master_log, 2)
@@ -29,7 +34,7 @@ def run_master(folder: str, tell: Callable[[str], None], clock: Callable[[], flo
         _close_pipes()
 
     try:
-        asyncio.run(master.serve(run, ready, clock, socket.gethostname()))
+        asyncio.run(master.serve(run, prepared, ready, clock, socket.gethostname()))
     except TfappError as error:
         logging.error("%s", error)
         tell(f"error {error.message}{HINT}{error.hint}")
