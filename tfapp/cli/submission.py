@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfapp.cli.environments import check_environment, made_of_packages
 from tfapp.cli.reports import text_report
+from tfapp.cli.request import Request
 from tfapp.cli.shell import Shell
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
 from tfapp.compiler.credentials import read_credentials
@@ -19,29 +20,12 @@ from tfapp.engines.base import Application, Engine
 from tfapp.engines.leftovers import CACHE
 from tfapp.errors import InvalidPackageError
 from tfapp.package.load import load_package
-from tfapp.package.overrides import Overrides
 from tfapp.problems import Problem, has_errors
 
 if TYPE_CHECKING:
-    from tfapp.package.load import Loaded
-    from tfapp.package.model import AppPackage, Config
+    from tfapp.package.model import AppPackage
 
 CHECKPOINT_KEY = "site.global.user.checkpoint.prefix"
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What is to be submitted: a package, and all that the command line says about it."""
-
-    name: str
-    appdef: Path
-    template: Path | None = None
-    resources: Path | None = None
-    overrides: Overrides = dataclasses.field(default_factory=Overrides)
-    files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    queue: str = "default"
-    tags: tuple[str, ...] = ()
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
 
 def compile_request(
@@ -76,51 +60,40 @@ def compile_request(
 def submit(request: Request, engine: Engine, shell: Shell) -> Application:
     """Compiles `request` and launches it on `engine`. UnavailableError when the engine cannot
     run it, ExistsError when the name is taken."""
-    with engine.preparing(request.name):
-        compiled = compile_request(request, shell, engine)
-        engine.check(compiled)
-        check_environment(compiled, shell.home / CACHE / "environments", shell, engine)
-        with keeping_files(shell.home / CACHE):
-            engine.ship(compiled)
-            return engine.create(request.name, compiled)
+    compiled = compile_request(request, shell, engine)
+    engine.check(compiled)
+    check_environment(compiled, shell.home / CACHE / "environments", shell, engine)
+    with keeping_files(shell.home / CACHE):
+        engine.ship(compiled)
+        return engine.create(request.name, compiled)
 
 
 def _load(request: Request, shell: Shell, engine: Engine) -> AppPackage:
-    loaded = _load_with(request, request.overrides)
-    if loaded.package and not _has_checkpoint_prefix(loaded.package.config):
-        loaded = _without_checkpoint_prefix(loaded, request, shell, engine)
-    if loaded.package is None:
-        raise InvalidPackageError(loaded.problems)
-    _accept(loaded.problems, shell)
-    return loaded.package
-
-
-def _without_checkpoint_prefix(
-    loaded: Loaded, request: Request, shell: Shell, engine: Engine
-) -> Loaded:
-    """With one under TFAPP_HOME, where the containers see that."""
-    if not engine.sees_home:
-        shell.note(f"checkpoints are lost with their container ({CHECKPOINT_KEY} is not set)")
-        return loaded
-    prefix = str(shell.home / "checkpoints")
-    shell.note(f"checkpoints go to {prefix}/{request.name} ({CHECKPOINT_KEY} is not set)")
-    options = (*request.overrides.options, (CHECKPOINT_KEY, prefix))
-    return _load_with(request, dataclasses.replace(request.overrides, options=options))
-
-
-def _load_with(request: Request, overrides: Overrides) -> Loaded:
-    return load_package(
+    loaded = load_package(
         request.appdef,
         template=request.template,
         resources=request.resources,
-        overrides=overrides,
+        overrides=request.overrides,
         user_files=request.files,
     )
+    if loaded.package is None:
+        raise InvalidPackageError(loaded.problems)
+    package = loaded.package
+    if not package.config.has(CHECKPOINT_KEY):
+        package = _with_checkpoints(package, request.name, shell, engine)
+    _accept(loaded.problems, shell)
+    return package
 
 
-def _has_checkpoint_prefix(config: Config) -> bool:
-    sections = (config.global_, *config.components.values())
-    return any(section[CHECKPOINT_KEY].text for section in sections if CHECKPOINT_KEY in section)
+def _with_checkpoints(package: AppPackage, name: str, shell: Shell, engine: Engine) -> AppPackage:
+    """With a place for them under TFAPP_HOME, where the containers see that."""
+    if not engine.sees_home:
+        shell.note(f"checkpoints are lost with their container ({CHECKPOINT_KEY} is not set)")
+        return package
+    prefix = str(shell.home / "checkpoints")
+    shell.note(f"checkpoints go to {prefix}/{name} ({CHECKPOINT_KEY} is not set)")
+    config = package.config.with_option(CHECKPOINT_KEY, prefix)
+    return dataclasses.replace(package, config=config)
 
 
 def _accept(problems: Sequence[Problem], shell: Shell) -> None:

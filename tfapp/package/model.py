@@ -125,6 +125,18 @@ class Config:
     # Of the keys below appConfig's own `components`.
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
 
+    def has(self, key: str) -> bool:
+        """Whether anybody gives `key` a value that is not empty."""
+        sections = (self.global_, *self.components.values())
+        return any(section[key].text for section in sections if key in section)
+
+    def with_option(self, key: str, text: str) -> Config:
+        """As `--option` would change it, where no component has a value of its own."""
+        at = Position(f"--option {key}")
+        own = {key: ConfigValue(text, at, at)}
+        components = {name: {**section, **own} for name, section in self.components.items()}
+        return dataclasses.replace(self, global_={**self.global_, **own}, components=components)
+
 
 MAX = "max"
 MASTER_NAMES = ("slider-appmaster", "appmaster")  # the application master among the components

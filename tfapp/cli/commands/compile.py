@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Compiles, ships the files, prints the specification."""
-    from tfapp.cli.submission import Request, compile_request
+    from tfapp.cli.request import Request
+    from tfapp.cli.submission import compile_request
     from tfapp.compiler.render import render_spec
 
     request = Request(

@@ -11,6 +11,7 @@ Ctrl-C stops the application, a second one at once. What fails a check is not ma
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfapp.cli.engine_flags import add_engine_flag, add_follow_flags, application_name
@@ -19,7 +20,8 @@ from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
 
 if TYPE_CHECKING:
-    from tfapp.cli.submission import Request
+    from tfapp.cli.request import Request
+    from tfapp.engines.base import Application, Engine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,10 +50,15 @@ def add_launch_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the package of the flags."""
-    from tfapp.cli.submission import Request
+    name = application_name(args.name)
+    return launch(name, lambda: _request(name, args), args, shell)
 
-    request = Request(
-        name=application_name(args.name),
+
+def _request(name: str, args: argparse.Namespace) -> Request:
+    from tfapp.cli.request import Request
+
+    return Request(
+        name=name,
         appdef=args.appdef,
         template=args.template,
         resources=args.resources,
@@ -59,19 +66,31 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         files=user_files(args),
         queue=args.queue,
     )
-    return launch(request, args, shell)
 
 
-def launch(request: Request, args: argparse.Namespace, shell: Shell) -> int:
-    """Submits `request` and stays with it, by the flags of `add_launch_flags`."""
-    from tfapp.cli.launching import launch_and_stay
-    from tfapp.cli.submission import compile_request, submit
-    from tfapp.compiler.render import render_spec
-
+def launch(
+    name: str, make_request: Callable[[], Request], args: argparse.Namespace, shell: Shell
+) -> int:
+    """Submits what is requested as the application `name` and stays with it, by the flags of
+    `add_launch_flags`."""
     engine = shell.engine(args.engine)
     if args.dry_run:
-        shell.out.write(render_spec(compile_request(request, shell, engine, dry_run=True).spec))
-        return ExitCode.SUCCESS
-    return launch_and_stay(
-        request.name, lambda: submit(request, engine, shell), engine, args, shell
-    )
+        return _print(make_request(), engine, shell)
+    from tfapp.cli.launching import launch_and_stay
+
+    def start() -> Application:
+        # The engine prepares itself while here is loaded what reads, checks and compiles.
+        with engine.preparing(name):
+            from tfapp.cli.submission import submit
+
+            return submit(make_request(), engine, shell)
+
+    return launch_and_stay(name, start, engine, args, shell)
+
+
+def _print(request: Request, engine: Engine, shell: Shell) -> int:
+    from tfapp.cli.submission import compile_request
+    from tfapp.compiler.render import render_spec
+
+    shell.out.write(render_spec(compile_request(request, shell, engine, dry_run=True).spec))
+    return ExitCode.SUCCESS

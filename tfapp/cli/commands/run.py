@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import re
-import secrets
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfapp.cli.commands.create import add_launch_flags, launch
 from tfapp.cli.engine_flags import application_name
@@ -25,6 +26,9 @@ from tfapp.cli.shell import Shell
 from tfapp.contract.names import MAX_NAME
 from tfapp.errors import NotFoundError, UsageError
 from tfapp.package.nearby import nearby
+
+if TYPE_CHECKING:
+    from tfapp.cli.request import Request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,30 +79,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the TensorFlow package with the script in it."""
-    from tfapp.cli.env_file import read_env_file
-    from tfapp.cli.submission import Request
-    from tfapp.package.source import collect_user_files
-    from tfapp.shipped import app_packages_dir
-
-    paths = [*args.files, *filter(None, (args.command, args.script))]
     for path in filter(None, (args.script, args.command)):
         if not path.is_file():
             raise NotFoundError(f"there is no file {path}", _other_hint(path))
+    name = application_name(args.name) if args.name else name_for(args.script)
+    return launch(name, lambda: _request(name, args), args, shell)
+
+
+def _request(name: str, args: argparse.Namespace) -> Request:
+    from tfapp.cli.env_file import read_env_file
+    from tfapp.cli.request import Request
+    from tfapp.package.source import collect_user_files
+    from tfapp.shipped import app_packages_dir
+
     given = overrides_of(args)
-    request = Request(
-        name=application_name(args.name) if args.name else name_for(args.script),
+    return Request(
+        name=name,
         appdef=app_packages_dir() / "tensorflow",
         overrides=dataclasses.replace(
             given,
             options=(*options_of(args), *given.options),
             components=(*components_of(args), *given.components),
         ),
-        files=collect_user_files(paths),
+        files=collect_user_files([*args.files, *filter(None, (args.command, args.script))]),
         queue=args.queue,
         tags=tuple(sorted(set(args.tag))),
         environment=read_env_file(args.env_file) if args.env_file else {},
     )
-    return launch(request, args, shell)
 
 
 def components_of(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -137,7 +144,7 @@ def name_for(script: Path) -> str:
     stem = re.sub(r"[^a-z0-9_-]+", "-", script.stem.lower()).strip("-_")
     if not stem[:1].isalpha():
         stem = f"run-{stem}".rstrip("-")
-    return f"{stem[: MAX_NAME - 5]}-{secrets.token_hex(2)}"
+    return f"{stem[: MAX_NAME - 5]}-{os.urandom(2).hex()}"
 
 
 def _other_hint(path: Path) -> str:
