@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -58,6 +59,7 @@ class Own(Script):
         return Program((*argv, *context.words("args")), env)
 """
 
+_PID = re.compile(r"^pid (\d+)\n", re.MULTILINE)
 PORT = "${worker.ALLOCATED_PORT}{PER_CONTAINER}"
 LIMITS = Limits(gang=60, heartbeat=0.2, heartbeat_lost=20)
 
@@ -250,9 +252,8 @@ class Application:
 
     def program_pid(self) -> int:
         """Of a program that begins by printing "pid N"."""
-        eventually(lambda: "pid " in self.log(), "the program has printed its pid")
-        lines = [line for line in self.log().splitlines() if line.startswith("pid ")]
-        self.program = int(lines[-1].split()[1])
+        found = eventually(lambda: _PID.findall(self.log()), "the program has printed its pid")
+        self.program = int(found[-1])
         return self.program
 
     def end(self) -> None:
