@@ -263,13 +263,13 @@ def test_a_held_component_starts_when_it_is_released(application):
 
 
 def test_a_program_that_the_script_gives_up_is_killed(application):
-    application.write_program(FOREVER)
+    application.write_program(FOREVER.replace("time.sleep", "open('up', 'w'); time.sleep"))
     application.write_script(
         "from tfapp.script import Program, Script\n"
         "class Own(Script):\n"
         "    def start(self, context):\n"
         "        return Program((context.python, str(context.files_dir / 'program.py')))\n"
-        "    def status(self, context, handle): return False\n"
+        "    def status(self, context, handle): return not (context.work_dir / 'up').exists()\n"
     )
     application.start()
     application.rendezvous()
