@@ -14,17 +14,19 @@ from pathlib import Path
 
 from benchmarks.medians import compare
 from tests.engines.applications import FOREVER, compiled, local_engine, run_folder, service
-from tfapp import skein_calls
 from tfapp.contract.encoding import encode
 from tfapp.contract.keys import ANSWER_PREFIX, KEY_CLUSTER
 from tfapp.engines.local.state import read_state
+from tfapp.skein_calls import opening
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.events import Put
 
 ROUNDS = 3
 DEADLINE = 300.0  # seconds
-Connect = Callable[[], skein_calls.Connection]
+Connect = Callable[[], Connection]
 
 
-def wait_for_each(connections: list[skein_calls.Connection], round_: str) -> None:
+def wait_for_each(connections: list[Connection], round_: str) -> None:
     """Every instance puts its key, then waits for all keys, one after the other."""
 
     def instance(index: int) -> None:
@@ -36,7 +38,7 @@ def wait_for_each(connections: list[skein_calls.Connection], round_: str) -> Non
     everywhere(instance, len(connections))
 
 
-def two_phases(connections: list[skein_calls.Connection], round_: str, gather: Connect) -> None:
+def two_phases(connections: list[Connection], round_: str, gather: Connect) -> None:
     """What runners and the coordinator do: N answers are gathered, one key is published."""
     answers, cluster = f"{ANSWER_PREFIX}{round_}.", f"{KEY_CLUSTER}{round_}"
     with gather() as coordinator:
@@ -46,7 +48,7 @@ def two_phases(connections: list[skein_calls.Connection], round_: str, gather: C
             found = dict(watch.read())
             while len(found) < count:
                 event = watch.get(DEADLINE)
-                assert isinstance(event, skein_calls.Put), event
+                assert isinstance(event, Put), event
                 found[event.key] = event.value
             coordinator.put(cluster, encode(sorted(value.decode() for value in found.values())))
 
@@ -56,7 +58,7 @@ def two_phases(connections: list[skein_calls.Connection], round_: str, gather: C
             connections[index].put(f"{answers}{index}", b"127.0.0.1:1")
             while value is None:
                 event = own.get(DEADLINE)
-                assert isinstance(event, skein_calls.Put), event
+                assert isinstance(event, Put), event
                 value = event.value
             assert len(json.loads(value)) == len(connections)
             own.close()
@@ -81,8 +83,8 @@ def main(count: int, rounds: int) -> None:
         state = read_state(run)
         assert state is not None
 
-        def connect() -> skein_calls.Connection:
-            return skein_calls.connect(
+        def connect() -> Connection:
+            return opening.connect(
                 state.address,
                 application.id,
                 run.certificate.read_bytes(),

@@ -1,4 +1,4 @@
-"""A master and runners in memory, with the interface of `tfapp.skein_calls.Connection`."""
+"""A master and runners in memory, with the interface of `skein_calls.connection.Connection`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tfapp.contract.keys import (
 )
 from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.skein_calls import LIVE_STATES, Broken, Container, Deleted, Put
+from tfapp.skein_calls.containers import LIVE_STATES, Container
+from tfapp.skein_calls.events import Broken, Deleted, Put
 
 EXIT_0 = Exit(0, None, "exit", "exit code 0")
 

@@ -11,20 +11,21 @@ import os
 import sys
 import time
 
-from tfapp import skein_calls
 from tfapp.contract.container import ENV_INSTANCE
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.instances import initial_instance
 from tfapp.contract.keys import ANSWER_PREFIX, BEAT_PREFIX, EXIT_PREFIX, KEY_CLUSTER, ORDER_PREFIX
 from tfapp.contract.reports import Answer, Beat, ExitReport
-from tfapp.skein_calls import Put
+from tfapp.skein_calls.events import Put
+from tfapp.skein_calls.opening import from_current
+from tfapp.skein_calls.watch import Watch
 
 DEADLINE = 60.0
 
 
 def main(behaviour: str) -> None:
-    with skein_calls.from_current() as connection:
+    with from_current() as connection:
         instance = os.environ.get(ENV_INSTANCE) or initial_instance(connection.container)
         keys = (KEY_CLUSTER, ORDER_PREFIX + instance)
         watch = connection.watch(keys=keys)
@@ -49,7 +50,7 @@ def main(behaviour: str) -> None:
         assert json.loads(wait_for(watch, keys[1]))["action"] == "exit"
 
 
-def wait_for(watch: skein_calls.Watch, key: str) -> bytes:
+def wait_for(watch: Watch, key: str) -> bytes:
     """The next value of `key`, which is written after the watch was opened."""
     while True:
         event = watch.get(DEADLINE)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tfapp.coordinator import node_logs
-from tfapp.skein_calls import Container
+from tfapp.skein_calls.containers import Container
 
 FRAME = (
     b"Container: container_1_0001_01_000002 on 127.0.0.3\n"

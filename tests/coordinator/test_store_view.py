@@ -8,7 +8,7 @@ from tfapp.contract.keys import KEY_STOP
 from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.coordinator import events
 from tfapp.coordinator.store_view import StoreView
-from tfapp.skein_calls import Deleted, Put
+from tfapp.skein_calls.events import Deleted, Put
 
 ANSWER = Answer(1, "worker/0", "h", "worker_0", {"worker": {"host_port": "h:1"}}, {"p": 1}, 7)
 BEAT = Beat(1, 2, "running")

@@ -18,7 +18,6 @@ import skein
 
 import tfapp
 from tests.runner.driving import PATIENCE, alive, eventually
-from tfapp import skein_calls
 from tfapp.contract.container import (
     ENV_GENERATION,
     ENV_INSTANCE,
@@ -43,6 +42,7 @@ from tfapp.contract.keys import (
 from tfapp.contract.limits import Limits
 from tfapp.contract.private import Private
 from tfapp.contract.reports import Answer, ExitReport
+from tfapp.skein_calls.opening import connect
 
 RUNNER = "import os, sys; from tfapp.runner.main import main; sys.exit(main([], os.environ))"
 SMALL_MASTER = Path(__file__).parent.parent / "small_master.py"
@@ -94,7 +94,7 @@ class Application:
         )
         assert self.master.stdout is not None
         self.address = f"127.0.0.1:{int(self.master.stdout.readline())}"
-        self.connection = skein_calls.connect(
+        self.connection = connect(
             self.address, "application_1_0001", self.security.cert_bytes, self.security.key_bytes
         )
         self.watch = self.connection.watch(prefixes=[REPORT_PREFIX])

@@ -15,10 +15,9 @@ MODULES = (
     "placeholders.py",
     "problems.py",
     "script.py",
-    "skein_calls.py",
     "skein_library.py",
 )
-PACKAGES = ("contract", "coordinator", "runner")
+PACKAGES = ("contract", "coordinator", "runner", "skein_calls")
 ENTRY_POINT = "compiler/container_main.py"
 
 

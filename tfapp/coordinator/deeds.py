@@ -22,7 +22,8 @@ from tfapp.coordinator.actions import Action
 from tfapp.coordinator.events import ContainerInfo, Event
 from tfapp.coordinator.node_logs import read_log
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.containers import FINISHED_STATES, LIVE_STATES
 
 _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 

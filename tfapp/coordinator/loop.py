@@ -19,7 +19,9 @@ from tfapp.coordinator.publisher import Publisher
 from tfapp.coordinator.state import FINISHED, State, new_state
 from tfapp.coordinator.store_view import StoreView
 from tfapp.errors import UnreachableError
-from tfapp.skein_calls import Broken, Connection, Watch
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.events import Broken
+from tfapp.skein_calls.watch import Watch
 
 Moments = tuple[tuple[float, str], ...]
 

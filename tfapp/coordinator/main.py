@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfapp import skein_calls
 from tfapp.contract.container import JOB_FILE
 from tfapp.contract.diagnostics import format_diagnostics
 from tfapp.contract.job import Job
@@ -20,7 +19,8 @@ from tfapp.contract.log_lines import OWN_LINE
 from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
-from tfapp.skein_calls import Connection
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.opening import from_current
 
 # Seconds for one call. A master that was silent for so long is gone, and so are the runners,
 # which end their own programs when they cannot reach it.
@@ -38,7 +38,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: inbox.put(Terminated("its coordinator was ended")))
     try:
         job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
-        with skein_calls.from_current(PATIENCE) as connection:
+        with from_current(PATIENCE) as connection:
             return coordinate(job, connection, inbox)
     except TfappError as error:
         say(f"{error.message} ({error.hint})" if error.hint else error.message)

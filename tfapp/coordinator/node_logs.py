@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from tfapp.coordinator import losses
-from tfapp.skein_calls import Container
+from tfapp.skein_calls.containers import Container
 
 LIMIT = 3.0  # seconds; the coordinator waits for it
 LENGTH = 4096  # bytes

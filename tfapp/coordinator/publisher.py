@@ -11,7 +11,7 @@ from tfapp.contract.keys import KEY_STATUS
 from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.state import State
 from tfapp.coordinator.status import progress, status
-from tfapp.skein_calls import Connection
+from tfapp.skein_calls.connection import Connection
 
 # Seconds between two publications, unless the application's own state changes.
 INTERVAL = 0.2

@@ -18,7 +18,7 @@ from tfapp.contract.keys import (
 from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.coordinator import events
 from tfapp.coordinator.events import Event
-from tfapp.skein_calls import Deleted, Put
+from tfapp.skein_calls.events import Deleted, Put
 
 
 class StoreView:

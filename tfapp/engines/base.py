@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
     from tfapp.engines.diagnosis import Finding
     from tfapp.package.model import AppPackage
-    from tfapp.skein_calls import Connection
+    from tfapp.skein_calls.connection import Connection
 
 
 @dataclasses.dataclass(frozen=True)

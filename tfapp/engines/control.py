@@ -11,7 +11,7 @@ from tfapp.contract.flex import FlexReply, FlexRequest
 from tfapp.contract.keys import FLEXED_PREFIX, KEY_FLEX
 from tfapp.engines.base import Engine
 from tfapp.errors import BadStateError, NotFoundError, UnreachableError
-from tfapp.skein_calls import Put
+from tfapp.skein_calls.events import Put
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
 

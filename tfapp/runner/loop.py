@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tfapp import skein_calls
 from tfapp.contract.exit import Exit
 from tfapp.contract.reports import Beat
 from tfapp.runner import events, policy
@@ -22,6 +21,8 @@ from tfapp.runner.run_mode import RunMode
 from tfapp.runner.script_calls import Outcome
 from tfapp.runner.standstill import Standstill
 from tfapp.script import Program
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.events import Broken, Deleted, Put
 
 FENCED = 1  # exit code of a runner that lost its master
 
@@ -33,7 +34,7 @@ class Runner:
     def __init__(
         self,
         container: Container,
-        connection: skein_calls.Connection,
+        connection: Connection,
         preparation: Preparation,
         mode: RunMode,
         say: Callable[[str], None],
@@ -75,7 +76,7 @@ class Runner:
             self._decide(self._master.read(watch))
             while self._state.phase != policy.DONE:
                 item = self._wait()
-                if isinstance(item, skein_calls.Broken):
+                if isinstance(item, Broken):
                     self._say(f"the master's stream broke: {item.message}; opening a new one")
                     watch.close()
                     watch = self._master.watch(self._happened)
@@ -136,9 +137,9 @@ class Runner:
         self._heartbeat.tell(self._doing())
 
     def _translate(self, item: Any) -> tuple[events.Event, ...]:
-        if isinstance(item, skein_calls.Put):
+        if isinstance(item, Put):
             return self._master.understand(item.key, item.value)
-        if isinstance(item, skein_calls.Deleted):
+        if isinstance(item, Deleted):
             return ()
         if isinstance(item, ScriptDone):
             return self._script_done(item.name, item.outcome)

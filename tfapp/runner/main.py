@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfapp import skein_calls
 from tfapp.contract.log_lines import OWN_LINE
 from tfapp.errors import TfappError
 from tfapp.runner import process_tree
@@ -17,6 +16,7 @@ from tfapp.runner.container import Container, ContainerError
 from tfapp.runner.loop import Runner
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.run_mode import RunMode, open_mode
+from tfapp.skein_calls.opening import from_current, load_skein
 
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -33,10 +33,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         process_tree.adopt_orphans()
         with contextlib.closing(open_mode(container, say)) as mode:
             signal.signal(signal.SIGTERM, lambda *_: _terminate(mode))
-            skein_calls.load()
+            load_skein()
             preparation = Preparation(container, mode)
             preparation.start()
-            with skein_calls.from_current() as connection:
+            with from_current() as connection:
                 return Runner(container, connection, preparation, mode, say).run()
     except (ContainerError, TfappError, OSError) as error:
         say(str(error))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tfapp import skein_calls
 from tfapp.contract.control import Cluster, Order
 from tfapp.contract.encoding import encode
 from tfapp.contract.keys import (
@@ -24,6 +23,8 @@ from tfapp.contract.keys import (
 from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.errors import UnreachableError
 from tfapp.runner import events
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.watch import Watch
 
 # Seconds without the master after which a runner gives up, if its fence is not quicker.
 PATIENCE = 60.0
@@ -37,7 +38,7 @@ class Master:
 
     def __init__(
         self,
-        connection: skein_calls.Connection,
+        connection: Connection,
         instance: str,
         patience: float,
         clock: Callable[[], float] = time.monotonic,
@@ -49,7 +50,7 @@ class Master:
         self._patience = patience
         self._clock = clock
 
-    def watch(self, into: queue.SimpleQueue) -> skein_calls.Watch:
+    def watch(self, into: queue.SimpleQueue) -> Watch:
         """Follows what the coordinator says to everybody, and to this instance."""
         return self._patiently(
             lambda: self._connection.watch(
@@ -57,7 +58,7 @@ class Master:
             )
         )
 
-    def read(self, watch: skein_calls.Watch) -> list[events.Event]:
+    def read(self, watch: Watch) -> list[events.Event]:
         """What stood there before, the generation first."""
         found = self._patiently(watch.read)
         ordered = sorted(found, key=lambda key: (key != KEY_GENERATION, key))

@@ -6,7 +6,7 @@ from tests.engines.yarn.test_verdict import LAST, REPORT
 from tfapp.contract.status import InstanceStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.links import links
-from tfapp.skein_calls import Container
+from tfapp.skein_calls.containers import Container
 
 BOARD = InstanceStatus(
     "tensorboard/0",

@@ -16,7 +16,10 @@ from tfapp.engines.local.layout import RunFolder
 from tfapp.engines.local.process_tree import is_alive, send, wait_for_exit
 from tfapp.engines.local.state import MasterState, RunConfig
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.skein_calls import Broken, Connection, Put, Watch, connect
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.events import Broken, Put
+from tfapp.skein_calls.opening import connect
+from tfapp.skein_calls.watch import Watch
 
 # Seconds for the tries of one call: the first are short because a master that ends meanwhile is
 # noticed between two of them, the last is long because the machine may be busy.

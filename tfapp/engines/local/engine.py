@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
     from tfapp.engines.diagnosis import Finding
     from tfapp.package.model import AppPackage
-    from tfapp.skein_calls import Connection
+    from tfapp.skein_calls.connection import Connection
 
 MAX_LOOKS = 32  # masters that are asked at the same time
 SHUTDOWN_DEADLINE = 15.0  # seconds for a master to end its containers and itself
@@ -170,9 +170,9 @@ class LocalEngine:
         apps = map(self._home.app, self._home.names())
         newest = [runs[-1] for runs in (app.runs() for app in apps) if runs]
         if any(read_ending(run) is None for run in newest):
-            from tfapp.skein_calls import load
+            from tfapp.skein_calls.opening import load_skein
 
-            load()
+            load_skein()
         with ThreadPoolExecutor(MAX_LOOKS) as pool:
             found = list(pool.map(self._look_or_accept, newest))
         return tuple(sorted(found, key=lambda application: application.id, reverse=True))

@@ -52,7 +52,7 @@ from tfapp.errors import (
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
     from tfapp.package.model import AppPackage
-    from tfapp.skein_calls import Connection
+    from tfapp.skein_calls.connection import Connection
     from tfapp.skein_library import skein
 
 WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end

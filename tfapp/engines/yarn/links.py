@@ -8,7 +8,7 @@ from tfapp.contract.pages import exported_pages, page_route
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
-from tfapp.skein_calls import Container
+from tfapp.skein_calls.containers import Container
 
 
 def links(

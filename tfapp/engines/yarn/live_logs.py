@@ -16,7 +16,8 @@ from tfapp.engines.base import LogFile
 from tfapp.engines.disk import make_private, writing
 from tfapp.engines.yarn.web import DeniedError, Piece, Web
 from tfapp.errors import TfappError, UnavailableError
-from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection, Container
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.containers import FINISHED_STATES, LIVE_STATES, Container
 
 COPY_EVERY = 1.0  # seconds
 MARGIN = 1 << 16  # bytes that a log may grow by while it is read

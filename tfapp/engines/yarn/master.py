@@ -15,7 +15,9 @@ from tfapp.engines.yarn.layout import RunFolder
 from tfapp.engines.yarn.links import links
 from tfapp.engines.yarn.staging import read_credentials
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.skein_calls import Connection, Put, connect
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.events import Put
+from tfapp.skein_calls.opening import connect
 
 CALL_LIMIT = 5.0  # seconds for one call
 LOOK_EVERY = 5.0  # seconds between two looks whether a silent master still lives

@@ -18,7 +18,9 @@ from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
 from tfapp.engines.yarn.cluster import Cluster, Node, first_line
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import TfappError, UnreachableError
-from tfapp.skein_calls import FINISHED_STATES, LIVE_STATES, Connection, Container, connect
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.containers import FINISHED_STATES, LIVE_STATES, Container
+from tfapp.skein_calls.opening import connect
 
 if TYPE_CHECKING:
     from tfapp.skein_library import skein

@@ -30,8 +30,8 @@ class MissingError(EngineError):
 
 
 def load() -> None:
-    """Imports the SDK, as `Engine` does otherwise; see tfapp.skein_calls.load. EngineError when
-    there is none."""
+    """Imports the SDK, as `Engine` does otherwise; see `load_skein` in
+    tfapp.skein_calls.opening. EngineError when there is none."""
     try:
         import docker  # noqa: F401
     except ImportError as error:

@@ -1,0 +1,20 @@
+"""The server and a connection to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.skein_calls.server import Server
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(tmp_path)
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def connection(server):
+    with server.connect() as connection:
+        yield connection

@@ -1,0 +1,45 @@
+"""A master in a process of its own, for calls over the network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import skein
+
+from tfapp.skein_calls.connection import Connection
+from tfapp.skein_calls.opening import connect
+
+PATIENCE = 30  # seconds, for what happens at once unless it is broken
+
+
+class Server:
+    def __init__(self, folder: Path):
+        self.security = skein.Security.new_credentials()
+        certificate, key = folder / "cert", folder / "key"
+        certificate.write_bytes(self.security.cert_bytes)
+        key.write_bytes(self.security.key_bytes)
+        script = Path(__file__).parent.parent / "small_master.py"
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(certificate), str(key)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def connect(self, deadline: float = PATIENCE) -> Connection:
+        return connect(
+            f"127.0.0.1:{self.port}",
+            "application_1_0001",
+            self.security.cert_bytes,
+            self.security.key_bytes,
+            deadline,
+        )
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
