@@ -134,18 +134,22 @@ def in_generation(user, name: str, generation: int) -> bool:
 
 
 def test_a_node_is_lost_during_training(user, cluster, tmp_path):
-    """Its instance gets another container elsewhere, and all go on in the next generation."""
+    """Its instance gets another container elsewhere, and all go on in the next generation. Its
+    log is missing meanwhile, the other's is shown."""
     script = tmp_path / "train.py"
     script.write_text(programs.GOES_ON)
     done = user.call("run", str(script), "-w", "2", "--name", "bereft", "--detach", "--wait", "90")
     assert done.returncode == 0, done.stderr
     found = user.status("bereft")
     master = json.loads(cluster.web(f"apps/{found['id']}"))["app"]["amHostHttpAddress"]
-    hosts = {i["host"] for i in found["status"]["instances"]}
-    lost = min(hosts - {master.partition(":")[0]})
+    hosts = {i["host"]: i["instance"] for i in found["status"]["instances"]}
+    lost = min(set(hosts) - {master.partition(":")[0]})
     node = int(lost.rpartition(".")[2]) - 1
     cluster.kill_node(node)
     try:
+        logs = user.call("logs", "bereft")
+        assert (logs.returncode, logs.stdout.count("| begins\n")) == (0, 1)
+        assert f"{hosts[lost]}: its log cannot be had now: {lost}:" in logs.stderr
         wait_for(lambda: in_generation(user, "bereft", 2), "generation 2", 180)
         status = user.status("bereft")["status"]
         assert lost not in {i["host"] for i in status["instances"]}

@@ -51,7 +51,14 @@ class LogPrinter:
     @property
     def found(self) -> bool:
         """Whether any log has been there."""
-        return bool(self._tails)
+        return any(path.exists() for path in self._tails)
+
+    def tell_missing(self) -> None:
+        """Says which logs cannot be had now, and why."""
+        for log in self._logs():
+            if log.missing:
+                rest = "the rest of its log" if log.path.exists() else "its log"
+                self._shell.note(f"{log.instance}: {rest} cannot be had now: {log.missing}")
 
     def print_new(self, final: bool = False) -> None:
         """Prints what has been written since the last call; `final`: unfinished lines too."""

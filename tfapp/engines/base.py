@@ -44,10 +44,12 @@ class Application:
 
 @dataclasses.dataclass(frozen=True)
 class LogFile:
-    """One log of a run. `instance` is "worker/0", or "coordinator", or "master"."""
+    """One log of a run. `instance` is "worker/0", or "coordinator", or "master". `missing`: why
+    it cannot be had now; then `path` has what was had before, if anything."""
 
     instance: str
     path: Path
+    missing: str = ""
 
 
 class Engine(Protocol):

@@ -47,6 +47,31 @@ def test_the_logs_of_every_container_that_an_instance_had(tmp_path, engine):
     assert both.out.text == ("worker/0 | one\nworker/0 | two\nworker/1 | three\nworker/0 | four\n")
 
 
+def test_a_log_that_cannot_be_had_now(tmp_path, engine):
+    missing = (
+        LogFile("worker/2", tmp_path / "none", "n2:8042 does not answer: timed out"),
+        LogFile("coordinator", tmp_path / "none", "n2:8042 does not answer: timed out"),
+    )
+    look = engine.logs
+    engine.logs = lambda name, run=None: (*look(name, run), *missing)
+    said = "worker/2: its log cannot be had now: n2:8042 does not answer: timed out\n"
+    code, a_shell = call(tmp_path, engine, "logs", "app")
+    assert (code, a_shell.err.text) == (0, said)
+    assert a_shell.out.text == "worker/0 | one\nworker/0 | two\nworker/1 | three\n"
+    code, a_shell = call(tmp_path, engine, "logs", "app", "worker/2")
+    assert (code, a_shell.out.text) == (44, "")
+    assert a_shell.err.text.startswith(f"{said}error: app has no log 'worker/2'")
+
+
+def test_the_rest_of_a_log_cannot_be_had_now(tmp_path, engine):
+    engine.logs = lambda name, run=None: (
+        LogFile("worker/0", engine.folder / "worker/0/log", "no"),
+    )
+    code, a_shell = call(tmp_path, engine, "logs", "app")
+    assert (code, a_shell.out.text) == (0, "worker/0 | one\nworker/0 | two\n")
+    assert a_shell.err.text == "worker/0: the rest of its log cannot be had now: no\n"
+
+
 def test_a_log_that_is_not_there(tmp_path, engine):
     code, a_shell = call(tmp_path, engine, "logs", "app", "wroker/1")
     assert (code, a_shell.out.text) == (44, "")

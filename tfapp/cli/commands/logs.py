@@ -33,8 +33,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     application = engine.find(args.name, args.run)
     with contextlib.closing(LogPrinter(shell, engine, application, args.what)) as printer:
         if args.follow and application.live and printer.may_come():
+            printer.tell_missing()
             follow_logs(printer, engine, application)
         printer.print_new(final=True)
+        printer.tell_missing()
         if not printer.found:
             raise printer.not_found()
     return ExitCode.SUCCESS

@@ -68,7 +68,7 @@ class LiveLogs:
         self._thread: threading.Thread | None = None
 
     def files(self) -> tuple[LogFile, ...]:
-        """Those that exist by now. The first call returns when they are all copied.
+        """Those that are begun by now. The first call returns when they are all copied.
         UnavailableError where nodes show none of them to the user."""
         if self._thread is None:
             self.copy()
@@ -88,22 +88,27 @@ class LiveLogs:
                 sources = tuple(self._sources())
             except TfappError:
                 return  # The master is not up yet, or ends: the next one who asks it says so.
-            mute: set[str] = set()  # nodes that do not answer: they are not asked twice in one go
+            # Nodes that do not answer, and why: they are not asked twice in one go.
+            mute: dict[str, str] = {}
             for source in sources:
-                if source.node not in mute and self._tries.get(source.container, 0) < TRIES:
+                if self._tries.get(source.container, 0) < TRIES:
                     self._try(source, mute)
 
-    def _try(self, source: Source, mute: set[str]) -> None:
+    def _try(self, source: Source, mute: dict[str, str]) -> None:
         tries = self._tries.get(source.container, 0) + 1
-        try:
-            self._copy(source)
-            tries, self._shown = TRIES, True
-        except urllib.error.HTTPError:
-            pass
-        except OSError as error:
-            mute.add(source.node)
-            if isinstance(error, DeniedError):
-                self._denied = str(error)
+        if source.node not in mute:
+            try:
+                self._copy(source)
+                tries, self._shown = TRIES, True
+            except urllib.error.HTTPError:
+                pass  # it is not begun
+            except OSError as error:
+                mute[source.node] = _why(source.node, error)
+                if isinstance(error, DeniedError):
+                    self._denied = str(error)
+        if source.node in mute:
+            path = self._path(source)
+            self._files[path] = LogFile(source.instance, path, mute[source.node])
         if source.finished:
             self._tries[source.container] = tries
 
@@ -169,8 +174,11 @@ class LiveLogs:
     def _read(self, source: Source, last: int) -> Piece:
         return self._web.read_log(source.node, source.container, source.file, last)
 
+    def _path(self, source: Source) -> Path:
+        return self._folder / source.container / source.file
+
     def _copy(self, source: Source) -> None:
-        path = self._folder / source.container / source.file
+        path = self._path(source)
         have = 0
         if path.exists():
             have = path.stat().st_size
@@ -181,6 +189,13 @@ class LiveLogs:
             with path.open("ab") as copy:
                 copy.write(data)
         self._files[path] = LogFile(source.instance, path)
+
+
+def _why(node: str, error: OSError) -> str:
+    if isinstance(error, DeniedError):
+        return str(error)
+    reason = getattr(error, "reason", error)  # urllib's
+    return f"{node} does not answer: {getattr(reason, 'strerror', None) or reason}"
 
 
 def new_bytes(have: int, read: Callable[[int], Piece]) -> bytes:
