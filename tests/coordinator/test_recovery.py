@@ -243,6 +243,40 @@ ROWS = {
             "50 shutdown",
         ),
     ),
+    "success while an evaluator's failure is open": Row(
+        "chief=1 evaluator=1",
+        """
+        1 all answer
+        20 evaluator/0 exits 1
+        20.2 chief/0 exits 0
+        200
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 19 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 evaluator/0",
+            "20.5 restart evaluator/0",
+            "120.5 stop evaluator/0 30",
+            "121 shutdown",
+        ),
+    ),
+    "success while an evaluator's lost container is replaced": Row(
+        "chief=1 evaluator=1",
+        """
+        1 all answer
+        20 evaluator/0 exits 1
+        20.1 evaluator/0 lost
+        20.2 chief/0 exits 0
+        30
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 19 s. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 evaluator/0",
+            "20.5 another container for evaluator/0",
+            "20.5 shutdown",
+        ),
+    ),
     "a runner that is cut off ends itself, and its container is seen to end": Row(
         "worker=1",
         """

@@ -124,4 +124,6 @@ def _go_on(state: State, time: float) -> Step:
     state, restarted = recovery.restart_programs(state, time)
     state, joined = flexing.join(state, time)
     state, formed = formation.complete(state, time)
+    # It may have been reached while a failure was open.
+    state = ending.check_success(state, time)
     return state, (*done, *restarted, *joined, *formed)

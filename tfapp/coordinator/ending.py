@@ -208,7 +208,9 @@ def ignore(state: State, instance: Instance, time: float) -> Step:
 def check_success(state: State, time: float) -> State:
     """Decides when all that must succeed has, apart from what is ignored."""
     needed = success_instances(state)
-    if state.failure is not None or not all(i.state == SUCCEEDED or i.ignored for i in needed):
+    if state.failure is not None or not needed:
+        return state
+    if not all(i.state == SUCCEEDED or i.ignored for i in needed):
         return state
     if any(i.state == SUCCEEDED for i in needed):
         return decide(state, time, verdicts.succeeded(state))
