@@ -1,8 +1,10 @@
 """A master just large enough for the calls of tfapp.skein_calls: `python small_master.py CERT KEY`
-serves until it is killed and prints its port. Its switches are keys: see `Master.PutKey`."""
+prints its port and serves until its standard input ends, with whoever started it. Its switches
+are keys: see `Master.PutKey`."""
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
@@ -131,7 +133,8 @@ def main(certificate: str, key: str) -> None:
     port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     print(port, flush=True)
-    server.wait_for_termination()
+    sys.stdin.read()
+    os._exit(0)  # calls that are being served would hold it
 
 
 if __name__ == "__main__":

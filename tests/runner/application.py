@@ -89,6 +89,7 @@ class Application:
         files = [str(self.root / ".skein.crt"), str(self.root / ".skein.pem")]
         self.master = subprocess.Popen(
             [sys.executable, str(SMALL_MASTER), *files],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -262,7 +263,8 @@ class Application:
         for process in filter(None, (self.runner, self.master)):
             process.kill()
             process.wait(PATIENCE)
-        assert self.master.stdout is not None
-        self.master.stdout.close()
+        for pipe in (self.master.stdin, self.master.stdout):
+            assert pipe is not None
+            pipe.close()
         if self.program and alive(self.program):
             os.kill(self.program, signal.SIGKILL)

@@ -23,6 +23,7 @@ class Server:
         script = Path(__file__).parent.parent / "small_master.py"
         self.process = subprocess.Popen(
             [sys.executable, str(script), str(certificate), str(key)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -41,5 +42,6 @@ class Server:
     def end(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
