@@ -104,7 +104,7 @@ class _View:
         self._show = None
         self._rows.close()
 
-    def _show_output(self) -> None:
+    def _show_output(self, final: bool = False) -> None:
         primary = primary_instance(self.application.status)
         if primary is None or self._without_output:
             return
@@ -113,7 +113,7 @@ class _View:
                 self._shell, self._engine, self.application, primary.instance, parted=True
             )
         try:
-            self._printer.print_new()
+            self._printer.print_new(final)
         except BrokenPipeError:  # as behind `| head`; the verdict is wanted all the same
             self._shell.drop_output()
         except UnavailableError as error:  # and here
@@ -128,7 +128,7 @@ class _View:
         """Shows what was written up to the end, also where it could not be had before."""
         self.end_rows()
         self._without_output = False
-        self._show_output()
+        self._show_output(final=True)
         if self._printer is not None:
             self._printer.close()
 

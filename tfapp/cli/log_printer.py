@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tfapp.cli.following import Feed
@@ -14,6 +16,9 @@ from tfapp.errors import NotFoundError
 
 # Seconds between two looks at growing logs.
 LOOK_EVERY = 0.1
+# Seconds for which a list of logs stands, once there are any: to ask for it takes much longer than
+# to see that they have not grown.
+LIST_EVERY = 0.5
 
 # Logs of the machinery: shown when they are asked for.
 _MACHINERY = ("coordinator", "master")
@@ -33,6 +38,7 @@ class LogPrinter:
         application: Application,
         what: str,
         parted: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self._shell, self._engine, self._application = shell, engine, application
         self._what = what
@@ -40,6 +46,9 @@ class LogPrinter:
         self._tails: dict[Path, LineTail | Tail] = {}
         self._parted = parted
         self._own_lines: dict[Path, OwnLines] = {}
+        self._clock = clock
+        self._listed: tuple[LogFile, ...] = ()
+        self._listed_until = 0.0
 
     def may_come(self) -> bool:
         """Whether there can be a log that `what` means: there is an instance of this name, or it
@@ -61,8 +70,12 @@ class LogPrinter:
                 self._shell.note(f"{log.instance}: {rest} cannot be had now: {log.missing}")
 
     def print_new(self, final: bool = False) -> None:
-        """Prints what has been written since the last call; `final`: unfinished lines too."""
-        for log in self._logs():
+        """Prints what has been written since the last call; `final`: unfinished lines too, and all
+        logs that there are by now."""
+        if final or not self._listed or self._clock() >= self._listed_until:
+            self._listed = self._logs()
+            self._listed_until = self._clock() + LIST_EVERY
+        for log in self._listed:
             tail = self._tails.get(log.path)
             if tail is None:
                 tail = Tail(log.path) if self._as_it_is else LineTail(log.path)
