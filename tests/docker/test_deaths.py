@@ -84,6 +84,17 @@ def test_a_program_that_is_stopped_is_a_hang(engine, submission):
     assert engine.containers() == []
 
 
+def test_a_program_that_makes_no_progress_is_a_hang(engine, submission):
+    """What it touches in its container is seen: else it would hang at the first look, after 5 s."""
+    limit = ("--option", "site.global.progress.timeout", "4")
+    script = "sleep 3; touch $TFAPP_PROGRESS_FILE; exec sleep 1000"
+    done = submission.create("app", script, *limit)
+    assert done.returncode == 65
+    words = r"hung in generation 1, ([0-9.]+) s after its start: for 4 s it wrote nothing, "
+    assert float(re.search(words, done.stderr)[1]) > 8
+    assert engine.containers() == []
+
+
 def test_an_interrupt_leaves_no_container(engine, submission):
     command = submission.follow("app", "echo up; sleep 1000")
     eventually(lambda: running(engine), "a container")
