@@ -13,7 +13,7 @@ from tests.docker.instances import eventually, labels
 
 
 @pytest.mark.parametrize(
-    "script", ["exit 0", "echo no data; exit 3", "kill -9 $$"], ids=["0", "3", "SIGKILL"]
+    "script", ["exit 0", "echo no data; exit 137", "kill -9 $$"], ids=["0", "137", "SIGKILL"]
 )
 def test_an_end_is_told_in_the_words_of_run_mode_local(engine, submission, script):
     docker = submission.create("app", script)

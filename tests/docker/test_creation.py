@@ -191,6 +191,7 @@ def test_the_machines_folders_stay_with_the_machine():
     env = {"PATH": "/m", "HOME": "/home/me", "DOCKER_HOST": "unix:///d", "TF_CONFIG": "{}"}
     found = environment(env, (), (), Path("/work"))
     expected = {"TF_CONFIG": "{}", "HOME": "/work", "TINI_KILL_PROCESS_GROUP": "1"}
+    expected["TINI_VERBOSITY"] = "2"
     assert found == expected
     assert environment(env, ("PATH", "HOME"), (), Path("/work")) == {
         **expected,

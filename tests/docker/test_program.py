@@ -51,6 +51,10 @@ def test_its_output_goes_to_the_log_in_order(run):
     [
         ("raise SystemExit(3)", Exit(3, None, "exit", "exit code 3")),
         (
+            "raise SystemExit(137)",
+            Exit(137, None, "exit", "exit code 137 (a shell's word for SIGKILL)"),
+        ),
+        (
             "import os; os.kill(os.getpid(), 9)",
             Exit(None, 9, "signal", "killed by SIGKILL (9)"),
         ),
@@ -60,7 +64,7 @@ def test_its_output_goes_to_the_log_in_order(run):
             Exit(None, 9, "memory", "killed by SIGKILL (9): out of memory"),
         ),
     ],
-    ids=["code", "SIGKILL", "SIGABRT", "memory"],
+    ids=["code", "code-137", "SIGKILL", "SIGABRT", "memory"],
 )
 def test_its_end_is_told_as_that_of_a_process(run, code, expected):
     assert run(code)[0] == expected

@@ -16,6 +16,7 @@ from typing import Any
 
 from tfapp.contract.docker import Docker, Mount
 from tfapp.contract.job import ComponentJob
+from tfapp.runner.docker import init
 from tfapp.runner.docker.identity import LABEL, LABEL_RUNNER
 from tfapp.script import Context
 
@@ -125,6 +126,7 @@ def environment(
     kept.setdefault("HOME", str(home))
     # A signal is for all of the program's process group, as it is without Docker.
     kept["TINI_KILL_PROCESS_GROUP"] = "1"
+    kept.update(init.VERBOSITY)
     return kept
 
 

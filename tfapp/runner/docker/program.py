@@ -16,6 +16,7 @@ from tfapp.contract.log_lines import MAX_LAST_LINES
 from tfapp.runner import exits, process_tree
 from tfapp.runner.docker import identity
 from tfapp.runner.docker.engine import Engine, EngineError, MissingError
+from tfapp.runner.docker.init import InitWords
 from tfapp.runner.output import LastLines, Redactor, relay
 from tfapp.runner.program import StartError
 
@@ -23,7 +24,7 @@ KILL_LIMIT = 30.0  # seconds that an end may take to be confirmed
 
 _SIGHT_LIMIT = 10.0  # seconds in which an engine knows of a process's end
 _LOOK_EVERY = 0.5  # seconds between looks at a program of which the engine says nothing
-_SHELL_SIGNAL = 128  # an engine says 128 + n when signal n ended a program
+_SHELL_SIGNAL = 128  # an engine says 128 + n when signal n ended a program, or its init
 _NOT_RUN = 127  # what the container's init says when it cannot run the program
 _INIT_WORDS = "[FATAL tini"
 
@@ -74,6 +75,7 @@ class DockerProgram:
         self._clock = clock
         self._name, self._image = config["Entrypoint"][0], config["Image"]
         self._last = LastLines(MAX_LAST_LINES)
+        self._init = InitWords()
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
         self._ended = threading.Event()
         self.process: identity.Process | None = None  # the container's first
@@ -265,7 +267,8 @@ class DockerProgram:
     def _joined(
         self, output: Iterable[tuple[bytes | None, bytes | None]], errors: int | None
     ) -> Iterator[bytes]:
-        """Standard output, with standard error unless that goes elsewhere."""
+        """Standard output without the init's words, with standard error unless that goes
+        elsewhere."""
         for out, err in output:
             if err and errors is not None:
                 self._last.feed(err)
@@ -273,7 +276,8 @@ class DockerProgram:
             elif err:
                 yield err
             if out:
-                yield out
+                yield self._init.feed(out)
+        yield self._init.finish()
 
     def _note(self, news: _News) -> None:
         if isinstance(news, _MemoryKill):
@@ -290,7 +294,7 @@ class DockerProgram:
             why = last.rpartition("failed: ")[2]
             text = f"{self._name} cannot be run in image {self._image}: {why}"
             return Exit(None, None, "start", text)
-        if exits.is_signal(code - _SHELL_SIGNAL):
+        if exits.is_signal(code - _SHELL_SIGNAL) and not self._init.by_itself:
             code = _SHELL_SIGNAL - code
         return exits.decode(code, self._memory_kill)
 
