@@ -4,10 +4,12 @@ installed."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -35,8 +37,13 @@ class Packages:
     def prepare(self) -> None:
         """Has every program. UnavailableError when it cannot be had."""
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-        if all(shutil.which(name, path=path) for name in self._programs) or self.root.is_dir():
+        if all(shutil.which(name, path=path) for name in self._programs):
             return
+        with alone(self._cache.parents[1]):  # apt-get, too, runs once at a time
+            if not self.root.is_dir():
+                self._unpack()
+
+    def _unpack(self) -> None:
         if shutil.which("apt-get") is None:
             raise UnavailableError(f"{', '.join(self._packages)} come by apt-get")
         self._cache.mkdir(parents=True, exist_ok=True)
@@ -63,6 +70,31 @@ class Packages:
             "PATH": ":".join((*folders, os.environ["PATH"], "/usr/sbin", "/sbin")),
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
         }
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """No other process is in here for `folder`, which is made where it is missing.
+    UnavailableError when one stays for too long."""
+    folder.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + BUILD_LIMIT
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        while not _locked(lock):
+            if time.monotonic() > end:
+                raise UnavailableError(f"another process has {folder} for {BUILD_LIMIT:g} s")
+            time.sleep(0.1)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

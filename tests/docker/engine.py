@@ -20,6 +20,7 @@ from tests.debian import (
     BUILD_LIMIT,
     Packages,
     UnavailableError,
+    alone,
     building,
     read_os_release,
     run,
@@ -173,8 +174,12 @@ class Tools(Packages):
         """A tar of a small Debian of this machine's own release, whose libraries this machine's
         Python finds where it expects them."""
         archive = self._cache / f"base-{'-'.join(BASE_PACKAGES)}.tar"
-        if archive.is_file():
-            return archive
+        with alone(self._cache):
+            if not archive.is_file():
+                self._make_base_image(archive)
+        return archive
+
+    def _make_base_image(self, archive: Path) -> None:
         if not self._codename:
             raise UnavailableError("this machine is no Debian: there is no base image for it")
         with building(self._cache / "base") as folder:
@@ -187,7 +192,6 @@ class Tools(Packages):
             run(["tar", "-C", str(folder), "-cf", str(unfinished), "."], BUILD_LIMIT)
             unfinished.rename(archive)
         shutil.rmtree(self._cache / "base")
-        return archive
 
 
 def end(process: subprocess.Popen, number: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.debian import alone
 from tests.end_to_end import trainings
 from tests.end_to_end.command_line import CommandLine
 
@@ -58,9 +59,16 @@ def cluster(tmp_path_factory) -> Iterator[program.Cluster]:
         pytest.skip(reason)
     cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
     cluster = program.Cluster(tmp_path_factory.mktemp("cluster") / "yarn", cache)
-    cluster.start()
+    start(cluster)
     yield cluster
     cluster.stop()
+
+
+def start(cluster: program.Cluster, **size: int) -> None:
+    """Starts it. Its jars are fetched by one process at a time, as Maven wants it."""
+    with alone(cluster.cache):
+        program.fetch_jars(cluster.cache, os.environ)
+    cluster.start(program.Size(**size))
 
 
 @dataclasses.dataclass(frozen=True)

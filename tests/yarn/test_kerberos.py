@@ -16,7 +16,7 @@ import pytest
 
 from tests.debian import UnavailableError
 from tests.yarn import programs
-from tests.yarn.conftest import User, program, wait_for
+from tests.yarn.conftest import User, start, wait_for
 from tests.yarn.realm import REALM, Realm, SecureCluster
 from tfapp.engines.yarn.kerberos import find_ticket
 
@@ -39,7 +39,7 @@ def cluster(tmp_path_factory) -> Iterator[SecureCluster]:
             pytest.fail(reason)
         pytest.skip(reason)
     try:
-        cluster.start(program.Size(nodes=2))
+        start(cluster, nodes=2)
         cluster.make_home("ann")
         yield cluster
     finally:
