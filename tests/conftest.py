@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 
 from tests.docker.engine import Engine, UnavailableError
+from tests.left_behind import watched
 
 # Machines that run these tests are shared: an example that is slow once says nothing. The same
 # examples in every run, so that a failure is the change's own.
@@ -18,6 +19,13 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tfapp")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_of_the_session(tmp_path_factory):
+    """Ends what its fixtures could not end."""
+    with watched(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(autouse=True)
