@@ -243,6 +243,92 @@ ROWS = {
             "50 shutdown",
         ),
     ),
+    "a program starts again at once, and its failure was another's": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.3 worker/1 lost
+        21 all answer
+        40 worker/0 exits 0
+        40 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 19 s. "
+        "It was restarted once before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 restart worker/0",
+            "20.3 generation 2",
+            "20.3 another container for worker/1",
+            "21 cluster worker/0 worker/1",
+            "40 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE)),
+    ),
+    "a program that starts again at once and is killed has failed twice": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.3 worker/0 killed 9
+        40 worker/0 exits 0
+        40 worker/1 exits 0
+        """,
+        "Succeeded: all 2 instances of worker ended with exit code 0 after 39 s. "
+        "It was restarted twice before.",
+        0,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 restart worker/0",
+            "21.5 restart worker/0",
+            "40 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE)),
+    ),
+    "a stop while a program starts again counts its restart": Row(
+        "worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.3 stop enough
+        30
+        """,
+        "Killed: enough. It was restarted once before.",
+        66,
+        (
+            "1 cluster worker/0 worker/1",
+            "20 restart worker/0",
+            "20.3 stop worker/0 30",
+            "20.3 stop worker/1 30",
+            "20.8 shutdown",
+        ),
+        rules(FailureRule(RESTART_INSTANCE)),
+    ),
+    "a program starts again at once, and another's loss is ignored: its own failure counts": Row(
+        "chief=1 worker=2",
+        """
+        1 all answer
+        20 worker/0 exits 1
+        20.3 worker/1 preempted
+        40 chief/0 exits 0
+        50
+        """,
+        "Succeeded: chief/0 ended with exit code 0 after 39 s. worker/1 was lost: its container "
+        "ended without a report: Container preempted by scheduler. The application does not "
+        "depend on it. It was restarted once before.",
+        0,
+        (
+            "1 cluster chief/0 worker/0 worker/1",
+            "20 restart worker/0",
+            "42 stop worker/0 30",
+            "42.5 shutdown",
+        ),
+        rules(
+            FailureRule(IGNORE, reasons=("preempted",)),
+            FailureRule(RESTART_INSTANCE),
+        ),
+    ),
     "success while an evaluator's failure is open": Row(
         "chief=1 evaluator=1",
         """
@@ -255,7 +341,7 @@ ROWS = {
         0,
         (
             "1 cluster chief/0 evaluator/0",
-            "20.5 restart evaluator/0",
+            "20 restart evaluator/0",
             "120.5 stop evaluator/0 30",
             "121 shutdown",
         ),
@@ -273,8 +359,9 @@ ROWS = {
         0,
         (
             "1 cluster chief/0 evaluator/0",
-            "20.5 another container for evaluator/0",
-            "20.5 shutdown",
+            "20 restart evaluator/0",
+            "20.1 another container for evaluator/0",
+            "20.2 shutdown",
         ),
     ),
     "a runner that is cut off ends itself, and its container is seen to end": Row(
@@ -786,7 +873,7 @@ ROWS = {
         0,
         (
             "1 cluster chief/0 evaluator/0",
-            "20.5 restart evaluator/0",
+            "20 restart evaluator/0",
             "30 another container for evaluator/0",
             "31 cluster chief/0 evaluator/0",
             "45 shutdown",
@@ -819,7 +906,7 @@ ROWS = {
         """,
         "Succeeded: chief/0 ended with exit code 0 after 1 min 9 s. It was restarted once before.",
         0,
-        ("1 cluster chief/0 worker/0", "61.5 restart worker/0", "70 shutdown"),
+        ("1 cluster chief/0 worker/0", "61 restart worker/0", "70 shutdown"),
         rules(FailureRule(RESTART_INSTANCE, reasons=("timeout",))),
     ),
     "a rule for an exit code": Row(

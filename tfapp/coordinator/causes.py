@@ -3,7 +3,8 @@ time: survivors of a lost peer often end before its loss is known.
 
 Where the first failure will be followed by a new cluster whatever its cause, that is formed
 meanwhile. The cause is settled once everybody has answered: a runner reports the end of its
-program before it answers, and who is lost does not answer.
+program before it answers, and who is lost does not answer. Where it will be followed by a restart
+of that program alone, it starts again meanwhile; a new cluster would start it anew.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ def note(state: State, instance: Instance, time: float) -> Step:
     if failure is None:
         due = time if outside else time + state.job.limits.settle
         failure = Failure(instance, instance, state.generation, due, outside)
-        return _form_meanwhile(dataclasses.replace(state, failure=failure), time)
-    if outside and instance.requested_in <= failure.generation:
+        return _go_on_meanwhile(dataclasses.replace(state, failure=failure), time)
+    # Its program has ended once more: another failure, for later. A loss of it is the cause.
+    again = failure.restarted and instance.id == failure.first.id and instance.report is not None
+    if outside and instance.requested_in <= failure.generation and not again:
         state = _likelier(state, instance, time)
     return state, ()
 
@@ -74,6 +77,12 @@ def forms_meanwhile(state: State) -> bool:
     return state.failure is not None and state.failure.generation < state.generation
 
 
+def goes_on_meanwhile(state: State) -> bool:
+    """Whether what follows the open failure has begun."""
+    restarted = state.failure is not None and state.failure.restarted
+    return restarted or forms_meanwhile(state)
+
+
 def _likelier(state: State, instance: Instance, time: float) -> State:
     failure = state.failure
     if failure is None or failure.outside:
@@ -82,15 +91,24 @@ def _likelier(state: State, instance: Instance, time: float) -> State:
     return dataclasses.replace(state, failure=failure)
 
 
-def _form_meanwhile(state: State, time: float) -> Step:
+def start_again(state: State, instance: Instance, time: float, delay: float) -> State:
+    """The program of `instance` is to start again where it was, after `delay` seconds."""
+    state = state.noted(time, f"{instance.id} starts again at its old address")
+    return state.with_instance(dataclasses.replace(instance, restart_at=time + delay))
+
+
+def _go_on_meanwhile(state: State, time: float) -> Step:
     failure = state.failure
     assert failure is not None
     instance = failure.first
     action = failures.action_for(state, instance)
-    anew = action in (RESTART_CLUSTER, RESTART_INSTANCE) and not failures.alone(
-        state, instance, action
-    )
-    if failure.outside or not anew or failures.objection(state, instance, time) is not None:
+    if failure.outside or action not in (RESTART_CLUSTER, RESTART_INSTANCE):
+        return state, ()
+    if failures.objection(state, instance, time) is not None:
         return state, ()
     state = state.noted(time, verdicts.sentence(instance, failure.generation))
-    return formation.next_generation(state, time, failures.back_off(state, time))
+    delay = failures.back_off(state, time)
+    if not failures.alone(state, instance, action):
+        return formation.next_generation(state, time, delay)
+    state = dataclasses.replace(state, failure=dataclasses.replace(failure, restarted=True))
+    return start_again(state, instance, time, delay), ()

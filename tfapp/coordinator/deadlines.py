@@ -64,9 +64,9 @@ def _deadlines(state: State) -> tuple[float, ...]:
     if state.decided:
         waiting = (i.stop_at for i in ending.stoppable(state) if not i.stop_ordered)
         return (_lifetime(state), state.finish_by, *waiting)
+    restarts = tuple(i.restart_at for i in state.instances.values())
     if state.failure is not None:
-        return (causes.due(state),)
-    restarts = (i.restart_at for i in state.instances.values())
+        return (causes.due(state), *restarts)
     return (_gang(state), _lifetime(state), _backed_off(state), flexing.due(state), *restarts)
 
 
@@ -115,8 +115,11 @@ def _go_on(state: State, time: float) -> Step:
     while state.failure is not None and causes.due(state) <= time and not state.decided:
         state, more = recovery.recover(state, time)
         done += more
-    if state.decided or state.failure is not None:
+    if state.decided:
         return state, done
+    if state.failure is not None:
+        state, restarted = recovery.restart_programs(state, time)
+        return state, (*done, *restarted)
     if _gang(state) <= time:
         return dataclasses.replace(state, listing=True), (*done, actions.ListContainers())
     if _lifetime(state) <= time:

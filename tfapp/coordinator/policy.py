@@ -7,7 +7,7 @@ generation more. Its verdict is fixed when STOPPING begins: by the success polic
 that the failure policy does not survive, a deadline, or somebody's word. A failure that comes from
 outside (a loss, a signal, a memory kill) is dealt with at once; a program that failed by itself is
 held responsible only when nothing of that kind follows within the settle time, in which the next
-generation is being formed already (`tfapp.coordinator.causes`).
+generation is being formed, or the program starts again, already (`tfapp.coordinator.causes`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
         failure = dataclasses.replace(state.failure, due=min(state.failure.due, event.time))
         return dataclasses.replace(state, failure=failure), ()
     done: tuple[Action, ...] = ()
-    if causes.forms_meanwhile(state):
+    if causes.goes_on_meanwhile(state):
         state, done = recovery.recover(state, event.time)
     if not state.decided:
         state = ending.decide(state, event.time, verdicts.killed(state, event.message))

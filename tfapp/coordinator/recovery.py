@@ -19,10 +19,14 @@ def recover(state: State, time: float) -> Step:
     assert failure is not None
     if causes.forms_meanwhile(state):
         return _go_on_forming(state, failure, time)
-    instance = state.instances[failure.culprit.id]
     state = dataclasses.replace(state, failure=None)
+    if failure.restarted and not failure.outside:
+        return causes.next_failure(failures.charge(state, failure.first, time), time)
+    instance = state.instances[failure.culprit.id]
     action = failures.action_for(state, instance)
     if action == IGNORE:
+        if failure.restarted:
+            state = failures.charge(state, failure.first, time)
         return ending.ignore(state, instance, time)
     generation, what = failure.generation, verdicts.sentence(instance, failure.generation)
     if _was_lost_before(state, instance):
@@ -93,8 +97,7 @@ def _restart(state: State, instance: Instance, action: str, time: float, delay: 
         state, more = causes.next_failure(state, time)
         return state, (*done, *more)
     if failures.alone(state, instance, action):
-        state = state.noted(time, f"{instance.id} starts again at its old address")
-        state = state.with_instance(dataclasses.replace(instance, restart_at=time + delay))
+        state = causes.start_again(state, instance, time, delay)
         return causes.next_failure(state, time)
     return formation.next_generation(state, time, delay)
 

@@ -70,6 +70,7 @@ class Failure:
     generation: int  # in which it failed
     due: float
     outside: bool  # the culprit was ended from outside
+    restarted: bool = False  # the program that failed first starts again meanwhile, alone
 
 
 @dataclasses.dataclass(frozen=True)
