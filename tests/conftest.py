@@ -40,10 +40,21 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "docker: runs on a real Docker engine of the tests' own")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     for item in items:
         if "docker_engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.docker)
+    if hasattr(config, "workerinput"):  # one of several processes
+        from tests.distribution import rank
+
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from tests.distribution import Scheduling
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def test_both_set_up_commands_begin_alike():
     assert TRAIN.splitlines()[0] == TEST.splitlines()[0]
     assert TEST.splitlines()[1:] == [
         ".venv/bin/pip install -e '.[tensorflow,test]' &&",
-        ".venv/bin/pytest",
+        ".venv/bin/pytest -n 2",
     ]
     assert TRAIN.splitlines()[1] == ".venv/bin/pip install -e '.[tensorflow]' &&"
 

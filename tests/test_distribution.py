@@ -1,0 +1,23 @@
+"""Tests that share a cluster or an engine run in one process of `pytest -n`."""
+
+from __future__ import annotations
+
+from tests.distribution import group_of, rank
+
+# In the order in which they begin, each with its group; "" is the test itself.
+TESTS = {
+    "tests/yarn/test_docker.py::test_a": "tests/yarn/",
+    "tests/docker/test_deaths.py::test_a[1]": "tests/docker/",
+    "tests/yarn/test_kerberos.py::test_a": "tests/yarn/test_kerberos.py",
+    "tests/end_to_end/test_lives.py::test_a": "",
+    "tests/test_readme.py::test_a": "",
+    "tests/cli/test_live.py::TestLive::test_a": "tests/cli/test_live.py",
+}
+
+
+def test_groups():
+    assert {test: group_of(test) for test in TESTS} == {t: group or t for t, group in TESTS.items()}
+
+
+def test_the_longest_begin_first():
+    assert sorted(sorted(TESTS), key=rank) == list(TESTS)
