@@ -135,3 +135,25 @@ def test_names_of_runners():
     assert not is_dead(f"other:{namespace}:{pid}:1")
     assert not is_dead(f"{boot}:1:{pid}:1")
     assert not is_dead("")
+
+
+def test_a_runner_that_proc_hides_is_not_taken_for_dead():
+    """It may be another user's, on a machine that shows everybody their own processes only."""
+    if os.geteuid() != 0:
+        pytest.skip("this machine has no root for the test to give up")
+    code = (
+        "import os, sys\n"
+        "from tfapp.runner.docker.identity import is_dead\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "print(os.path.exists(f'/proc/{os.getppid()}'), *map(is_dead, sys.argv[1:]))\n"
+    )
+    mine = runner_name(os.getpid())
+    ended = mine.replace(f":{os.getpid()}:", f":{1 << 22}:")  # no number is so high
+    hidden = 'mount -t proc -o hidepid=2 none /proc && "$@"; exit $?'
+    told = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hidden, "sh", sys.executable, "-c", code, mine, ended],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert (told.stdout, told.stderr) == ("False False True\n", "")

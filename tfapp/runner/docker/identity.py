@@ -76,14 +76,29 @@ def runner_name(pid: int) -> str:
 
 def is_dead(name: str) -> bool:
     """Whether `name`, as `runner_name` made it, is known to be of a process that has ended.
-    Not known of one that another machine or pid namespace has named."""
+    Not known of one that another machine or pid namespace has named, or that /proc hides."""
     place, _, rest = name.rpartition(":")
     place, _, pid = place.rpartition(":")
     if not (pid.isdigit() and rest.isdigit()):
         return False
     if place.partition(":")[0] != _boot():
         return False
-    return place == _place() and not Process(int(pid), int(rest)).alive()
+    if place != _place() or Process(int(pid), int(rest)).alive():
+        return False
+    return not _is_hidden(int(pid))
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process of another user that /proc, mounted with hidepid, hides."""
+    if _stat(pid) is not None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        return False
+    return False
 
 
 def _place() -> str:
