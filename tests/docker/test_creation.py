@@ -176,6 +176,8 @@ def test_the_engines_own_socket_is_not_mounted(tmp_path):
         check_mounts((Mount(f"{tmp_path}/harmless", "/in"),))
     text = f"{tmp_path}/harmless is not mounted: it would give the machine away"
     assert str(caught.value) == text
+    with pytest.raises(RefusedError, match="it would give the machine away"):
+        check_mounts((Mount(f"{tmp_path}", "/in"),))
 
 
 def test_two_mounts_at_one_place_are_refused(tmp_path):

@@ -29,6 +29,7 @@ MACHINE_VARIABLES = {
     *("XDG_RUNTIME_DIR", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"),
 }
 
+SOCKET = "docker.sock"  # of a Docker engine
 _INDEX = re.compile(r"[0-9]+\Z")
 
 
@@ -189,15 +190,19 @@ def check_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
 
 
 def _check_source(mount: Mount) -> None:
-    real = os.path.realpath(mount.source)
     if not os.path.isabs(mount.source):
         raise RefusedError(f"{mount.source!r} cannot be mounted: the path is not absolute")
+    try:
+        real = os.path.realpath(mount.source)
+    except OSError as error:
+        raise RefusedError(f"{mount.source} cannot be mounted: {error.strerror}") from error
     if not os.path.exists(real):
         raise RefusedError(
             f"{mount.source} does not exist on this machine and cannot be mounted in the "
             "container; make it, or mount it there too"
         )
-    if real in ("/", "/proc", "/sys", "/dev") or os.path.basename(real) == "docker.sock":
+    engine = os.path.basename(real) == SOCKET or os.path.exists(os.path.join(real, SOCKET))
+    if real in ("/", "/proc", "/sys", "/dev") or engine:
         raise RefusedError(f"{mount.source} is not mounted: it would give the machine away")
 
 
