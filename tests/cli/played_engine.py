@@ -115,7 +115,7 @@ class PlayedEngine:
         paths = sorted(self.folder.glob("**/log"))
         return tuple(LogFile(p.parent.relative_to(self.folder).as_posix(), p) for p in paths)
 
-    def stop(self, name: str, message: str, force: bool = False, timeout: float = 60.0):
+    def stop(self, name: str, message: str, force: bool = False, timeout: float | None = None):
         self.stops.append((message, force))
         self._stopped.set()
         ended = dataclasses.replace(self.history[-1], state="KILLED", verdict=STOPPED)

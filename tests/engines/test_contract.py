@@ -4,6 +4,7 @@ to is somebody's."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 
@@ -22,6 +23,7 @@ from tests.engines.applications import (
 from tfapp.contract.diagnostics import format_diagnostics
 from tfapp.contract.encoding import encode
 from tfapp.contract.keys import KEY_STATUS
+from tfapp.contract.limits import Limits
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.contract.verdict import Verdict
 from tfapp.engines import open_engine
@@ -129,6 +131,18 @@ def test_stop_with_grace(engine, graceful):
     assert not stopped.live
     assert stopped.status.verdict == Verdict("KILLED", 66, "Stopped on request.")
     assert engine.stop("app", "again") == stopped
+
+
+@pytest.mark.parametrize(
+    ("grace", "summary"), [(1000.0 + DEADLINE, "Stopped on request."), (1000.0, "enough")]
+)
+def test_stop_waits_for_as_long_as_the_application_gives(
+    engine, graceful, monkeypatch, grace, summary
+):
+    monkeypatch.setattr("tfapp.engines.base.STOP_MARGIN", -1000.0)
+    job = dataclasses.replace(graceful.job, limits=Limits(stop_grace=grace))
+    engine.create("app", dataclasses.replace(graceful, job=job))
+    assert engine.stop("app", "enough").status.verdict == Verdict("KILLED", 66, summary)
 
 
 @pytest.mark.parametrize("force", [True, False])

@@ -56,6 +56,7 @@ class ApplicationStatus:
     restarts: int | None = 0  # after failures of programs
     losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
+    stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationStatus:

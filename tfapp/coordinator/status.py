@@ -37,6 +37,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         timeline=tuple(
             Moment(round(since + time - state.started, 3), text) for time, text in state.timeline
         ),
+        stop_grace=state.job.limits.stop_grace,
     )
 
 

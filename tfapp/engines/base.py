@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tfapp.package.model import AppPackage
     from tfapp.skein_calls.connection import Connection
 
+# Seconds beyond the grace of programs until their application must have ended: the runners report,
+# and the engine clears up.
+STOP_MARGIN = 30.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Link:
@@ -39,7 +43,7 @@ class Application:
     status: ApplicationStatus  # the coordinator's last word, or the verdict
     tags: tuple[str, ...] = ()  # the user's, sorted
     links: tuple[Link, ...] = ()
-    waits: str = ""  # for what, in the engine's words, before anything of it runs
+    waits: str = ""  # for what, in the engine's words: before anything runs, or for the engine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +107,17 @@ class Engine(Protocol):
         when it does not run, UnreachableError when its master is not to be reached."""
 
     def stop(
-        self, name: str, message: str, force: bool = False, timeout: float = 60.0
+        self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
         """Ends a running application and waits until it has ended; one that is not running is
-        returned as it is. May be called twice. `force`: without grace."""
+        returned as it is. May be called twice. `timeout`: seconds for an end with grace, by
+        default its grace and STOP_MARGIN; then it is as `force`: without grace."""
 
     def destroy(self, name: str) -> None:
         """Forgets an application and deletes its logs, never the user's checkpoints.
         InUseError when it runs."""
+
+
+def time_to_stop(status: ApplicationStatus, timeout: float | None) -> float:
+    """Seconds that `Engine.stop` with this `timeout` waits for an end with grace."""
+    return status.stop_grace + STOP_MARGIN if timeout is None else timeout

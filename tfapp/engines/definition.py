@@ -32,6 +32,7 @@ class Definition:
     instances: tuple[InstanceStatus, ...]
     spec: Mapping[str, Any]
     docker: tuple[str, ...] = ()
+    stop_grace: float = 30.0  # seconds
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Definition:
@@ -62,6 +63,7 @@ class Definition:
             instances=_requested(job),
             spec=_plain(spec),
             docker=docker_engines(job),
+            stop_grace=job.limits.stop_grace,
         )
 
     def accepted(self, now: float) -> ApplicationStatus:
@@ -73,6 +75,7 @@ class Definition:
             started=now,
             updated=now,
             instances=self.instances,
+            stop_grace=self.stop_grace,
         )
 
     def sources(self) -> list[str]:

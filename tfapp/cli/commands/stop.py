@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait",
         metavar="S",
         type=seconds,
-        default=60.0,
-        help="seconds until it must have ended (default: %(default)g)",
+        help="seconds until it must have ended, else it is as --force (default: 30 more than "
+        "site.global.stop.grace)",
     )
 
 

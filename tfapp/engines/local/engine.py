@@ -15,7 +15,7 @@ from tfapp.close_match import close_match
 from tfapp.compiler.tags import of_the_user
 from tfapp.contract.states import FINAL_STATES, KILLED
 from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.base import Application, LogFile
+from tfapp.engines.base import Application, LogFile, time_to_stop
 from tfapp.engines.definition import Definition, gpus_needed
 from tfapp.engines.disk import delete_tree, write_json, writing
 from tfapp.engines.leftovers import delete_shipped
@@ -208,15 +208,15 @@ class LocalEngine:
 
     # -- ending --
     def stop(
-        self, name: str, message: str, force: bool = False, timeout: float = 60.0
+        self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
-        """See Engine.stop. `timeout`: seconds for an end with grace; then it is as `force`. A
-        master that does not answer is killed, with its application."""
+        """See Engine.stop. A master that does not answer is killed, with its application."""
         run = self._run(name, None)
         client = self._settle_started(run)
         if isinstance(client, MasterClient):
             if not force:
-                self._try(client, lambda: client.ask_to_stop(message), timeout)
+                patience = time_to_stop(read_config(run).accepted, timeout)
+                self._try(client, lambda: client.ask_to_stop(message), patience)
             if client.alive:
                 self._try(client, lambda: client.shut_down(message), SHUTDOWN_DEADLINE)
             if client.alive:

@@ -20,7 +20,7 @@ from tfapp.contract.diagnostics import parse_diagnostics
 from tfapp.contract.log_lines import CANNOT_START
 from tfapp.contract.states import FINAL_STATES
 from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.base import Application, Link, LogFile
+from tfapp.engines.base import Application, Link, LogFile, time_to_stop
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.diagnosis import PROBLEM, Finding
@@ -290,13 +290,15 @@ class YarnEngine:
 
     # -- ending --
     def stop(
-        self, name: str, message: str, force: bool = False, timeout: float = 60.0
+        self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
         """See Engine.stop. What has no coordinator yet, or does not end in time, is ended by its
         master; what has no master either, or one that does not answer, is killed by YARN."""
         report, number = self._register.run(name, None)
-        if not report.ended and not force and self._master(report).ask_to_stop(message):
-            report = self._await_end(report, timeout)
+        if not report.ended and not force:
+            asked = self._master(report).ask_to_stop(message)
+            if asked is not None:
+                report = self._await_end(report, time_to_stop(asked, timeout))
         if not report.ended and self._master(report).shut_down(message):
             report = self._await_end(report, SHUTDOWN_LIMIT)
         if not report.ended:

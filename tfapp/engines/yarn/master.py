@@ -68,16 +68,17 @@ class Master:
         except UnreachableError:
             return  # it has just begun, or it ends, and the ResourceManager knows
 
-    def ask_to_stop(self, message: str) -> bool:
-        """Whether the coordinator will hear of it."""
+    def ask_to_stop(self, message: str) -> ApplicationStatus | None:
+        """What the coordinator published last, None where it will not hear of it."""
         try:
             with self.connect() as connection:
-                if connection.get(KEY_STATUS) is None:
-                    return False
+                value = connection.get(KEY_STATUS)
+                if value is None:
+                    return None
                 connection.put(KEY_STOP, encode({"message": message}))
         except UnreachableError:
-            return False
-        return True
+            return None
+        return ApplicationStatus.from_dict(json.loads(value))
 
     def shut_down(self, message: str) -> bool:
         """Whether the master has heard that it is to end without asking the coordinator."""
