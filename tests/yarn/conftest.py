@@ -80,17 +80,26 @@ class User:
 
     def call(self, command: str, *words: str, **kwargs) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end."""
-        environ = {**self.environ, "TFAPP_HOME": str(self.home), **kwargs.pop("environ", {})}
         return subprocess.run(
-            [sys.executable, "-m", "tfapp", command, *words, "--engine", "yarn"],
-            env=environ,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            **kwargs,
+            **self._command(command, *words, **kwargs), capture_output=True, timeout=300
         )
+
+    def start(self, command: str, *words: str) -> subprocess.Popen[str]:
+        """Begins a command."""
+        return subprocess.Popen(
+            **self._command(command, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def _command(self, command: str, *words: str, **kwargs) -> dict[str, Any]:
+        environ = {**self.environ, "TFAPP_HOME": str(self.home), **kwargs.pop("environ", {})}
+        return {
+            "args": [sys.executable, "-m", "tfapp", command, *words, "--engine", "yarn"],
+            "env": environ,
+            "cwd": ROOT,
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+            **kwargs,
+        }
 
     def status(self, name: str) -> dict:
         """What `tfapp status --format json` says."""

@@ -23,6 +23,12 @@ print("begins")
 time.sleep(600)
 """
 
+TAKES_A_WHILE = """
+import time
+print("begins")
+time.sleep(15)
+"""
+
 TELLS = """
 import os, time
 print("begins")

@@ -10,8 +10,10 @@ import subprocess
 
 import pytest
 
+from tests.end_to_end.command_line import read_until
 from tests.yarn import programs
 from tests.yarn.conftest import User, wait_for
+from tests.yarn.gate import gate
 from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.user_names import name_of
 
@@ -80,6 +82,31 @@ def test_the_resource_manager_is_down(stranger, configured):
     done = stranger.call("list", environ=environ)
     assert done.returncode == 53
     assert done.stderr.splitlines()[0] == "error: YARN did not list applications within 10 s"
+
+
+def test_the_resource_manager_is_silent_while_an_application_is_followed(
+    cluster, configured, tmp_path
+):
+    """It goes on, and so does who follows it, who is told."""
+    script = tmp_path / "train.py"
+    script.write_text(programs.TAKES_A_WHILE)
+    address = re.compile(r"(<name>yarn\.resourcemanager\.address</name><value>127\.0\.0\.1:)(\d+)")
+    real = address.search((cluster.folder / "conf" / "yarn-site.xml").read_text())
+    with gate(int(real[2])) as way:
+        environ = configured(yarn=lambda text: address.sub(rf"\g<1>{way.port}", text))
+        follower = User(tmp_path / "home", cluster.environ() | environ)
+        with follower.start("run", str(script), "-w", "1", "--name", "patient") as process:
+            try:
+                read_until(process, process.stdout, "begins")
+                way.shut()
+                read_until(process, process.stderr, "tfapp goes on asking")
+                way.open()
+                _, said = process.communicate(timeout=120)
+            finally:
+                process.kill()
+                follower.end_drivers()
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1].startswith("patient: Succeeded: ")
 
 
 def test_the_cluster_has_names_of_its_own_for_principals(cluster, configured, tmp_path):

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import getpass
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
 SHUTDOWN_LIMIT = 30.0  # seconds for YARN to end an application
 PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
+OUTAGE = 900.0  # seconds; YARN's yarn.resourcemanager.connect.max-wait.ms as it comes
 SETTLE = 6.0  # seconds: a master hears of a lost container within 5
 
 
@@ -257,14 +258,36 @@ class YarnEngine:
                         yield self._application(report, number, status)
                     last = status
             time.sleep(WAIT_EVERY)
-            report = self._cluster.application(report.id)
+            report = yield from self._next_report(report, number, last)
         self._logs.close(report.id)
         yield self._application(report, number, self._ended(report, last))
 
+    def _next_report(
+        self, report: Report, number: int, last: ApplicationStatus
+    ) -> Generator[Application, None, Report]:
+        """What YARN says now. While it does not answer, the application goes on: that is yielded
+        once, and YARN is asked again for as long as its own clients would."""
+        give_up, told = time.monotonic() + OUTAGE, False
+        while True:
+            try:
+                return self._cluster.application(report.id)
+            except UnavailableError as error:
+                if isinstance(error, ForbiddenError) or time.monotonic() > give_up:
+                    raise
+                if not told:
+                    waits = f"{error.message}; tfapp goes on asking"
+                    yield dataclasses.replace(self._application(report, number, last), waits=waits)
+                told = True
+            time.sleep(WAIT_EVERY)
+
+    def _is_over(self, report: Report) -> bool:
+        """False also where YARN does not answer."""
+        with contextlib.suppress(UnavailableError):
+            return self._cluster.application(report.id).ended
+        return False
+
     def _changes(self, report: Report) -> Iterator[ApplicationStatus]:
-        for status in self._master(report).changes(
-            ended=lambda: self._cluster.application(report.id).ended
-        ):
+        for status in self._master(report).changes(ended=lambda: self._is_over(report)):
             if status.verdict is not None:
                 # Nothing is written any more, and YARN is about to move the logs away.
                 self._logs.copy(report.id)
