@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -36,6 +37,30 @@ def test_imports_at_the_top_level(command):
     assert told.lacking == ("google.nothing", "x.y")
     assert told.syntax is None
     assert told.missing == (Finding(2, 1, "no_such_thing"),)
+
+
+@pytest.mark.parametrize("how", ["working folder", "PYTHONPATH"])
+def test_what_only_the_asking_process_can_import_is_missing(tmp_path, how):
+    (tmp_path / "helper.py").touch()
+    (tmp_path / "asks.py").write_text(
+        "import os, sys\n"
+        "from tfapp.environment.probe import ask\n"
+        "environ = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}\n"
+        "told = ask([sys.executable], environ, (), b'import os, __main__, helper')\n"
+        "print([found.text for found in told.missing])\n"
+    )
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    if how == "PYTHONPATH":
+        environ[how] = str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "asks"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("['helper']\n", "")
 
 
 def test_syntax(command):

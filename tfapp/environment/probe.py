@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,8 +51,10 @@ def ask(
 ) -> Told:
     """Runs the interpreter once, unless it is this one. CannotRunError when it does not answer."""
     asked = {"modules": list(modules), "source": base64.b64encode(source).decode()}
-    if tuple(command) == (sys.executable,):
-        return _told(question.answer(asked))
+    if tuple(command) == (sys.executable,) and "PYTHONPATH" not in os.environ:
+        # `python -m` looks in the working folder, too, which a program does not.
+        path = sys.path[1:] if sys.path[0] in ("", os.getcwd()) else sys.path
+        return _told(question.answer(asked, path))
     try:
         done = subprocess.run(
             [*command, question.__file__],

@@ -4,15 +4,17 @@ standard input, the answer goes to standard output. Python 3.6 understands it.""
 
 import ast
 import base64
+import importlib.machinery
 import importlib.util
 import json
 import sys
 
 
-def answer(asked):
+def answer(asked, path=None):
     """`asked` has `modules` and the program's `source` in base64. The answer: `version`, which
     modules are `lacking`, the error of `syntax` (line, column, text) or None, and the imports at
-    the top level that are `missing` (line, column, module)."""
+    the top level that are `missing` (line, column, module). `path`: where the program's imports
+    are looked for, by default sys.path."""
     imports, syntax = [], None
     try:
         tree = ast.parse(base64.b64decode(asked["source"]), "source")
@@ -27,7 +29,7 @@ def answer(asked):
         "version": list(sys.version_info[:3]),
         "lacking": [module for module in asked["modules"] if _is_missing(module)],
         "syntax": syntax,
-        "missing": [found for found in imports if _is_missing(found[2])],
+        "missing": [found for found in imports if not _is_found(found[2], path)],
     }
 
 
@@ -37,6 +39,14 @@ def _imported(node):
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
         return [node.module.partition(".")[0]]
     return []
+
+
+def _is_found(module, path):
+    for finder in sys.meta_path:
+        here = path if finder is importlib.machinery.PathFinder else None
+        if hasattr(finder, "find_spec") and finder.find_spec(module, here) is not None:
+            return True
+    return module == "__main__"
 
 
 def _is_missing(module):
