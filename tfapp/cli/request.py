@@ -19,6 +19,7 @@ class Request:
     resources: Path | None = None
     overrides: Overrides = dataclasses.field(default_factory=Overrides)
     files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    programs: bool = True  # also the package's own
     queue: str = "default"
     tags: tuple[str, ...] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)

@@ -17,7 +17,7 @@ from tfapp.compiler.credentials import read_credentials
 from tfapp.compiler.runtime import read_runtime
 from tfapp.compiler.store import PRIVATE_KEY_FILE, keeping_files, load_private_key
 from tfapp.engines.base import Application, Engine
-from tfapp.engines.leftovers import CACHE
+from tfapp.engines.leftovers import CACHE, delete_unused
 from tfapp.errors import InvalidPackageError
 from tfapp.package.load import load_package
 from tfapp.problems import Problem, has_errors
@@ -63,9 +63,13 @@ def submit(request: Request, engine: Engine, shell: Shell) -> Application:
     compiled = compile_request(request, shell, engine)
     engine.check(compiled)
     check_environment(compiled, shell.home / CACHE / "environments", shell, engine)
-    with keeping_files(shell.home / CACHE):
-        engine.ship(compiled)
-        return engine.create(request.name, compiled)
+    try:
+        with keeping_files(shell.home / CACHE):
+            engine.ship(compiled)
+            return engine.create(request.name, compiled)
+    except BaseException:  # secrets are among them
+        delete_unused(shell.home, (file.path.name for file in compiled.files))
+        raise
 
 
 def _load(request: Request, shell: Shell, engine: Engine) -> AppPackage:
@@ -75,6 +79,7 @@ def _load(request: Request, shell: Shell, engine: Engine) -> AppPackage:
         resources=request.resources,
         overrides=request.overrides,
         user_files=request.files,
+        programs=request.programs,
     )
     if loaded.package is None:
         raise InvalidPackageError(loaded.problems)

@@ -14,10 +14,15 @@ _DEFINITIONS = ("apps/*/definition.json", "yarn/applications/*/definition.json")
 
 def delete_shipped(home: Path, definitions: Iterable[Definition]) -> None:
     """Deletes from the cache what of `definitions`, which are forgotten already, no other
-    application under `home` (TFAPP_HOME), on any engine, is made of."""
+    application is made of."""
+    delete_unused(home, {name for definition in definitions for name in file_names(definition)})
+
+
+def delete_unused(home: Path, names: Iterable[str]) -> None:
+    """Deletes from the cache the files called `names` but for those that an application under
+    `home` (TFAPP_HOME), on any engine, is made of."""
     from tfapp.compiler.store import delete_files
 
-    names = {name for definition in definitions for name in file_names(definition)}
     delete_files(home / CACHE, names, lambda: _used(home))
 
 

@@ -18,7 +18,7 @@ from tfapp.package.model import AppPackage
 from tfapp.package.overrides import Overrides
 from tfapp.package.rules import check_rules
 from tfapp.package.sheets import SheetReader
-from tfapp.package.source import open_source
+from tfapp.package.source import WithoutPrograms, open_source
 from tfapp.problems import Problem, has_errors
 from tfapp.schema import defaults
 
@@ -38,16 +38,18 @@ def load_package(
     resources: Path | None = None,
     overrides: Overrides = Overrides(),  # noqa: B008 - frozen
     user_files: Mapping[str, Path] | None = None,
+    programs: bool = True,
 ) -> Loaded:
     """Reads and checks the package at `source_path`.
 
     `template` and `resources` name files to be used in place of the package's appConfig and
     resources; a bare name that is no file here may be one of the package's. `user_files` maps
-    paths below files/ to the user's own files (`collect_user_files`). Whatever is wrong with the
-    package is a Problem; nothing is raised for it.
+    paths below files/ to the user's own files (`collect_user_files`); without `programs` nothing
+    else is there. Whatever is wrong with the package is a Problem; nothing is raised for it.
     """
     try:
         source = open_source(source_path, str(source_path))
+        source = source if programs else WithoutPrograms(source)
     except InvalidPackageError as error:
         return Loaded(None, error.problems)
     reader = SheetReader(source, overrides)

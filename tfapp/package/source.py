@@ -7,6 +7,7 @@ are `unsafe-path` or `package` findings.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,31 @@ from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check
 from tfapp.problems import Position, Problem
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
+_PROGRAMS = "files/"
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutPrograms:
+    """A package of which nothing below files/ is taken."""
+
+    whole: Source
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return self.whole.label
+
+    def files(self) -> tuple[str, ...]:
+        """Every regular file but for the programs, sorted."""
+        return tuple(f for f in self.whole.files() if not f.startswith(_PROGRAMS))
+
+    def read(self, path: str) -> bytes:
+        """See Source.read."""
+        return self.whole.read(path)
+
+    def executable(self, path: str) -> bool:
+        """See Source.executable."""
+        return self.whole.executable(path)
 
 
 def open_source(path: Path, label: str) -> Source:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,34 @@ def test_the_script_its_environment_and_tags_are_submitted(tmp_path):
     assert compiled.private.env["worker"]["S3_SECRET_KEY"] == "hunter22"
     assert "hunter22" in compiled.private.redact
     assert "hunter22" not in repr(compiled) + a_shell.out.text + a_shell.err.text
+
+
+def test_nothing_but_what_is_given_is_shipped_beside_the_script(tmp_path):
+    (tmp_path / "go.py").write_text("import train\n")
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/go.py")
+    assert (code, a_shell.err.text.count("[missing-module]")) == (77, 1)
+    (tmp_path / "train.py").write_text("print(1)\n")
+    words = (f"{tmp_path}/go.py", "--files", f"{tmp_path}/train.py")
+    code, a_shell = call(tmp_path, engine, "run", *words)
+    assert code == 0, a_shell.err.text
+    names = [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
+    assert ["go.py", "train.py"] in names
+    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/train.py")
+    assert code == 0, a_shell.err.text
+    names = [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
+    assert ["train.py"] in names
+
+
+def test_what_is_refused_leaves_no_secret_in_the_cache(tmp_path):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "env").write_text("S3_SECRET_KEY=hunter22\n")
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    words = (f"{tmp_path}/train.py", "-e", f"{tmp_path}/env", "--name", "taken")
+    code, a_shell = call(tmp_path, engine, "run", *words)
+    assert code == 75, a_shell.err.text
+    kept = {path.name for path in tmp_path.glob("**/cache/*") if path.is_file()}
+    assert kept == {".lock", "private.key"}
 
 
 def test_single_keys_are_set_as_for_other_packages(tmp_path):

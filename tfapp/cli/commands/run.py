@@ -102,6 +102,7 @@ def _request(name: str, args: argparse.Namespace) -> Request:
             components=(*components_of(args), *given.components),
         ),
         files=collect_user_files([*args.files, *filter(None, (args.command, args.script))]),
+        programs=False,  # a sample, of a common name: the script may mean another module by it
         queue=args.queue,
         tags=tuple(sorted(set(args.tag))),
         environment=read_env_file(args.env_file) if args.env_file else {},
