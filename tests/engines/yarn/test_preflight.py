@@ -31,17 +31,29 @@ MASTER = ComponentResources(
     },
 )
 QUEUES = (Queue("default", True, frozenset({"fast"})), Queue("closed", False, frozenset()))
+# Of one name and two parents, as Skein's driver tells them.
+TWINS = (Queue("jobs", False, frozenset()), Queue("jobs", True, frozenset({"fast"})))
+FAIR = (Queue("root", True, frozenset()), Queue("root.default", True, frozenset()))
+STOPPED = Queue("root.a.jobs", False, frozenset())
 SMALL = Node("a01", frozenset(), 4096, 4, 0, rack="/r1")
 LARGE = Node("b02", frozenset(), 8192, 2, 0, rack="/r2")
 FAST = Node("c03", frozenset({"fast"}), 8192, 8, 4, rack="/r2")
 
 
 def findings(
-    memory=1024, vcores=1, gpus=0, label="", nodes=(SMALL, LARGE, FAST), rules=None, on=None
+    memory=1024,
+    vcores=1,
+    gpus=0,
+    label="",
+    nodes=(SMALL, LARGE, FAST),
+    rules=None,
+    on=None,
+    queue="default",
+    queues=QUEUES,
 ) -> list[str]:
     job = Job("app", "test", "1", "me", "python", (), ())
     request = Request(dataclasses.replace(MASTER, **(on or {})), label, memory, vcores, gpus)
-    problems = check(None, job, request, "default", QUEUES, nodes, rules)
+    problems = check(None, job, request, queue, queues, nodes, rules)
     return [str(problem) for problem in problems]
 
 
@@ -123,20 +135,42 @@ def test_what_never_fits_is_found(wanted, said):
     assert findings(**wanted) == [said]
 
 
+def test_labels_of_queues_of_one_name():
+    assert findings(label="fast", queue="root.b.jobs", queues=TWINS) == []
+    dull = QueueRules({}, queue=Queue("root.a.jobs", True, frozenset()))
+    assert findings(label="fast", queue="root.a.jobs", queues=TWINS, rules=dull) == [
+        "resources.yaml:1:1: error: queue 'root.a.jobs' may not use nodes of label 'fast' "
+        "[node-label]"
+    ]
+
+
 @pytest.mark.parametrize(
-    ("name", "rules", "said"),
+    ("name", "queues", "rules", "said"),
     [
-        ("default", None, []),
-        ("root.default", None, []),
-        ("root.default.made", QueueRules({}), []),
-        ("closed", None, ["queue 'closed' is stopped: it takes no applications"]),
-        ("defualt", None, ["there is no queue 'defualt' on the cluster"]),
+        ("default", QUEUES, None, []),
+        ("root.default", QUEUES, None, []),
+        ("root.default.made", QUEUES, QueueRules({}), []),
+        ("closed", QUEUES, None, ["queue 'closed' is stopped: it takes no applications"]),
+        ("defualt", QUEUES, None, ["there is no queue 'defualt' on the cluster"]),
         (
-            "root",
+            *("root.nope.default", QUEUES, QueueRules({}, missing=True)),
+            ["there is no queue 'root.nope.default' on the cluster"],
+        ),
+        ("root.new.closed", QUEUES, QueueRules({}), []),  # YARN makes it
+        ("root.users.ann", QUEUES, None, []),  # YARN may make it
+        ("root.b.jobs", TWINS, None, []),
+        (
+            *("root.a.jobs", TWINS, QueueRules({}, queue=STOPPED)),
+            ["queue 'root.a.jobs' is stopped: it takes no applications"],
+        ),
+        ("default", FAIR, None, []),
+        ("new", FAIR, None, []),
+        (
+            *("root", QUEUES),
             QueueRules({}, ("default", "closed")),
             ["queue 'root' takes no applications: it consists of other queues"],
         ),
     ],
 )
-def test_queues(name, rules, said):
-    assert [problem.message for problem in check_queue(name, QUEUES, rules)] == said
+def test_queues(name, queues, rules, said):
+    assert [problem.message for problem in check_queue(name, queues, rules)] == said

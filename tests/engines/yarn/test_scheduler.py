@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tfapp.engines.yarn.cluster import Queue
 from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
 from tfapp.engines.yarn.web import Web
 
@@ -27,8 +28,12 @@ CAPACITY = queue(
     queue("batch", maximumAllocation=amounts(4096, 8, 2)),
     queue("team", queue("ours"), maximumAllocation=amounts(2048, 2, 0)),
     queue("users", queue("ann"), autoCreationEligibility="flexible"),
+    queue("a", queue("jobs", state="STOPPED"), maximumAllocation=amounts(2048, 2, 0)),
+    queue("b", queue("jobs", state="RUNNING", nodeLabels=["fast", "*"])),
     maximumAllocation=amounts(8192, 8, NO_LIMIT),
 )
+ROOT_MOST = {"memory": 8192, "vcores": 8, "gpus": NO_LIMIT}
+MISSING = QueueRules({}, missing=True)
 
 
 def fair_queue(name, memory, vcores, gpus, *children):
@@ -71,14 +76,28 @@ def answers(info):
         (CAPACITY, "team", QueueRules({"memory": 2048, "vcores": 2, "gpus": 0}, ("ours",))),
         (CAPACITY, "users.bob", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
         (CAPACITY, "users", QueueRules({"memory": 8192, "vcores": 8, "gpus": NO_LIMIT})),
-        (CAPACITY, "team.theirs", None),
-        (CAPACITY, "nowhere", None),
+        # Of flexible creation YARN makes the queues between as well.
+        (CAPACITY, "root.users.new.bob", QueueRules(ROOT_MOST)),
+        (CAPACITY, "team.theirs", MISSING),
+        (CAPACITY, "nowhere", MISSING),
+        (CAPACITY, "root.nope.default", MISSING),
+        (
+            *(CAPACITY, "root.a.jobs"),
+            QueueRules(ROOT_MOST, (), Queue("root.a.jobs", False, frozenset())),
+        ),
+        (
+            *(CAPACITY, "root.b.jobs"),
+            QueueRules(ROOT_MOST, (), Queue("root.b.jobs", True, frozenset({"fast", "*"}))),
+        ),
+        # YARN says that it may be either.
+        (CAPACITY, "jobs", QueueRules(ROOT_MOST)),
         (FAIR, "root.capped", QueueRules({"memory": 1024, "vcores": 1, "gpus": 0})),
         (FAIR, "capped", QueueRules({"memory": 1024, "vcores": 1, "gpus": 0})),
         (FAIR, "team", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2}, ("ours",))),
         (FAIR, "team.ours", QueueRules({"memory": 2048, "vcores": 2, "gpus": 0})),
         # Its placement rules may make these.
         (FAIR, "root.team.new", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
+        (FAIR, "ours", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
         (FAIR, "new", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
         (FAIR, "new.er", QueueRules({"memory": 8192, "vcores": 8, "gpus": 2})),
         (SILENT, "default", QueueRules({"memory": 6000, "vcores": 4})),

@@ -59,9 +59,9 @@ def check(
         size = (component.memory, component.vcores, component.gpus)
         if component.instances:
             requests.append(Request(asked, label, *size))
-    usable = next((q.labels for q in queues if _is_named(q, queue)), None)
+    facts = _facts(queue, queues, rules)
     for request in requests:
-        forbidden = usable is not None and not usable & {request.label, ANY_LABEL}
+        forbidden = facts and not any(q.labels & {request.label, ANY_LABEL} for q in facts)
         if request.label and forbidden and any(request.label in node.labels for node in nodes):
             message = f"queue {queue!r} may not use nodes of label {request.label!r}"
             hint = "Name another queue or label."
@@ -76,17 +76,16 @@ def check_queue(
 ) -> Iterator[Problem]:
     """A queue that is not there, or takes no applications."""
     at = Position(f"--queue {name}")
-    found = next((queue for queue in queues if _is_named(queue, name)), None)
+    found = _facts(name, queues, rules)
+    missing = not found and not _may_be_made(name, queues) if rules is None else rules.missing
     if rules is not None and rules.children:
         message = f"queue {name!r} takes no applications: it consists of other queues"
         yield Problem(at, "queue", message, hint=f"Name one of {', '.join(rules.children)}.")
-    elif found is None and rules is not None:
-        return  # YARN makes it
-    elif found is None:
+    elif missing:
         names = sorted(queue.name for queue in queues)
         message = f"there is no queue {name!r} on the cluster"
         yield Problem(at, "queue", message, hint=_offer(name, names, "Queues"))
-    elif not found.running:
+    elif found and not any(queue.running for queue in found):
         message = f"queue {name!r} is stopped: it takes no applications"
         names = sorted(queue.name for queue in queues if queue.running)
         yield Problem(at, "queue", message, hint=f"Queues that do: {', '.join(names)}.")
@@ -99,9 +98,19 @@ def queue_refused(name: str, user: str) -> Problem:
     return Problem(Position(f"--queue {name}"), "queue", message, hint=hint)
 
 
-def _is_named(queue: Queue, name: str) -> bool:
-    """By its own name, or by its whole path."""
-    return queue.name in (name, name.rpartition(".")[2])
+def _facts(name: str, queues: Sequence[Queue], rules: QueueRules | None) -> tuple[Queue, ...]:
+    """Of the queue `name`. Of each that it may be where only Skein's driver tells: of a path it
+    knows the last name alone with the capacity scheduler, all with the fair one."""
+    if rules is not None:
+        return () if rules.queue is None else (rules.queue,)
+    known = (name, f"root.{name}", name.rpartition(".")[2])
+    return tuple(queue for queue in queues if queue.name in known)
+
+
+def _may_be_made(name: str, queues: Sequence[Queue]) -> bool:
+    """Whether YARN may make the queue `name`, as far as Skein's driver tells: below a queue that
+    is there, or by the placement rules of the fair scheduler, whose queues are paths."""
+    return "." in name or any("." in queue.name for queue in queues)
 
 
 def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Iterator[Problem]:

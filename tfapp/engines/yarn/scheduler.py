@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from tfapp.engines.yarn.cluster import Queue
 from tfapp.engines.yarn.web import Web
 
 _CONFIGURED = {
@@ -17,36 +18,44 @@ _GPU = "yarn.io/gpu"
 
 Ask = Callable[[str], Any]  # path and query of the web service -> JSON; OSError
 _Queue = Mapping[str, Any]
+_ROOT = "root"
 
 
 @dataclasses.dataclass(frozen=True)
 class QueueRules:
     """What a queue allows. `maximum`: the most that one container may ask for, by "memory" (MiB),
     "vcores" and "gpus"; what is missing has no limit that is known. `children`: the queues that
-    it consists of."""
+    it consists of. `queue`: itself, by its whole path; None where it is yet to be made, the name
+    is that of several, or the scheduler does not tell (the fair one). `missing`: there is none,
+    and YARN makes none."""
 
     maximum: Mapping[str, int]
     children: tuple[str, ...] = ()
+    queue: Queue | None = None
+    missing: bool = False
 
 
-def queue_rules(name: str, ask: Ask) -> QueueRules | None:
+def queue_rules(name: str, ask: Ask) -> QueueRules:
     """Of the queue `name` ("default", "root.default"); of one that YARN may make when it is
-    submitted to, as its parent has them. None when there is no such queue, OSError when the
-    ResourceManager does not say."""
+    submitted to, as the nearest one above has them. OSError when the ResourceManager does not
+    say."""
     info = ask("/ws/v1/cluster/scheduler")["scheduler"]["schedulerInfo"]
     root = info.get("rootQueue", info)  # the fair scheduler's, the capacity scheduler's
     fair = root is not info
     queues = dict(_queues(root, ""))
-    found = _find(name, queues)
-    if found is None:
-        parent = _find(name.rpartition(".")[0], queues)
-        if fair:  # its placement rules decide, which it does not tell
-            parent = parent or root
-        elif parent is None or not _makes_children(parent):
-            return None
-        return QueueRules(_maximum(parent, root, ask))
+    paths = _paths(name, queues, fair)
+    if len(paths) > 1:
+        return QueueRules(_maximum(root, root, ask))
+    if not paths:
+        above = _above(name, queues, fair)
+        # The fair scheduler's placement rules decide, which it does not tell.
+        makers = [queue for queue in above if fair or _makes_children(queue)]
+        return (
+            QueueRules(_maximum(makers[0], root, ask)) if makers else QueueRules({}, missing=True)
+        )
+    found = queues[paths[0]]
     children = () if _makes_children(found) else tuple(map(_name, _children(found)))
-    return QueueRules(_maximum(found, root, ask), children)
+    return QueueRules(_maximum(found, root, ask), children, _facts(paths[0], found))
 
 
 def asking(addresses: Iterable[str], web: Web) -> Ask:
@@ -71,12 +80,25 @@ def _queues(queue: _Queue, above: str) -> Iterator[tuple[str, _Queue]]:
         yield from _queues(child, path)
 
 
-def _find(name: str, queues: Mapping[str, _Queue]) -> _Queue | None:
-    """By its whole path, with or without the root, or its own name."""
-    for path, queue in queues.items():
-        if name in (path, path.partition(".")[2], _name(queue)):
-            return queue
-    return None
+def _paths(name: str, queues: Mapping[str, _Queue], fair: bool) -> list[str]:
+    """Of the queues that `name` may mean: a whole path, with or without the root, or a queue's
+    own name, of which only the capacity scheduler knows the path."""
+    named = (name, f"{_ROOT}.{name}")
+    own = () if fair else (name,)
+    return [path for path, queue in queues.items() if path in named or _name(queue) in own]
+
+
+def _above(name: str, queues: Mapping[str, _Queue], fair: bool) -> list[_Queue]:
+    """The nearest queue above one that is not there; several where its name means several."""
+    parent = name.rpartition(".")[0] or _ROOT
+    paths = _paths(parent, queues, fair)
+    return [queues[path] for path in paths] if paths else _above(parent, queues, fair)
+
+
+def _facts(path: str, queue: _Queue) -> Queue | None:
+    if "state" not in queue:
+        return None
+    return Queue(path, queue["state"] == "RUNNING", frozenset(queue.get("nodeLabels", ())))
 
 
 def _children(queue: _Queue) -> Iterable[_Queue]:
