@@ -10,8 +10,9 @@ It listens on loopback addresses, on ports that were free when it started, and n
 Maven: the jars named in pom.xml are fetched once. NodeManager i is the host 127.0.0.(i+1); the
 first offers 2 GPUs (counted, not there), the last alone has the node label "special", and ends
 containers that use more memory than they asked for. Queues: default; batch, whose containers get at
-most half a node's memory, and which lends to default and borrows of it; closed, which takes
-nothing; private, which nobody but an administrator may use.
+most half a node's memory, and which lends to default and borrows of it; labelled, whose
+applications go to the labelled node; closed, which takes nothing; private, which nobody but an
+administrator may use.
 """
 
 from __future__ import annotations

@@ -54,6 +54,18 @@ components:
             "gives a container at most 4096 MiB [never-fits]",
         ),
         (
+            "yarn.gpus: 1",
+            "labelled",
+            "resources.yaml:9:16: error: worker asks for GPUs, and no node of label 'special', the "
+            "default of queue 'labelled', has any [never-fits]",
+        ),
+        (
+            "",
+            "root.nope.default",
+            "--queue root.nope.default: error: there is no queue 'root.nope.default' on the "
+            "cluster [queue]",
+        ),
+        (
             "",
             "root",
             "--queue root: error: queue 'root' takes no applications: it consists of other queues "
@@ -77,7 +89,8 @@ components:
         ),
     ],
     ids=[
-        *("memory", "gpus", "label", "label-of-queue", "memory-of-queue", "parent-queue"),
+        *("memory", "gpus", "label", "label-of-queue", "memory-of-queue"),
+        *("gpus-of-queues-label", "no-such-path", "parent-queue"),
         *("private-queue", "node", "queue", "stopped-queue"),
     ],
 )

@@ -33,7 +33,9 @@ MASTER = ComponentResources(
 QUEUES = (Queue("default", True, frozenset({"fast"})), Queue("closed", False, frozenset()))
 # Of one name and two parents, as Skein's driver tells them.
 TWINS = (Queue("jobs", False, frozenset()), Queue("jobs", True, frozenset({"fast"})))
-FAIR = (Queue("root", True, frozenset()), Queue("root.default", True, frozenset()))
+FAIR = (Queue("root.default", True, frozenset()),)
+# Whose applications get labelled nodes when they name no label.
+QUICK = Queue("root.quick", True, frozenset({"*"}), "fast")
 STOPPED = Queue("root.a.jobs", False, frozenset())
 SMALL = Node("a01", frozenset(), 4096, 4, 0, rack="/r1")
 LARGE = Node("b02", frozenset(), 8192, 2, 0, rack="/r2")
@@ -135,6 +137,55 @@ def test_what_never_fits_is_found(wanted, said):
     assert findings(**wanted) == [said]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"memory": 8192, "vcores": 8, "gpus": 4}, []),
+        ({"nodes": (FAST,)}, []),
+        (
+            {"memory": 8193},
+            [
+                "resources.yaml:2:3: error: yarn.memory of slider-appmaster is 8193 MiB, and the "
+                "largest node of label 'fast', the default of queue 'quick', has 8192 MiB "
+                "[never-fits]"
+            ],
+        ),
+        (
+            {"nodes": (SMALL, LARGE)},
+            [
+                "resources.yaml:1:1: error: no node that works has the label 'fast', the default "
+                "of queue 'quick' [node-label]"
+            ],
+        ),
+        (
+            {"on": {"nodes": ("a01",)}},
+            [
+                "resources.yaml:4:3: error: node 'a01' does not have the label 'fast', the "
+                "default of queue 'quick' [place]"
+            ],
+        ),
+        ({"on": {"nodes": ("c03",)}}, []),
+    ],
+    ids=["fits", "no-others", "memory", "no-nodes", "node", "labelled-node"],
+)
+def test_the_queues_label_counts_where_none_is_named(wanted, said):
+    assert findings(**wanted, queue="quick", rules=QueueRules({}, queue=QUICK)) == said
+    told = dataclasses.replace(QUICK, name="quick")
+    assert findings(**wanted, queue="quick", queues=(told,)) == said
+
+
+@pytest.mark.parametrize(
+    ("queues", "rules"),
+    [
+        (QUEUES, QueueRules({})),
+        ((QUICK, dataclasses.replace(QUICK, default_label="")), None),
+    ],
+    ids=["yet-to-be-made", "one-of-two"],
+)
+def test_any_node_counts_where_nobody_knows_the_queues_label(queues, rules):
+    assert findings(gpus=4, queue="root.quick", queues=queues, rules=rules) == []
+
+
 def test_labels_of_queues_of_one_name():
     assert findings(label="fast", queue="root.b.jobs", queues=TWINS) == []
     dull = QueueRules({}, queue=Queue("root.a.jobs", True, frozenset()))
@@ -165,6 +216,7 @@ def test_labels_of_queues_of_one_name():
         ),
         ("default", FAIR, None, []),
         ("new", FAIR, None, []),
+        ("default", (), None, []),  # the fair scheduler has none before the first application
         (
             *("root", QUEUES),
             QueueRules({}, ("default", "closed")),

@@ -29,7 +29,7 @@ CAPACITY = queue(
     queue("team", queue("ours"), maximumAllocation=amounts(2048, 2, 0)),
     queue("users", queue("ann"), autoCreationEligibility="flexible"),
     queue("a", queue("jobs", state="STOPPED"), maximumAllocation=amounts(2048, 2, 0)),
-    queue("b", queue("jobs", state="RUNNING", nodeLabels=["fast", "*"])),
+    queue("b", queue("jobs", state="RUNNING", nodeLabels=["*"], defaultNodeLabelExpression="fast")),
     maximumAllocation=amounts(8192, 8, NO_LIMIT),
 )
 ROOT_MOST = {"memory": 8192, "vcores": 8, "gpus": NO_LIMIT}
@@ -87,7 +87,7 @@ def answers(info):
         ),
         (
             *(CAPACITY, "root.b.jobs"),
-            QueueRules(ROOT_MOST, (), Queue("root.b.jobs", True, frozenset({"fast", "*"}))),
+            QueueRules(ROOT_MOST, (), Queue("root.b.jobs", True, frozenset({"*"}), "fast")),
         ),
         # YARN says that it may be either.
         (CAPACITY, "jobs", QueueRules(ROOT_MOST)),

@@ -49,11 +49,13 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Queue:
-    """A queue. `labels`: the node labels that its applications may use; "*" is every one."""
+    """A queue. `labels`: the node labels that its applications may use; "*" is every one.
+    `default_label`: what a request asks for that names none; "" is no label."""
 
     name: str
     running: bool
     labels: frozenset[str]
+    default_label: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +109,12 @@ class Cluster:
         """Every queue that takes applications or could."""
         found = self._ask("list queues", lambda client: client.get_all_queues())
         return tuple(
-            Queue(queue.name, str(queue.state) == "RUNNING", frozenset(queue.node_labels))
+            Queue(
+                name=queue.name,
+                running=str(queue.state) == "RUNNING",
+                labels=frozenset(queue.node_labels),
+                default_label=queue.default_node_label,
+            )
             for queue in found
         )
 

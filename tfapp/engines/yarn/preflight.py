@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfapp.engines.yarn.cluster import ANY_LABEL, Node, Queue
@@ -23,13 +23,15 @@ _SHOWN = 20  # names in one message
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """Containers of one size. `asked` says where their size was written."""
+    """Containers of one size. `asked` says where their size was written. `default_of`: the queue
+    whose default `label` is; "" where the package names it, or there is none."""
 
     asked: ComponentResources
     label: str
     memory: int
     vcores: int
     gpus: int
+    default_of: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,9 @@ def check(
         if component.instances:
             requests.append(Request(asked, label, *size))
     facts = _facts(queue, queues, rules)
-    for request in requests:
+    defaults = {found.default_label for found in facts}
+    for request in (_labelled(request, queue, defaults) for request in requests):
+        within = nodes if request.label or defaults == {""} else _without_labels(nodes)
         forbidden = facts and not any(q.labels & {request.label, ANY_LABEL} for q in facts)
         if request.label and forbidden and any(request.label in node.labels for node in nodes):
             message = f"queue {queue!r} may not use nodes of label {request.label!r}"
@@ -68,7 +72,7 @@ def check(
             yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
         else:
             maximum = rules.maximum if rules else {}
-            yield from _check_request(request, nodes, Most(queue, maximum))
+            yield from _check_request(request, within, Most(queue, maximum))
 
 
 def check_queue(
@@ -110,14 +114,27 @@ def _facts(name: str, queues: Sequence[Queue], rules: QueueRules | None) -> tupl
 def _may_be_made(name: str, queues: Sequence[Queue]) -> bool:
     """Whether YARN may make the queue `name`, as far as Skein's driver tells: below a queue that
     is there, or by the placement rules of the fair scheduler, whose queues are paths."""
-    return "." in name or any("." in queue.name for queue in queues)
+    return "." in name or all("." in queue.name for queue in queues)
+
+
+def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Request:
+    """With the queue's label where it names none; `defaults`: what that may be."""
+    if request.label or len(defaults) != 1:
+        return request
+    (default,) = defaults
+    return dataclasses.replace(request, label=default, default_of=queue if default else "")
+
+
+def _without_labels(nodes: Sequence[Node]) -> Sequence[Node]:
+    """As they are where every request may have them."""
+    return [dataclasses.replace(node, labels=frozenset()) for node in nodes]
 
 
 def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Iterator[Problem]:
     labelled = [node for node in nodes if request.label in (node.labels or {""})]
     if request.label and not labelled:
         known = sorted({label for node in nodes for label in node.labels})
-        message = f"no node that works has the label {request.label!r}"
+        message = f"no node that works has the {_label(request)}"
         yield Problem(_at(request, _LABEL), "node-label", message, hint=_labels(request, known))
         return
     if not labelled:
@@ -140,6 +157,10 @@ def _check_places(
         if host not in hosts:
             message = f"no node that works is called {host!r}"
             hint = _offer(host, hosts, "Nodes")
+            yield Problem(_at(request, _NODES), "place", message, hint=hint)
+        elif hosts[host] not in labelled and request.label:
+            message = f"node {host!r} does not have the {_label(request)}"
+            hint = "Name other nodes, or another queue."
             yield Problem(_at(request, _NODES), "place", message, hint=hint)
         elif hosts[host] not in labelled:
             label = ", ".join(sorted(hosts[host].labels))
@@ -214,7 +235,14 @@ def _at(request: Request, key: str) -> Position:
 def _where(request: Request) -> str:
     if request.asked.nodes or request.asked.racks:
         return " that it names" if not request.asked.relax_locality else ""
-    return f" of label {request.label!r}" if request.label else ""
+    comma = "," if request.default_of else ""
+    return f" of {_label(request)}{comma}" if request.label else ""
+
+
+def _label(request: Request) -> str:
+    """Its label, and who says so."""
+    of_queue = f", the default of queue {request.default_of!r}" if request.default_of else ""
+    return f"label {request.label!r}{of_queue}"
 
 
 def _labels(request: Request, known: list[str]) -> str:

@@ -98,7 +98,12 @@ def _above(name: str, queues: Mapping[str, _Queue], fair: bool) -> list[_Queue]:
 def _facts(path: str, queue: _Queue) -> Queue | None:
     if "state" not in queue:
         return None
-    return Queue(path, queue["state"] == "RUNNING", frozenset(queue.get("nodeLabels", ())))
+    return Queue(
+        name=path,
+        running=queue["state"] == "RUNNING",
+        labels=frozenset(queue.get("nodeLabels", ())),
+        default_label=queue.get("defaultNodeLabelExpression") or "",
+    )
 
 
 def _children(queue: _Queue) -> Iterable[_Queue]:
