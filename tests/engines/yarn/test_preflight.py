@@ -52,10 +52,11 @@ def findings(
     on=None,
     queue="default",
     queues=QUEUES,
+    exclusive=lambda: {"fast"},
 ) -> list[str]:
     job = Job("app", "test", "1", "me", "python", (), ())
     request = Request(dataclasses.replace(MASTER, **(on or {})), label, memory, vcores, gpus)
-    problems = check(None, job, request, queue, queues, nodes, rules)
+    problems = check(None, job, request, queue, queues, nodes, rules, exclusive)
     return [str(problem) for problem in problems]
 
 
@@ -184,6 +185,32 @@ def test_the_queues_label_counts_where_none_is_named(wanted, said):
 )
 def test_any_node_counts_where_nobody_knows_the_queues_label(queues, rules):
     assert findings(gpus=4, queue="root.quick", queues=queues, rules=rules) == []
+
+
+def test_nodes_that_are_not_for_their_label_alone_take_what_names_none():
+    shared = {"exclusive": set}
+    assert findings(gpus=4, **shared) == []
+    assert findings(nodes=(FAST,), **shared) == []
+    assert findings(on={"nodes": ("c03",)}, **shared) == []
+    assert findings(gpus=5, **shared) == [
+        "resources.yaml:3:3: error: yarn.gpus of slider-appmaster is 5, and the largest node has "
+        "4 [never-fits]"
+    ]
+    assert findings(gpus=4, exclusive=lambda: None) == []  # nobody tells
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"memory": 8192},
+        {"gpus": 5, "label": "fast"},
+        {"gpus": 1, "nodes": (SMALL, LARGE)},
+        {"gpus": 5, "queue": "quick", "rules": QueueRules({}, queue=QUICK)},
+    ],
+    ids=["fits", "label", "no-labels", "label-of-queue"],
+)
+def test_nobody_is_asked_whether_labels_are_exclusive_where_it_does_not_matter(wanted):
+    findings(**wanted, exclusive=lambda: pytest.fail("asked"))
 
 
 def test_labels_of_queues_of_one_name():

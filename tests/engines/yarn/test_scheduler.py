@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfapp.engines.yarn.cluster import Queue
-from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
+from tfapp.engines.yarn.scheduler import QueueRules, asking, exclusive_labels, queue_rules
 from tfapp.engines.yarn.web import Web
 
 NO_LIMIT = 2**63 - 1
@@ -105,6 +105,29 @@ def answers(info):
 )
 def test_rules_of_queues(info, name, rules):
     assert queue_rules(name, answers(info)) == rules
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels"),
+    [
+        ({}, set()),
+        ({"nodeLabelInfo": {"name": "fast", "exclusivity": "true"}}, {"fast"}),
+        ({"nodeLabelInfo": {"name": "idle", "exclusivity": "false"}}, set()),
+        (
+            {
+                "nodeLabelInfo": [
+                    {"name": "fast", "exclusivity": "true"},
+                    {"name": "idle", "exclusivity": "false"},
+                    {"name": "gpu", "exclusivity": True},
+                ]
+            },
+            {"fast", "gpu"},
+        ),
+    ],
+    ids=["none", "one", "one-shared", "several"],
+)
+def test_labels_whose_nodes_are_for_them_alone(answer, labels):
+    assert exclusive_labels({"/ws/v1/cluster/get-node-labels": answer}.__getitem__) == labels
 
 
 def test_no_manager_that_answers():

@@ -36,7 +36,7 @@ from tfapp.engines.yarn.master import Master
 from tfapp.engines.yarn.place import Place
 from tfapp.engines.yarn.preflight import Request, check, queue_refused
 from tfapp.engines.yarn.register import Register
-from tfapp.engines.yarn.scheduler import QueueRules, asking, queue_rules
+from tfapp.engines.yarn.scheduler import Ask, QueueRules, asking, exclusive_labels, queue_rules
 from tfapp.engines.yarn.user_names import name_of
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import (
@@ -139,7 +139,8 @@ class YarnEngine:
         master = Request(package.master, label, size.memory, size.vcores, size.gpus)
         queues, nodes = self._cluster.queues(), self._cluster.nodes()
         rules = self._rules(spec.queue)
-        problems = tuple(check(package, compiled.job, master, spec.queue, queues, nodes, rules))
+        facts = (queues, nodes, rules, self._exclusive_labels)
+        problems = tuple(check(package, compiled.job, master, spec.queue, *facts))
         if problems:
             raise InvalidPackageError(tuple(sorted(problems)))
 
@@ -156,11 +157,20 @@ class YarnEngine:
     def _rules(self, queue: str) -> QueueRules | None:
         """None where the ResourceManager's web service does not tell: Kerberos protects it, or
         it cannot be reached from here."""
-        addresses = tuple(manager_addresses(read_configuration(self._environ)))
         try:
-            return queue_rules(queue, asking(addresses, self._web))
+            return queue_rules(queue, self._asking())
         except OSError:
             return None
+
+    def _exclusive_labels(self) -> frozenset[str] | None:
+        """None as with `_rules`."""
+        try:
+            return exclusive_labels(self._asking())
+        except OSError:
+            return None
+
+    def _asking(self) -> Ask:
+        return asking(tuple(manager_addresses(read_configuration(self._environ))), self._web)
 
     def create(self, name: str, compiled: Compiled) -> Application:
         """See Engine.create."""

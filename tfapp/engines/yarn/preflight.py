@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfapp.engines.yarn.cluster import ANY_LABEL, Node, Queue
@@ -50,9 +51,11 @@ def check(
     queues: Sequence[Queue],
     nodes: Sequence[Node],
     rules: QueueRules | None,
+    exclusive: Callable[[], Collection[str] | None],
 ) -> Iterator[Problem]:
     """An error for each thing that would wait or fail for ever: the queue, a label, a size.
-    `rules` of the queue are None where the ResourceManager does not tell them."""
+    `rules` of the queue are None where the ResourceManager does not tell them. `exclusive` asks
+    it for the labels whose nodes take nothing else, where that matters; None as well."""
     yield from check_queue(queue, queues, rules)
     requests = [master]
     for component in job.components:
@@ -63,6 +66,7 @@ def check(
             requests.append(Request(asked, label, *size))
     facts = _facts(queue, queues, rules)
     defaults = {found.default_label for found in facts}
+    exclusive = functools.cache(exclusive)
     for request in (_labelled(request, queue, defaults) for request in requests):
         within = nodes if request.label or defaults == {""} else _without_labels(nodes)
         forbidden = facts and not any(q.labels & {request.label, ANY_LABEL} for q in facts)
@@ -71,8 +75,8 @@ def check(
             hint = "Name another queue or label."
             yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
         else:
-            maximum = rules.maximum if rules else {}
-            yield from _check_request(request, within, Most(queue, maximum))
+            most = Most(queue, rules.maximum if rules else {})
+            yield from _check_nodes(request, within, most, exclusive)
 
 
 def check_queue(
@@ -125,9 +129,23 @@ def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Reques
     return dataclasses.replace(request, label=default, default_of=queue if default else "")
 
 
-def _without_labels(nodes: Sequence[Node]) -> Sequence[Node]:
-    """As they are where every request may have them."""
-    return [dataclasses.replace(node, labels=frozenset()) for node in nodes]
+def _without_labels(nodes: Sequence[Node], keep: Collection[str] = ()) -> Sequence[Node]:
+    """As they are for a request without a label that may have them, but for the labels `keep`."""
+    return [dataclasses.replace(node, labels=node.labels.intersection(keep)) for node in nodes]
+
+
+def _check_nodes(
+    request: Request,
+    nodes: Sequence[Node],
+    most: Most,
+    exclusive: Callable[[], Collection[str] | None],
+) -> Iterable[Problem]:
+    """`exclusive` is asked where it may let through what names no label."""
+    problems = tuple(_check_request(request, nodes, most))
+    if problems and not request.label and any(node.labels for node in nodes):
+        nodes = _without_labels(nodes, keep=exclusive() or ())
+        return _check_request(request, nodes, most)
+    return problems
 
 
 def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What the ResourceManager's web service says of a queue, which Skein's driver does not tell."""
+"""What the ResourceManager's web service says of queues and labels, and Skein's driver does not."""
 
 from __future__ import annotations
 
@@ -56,6 +56,17 @@ def queue_rules(name: str, ask: Ask) -> QueueRules:
     found = queues[paths[0]]
     children = () if _makes_children(found) else tuple(map(_name, _children(found)))
     return QueueRules(_maximum(found, root, ask), children, _facts(paths[0], found))
+
+
+def exclusive_labels(ask: Ask) -> frozenset[str]:
+    """The node labels whose nodes take nothing but what asks for them. The nodes of the others
+    take, while they are idle, what asks for no label. OSError when the ResourceManager does not
+    say."""
+    found = ask("/ws/v1/cluster/get-node-labels").get("nodeLabelInfo", [])
+    labels = found if isinstance(found, list) else [found]  # it lists no single one
+    return frozenset(
+        label["name"] for label in labels if str(label["exclusivity"]).lower() == "true"
+    )
 
 
 def asking(addresses: Iterable[str], web: Web) -> Ask:
