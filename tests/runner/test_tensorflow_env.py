@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -30,6 +31,17 @@ def cluster(**counts: int) -> tuple[Member, ...]:
 LAYOUT = cluster(ps=2, chief=1, worker=2, evaluator=1, tensorboard=1)
 SPEC = {"ps": ["ps0:1", "ps1:1"], "chief": ["chief0:1"], "worker": ["worker0:1", "worker1:1"]}
 HOSTS = {"PS_HOSTS": "ps0:1,ps1:1", "WORKER_HOSTS": "chief0:1,worker0:1,worker1:1"}
+
+
+def test_two_members_at_one_address():
+    worker, other = cluster(worker=2)
+    same = (worker, dataclasses.replace(other, exports=worker.exports))
+    with pytest.raises(NoAddressError) as caught:
+        tensorflow_env.tf_config("worker/0", same)
+    assert str(caught.value) == (
+        "worker/0 and worker/1 both export worker0:1: on one host each needs a port of its own, "
+        "as ${worker.ALLOCATED_PORT}{PER_CONTAINER} gives it"
+    )
 
 
 @pytest.mark.parametrize(

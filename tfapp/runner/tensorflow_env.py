@@ -11,14 +11,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfapp.contract.control import Member
+from tfapp.script import ScriptError
 
 CLUSTER_ROLES = ("chief", "worker", "ps")
 TASK_ROLES = (*CLUSTER_ROLES, "evaluator")
 ADDRESS_EXPORT = "host_port"  # the export that holds "host:port", in whatever group
 
 
-class NoAddressError(Exception):
-    """A member of the cluster exports no address; the text is a sentence for the user."""
+class NoAddressError(ScriptError):
+    """A member of the cluster exports no address, or another's; the text is a sentence for the
+    user."""
 
 
 def address(member: Member) -> str:
@@ -33,11 +35,21 @@ def address(member: Member) -> str:
 
 
 def cluster_spec(members: Iterable[Member]) -> dict[str, list[str]]:
-    """role -> addresses, for the roles that a TensorFlow cluster consists of."""
+    """role -> addresses, for the roles that a TensorFlow cluster consists of. NoAddressError when
+    two of its members would listen at the same one."""
     spec: dict[str, list[str]] = {}
+    owners: dict[str, Member] = {}
     for member in members:
         if member.role in CLUSTER_ROLES:
-            spec.setdefault(member.role, []).append(address(member))
+            own = address(member)
+            other = owners.setdefault(own, member)
+            if other is not member:
+                raise NoAddressError(
+                    f"{other.instance} and {member.instance} both export {own}: on one host each "
+                    f"needs a port of its own, as ${{{member.component}.ALLOCATED_PORT}}"
+                    "{PER_CONTAINER} gives it"
+                )
+            spec.setdefault(member.role, []).append(own)
     return spec
 
 
