@@ -73,10 +73,10 @@ def objection(state: State, instance: Instance, time: float) -> str | None:
     if exit.reason in INFRASTRUCTURE_REASONS:
         return _spent("maxInfrastructureRestarts", policy.max_losses, state.losses)
     if policy.max_restarts > 0 and _is_broken(state, instance):
-        return (
-            f"A program that fails within its first {duration(policy.startup)} is taken for broken "
-            "and is not restarted (failurePolicy.startupSeconds)."
-        )
+        subject = f"A program that fails within its first {duration(policy.startup)}"
+        if exit.reason == "start":
+            subject = "What cannot start its program"
+        return f"{subject} is taken for broken and is not restarted (failurePolicy.startupSeconds)."
     spent = _spent("maxRestarts", policy.max_restarts, state.restarts)
     return _over_threshold(state, instance, time) if spent is None else spent
 
