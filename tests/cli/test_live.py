@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 
@@ -17,6 +18,7 @@ from tests.cli.played_engine import (
 from tfapp.cli.live import component_rows, follow
 from tfapp.cli.stopper import Stopper
 from tfapp.contract.exit import Exit
+from tfapp.contract.status import Moment
 from tfapp.engines.base import Link, LogFile
 from tfapp.errors import TimedOutError, UnavailableError
 
@@ -54,6 +56,38 @@ def test_a_pipe_gets_output_on_stdout_and_plain_states_on_stderr(tmp_path):
         "worker: 2 SUCCEEDED\n"
         "app: Succeeded: all workers exited 0\n"
     )
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_why_it_starts_again_is_told_once(tmp_path, terminal):
+    workers = [instance("worker/0", "RUNNING"), instance("worker/1", "RUNNING")]
+    begin = Moment(1.0e9, "generation 1 starts, 2 instances")
+    failed = Moment(1.0e9 + 20, "worker/1 ended with exit code 7")
+    again = Moment(1.0e9 + 20, "generation 2 begins")
+    flexed = Moment(1.0e9 + 30, "worker: 2 -> 3")
+    over = Moment(1.0e9 + 40, SUCCESS.summary)
+
+    def at(state: str, *timeline: Moment, **more):
+        return dataclasses.replace(status(state, *workers, **more), timeline=timeline)
+
+    engine = PlayedEngine(
+        tmp_path,
+        [
+            at("RUNNING", begin),
+            at("FORMING", begin, failed, again),
+            at("RUNNING", begin, failed, again, flexed),
+            at("STOPPING", begin, failed, again, flexed, over),
+            at("SUCCEEDED", begin, failed, again, flexed, over, verdict=SUCCESS),
+        ],
+    )
+    a_shell = shell(tmp_path, err=Output(terminal))
+    assert run(engine, a_shell) == 0
+    told = a_shell.err.text.partition("app: worker/1")
+    assert (told[1] + told[2]).splitlines()[0] == "app: worker/1 ended with exit code 7"
+    assert told[2].count("worker/1 ended with exit code 7") == 0
+    assert a_shell.err.text.count("app: worker: 2 -> 3\n") == 1
+    assert "generation" not in a_shell.err.text
+    assert a_shell.err.text.count(SUCCESS.summary) == 1
 
 
 def test_what_a_browser_can_look_at_and_what_it_waits_for(tmp_path):

@@ -16,7 +16,8 @@ from tfapp.cli.shell import Shell
 from tfapp.cli.stopper import Stopper
 from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
 from tfapp.contract.pages import exported_pages
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.states import FORMING, RUNNING
+from tfapp.contract.status import ApplicationStatus, Moment
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import ExitCode, UnavailableError
 
@@ -134,15 +135,20 @@ class _View:
 
 
 class StateLines:
-    """Plain lines for a pipe: one when the application's state changes, one when all instances
-    of a component have come to the same state, one for each instance that ends badly."""
+    """Plain lines for a pipe: one for what makes the application start again, one when its state
+    changes, one when all instances of a component have come to the same state, one for each
+    instance that ends badly."""
 
     def __init__(self, shell: Shell):
         self._shell = shell
         self._said: dict[str, str] = {}
+        self._told = 0.0  # seconds since 1970: what of the timeline is behind
 
     def update(self, status: ApplicationStatus, waits: str = "") -> None:
         """Prints what is new in `status`, and what the application waits for."""
+        for moment in _turns(status):
+            if moment.time > self._told:
+                self._shell.note(f"{status.name}: {moment.text}")
         for subject, text in _state_words(status, waits):
             if self._said.get(subject) != text:
                 self._shell.note(f"{subject}: {text}")
@@ -150,7 +156,16 @@ class StateLines:
 
     def skip(self, status: ApplicationStatus, waits: str = "") -> None:
         """Takes note of `status` as of one that was shown otherwise."""
+        self._told = max((moment.time for moment in status.timeline), default=self._told)
         self._said.update(_state_words(status, waits))
+
+
+def _turns(status: ApplicationStatus) -> Iterator[Moment]:
+    """What has happened to an application that goes on, but for what its states tell."""
+    if status.state in (FORMING, RUNNING):
+        for moment in status.timeline:
+            if not moment.text.startswith("generation "):
+                yield moment
 
 
 def _state_words(status: ApplicationStatus, waits: str = "") -> Iterator[tuple[str, str]]:
