@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.tls import make_certificate
 from tfapp.coordinator import node_logs
 from tfapp.skein_calls.containers import Container
 
@@ -19,8 +20,8 @@ FRAME = (
 )
 
 
-@pytest.fixture
-def node():
+@pytest.fixture(params=["http", "https"])
+def node(request, tmp_path, monkeypatch):
     """Its address, and the paths that it was asked for."""
     asked = []
 
@@ -35,6 +36,10 @@ def node():
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    if request.param == "https":
+        context = make_certificate(tmp_path / "node.pem")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "node.pem"))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"127.0.0.1:{server.server_port}", asked

@@ -25,12 +25,21 @@ def read_log(container: Container) -> str:
     if losses.explained(container.message).reason != "lost":
         return ""
     path = f"ws/v1/node/containers/{container.yarn_id}/logs/{container.service}.log"
-    url = f"http://{container.node}/{path}?size=-{LENGTH}"
-    import urllib.request  # half of what a coordinator would load before its first word
+    where = f"{container.node}/{path}?size=-{LENGTH}"
+    import http.client  # with it, half of what a coordinator would load before its first word
+
+    with contextlib.suppress(OSError):
+        try:
+            return _read(f"http://{where}")
+        except (http.client.HTTPException, ConnectionError):  # of who speaks HTTPS
+            return _read(f"https://{where}")
+    return ""
+
+
+def _read(url: str) -> str:
+    import urllib.request
 
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})
-    with contextlib.suppress(OSError):
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
-            text = answer.read(2 * LENGTH).decode(errors="replace")
-        return text.partition(_BEGIN)[2].partition(_END)[0]
-    return ""
+    with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        text = answer.read(2 * LENGTH).decode(errors="replace")
+    return text.partition(_BEGIN)[2].partition(_END)[0]

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tests.tls import make_certificate
 from tfapp.engines.yarn.web import DeniedError, Piece, Web, parse_log
 
 FRAME = (
@@ -47,6 +48,39 @@ def test_another_answer_is_refused(answer):
 def test_an_application_without_a_tracking_address_has_no_facts():
     with pytest.raises(OSError, match="does not lead to a ResourceManager"):
         Web({}).application("N/A", "application_1_0001")
+
+
+@pytest.mark.parametrize("policy", ["HTTP_ONLY", "HTTPS_ONLY"])
+def test_logs_are_read_as_the_cluster_shows_them(tmp_path, monkeypatch, policy):
+    class Node(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(FRAME % (7, b"line 1\n"))
+
+        def log_message(self, *args):
+            pass
+
+    entry = f"<property><name>yarn.http.policy</name><value>{policy}</value></property>"
+    (tmp_path / "yarn-site.xml").write_text(f"<configuration>{entry}</configuration>")
+    context = make_certificate(tmp_path / "node.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "node.pem"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Node) as server:
+        server.handle_error = lambda *_: None  # who does not speak TLS
+        if policy == "HTTPS_ONLY":
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            node = f"127.0.0.1:{server.server_port}"
+            web = Web({"HADOOP_CONF_DIR": str(tmp_path)})
+            assert web.read_log(node, "c", "w.log", 9) == Piece(b"line 1\n", 7)
+            if policy == "HTTPS_ONLY":
+                with pytest.raises(OSError):
+                    Web({"HADOOP_CONF_DIR": "/nowhere"}).read_log(node, "c", "w.log", 9)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 COOKIE = 'hadoop.auth="u=ann&s=x"'

@@ -34,17 +34,22 @@ def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: _filled(value, values) for key, value in values.items()}
 
 
+def scheme(values: Mapping[str, str]) -> str:
+    """By what the daemons show their pages: "http" or "https"."""
+    return "https" if values.get("yarn.http.policy") == "HTTPS_ONLY" else "http"
+
+
 def manager_addresses(values: Mapping[str, str]) -> Iterator[str]:
     """Where the ResourceManager's web service may be, as URLs: one for each of several
     ResourceManagers, of which one is active."""
-    secure = values.get("yarn.http.policy") == "HTTPS_ONLY"
-    kind, port = ("webapp.https", 8090) if secure else ("webapp", 8088)
+    by = scheme(values)
+    kind, port = ("webapp.https", 8090) if by == "https" else ("webapp", 8088)
     ids = [f".{i.strip()}" for i in values.get("yarn.resourcemanager.ha.rm-ids", "").split(",")]
     for suffix in ids if ids != ["."] else [""]:
         host = values.get(f"yarn.resourcemanager.hostname{suffix}")
         address = values.get(f"yarn.resourcemanager.{kind}.address{suffix}")
         if address or host:
-            yield f"{'https' if secure else 'http'}://{address or f'{host}:{port}'}"
+            yield f"{by}://{address or f'{host}:{port}'}"
 
 
 def _filled(value: str, values: Mapping[str, str]) -> str:

@@ -115,9 +115,9 @@ def examine_pages(node: Node, web: Web) -> Finding | None:
     """Whether tfapp gets at the pages of nodes where Kerberos protects them; None when it does,
     or they do not answer."""
     try:
-        web.head(f"http://{node.pages}/")
+        web.head(web.page_of(node.pages))
     except DeniedError as error:
-        call = f"curl --negotiate -u : http://{node.pages}/"
+        call = f"curl --negotiate -u : {web.page_of(node.pages)}"
         mend = f"Logs of a running application can be read as soon as `{call}` works."
         return Finding("pages", WARNING, str(error), mend)
     except OSError:
@@ -144,7 +144,7 @@ def skew_of(pages: str, web: Web, clock: Callable[[], float]) -> float | None:
     """Seconds by which the clock of the server at `pages` (host:port) is ahead, to a second;
     None when it does not tell."""
     try:
-        told = web.head(f"http://{pages}/")["Date"]
+        told = web.head(web.page_of(pages))["Date"]
         return email.utils.parsedate_to_datetime(told).timestamp() - clock()
     except (OSError, TypeError, ValueError):
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import http.client
 import json
 import time
 import urllib.error
@@ -12,6 +14,7 @@ from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
 
+from tfapp.engines.yarn.configuration import read_configuration, scheme
 from tfapp.engines.yarn.negotiation import log_in
 
 LIMIT = 10.0  # seconds for one answer
@@ -64,8 +67,16 @@ class Web:
     def read_log(self, node: str, container: str, file: str, last: int) -> Piece:
         """The last `last` bytes of a log on NodeManager `node` (host:port). There is none before
         it is begun, after the application's end, when the node is lost."""
-        url = f"http://{node}/ws/v1/node/containers/{container}/logs/{file}?size=-{last}"
-        return parse_log(self.get(url, "text/plain"), last)
+        path = f"ws/v1/node/containers/{container}/logs/{file}?size=-{last}"
+        return parse_log(self.get(self.page_of(node, path), "text/plain"), last)
+
+    def page_of(self, node: str, path: str = "") -> str:
+        """The URL of a page of NodeManager `node` (host:port)."""
+        return f"{self._scheme}://{node}/{path}"
+
+    @functools.cached_property
+    def _scheme(self) -> str:
+        return scheme(read_configuration(self._environ))
 
     def application(self, tracking_url: str, application_id: str) -> dict[str, Any]:
         """The ResourceManager's facts of an application; its address is taken from the
@@ -100,6 +111,8 @@ class Web:
                 if error.code in (401, 403):
                     raise DeniedError(words) from error
                 raise
+        except http.client.HTTPException as error:  # HTTPS, or another protocol
+            raise OSError(f"{where} does not speak HTTP: {error!r}") from error
 
     def _log_in(self, url: str, where: str) -> None:
         denied = self._denied.get(where)
