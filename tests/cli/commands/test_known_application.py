@@ -227,6 +227,16 @@ def test_wait_gives_up(tmp_path):
     )
 
 
+@pytest.mark.parametrize("count", ["abc", "1.5", "+", ""])
+def test_flex_takes_numbers_alone(tmp_path, count):
+    engine = PlayedEngine(tmp_path, [RUNNING])
+    code, a_shell = call(tmp_path, engine, "flex", "app", "--component", "worker", count)
+    assert (code, a_shell.err.text) == (
+        2,
+        f"error: {count!r} is not a number of instances\n  Give 3, +1 or -1.\n",
+    )
+
+
 def test_stop(tmp_path):
     engine = PlayedEngine(tmp_path, [RUNNING])
     code, a_shell = call(tmp_path, engine, "stop", "app", "--message", "enough", "--force")

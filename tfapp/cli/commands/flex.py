@@ -10,10 +10,13 @@ the highest numbers leave at once. The next `tfapp start` has the numbers of `cr
 from __future__ import annotations
 
 import argparse
+import re
 
 from tfapp.cli.engine_flags import add_name
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode
+from tfapp.errors import ExitCode, UsageError
+
+_COUNT = re.compile(r"[+-]?[0-9]+\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +37,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Asks for one component after the other, and says what comes of it."""
     from tfapp.engines.control import flex
 
+    for _, count in args.components:
+        if not _COUNT.match(count):
+            raise UsageError(f"{count!r} is not a number of instances", "Give 3, +1 or -1.")
     engine = shell.engine(args.engine)
     for component, count in args.components:
         shell.note(flex(engine, args.name, component, count))
