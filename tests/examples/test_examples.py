@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tfapp.package.load import load_package
+from tfapp.package.source import collect_user_files
 from tfapp.runner import ports
+from tfapp.shipped import app_packages_dir
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("digits-multiworker", "digits-parameter-server", "single")
@@ -39,6 +42,18 @@ def variables(name: str) -> dict[str, str]:
     config = yaml.safe_load((EXAMPLES / name / "appConfig.yaml").read_text())["global"]
     env = {key[len("env.") :]: value for key, value in config.items() if key.startswith("env.")}
     return {**env, "TF_USE_LEGACY_KERAS": str(int(config["site.global.keras.legacy"]))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_documents_are_right_for_the_package(name):
+    folder = EXAMPLES / name
+    loaded = load_package(
+        app_packages_dir() / "tensorflow",
+        template=folder / "appConfig.yaml",
+        resources=folder / "resources.yaml",
+        user_files=collect_user_files([folder / "train.py"]),
+    )
+    assert loaded.problems == ()
 
 
 class Cluster:
