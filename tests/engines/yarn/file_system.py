@@ -64,6 +64,8 @@ elif command == "-put":
     for name in names:
         if (there(target) / name).exists():
             complain(f"`{{target}}{{name}}': File exists")
+        elif (base / "locked").exists():
+            complain("Name node is in safe mode.")
         elif there(target).exists():
             shutil.copy(name, there(target) / name)
         else:
@@ -73,7 +75,7 @@ sys.exit(code)
 
 
 class FileSystem:
-    """Below `base`, which has a file "broken" or "down" while it is that."""
+    """Below `base`, which has a file "broken", "locked" or "down" while it is that."""
 
     def __init__(self, base: Path):
         self.base = base

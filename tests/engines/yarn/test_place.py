@@ -49,6 +49,13 @@ def test_what_another_machine_has_brought_is_not_an_error(cluster, archive):
     assert cluster.calls()[-2:] == [f"-put 1a.zip {CACHE}/", f"-ls -C {CACHE}/"]
 
 
+def test_what_hinders_is_told_rather_than_what_is_there(cluster, archive):
+    cluster.place().put({"1a.zip": archive})
+    (cluster.base / "locked").touch()
+    with pytest.raises(UnavailableError, match="put: Name node is in safe mode"):
+        cluster.place("another").put({"1a.zip": archive, "3c.zip": archive})
+
+
 def test_what_was_deleted_there_comes_back(cluster, archive):
     place = cluster.place()
     place.url()

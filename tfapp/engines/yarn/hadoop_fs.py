@@ -78,5 +78,7 @@ def run(
         return Done(False, b"", f"no answer within {limit:g} s")
     said = done.stderr.decode(errors="replace").splitlines()
     own = (f"{words[0][1:]}:", f"{words[0]}:")
-    complaint = next((line.strip() for line in said if line.startswith(own)), "")
-    return Done(done.returncode == 0, done.stdout, complaint)
+    complaints = [line.strip() for line in said if line.startswith(own)]
+    # What is there already is no hindrance, unless it is the only one.
+    complaints.sort(key=lambda line: line.endswith(": File exists"))
+    return Done(done.returncode == 0, done.stdout, next(iter(complaints), ""))
