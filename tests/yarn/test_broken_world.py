@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from tests.end_to_end import trainings
 from tests.end_to_end.command_line import read_until
 from tests.yarn import programs
 from tests.yarn.conftest import User, wait_for
@@ -85,16 +86,17 @@ def test_the_resource_manager_is_down(stranger, configured):
 
 
 def test_the_resource_manager_is_silent_while_an_application_is_followed(
-    cluster, configured, tmp_path
+    user, cluster, configured, tmp_path, monkeypatch
 ):
     """It goes on, and so does who follows it, who is told."""
+    monkeypatch.setattr("tests.end_to_end.command_line.LIMIT", trainings.LIMIT)
     script = tmp_path / "train.py"
     script.write_text(programs.TAKES_A_WHILE)
     address = re.compile(r"(<name>yarn\.resourcemanager\.address</name><value>127\.0\.0\.1:)(\d+)")
     real = address.search((cluster.folder / "conf" / "yarn-site.xml").read_text())
     with gate(int(real[2])) as way:
         environ = configured(yarn=lambda text: address.sub(rf"\g<1>{way.port}", text))
-        follower = User(tmp_path / "home", cluster.environ() | environ)
+        follower = User(user.home, cluster.environ() | environ)
         with follower.start("run", str(script), "-w", "1", "--name", "patient") as process:
             try:
                 read_until(process, process.stdout, "begins")
