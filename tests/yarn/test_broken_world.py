@@ -97,7 +97,7 @@ def test_the_resource_manager_is_silent_while_an_application_is_followed(
     with gate(int(real[2])) as way:
         environ = configured(yarn=lambda text: address.sub(rf"\g<1>{way.port}", text))
         follower = User(user.home, cluster.environ() | environ)
-        with follower.start("run", str(script), "-w", "1", "--name", "patient") as process:
+        with follower.start("run", str(script), "-w", "1", "--name", "steadfast") as process:
             try:
                 read_until(process, process.stdout, "begins")
                 way.shut()
@@ -108,7 +108,7 @@ def test_the_resource_manager_is_silent_while_an_application_is_followed(
                 process.kill()
                 follower.end_drivers()
     assert process.returncode == 0, said
-    assert said.splitlines()[-1].startswith("patient: Succeeded: ")
+    assert said.splitlines()[-1].startswith("steadfast: Succeeded: ")
 
 
 def test_the_cluster_has_names_of_its_own_for_principals(cluster, configured, tmp_path):
