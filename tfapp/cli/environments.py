@@ -20,8 +20,8 @@ from tfapp.environment import build, unpacked
 from tfapp.environment.archive import UnfitError
 from tfapp.environment.probe import CannotRunError, Told, ask
 from tfapp.errors import InvalidPackageError, UnavailableError
-from tfapp.package.model import AppPackage, ConfigValue
-from tfapp.package.rules.missing_entry import ENTRY, FILES, TRAINING_ROLES
+from tfapp.package.model import FILES, AppPackage, ConfigValue
+from tfapp.package.rules.missing_entry import ENTRY, TRAINING_ROLES
 from tfapp.problems import Position, Problem
 
 # Where a program changes what it can import, its imports say nothing before it runs.

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from tfapp.compiler.archive import Entry
 from tfapp.errors import NotFoundError, UnavailableError
-from tfapp.package.model import AppPackage
+from tfapp.package.model import FILES, AppPackage
 from tfapp.package.safety import RefusedError, check_collisions
 from tfapp.problems import Position, Problem
 
 MAX_USER_FILES = 1 << 30  # bytes: archives are made in memory and copied to every container
-
-_FILES = "files/"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +29,7 @@ class UserFile:
 def package_entries(package: AppPackage) -> Iterator[Entry]:
     """The package without `files/`, sorted; read from its source as they are asked for."""
     for path in package.source.files():
-        if not path.startswith(_FILES):
+        if not path.startswith(FILES):
             yield Entry(path, package.source.read(path), package.source.executable(path))
 
 
@@ -43,7 +41,7 @@ def file_entries(package: AppPackage, user_files: tuple[UserFile, ...]) -> Itera
         if path in own:
             yield Entry(path, _read(own[path].origin), own[path].executable)
         else:
-            inside = _FILES + path
+            inside = FILES + path
             yield Entry(path, package.source.read(inside), package.source.executable(inside))
 
 
@@ -78,7 +76,7 @@ def check_files(package: AppPackage) -> Iterator[Problem]:
 
 def _packaged(package: AppPackage) -> set[str]:
     paths = package.source.files()
-    return {path[len(_FILES) :] for path in paths if path.startswith(_FILES)}
+    return {path[len(FILES) :] for path in paths if path.startswith(FILES)}
 
 
 def _inspect(path: str, origin: Path) -> UserFile:

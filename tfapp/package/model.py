@@ -13,6 +13,8 @@ from tfapp.contract.failure import FailurePolicy
 from tfapp.placeholders import Placeholder
 from tfapp.problems import Position
 
+FILES = "files/"  # below it are the programs of a package, and the user's own
+
 
 class Source(Protocol):
     """The files of a package: a folder or a .zip. Paths are relative, '/'-separated, inside."""

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from tfapp.errors import InvalidPackageError
 from tfapp.package.folder import FolderSource, list_folder
-from tfapp.package.model import Source
+from tfapp.package.model import FILES, Source
 from tfapp.package.nearby import nearby_hint
 from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check_name
 from tfapp.problems import Position, Problem
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
-_PROGRAMS = "files/"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +34,7 @@ class WithoutPrograms:
 
     def files(self) -> tuple[str, ...]:
         """Every regular file but for the programs, sorted."""
-        return tuple(f for f in self.whole.files() if not f.startswith(_PROGRAMS))
+        return tuple(f for f in self.whole.files() if not f.startswith(FILES))
 
     def read(self, path: str) -> bytes:
         """See Source.read."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfapp.close_match import close_match
-from tfapp.package.model import AppPackage, Component, ConfigValue
+from tfapp.package.model import FILES, AppPackage, Component, ConfigValue
 from tfapp.package.rules.written import did_you_mean
 from tfapp.package.safety import unsafe_reason
 from tfapp.problems import Position, Problem
@@ -21,7 +21,6 @@ from tfapp.problems import Position, Problem
 CODE = "missing-entry"
 NEEDS = ("metainfo", "appConfig")
 ENTRY = "site.global.user.scripts.entry"
-FILES = "files/"
 TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
 
 
