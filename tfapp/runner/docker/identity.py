@@ -97,7 +97,7 @@ def _is_hidden(pid: int) -> bool:
     except PermissionError:
         return True
     except ProcessLookupError:
-        return False
+        pass
     return False
 
 
