@@ -17,6 +17,7 @@ from tfapp.runner import exits, process_tree
 from tfapp.runner.docker import identity
 from tfapp.runner.docker.engine import Engine, EngineError, MissingError
 from tfapp.runner.docker.init import InitWords
+from tfapp.runner.docker.lines import ERR, OUT, merged
 from tfapp.runner.output import LastLines, Redactor, relay
 from tfapp.runner.program import StartError
 
@@ -97,7 +98,8 @@ class DockerProgram:
     def _start(self, redactor: Redactor, sink: int, errors: int | None) -> None:
         events = self._engine.events(self.container)
         output = self._engine.output(self.container)
-        chunks = self._joined(output, errors)
+        pieces = self._pieces(output, errors)
+        chunks = merged(pieces) if errors is None else (piece for _, piece in pieces)
         self._pump = _background("output", lambda: relay(chunks, sink, redactor, self._last))
         _background("events", lambda: self._watch(events))
         try:
@@ -264,9 +266,9 @@ class DockerProgram:
             return f"; its container {self.container[:12]} remains: {error}"
         return ""
 
-    def _joined(
+    def _pieces(
         self, output: Iterable[tuple[bytes | None, bytes | None]], errors: int | None
-    ) -> Iterator[bytes]:
+    ) -> Iterator[tuple[str, bytes]]:
         """Standard output without the init's words, with standard error unless that goes
         elsewhere."""
         for out, err in output:
@@ -274,10 +276,10 @@ class DockerProgram:
                 self._last.feed(err)
                 os.write(errors, err)
             elif err:
-                yield err
+                yield ERR, err
             if out:
-                yield self._init.feed(out)
-        yield self._init.finish()
+                yield OUT, self._init.feed(out)
+        yield OUT, self._init.finish()
 
     def _note(self, news: _News) -> None:
         if isinstance(news, _MemoryKill):
