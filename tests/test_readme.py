@@ -28,7 +28,7 @@ def bash(script: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess:
         env={**os.environ, "PATH": path, **environ},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=900,
     )
 
 

@@ -43,7 +43,7 @@ STATE = "cluster.json"
 LABEL = "special"
 GPUS_OF_FIRST_NODE = 2
 START_LIMIT = 120.0  # seconds
-STOP_LIMIT = 20.0
+STOP_LIMIT = 60.0
 
 # Hadoop 3.4's own list for Java 17.
 OPENED = (

@@ -20,7 +20,7 @@ from tfapp.runner.exports import Settings
 from tfapp.runner.run_mode import RunMode
 from tfapp.script import Context
 
-LIMIT = 60.0
+LIMIT = 180.0
 
 
 def container(root: Path, docker: Docker, **changes: Any) -> Container:

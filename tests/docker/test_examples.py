@@ -14,7 +14,7 @@ from tfapp import shipped
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = shipped.app_packages_dir() / "tensorflow"
-LIMIT = 240
+LIMIT = 600
 
 
 def create(name: str, *words: str) -> subprocess.CompletedProcess:

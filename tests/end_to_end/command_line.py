@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LIMIT = 120  # seconds that a command of a test may take
+LIMIT = 300  # seconds for anything that a test waits for
 
 PLAIN_PACKAGE = Path(__file__).parent / "packages" / "plain"
 

@@ -120,9 +120,8 @@ def test_a_disk_that_is_full_once_the_programs_run(tfapp, tmp_path):
         assert on_disk.names() == []
 
 
-def test_a_disk_that_fills_up_while_tensorflow_trains(tfapp, tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_while_tensorflow_trains(tfapp, tmp_path):
     """No checkpoint can be written, in the next generation neither. The verdict can."""
-    monkeypatch.setattr("tests.end_to_end.command_line.LIMIT", trainings.LIMIT)
     policy = "{maxRestarts: 1, startupSeconds: 0}"
     package = trainings.with_policy(trainings.TENSORFLOW, tmp_path / "package", policy)
     with mounted("size=32m", tfapp.work, tmp_path / "disk") as (on_disk, disk):

@@ -1,10 +1,7 @@
-"""Programs, runners and containers are killed and stopped: the training goes on from where it was,
+"""Programs, runners and containers are killed: the training goes on from where it was,
 or the verdict says why not."""
 
 from __future__ import annotations
-
-import signal
-from pathlib import Path
 
 import pytest
 
@@ -49,23 +46,6 @@ def test_a_killed_container(training):
     training.forms(2)
     assert training.replaced(containers) == {"chief/0"}
     training.enough()
-
-
-def test_a_stopped_program(training):
-    training.signal("worker/0", "program.py", signal.SIGSTOP)
-    training.forms(2)
-    training.enough()
-    assert "worker/0 on 127.0.0.1 hung in generation 1" in training.told()
-
-
-def test_a_stopped_runner(training):
-    """Its program goes on until the silence is a loss, and is gone when its successor starts."""
-    program = training.process("worker/0")
-    training.signal("worker/0", RUNNER, signal.SIGSTOP)
-    training.forms(2)
-    assert not Path(f"/proc/{program}").exists()
-    training.enough()
-    assert training.status()["losses"] == 1
 
 
 def test_the_same_failure_until_the_budget_is_spent(tfapp, tmp_path):

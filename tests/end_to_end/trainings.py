@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
 from tfapp.shipped import app_packages_dir
 
-LIMIT = 180  # seconds for anything that a test waits for
 COUNTING = PLAIN_PACKAGE.parent / "counting"
 TENSORFLOW = app_packages_dir() / "tensorflow"
 EXAMPLES = app_packages_dir().parent / "examples"
@@ -144,7 +143,7 @@ class Counting(Application):
 
 
 class Digits(Application):
-    """Application "digits": an example that trains with TensorFlow until it is enough."""
+    """An application: an example that trains with TensorFlow until it is enough."""
 
     def __init__(
         self,
@@ -153,13 +152,14 @@ class Digits(Application):
         example: str,
         *flags: object,
         package: Path = TENSORFLOW,
+        name: str = "digits",
     ):
-        self.checkpoints = checkpoints / "digits"
+        self.checkpoints = checkpoints / name
         folder = EXAMPLES / example
         called = "--checkpoint-dir ${CHECKPOINT_DIR} --epochs 10000"
         super().__init__(
             tfapp,
-            "digits",
+            name,
             *("--appdef", package),
             *("--template", folder / "appConfig.yaml", "--resources", folder / "resources.yaml"),
             *("--files", folder / "train.py", "--files", Path(__file__).with_name(UNHURRIED)),

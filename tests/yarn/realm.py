@@ -21,7 +21,7 @@ SERVICE = f"hadoop/cluster@{REALM}"  # who all daemons of the cluster are
 
 PACKAGES = ("krb5-kdc", "krb5-admin-server", "krb5-user", "curl")
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist", "curl")
-LIMIT = 30.0  # seconds
+LIMIT = 120.0  # seconds
 
 PAGES_FILTER = "org.apache.hadoop.security.AuthenticationFilterInitializer"
 

@@ -10,10 +10,9 @@ import subprocess
 
 import pytest
 
-from tests.end_to_end import trainings
 from tests.end_to_end.command_line import read_until
 from tests.yarn import programs
-from tests.yarn.conftest import User, wait_for
+from tests.yarn.conftest import User
 from tests.yarn.gate import gate
 from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.user_names import name_of
@@ -86,10 +85,9 @@ def test_the_resource_manager_is_down(stranger, configured):
 
 
 def test_the_resource_manager_is_silent_while_an_application_is_followed(
-    user, cluster, configured, tmp_path, monkeypatch
+    user, cluster, configured, tmp_path
 ):
     """It goes on, and so does who follows it, who is told."""
-    monkeypatch.setattr("tests.end_to_end.command_line.LIMIT", trainings.LIMIT)
     script = tmp_path / "train.py"
     script.write_text(programs.TAKES_A_WHILE)
     address = re.compile(r"(<name>yarn\.resourcemanager\.address</name><value>127\.0\.0\.1:)(\d+)")
@@ -103,7 +101,7 @@ def test_the_resource_manager_is_silent_while_an_application_is_followed(
                 way.shut()
                 read_until(process, process.stderr, "tfapp goes on asking")
                 way.open()
-                _, said = process.communicate(timeout=120)
+                _, said = process.communicate(timeout=300)
             finally:
                 process.kill()
                 follower.end_drivers()
@@ -152,38 +150,5 @@ def safe_mode(cluster, action: str) -> None:
         env=cluster.environ(),
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
-
-
-def in_generation(user, name: str, generation: int) -> bool:
-    """Whether the application runs in this generation."""
-    status = user.status(name)["status"]
-    return (status["generation"], status["state"]) == (generation, "RUNNING")
-
-
-def test_a_node_is_lost_during_training(user, cluster, tmp_path):
-    """Its instance gets another container elsewhere, and all go on in the next generation. Its
-    log is missing meanwhile, the other's is shown."""
-    script = tmp_path / "train.py"
-    script.write_text(programs.GOES_ON)
-    done = user.call("run", str(script), "-w", "2", "--name", "bereft", "--detach", "--wait", "90")
-    assert done.returncode == 0, done.stderr
-    found = user.status("bereft")
-    master = json.loads(cluster.web(f"apps/{found['id']}"))["app"]["amHostHttpAddress"]
-    hosts = {i["host"]: i["instance"] for i in found["status"]["instances"]}
-    lost = min(set(hosts) - {master.partition(":")[0]})
-    node = int(lost.rpartition(".")[2]) - 1
-    cluster.kill_node(node)
-    try:
-        logs = user.call("logs", "bereft")
-        assert (logs.returncode, logs.stdout.count("| begins\n")) == (0, 1)
-        assert f"{hosts[lost]}: its log cannot be had now: {lost}:" in logs.stderr
-        wait_for(lambda: in_generation(user, "bereft", 2), "generation 2", 180)
-        status = user.status("bereft")["status"]
-        assert lost not in {i["host"] for i in status["instances"]}
-        assert [i["instance"] for i in status["instances"]] == ["worker/0", "worker/1"]
-    finally:
-        user.call("stop", "bereft", "--force")
-        cluster.start_node(node)
-    assert user.call("wait", "bereft").returncode == 66

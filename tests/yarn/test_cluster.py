@@ -11,7 +11,7 @@ import pytest
 
 from tests.yarn.conftest import PROGRAM, program, wait_for
 
-LIMIT = 60.0
+LIMIT = 180.0
 
 
 def hosts(cluster, state: str = "RUNNING") -> dict[str, dict]:

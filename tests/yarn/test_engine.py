@@ -11,7 +11,8 @@ import urllib.request
 import pytest
 import yaml
 
-from tests.yarn import programs
+from tests.end_to_end.command_line import read_until
+from tests.yarn import programs, submitted
 from tests.yarn.conftest import ROOT, wait_for
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -42,8 +43,15 @@ def test_two_workers_on_two_nodes(user, script):
     logs = user.call("logs", "hello").stdout
     assert len(re.findall(r"^worker/[01] \| TF_CONFIG is ", logs, re.MULTILINE)) == 2
     assert "generation 1" in user.call("logs", "hello", "coordinator").stdout
+    # Each has told its address, which is also what its program was given.
     exports = json.loads(user.call("exports", "hello", "--format", "json").stdout)
-    assert exports
+    told = {export["instance"]: export["value"] for export in exports}
+    assert list(told.values()) == json.loads(written[0])["cluster"]["worker"]
+    assert {name: value.partition(":")[0] for name, value in told.items()} == hosts
+    (group,) = json.loads(
+        user.call("registry", "--name", "hello", "--getexp", "worker").stdout
+    ).values()
+    assert [entry["value"] for entry in group] == list(told.values())
     # Once more, and then it is forgotten.
     again = user.call("start", "hello")
     assert again.returncode == 0, again.stderr
@@ -66,7 +74,8 @@ def test_a_program_fails(user, colleague, script):
 
 
 def test_another_shell_and_home_takes_over(user, colleague, cluster, script, tmp_path):
-    """It sees it, stops it, runs it once more and destroys it, and the first home follows."""
+    """It sees it, follows its log, stops it, runs it once more and destroys it, and the first
+    home follows."""
     secrets = tmp_path / "secrets.env"
     secrets.write_text("WORD=correct horse battery staple\n")
     program = (*("run", script(programs.TELLS), "-w", "1"), *("--env-file", str(secrets)))
@@ -76,8 +85,19 @@ def test_another_shell_and_home_takes_over(user, colleague, cluster, script, tmp
     wait_for(lambda: running(colleague, "handed-over"), "running application")
     wait_for(lambda: "begins" in colleague.call("logs", "handed-over").stdout, "output")
     assert colleague.call("destroy", "handed-over").returncode == 73
-    stopped = colleague.call("stop", "handed-over")
+    assert colleague.call("exists", "handed-over", "--live").returncode == 0
+    with colleague.start("logs", "handed-over", "worker/0", "-f") as following:
+        try:
+            read_until(following, following.stdout, "a word of 28")
+            stopped = colleague.call("stop", "handed-over")
+            rest, problems = following.communicate(timeout=300)
+        finally:
+            following.kill()
     assert stopped.returncode == 0, stopped.stderr
+    # It shows the end, once, and ends.
+    assert (following.returncode, problems) == (0, "")
+    assert rest.count("worker/0 has ended: killed by SIGTERM (15)\n") == 1
+    assert user.call("exists", "handed-over", "--live").returncode == 255
     assert user.call("wait", "handed-over").returncode == 66
     started = colleague.call("start", "handed-over", "--detach")
     assert started.returncode == 0, started.stderr
@@ -108,7 +128,7 @@ def test_it_is_killed_from_outside(user, cluster, script):
         env=cluster.environ(),
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     waited = user.call("wait", "shot")
     assert waited.returncode == 66
@@ -164,10 +184,10 @@ def test_it_waits_for_its_queue_and_is_stopped_there(user, script, tmp_path):
         )
 
         try:
-            wait_for(lambda: "patient waits: " in said.read_text(), "word of why", 120)
+            wait_for(lambda: "patient waits: " in said.read_text(), "word of why")
             assert "waiting for resources" in said.read_text()
             assert user.call("stop", "patient").returncode == 0
-            assert waiting.wait(60) == 66
+            assert waiting.wait(180) == 66
         finally:
             waiting.kill()
             waiting.wait()
@@ -227,7 +247,7 @@ def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
     kill = ["yarn", "application", "-kill", found["id"]]
     for who in ("ann", "bob"):
         environ = {**cluster.environ(), "HADOOP_USER_NAME": who}
-        killed = subprocess.run(kill, env=environ, capture_output=True, text=True, timeout=60)
+        killed = subprocess.run(kill, env=environ, capture_output=True, text=True, timeout=180)
         assert f"User {who} cannot perform operation MODIFY_APP" in killed.stderr
     assert user.status("placed")["live"]
     assert user.call("stop", "placed", "--force").returncode == 0
@@ -240,7 +260,7 @@ def hadoop(cluster, *words: str) -> str:
         env=cluster.environ(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     return done.stdout
 
@@ -250,8 +270,8 @@ def archives(cluster) -> list[str]:
     return hadoop(cluster, "-stat", "%a %n %Y", ".tfapp/cache/*.zip").splitlines()
 
 
-def test_what_runs_is_what_compile_prints(user, cluster, script):
-    flags = ("--files", script(programs.HELLO))
+def test_what_runs_is_what_compile_prints(user, cluster, script, tmp_path):
+    flags = ("--files", script(programs.GOES_ON))
     printed = user.call("compile", "app-packages/tensorflow", "--name", "printed", *flags)
     assert printed.returncode == 0, printed.stderr
     assert "BEGIN" not in printed.stdout
@@ -262,12 +282,12 @@ def test_what_runs_is_what_compile_prints(user, cluster, script):
         re.findall(r"/cache/(\w+\.zip)", printed.stdout)
     )
     created = user.call(
-        "create", "printed", "--appdef", "app-packages/tensorflow", *flags, "--detach"
+        *("create", "printed", "--appdef", "app-packages/tensorflow", *flags),
+        *("--detach", "--wait", "240"),
     )
     assert created.returncode == 0, created.stderr
-    folder = user.home / "yarn" / "applications" / user.status("printed")["id"]
-    submitted = json.loads((folder / "definition.json").read_text())["spec"]
-    assert submitted == yaml.safe_load(printed.stdout)
+    runs = submitted.spec_of(user.status("printed")["id"], tmp_path, cluster.environ())
+    assert runs == submitted.comparable(yaml.safe_load(printed.stdout))
     assert user.call("stop", "printed", "--force").returncode == 0
     # What has not changed is not brought there again, unless somebody has deleted it.
     assert archives(cluster) == placed

@@ -64,6 +64,37 @@ def test_two_workers_survive_everything(tfapp, tmp_path):
     assert {i["host"] for i in status["instances"]} <= HOSTS
 
 
+def test_a_node_is_lost_during_training(tfapp, cluster, tmp_path):
+    """Its instance gets another container elsewhere, and the digits are learned. Its log is
+    missing meanwhile, the other's is shown."""
+    digits = Digits(tfapp, tmp_path, "digits-multiworker", name="bereft")
+    digits.trains()
+    instances = {i["host"]: i["instance"] for i in digits.status()["instances"]}
+    lost, node = beside_the_master(cluster, digits)
+    (other,) = set(instances.values()) - {instances[lost]}
+    cluster.kill_node(node)
+    try:
+        logs = tfapp("logs", "bereft")
+        assert (logs.code, instances[lost] in logs.out, other in logs.out) == (0, False, True)
+        assert f"{instances[lost]}: its log cannot be had now: {lost}:" in logs.err
+        status = digits.forms(2)
+        assert lost not in {i["host"] for i in status["instances"]}
+        digits.trains()
+    finally:
+        cluster.start_node(node)
+    status = digits.enough()
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)
+    assert [i["instance"] for i in status["instances"]] == ["worker/0", "worker/1"]
+    trainings.assert_continued(digits.epochs(other), generations=2)
+
+
+def beside_the_master(cluster, application: Application) -> tuple[str, int]:
+    """A host of the application on which its application master is not, and its node's number."""
+    master = of_yarn(cluster, application)["amHostHttpAddress"].partition(":")[0]
+    host = min({i["host"] for i in application.status()["instances"]} - {master})
+    return host, int(host.rpartition(".")[2]) - 1
+
+
 def test_what_ends_an_application(tfapp, cluster):
     """Four applications at once, to save time: the same failure until the budget is spent, too
     much memory, a killed coordinator, a killed application master."""
@@ -124,10 +155,7 @@ def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_
     assert [begun for begun, _ in training.beginnings("worker/1")][0] == 1
 
     # The NodeManager and all of its containers stand still, as when a machine does.
-    master = of_yarn(cluster, training)["amHostHttpAddress"].partition(":")[0]
-    instances = training.instances()
-    paused = min({i["host"] for i in instances.values()} - {master})
-    node = int(paused.rpartition(".")[2]) - 1
+    paused, node = beside_the_master(cluster, training)
     old = cluster.container_processes(node)
     cluster.pause_node(node)
     try:
@@ -136,7 +164,7 @@ def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_
         training.forms(3)
         now = training.instances()
         steps = training.counted("worker/0")
-        assert {i["host"] for i in now.values()} == {master}
+        assert paused not in {i["host"] for i in now.values()}
     finally:
         for process in old:
             process.send(signal.SIGCONT)

@@ -83,7 +83,7 @@ def test_an_archive_on_hdfs_that_does_not_unpack(user, cluster, tmp_path, name, 
     archive = python_environments.pack(environment, tmp_path / f"{name}.tar.gz")
     archive.write_bytes(archive.read_bytes()[:-500] if name == "damaged" else os.urandom(3000))
     put = ["hdfs", "dfs", "-put", "-f", str(archive), "/"]
-    subprocess.run(put, env=cluster.environ(), check=True, capture_output=True, timeout=60)
+    subprocess.run(put, env=cluster.environ(), check=True, capture_output=True, timeout=180)
     done = create(user, name, tmp_path, "site.global.python.archive", f"hdfs:///{name}.tar.gz")
     assert done.returncode == 65
     assert last(done) == f"{name}: Failed: its coordinator could not be started: {said}."

@@ -14,7 +14,7 @@ from tfapp.engines.local.client import MasterClient
 from tfapp.engines.local.state import read_config, read_state
 from tfapp.errors import UnreachableError
 
-LIMIT = 60.0  # seconds
+LIMIT = 180.0  # seconds
 
 
 @pytest.fixture
