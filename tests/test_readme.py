@@ -12,7 +12,10 @@ import pytest
 
 from tests.readme import README, blocks, table
 from tfapp.cli.commands import COMMANDS
+from tfapp.contract.limits import Limits
+from tfapp.engines.yarn.engine import SETTLE
 from tfapp.errors import EXIT_CODE_MEANINGS
+from tfapp.schema.describe import defaults
 
 REPOSITORY = README.parent
 TRAIN, TEST, *GUIDE = blocks()
@@ -40,6 +43,35 @@ def test_the_exit_codes_are_those_of_the_code():
 def test_the_commands_are_those_of_the_code():
     described = {row[0].strip("`").split()[1]: row[1].split(" (`")[0] for row in table("Commands")}
     assert described == {name: summary for name, (_, summary) in COMMANDS.items()}
+
+
+def test_the_times_of_failures_are_those_of_the_code():
+    limits = Limits()
+    default = {
+        **defaults("metainfo", "failurePolicy"),
+        **defaults("metainfo", "commandScript"),
+    }
+    rows = {what: (follows, noticed) for what, follows, noticed in table("When something fails")}
+    silence = limits.heartbeat_lost + 2 * limits.heartbeat
+    settle = f"{limits.settle:g} s"
+    follows, noticed = rows["a runner is cut off from the master"]
+    assert f"itself after {limits.heartbeat_lost:g} s;" in follows
+    assert noticed == f"{limits.heartbeat_lost - limits.heartbeat:g} to {silence:g} s"
+    for what in ("a runner is stopped (SIGSTOP)", "a machine is lost"):
+        assert rows[what][1] == f"{silence:g} s"
+    assert f"for {settle}, on YARN {SETTLE:g} s:" in rows["a program ends with an error"][0]
+    startup = (
+        f"it does so in the first {default['startupSeconds']} s of the first generation "
+        "(`startupSeconds`), or once too often"
+    )
+    assert rows[startup][1] == f"after these {settle} or {SETTLE:g} s"
+    assert rows["an instance is not ready in time"][1].endswith(f", {limits.gang:g} s")
+    assert rows["the package's script does not start an instance in time"][1] == (
+        f"`commandScript.timeout`, {default['timeout']} s"
+    )
+    text = " ".join(README.read_text().split())
+    for key in ("maxRestarts", "maxInfrastructureRestarts"):
+        assert f"`{key}`, {default[key]}" in text
 
 
 def test_both_set_up_commands_begin_alike():
