@@ -106,10 +106,15 @@ class User:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def drivers(self) -> list[dict[str, Any]]:
+        """What is known of the Skein drivers that were started for the user."""
+        records = self.home.glob("yarn/drivers/*/driver.json")
+        return [json.loads(record.read_text()) for record in records]
+
     def end_drivers(self) -> None:
         """No driver survives the tests."""
-        for record in self.home.glob("yarn/drivers/*/driver.json"):
-            keeper = program.Process.of(json.loads(record.read_text())["keeper"])
+        for driver in self.drivers():
+            keeper = program.Process.of(driver["keeper"])
             keeper.send(signal.SIGTERM)
             wait_for(lambda keeper=keeper: not keeper.alive(), "end of a driver")
 

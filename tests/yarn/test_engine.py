@@ -31,6 +31,7 @@ def script(tmp_path):
 def test_two_workers_on_two_nodes(user, script):
     done = user.call("run", script(programs.HELLO), "-w", "2", "--name", "hello")
     assert done.returncode == 0, done.stderr
+    drivers = user.drivers()
     status = user.status("hello")
     instances = status["status"]["instances"]
     hosts = {i["instance"]: i["host"] for i in instances}
@@ -59,6 +60,8 @@ def test_two_workers_on_two_nodes(user, script):
     assert [(a["state"], a["run"]) for a in listed if a["name"] == "hello"] == [("SUCCEEDED", 2)]
     assert user.call("destroy", "hello").returncode == 0
     assert user.call("exists", "hello").returncode == 69
+    # All these commands had one Java process between them.
+    assert user.drivers() == drivers != []
 
 
 def test_a_program_fails(user, colleague, script):
@@ -158,6 +161,13 @@ def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
     wait_for(lambda: titled(links["tensorboard/0", "page"]), "TensorBoard through YARN's proxy")
     with urllib.request.urlopen(links["worker/0", "log"], timeout=10) as answer:
         assert b"worker.log" in answer.read()
+
+    def progress() -> float:
+        """In percent, as YARN's pages show it."""
+        return json.loads(cluster.web(f"apps/{user.status('shown')['id']}"))["app"]["progress"]
+
+    # The cluster has formed; the worker, for which success waits, has not ended.
+    wait_for(lambda: progress() == pytest.approx(10), "progress in YARN's pages")
     assert user.call("stop", "shown", "--force").returncode == 0
 
 
