@@ -88,6 +88,7 @@ DOCUMENTS = [
     ("appConfig-default.yaml", "- a\n", "1:1: error: the document: expected a mapping of keys"),
     ("resources-default.yaml", "components: [worker]", "1:13: error: components: expected a map"),
     ("resources-default.yaml", "a: \0", "1:4: error: the control character NUL cannot stand"),
+    ("scripts/plain.py", "def start(:\n", "1:11: error: Python cannot read the script: invalid"),
     ("metainfo.json", "{}", "metainfo.yaml and metainfo.json are both the package's metainfo"),
 ]
 
@@ -147,12 +148,6 @@ SCRIPTS = [
         f"failed in the package's script in generation 1: {SCRIPT}: start() raised "
         "ZeroDivisionError: division by zero",
         f'{SCRIPT}", line 4, in start\n',
-    ),
-    (
-        "def start(:\n",
-        f"failed in the package's script in generation 1: {SCRIPT}: its import raised "
-        "SyntaxError: invalid syntax (plain.py, line 1)",
-        f'{SCRIPT}", line 1\n',
     ),
     (
         "from tfapp.script import Script, ScriptError\nclass A(Script):\n"

@@ -1,5 +1,5 @@
-"""Says all that is wrong with a package: its documents against their schemas, and what rules
-find across documents.
+"""Says all that is wrong with a package: its documents against their schemas, what rules find
+across documents, and scripts that Python cannot read.
 
 Each finding is `file:line:column: error: message [code]`, with a hint below. The exit code is 0
 when there are no errors (there may be warnings), else 77.
