@@ -96,6 +96,24 @@ def test_without_appconfig_all_is_default(tmp_path):
     ) in report(load_package(folder).problems, tmp_path)
 
 
+def test_the_default_program_is_not_looked_for_where_no_script_reads_its_key(tmp_path):
+    config = (BASE / "appConfig-default.yaml").read_text()
+    own = config.replace("  site.global.user.scripts.entry: train.py\n", "")
+    script = (BASE / "scripts" / "tensorflow.py").read_text()
+    files = {
+        "appConfig-default.yaml": own,
+        "scripts/tensorflow.py": script.replace("user.scripts.entry", "app.name"),
+    }
+    folder = make_package(tmp_path, files=files)
+    (folder / "files" / "train.py").unlink()
+    assert findings(folder) == ""
+    (folder / "appConfig-default.yaml").write_text(config)
+    assert findings(folder).startswith("appConfig-default.yaml:3:35: error: the entry script ")
+    (folder / "appConfig-default.yaml").write_text(own)
+    (folder / "scripts" / "tensorflow.py").write_text(script)
+    assert findings(folder).count("[missing-entry]") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

@@ -21,7 +21,7 @@ from tfapp.environment.archive import UnfitError
 from tfapp.environment.probe import CannotRunError, Told, ask
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.package.model import FILES, AppPackage, ConfigValue
-from tfapp.package.rules.missing_entry import ENTRY, TRAINING_ROLES
+from tfapp.package.rules.missing_entry import ENTRY, TRAINING_ROLES, is_looked_for
 from tfapp.problems import Position, Problem
 
 # Where a program changes what it can import, its imports say nothing before it runs.
@@ -156,10 +156,13 @@ def _key(package: AppPackage) -> ConfigValue:
 
 
 def _entry(component: ComponentJob, package: AppPackage) -> tuple[Position, bytes]:
-    """Where the component's program stands, and its source; nothing when it is not Python's."""
+    """Where the component's program stands, and its source; nothing when it is not Python's, or
+    the component does not run it."""
     entry = component.site.get(ENTRY, "")
     inside = FILES + entry
-    if component.role not in TRAINING_ROLES or not entry.endswith(".py"):
+    declared = package.component(component.name)
+    trains = component.role in TRAINING_ROLES and is_looked_for(declared, package)
+    if not trains or not entry.endswith(".py"):
         return Position(package.source.label), b""
     if entry in package.user_files:
         path = package.user_files[entry]
