@@ -162,7 +162,9 @@ def test_template_and_resources_from_elsewhere(tmp_path):
     ("name", "message"),
     [
         ("gone.yaml", "there is no such file [unreadable]\n  hint: check the path\n"),
-        ("folder.yaml", "there is no such file [unreadable]\n  hint: check the path\n"),
+        ("gone", "there is no such file [unreadable]\n  hint: check the path\n"),
+        ("fiel.toml", "there is no such file [unreadable]\n  hint: did you mean file.toml?\n"),
+        ("folder.yaml", "this is a folder [unreadable]\n  hint: give a .yaml or a .json file\n"),
         ("file.toml", "expected a .yaml or a .json file [unreadable]\n  hint: rename it\n"),
     ],
 )

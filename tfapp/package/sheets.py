@@ -119,10 +119,12 @@ class SheetReader:
         if not path.exists() and str(path) in self._source.files():
             return self._packaged(str(path))
         syntax = syntax_of(path.name)
-        if not syntax:
-            message, hint = "expected a .yaml or a .json file", "rename it"
-        elif not path.is_file():
+        if path.is_dir():
+            message, hint = "this is a folder", "give a .yaml or a .json file"
+        elif not path.exists():
             message, hint = "there is no such file", nearby_hint(path, "check the path")
+        elif not syntax:
+            message, hint = "expected a .yaml or a .json file", "rename it"
         else:
             try:
                 with path.open("rb") as file:
