@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"contract", "errors", "skein_calls"},
     "engines": BASE | {"", "environment", "package", "compiler", "skein_calls", "skein_library"},
     "cli": BASE | {"", "environment", "documents", "schema", "package", "compiler", "engines"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "errors"},
 }
 
 # Libraries and the modules (or the rooms below) that may import them.

@@ -1,7 +1,19 @@
-"""`python -m tfapp`."""
+"""`python -m tfapp`, and the command `tfapp`."""
 
 import sys
 
-from tfapp.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Runs the command line. A Ctrl-C while that is still being imported ends it quietly."""
+    try:
+        from tfapp.cli.main import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        from tfapp.errors import ExitCode
+
+        return ExitCode.INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

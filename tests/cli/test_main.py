@@ -173,6 +173,25 @@ def test_python_m_tfapp_and_a_wrong_flag():
     assert "unrecognized arguments: --frob" in done.stderr
 
 
+@pytest.mark.parametrize("module", ["tfapp.cli.main", "argparse", "tfapp.cli.commands.list"])
+def test_ctrl_c_while_modules_are_imported(module):
+    code = (
+        "import sys\n"
+        "class Finder:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, *_):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.modules.pop('argparse', None)\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "sys.argv = ['tfapp', 'list']\n"
+        "from tfapp.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_reader_that_goes_away_is_no_error():
     done = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m tfapp schema | head -n 1; echo ${{PIPESTATUS[0]}}"],
