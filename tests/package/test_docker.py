@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfapp.contract.docker import Mount
-from tfapp.package.docker import DockerError, parse_mounts, parse_options
+from tfapp.package.docker import CLOSE_THE_QUOTE, DockerError, parse_mounts, parse_options
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_options():
             "the options that can be given are --shm-size, --ipc, --ulimit, --tmpfs, --cap-drop, "
             "--cgroup-parent",
         ),
-        ("--shm-size", "the option --shm-size needs a value", ""),
+        ("--shm-size", "the option --shm-size needs a value", "write --shm-size VALUE"),
         ("--shm-size big", "--shm-size: 'big' is no size", "write it as in --shm-size 2g"),
         ("--ipc container:x", "--ipc: 'container:x' is not supported", "it is host or private"),
         ("--ulimit 7", "--ulimit: '7' is no limit", "write it as in --ulimit nofile=1024:4096"),
-        ("'", "the options cannot be split into words: No closing quotation", ""),
+        ("'", "the options cannot be split into words: No closing quotation", CLOSE_THE_QUOTE),
     ],
 )
 def test_what_is_no_option(text, message, hint):

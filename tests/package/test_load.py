@@ -223,6 +223,7 @@ def test_an_unusable_declaration_is_the_only_finding(tmp_path):
     assert findings(folder) == (
         "appConfig.schema.json:1:1: error: expected a JSON Schema, which is a JSON object "
         "[package-schema]\n"
+        '  hint: such as {"properties": {"site.global.epochs": {"type": "integer"}}}\n'
     )
 
 

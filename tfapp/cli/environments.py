@@ -93,7 +93,10 @@ def _check(
         if error.foreign and not engine.sees_home:
             shell.note(f"{interpreter.name} cannot be tried out here: its interpreter {error}")
         else:
-            yield Problem(interpreter.at or entry, CODE, f"{interpreter.name} {error}")
+            hint = f"name another interpreter with {EXECUTABLE}"
+            if compiled.travelling:
+                hint = "pack it anew, on a machine like this one"
+            yield Problem(interpreter.at or entry, CODE, f"{interpreter.name} {error}", hint=hint)
         return
     if told.lacking:
         lacking = ", ".join(NEEDED[module] for module in told.lacking)
@@ -113,7 +116,8 @@ def _findings(
     if told.syntax:
         version = ".".join(map(str, told.version))
         at = Position(entry.file, told.syntax.line, told.syntax.column)
-        yield Problem(at, "entry-script", f"{told.syntax.text} (for Python {version} of {name})")
+        message = f"{told.syntax.text} (for Python {version} of {name})"
+        yield Problem(at, "entry-script", message, hint="mend it, or run it by another Python")
     if any(word in source for word in _OWN_PATHS):
         return
     for missing in told.missing:

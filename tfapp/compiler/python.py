@@ -94,7 +94,8 @@ def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Prob
         if not unpacked.folder_of(found.path, options.environments).exists():
             archive.look(found.path)
     except OSError as error:
-        yield Problem(value.at, CODE, f"{error.filename} cannot be read: {error.strerror}")
+        message = f"{error.filename} cannot be read: {error.strerror}"
+        yield Problem(value.at, CODE, message, hint="check the path, and who may read the file")
     except archive.UnfitError as error:
         yield Problem(value.at, CODE, f"{found} {error}")
 

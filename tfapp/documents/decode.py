@@ -13,6 +13,9 @@ _UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, c
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+DATA_ELSEWHERE = "data belongs into the package's files/ folder"
+
+
 class Unreadable(Exception):
     """The document cannot be read beyond this problem."""
 
@@ -28,7 +31,7 @@ def decode(label: str, data: bytes) -> str:
             Position(label),
             "too-large",
             f"the file has {len(data)} bytes, more than the {MAX_BYTES} that are read",
-            "data belongs into the package's files/ folder",
+            DATA_ELSEWHERE,
         )
     if data.startswith(_UTF16_OR_32):
         raise Unreadable(
@@ -62,7 +65,10 @@ def check_scalar(text: str, at: Position) -> None:
     for character in text:
         if character == "\0" or "\ud800" <= character <= "\udfff":
             raise Unreadable(
-                at, "encoding", f"the character U+{ord(character):04X} cannot be used in a value"
+                at,
+                "encoding",
+                f"the character U+{ord(character):04X} cannot be used in a value",
+                "remove what stands for it",
             )
 
 

@@ -6,7 +6,7 @@ import bisect
 import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 
-from tfapp.documents.decode import Unreadable, check_scalar
+from tfapp.documents.decode import DATA_ELSEWHERE, Unreadable, check_scalar
 from tfapp.documents.document import Entry, Node
 from tfapp.documents.entries import add_entry
 from tfapp.documents.limits import MAX_DEPTH, MAX_NODES
@@ -148,7 +148,8 @@ class _Reader:
     def count(self, depth: int) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise self.error(f"the document has more than {MAX_NODES} values", code="too-large")
+            message = f"the document has more than {MAX_NODES} values"
+            raise self.error(message, DATA_ELSEWHERE, "too-large")
         if depth > MAX_DEPTH:
             raise self.error(f"values are nested more than {MAX_DEPTH} deep", code="too-large")
 

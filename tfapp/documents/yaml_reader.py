@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from tfapp.documents.decode import Unreadable, check_scalar, position_after
+from tfapp.documents.decode import DATA_ELSEWHERE, Unreadable, check_scalar, position_after
 from tfapp.documents.document import Entry, Node
 from tfapp.documents.entries import add_entry
 from tfapp.documents.limits import MAX_DEPTH, MAX_NODES
@@ -153,6 +153,7 @@ class _Builder:
             raise Unreadable(
                 self.at(event), "too-large",
                 f"the document has more than {MAX_NODES} keys and values, its aliases followed",
+                DATA_ELSEWHERE,
             )  # fmt: skip
         if depth > MAX_DEPTH:
             raise Unreadable(

@@ -12,6 +12,8 @@ from tfapp.contract.docker import Mount
 
 READ_ONLY, READ_WRITE = "ro", "rw"
 
+CLOSE_THE_QUOTE = "close the quote; before one that is meant as it stands, put a backslash"
+
 _SIZE = re.compile(r"([0-9]+)([bkmg]?)b?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3}
 _LIMIT = re.compile(r"([a-z]+)=(-?[0-9]+)(?::(-?[0-9]+))?\Z")
@@ -71,7 +73,8 @@ def parse_options(text: str) -> dict[str, Any]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise DockerError(f"the options cannot be split into words: {error}") from None
+        message = f"the options cannot be split into words: {error}"
+        raise DockerError(message, CLOSE_THE_QUOTE) from None
     fields: dict[str, Any] = {}
     for name, value in _pairs(words):
         field, read = _OPTIONS[name]
@@ -96,7 +99,7 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:
         if not equals:
             value = next(rest, "")
         if not value:
-            raise DockerError(f"the option {name} needs a value")
+            raise DockerError(f"the option {name} needs a value", f"write {name} VALUE")
         yield name, value
 
 
@@ -172,9 +175,10 @@ def _check(mount: Mount, word: str, target_only: bool = False) -> None:
     for path in paths:
         # A placeholder may bring the beginning.
         if not path.startswith(("/", "${")):
-            raise DockerError(f"{word} is no mount: {path!r} is not an absolute path")
+            message = f"{word} is no mount: {path!r} is not an absolute path"
+            raise DockerError(message, "write the whole path, beginning with /")
         if ".." in path.split("/"):
-            raise DockerError(f"{word} is no mount: {path!r} holds '..'")
+            raise DockerError(f"{word} is no mount: {path!r} holds '..'", "write it without '..'")
     if not target_only and posixpath.normpath(mount.source) == "/":
         raise DockerError(
             f"{word} would give the program the whole machine", "mount the folders that it needs"

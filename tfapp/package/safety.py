@@ -71,4 +71,5 @@ def check_collisions(names: Iterable[str]) -> None:
                 message = f"{path} and {other} differ only in capitals or accents"
                 raise RefusedError(name, message, "rename one of them")
         if clash := names.intersection(folders):
-            raise RefusedError(name, f"{min(clash)} is a file and a folder at once")
+            message = f"{min(clash)} is a file and a folder at once"
+            raise RefusedError(name, message, "rename one of them")

@@ -19,6 +19,7 @@ from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check
 from tfapp.problems import Position, Problem
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
+_PERMISSIONS = "check its permissions"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ def open_source(path: Path, label: str) -> Source:
         raise _invalid(label, refused) from refused
     except OSError as error:
         message = f"the package cannot be read: {error.strerror}"
-        raise _invalid(label, RefusedError("", message, code=UNUSABLE)) from error
+        raise _invalid(label, RefusedError("", message, _PERMISSIONS, UNUSABLE)) from error
 
 
 def collect_user_files(paths: Iterable[Path]) -> dict[str, Path]:
@@ -82,7 +83,8 @@ def collect_user_files(paths: Iterable[Path]) -> dict[str, Path]:
             raise _invalid(str(path), refused) from refused
         except OSError as error:
             message = f"it cannot be read: {error.strerror}"
-            raise _invalid(str(path), RefusedError("", message, code=UNUSABLE)) from error
+            unusable = RefusedError("", message, _PERMISSIONS, UNUSABLE)
+            raise _invalid(str(path), unusable) from error
     return found
 
 

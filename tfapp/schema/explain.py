@@ -103,7 +103,7 @@ def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts)
         return said["x-tfapp-unknown"]
     if 0 < len(known) <= _MAX_LISTED:
         return f"expected {either([repr(word) for word in known if word != '$schema'])}"
-    return ""
+    return "`tfapp schema` shows the keys"
 
 
 def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:

@@ -24,7 +24,9 @@ _KEYWORDS = (
 def extension_findings(data: Any) -> tuple[Finding, ...]:
     """What is wrong with the schema `data`, if anything."""
     if not isinstance(data, Mapping):
-        return (Finding((), True, CODE, "expected a JSON Schema, which is a JSON object"),)
+        message = "expected a JSON Schema, which is a JSON object"
+        hint = 'such as {"properties": {"site.global.epochs": {"type": "integer"}}}'
+        return (Finding((), True, CODE, message, hint),)
     for check in (
         _not_a_schema,
         _references,
@@ -56,7 +58,8 @@ def _references(data: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(path, False, CODE, message, "copy what it points to below '$defs'")
         elif not _resolves(schema, value):
             message = f"the reference {shown(value)} points to nothing in this file, or to itself"
-            yield Finding(path, False, CODE, message)
+            hint = "declare what it names below '$defs'"
+            yield Finding(path, False, CODE, message, hint)
 
 
 def _resolves(schema: SchemaParts, reference: str) -> bool:
@@ -86,7 +89,8 @@ def _unusable_regexes(data: Mapping[str, Any]) -> Iterator[Finding]:
             re.compile(regex)
         except re.error as error:
             message = f"{shown(regex)} is not a regular expression: {error}"
-            yield Finding(path, named, CODE, message)
+            hint = "before a character that is meant as it stands, write two backslashes in JSON"
+            yield Finding(path, named, CODE, message, hint)
 
 
 def _meaningless(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -109,7 +113,8 @@ def _meaningless(data: Mapping[str, Any]) -> Iterator[Finding]:
     for pattern in data.get("patternProperties", {}):
         if not pattern.startswith("^site\\."):
             message = f"expected a pattern that begins with '^site\\.', found '{pattern}'"
-            yield Finding(("patternProperties", pattern), True, CODE, message)
+            hint = "a package declares site.* keys; in JSON a backslash is written twice"
+            yield Finding(("patternProperties", pattern), True, CODE, message, hint)
 
 
 def _not_scalar(data: Mapping[str, Any]) -> Iterator[Finding]:

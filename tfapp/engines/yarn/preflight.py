@@ -157,7 +157,9 @@ def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Itera
         return
     if not labelled:
         message = f"no node that works is free of labels, and {request.asked.name} asks for none"
-        yield Problem(request.asked.at, "no-nodes", message)
+        known = sorted({label for node in nodes for label in node.labels})
+        hint = f"Set {_LABEL}. {_offer('', known, 'Labels')}" if known else ""
+        yield Problem(request.asked.at, "no-nodes", message, hint=hint)
         return
     misplaced = tuple(_check_places(request, nodes, labelled))
     yield from misplaced or _check_size(request, _placed(request, labelled), most)

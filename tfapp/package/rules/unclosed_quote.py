@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from tfapp.package.docker import CLOSE_THE_QUOTE
 from tfapp.package.model import AppPackage
 from tfapp.package.rules.written import all_values
 from tfapp.problems import Problem
@@ -30,5 +31,4 @@ def check(package: AppPackage) -> Iterator[Problem]:
                 shlex.split(value.text)
             except ValueError as error:
                 message = f"{key} cannot be split into words: {error}"
-                hint = "close the quote; before one that is meant as it stands, put a backslash"
-                yield Problem(value.at, CODE, message, hint=hint)
+                yield Problem(value.at, CODE, message, hint=CLOSE_THE_QUOTE)
