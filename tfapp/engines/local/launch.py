@@ -20,6 +20,7 @@ from tfapp.errors import UnavailableError
 
 READY_DEADLINE = 60.0  # seconds until a master must serve
 
+_KILL_LIMIT = 5.0  # seconds that a killed one may take to be gone
 _ENDED = "the application master has ended while it started"
 _ROOT = Path(tfapp.__file__).parent.parent
 
@@ -51,9 +52,14 @@ class Launch:
     def __exit__(self, *exc_info: object) -> None:
         process = self._process
         if not self._ready:
-            # Its group: this process has forked the one that serves.
+            # Its group: this process has forked the one that serves, which lives until nobody
+            # has the other end of the pipe.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            end = time.monotonic() + _KILL_LIMIT
+            with contextlib.suppress(UnavailableError):
+                while self._read(end):
+                    pass
         for pipe in (process.stdin, process.stdout, process.stderr):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]
@@ -86,18 +92,22 @@ class Launch:
         return rest
 
     def _read_line(self, end: float) -> str:
-        descriptor = self._process.stdout.fileno()  # type: ignore[union-attr]
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
         while b"\n" not in self._text:
-            if not poller.poll(max(end - time.monotonic(), 0) * 1000):
-                raise UnavailableError("the application master does not start in time")
-            data = os.read(descriptor, 4096)
+            data = self._read(end)
             if not data:
                 raise UnavailableError(_ENDED, self._last_line())
             self._text += data
         line, _, self._text = self._text.partition(b"\n")
         return line.decode(errors="replace")
+
+    def _read(self, end: float) -> bytes:
+        """What comes next; nothing at the end. UnavailableError when nothing comes in time."""
+        descriptor = self._process.stdout.fileno()  # type: ignore[union-attr]
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        if not poller.poll(max(end - time.monotonic(), 0) * 1000):
+            raise UnavailableError("the application master does not start in time")
+        return os.read(descriptor, 4096)
 
     def _last_line(self) -> str:
         """Of a master that has ended: from its log, or from what it wrote before it had one."""
