@@ -15,7 +15,7 @@ from tests.cli.played_engine import (
     shell,
     status,
 )
-from tfapp.cli.live import component_rows, follow
+from tfapp.cli.live import StateLines, component_rows, follow
 from tfapp.cli.stopper import Stopper
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import Moment
@@ -271,4 +271,47 @@ def test_rows_name_each_component_once():
         ("app", "FORMING"),
         ("chief", "1 RUNNING"),
         ("worker", "1 RUNNING, 1 WAITING"),
+    ]
+
+
+PULLING = "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB"
+
+
+def test_a_row_tells_what_its_component_prepares():
+    members = [
+        instance("chief/0", "WAITING"),
+        instance("worker/0", "WAITING"),
+        instance("worker/1", "REQUESTED", preparing=PULLING),
+        instance("worker/2", "REQUESTED", preparing="pulling image mine:1"),
+    ]
+    assert component_rows(status("FORMING", *members)) == [
+        ("app", "FORMING"),
+        ("chief", "1 WAITING"),
+        ("worker", f"1 WAITING, 2 REQUESTED: {PULLING} (and 1 more)"),
+    ]
+
+
+def test_a_pipe_gets_few_lines_of_what_is_prepared(tmp_path):
+    """And none for the instance whose log is shown: they are in the log."""
+
+    def at(second: float, **preparing: str):
+        members = [
+            instance(f"{name}/0", "REQUESTED", preparing=preparing.get(name, ""))
+            for name in ("worker", "ps")
+        ]
+        return dataclasses.replace(status("FORMING", *members), updated=1.0e9 + second)
+
+    a_shell = shell(tmp_path)
+    lines = StateLines(a_shell)
+    for second in range(0, 61, 5):
+        text = f"pulling, {second} of 100 MiB"
+        lines.update(at(second, worker=text, ps=text), shown="worker/0")
+    lines.update(at(65), shown="worker/0")
+    assert a_shell.err.text.splitlines() == [
+        "app: FORMING",
+        "worker: 1 REQUESTED",
+        "ps: 1 REQUESTED",
+        "ps/0: pulling, 0 of 100 MiB",
+        "ps/0: pulling, 30 of 100 MiB",
+        "ps/0: pulling, 60 of 100 MiB",
     ]

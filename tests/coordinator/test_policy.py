@@ -14,6 +14,7 @@ from tfapp.contract.states import LOST, RUNNING, STOPPING
 from tfapp.coordinator import events
 from tfapp.coordinator.policy import step
 from tfapp.coordinator.state import FINISHED
+from tfapp.coordinator.status import status
 
 LIMITS = Limits(
     gang=60.0,
@@ -634,3 +635,26 @@ def test_a_beat_that_crossed_an_order_does_not_hide_it():
     world.feed(events.StopRequested(2.0, ""), events.Tick(2.0))
     world.feed(events.Beaten(2.0, "worker/0", Beat(1, 3, "running")))
     assert world.state.instances["worker/0"].state == STOPPING
+
+
+def test_what_a_runner_prepares_is_known_until_it_answers_or_ends():
+    def beat(sequence: int, text: str) -> events.Beaten:
+        # Before its first answer it knows of no generation.
+        return events.Beaten(1.0, "worker/0", Beat(0, sequence, "waiting", preparing=text))
+
+    def prepares() -> str:
+        return status(world.state, 0.0, 0.0).instances[0].preparing
+
+    world = World(job("worker=2"))
+    world.begin()
+    world.feed(beat(1, "pulling"), beat(2, "pulling, half"))
+    assert prepares() == "pulling, half"
+    world.answer("worker/0")
+    assert prepares() == ""
+    world.feed(beat(3, "pulling, half"))  # composed before
+    assert prepares() == ""
+
+    world = World(job("worker=2"))
+    world.begin()
+    world.feed(beat(1, "pulling"), events.Exited(2.0, report("worker/0", 1)))
+    assert prepares() == ""

@@ -3,7 +3,9 @@ from __future__ import annotations
 import dataclasses
 
 from tests.coordinator.world import World, job
-from tfapp.coordinator.publisher import INTERVAL, Publisher
+from tfapp.contract.reports import Beat
+from tfapp.coordinator import events
+from tfapp.coordinator.publisher import INTERVAL, PREPARING_INTERVAL, Publisher
 from tfapp.coordinator.status import progress
 
 
@@ -62,3 +64,30 @@ def test_progress_goes_from_forming_to_finished():
         world.happen(*line.split())
         seen.append(round(progress(world.state), 3))
     assert seen == [0.0, 0.05, 0.1, 0.55, 1.0]
+
+
+def test_how_far_the_preparations_are_is_published_now_and_then():
+    world = World(job("worker=2"))
+    now = [0.0]
+    published: list[str] = []
+    sink = Sink()
+    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
+    world.begin()
+    publisher.publish(world.state)
+    for second in range(1, 13):
+        now[0] = float(second)
+        beat = Beat(0, second, "waiting", "", "worker_0", "h", f"pulling, {second} of 100 MiB")
+        world.feed(events.Beaten(now[0], "worker/0", beat))
+        puts = sink.puts
+        publisher.publish(world.state)
+        if sink.puts > puts:
+            published.append(publisher.status(world.state).instances[0].preparing)
+            assert publisher.due() == float("inf")
+        else:
+            assert now[0] < publisher.due() <= now[0] + PREPARING_INTERVAL
+    # With the host, which is new, at once.
+    assert published == [f"pulling, {second} of 100 MiB" for second in (1, 6, 11)]
+    world.answer("worker/0")
+    publisher.publish(world.state)
+    assert sink.puts == 5
+    assert publisher.status(world.state).instances[0].preparing == ""

@@ -41,10 +41,10 @@ class Submission:
         """`tfapp create`, run to its end."""
         return tfapp(*self._words(name, script, *words, mode=mode))
 
-    def follow(self, name: str, script: str) -> subprocess.Popen:
+    def follow(self, name: str, script: str, *words: str) -> subprocess.Popen:
         """`tfapp create` that goes on."""
         return subprocess.Popen(
-            (sys.executable, "-m", "tfapp", *self._words(name, script)),
+            (sys.executable, "-m", "tfapp", *self._words(name, script, *words)),
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -23,8 +23,8 @@ auth: {{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}
 
 
 @contextlib.contextmanager
-def registry(engine: Engine, folder: Path) -> Iterator[str]:
-    """The name of an image that only the registry has."""
+def registry(engine: Engine, folder: Path, content: str = BASE) -> Iterator[str]:
+    """The name of an image that only the registry has: that of the engine called `content`."""
     folder.mkdir()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -43,9 +43,8 @@ def registry(engine: Engine, folder: Path) -> Iterator[str]:
         eventually(lambda: _listens(port), 60, f"no registry, see {folder}/log")
         name = f"127.0.0.1:{port}/mine/train:3"
         config = folder / "client"
-        login = ("login", "--username", USER, "--password", PASSWORD, f"127.0.0.1:{port}")
-        engine.docker("--config", str(config), *login)
-        engine.docker("tag", BASE, name)
+        log_in(engine, config, port)
+        engine.docker("tag", content, name)
         engine.docker("--config", str(config), "push", name)
         engine.docker("rmi", name)
         yield name
@@ -53,6 +52,12 @@ def registry(engine: Engine, folder: Path) -> Iterator[str]:
             engine.docker("rmi", name)
     finally:
         end(process, 15)
+
+
+def log_in(engine: Engine, config: Path, port: int) -> None:
+    """Puts the login at the registry into the Docker configuration in the folder `config`."""
+    login = ("login", "--username", USER, "--password", PASSWORD, f"127.0.0.1:{port}")
+    engine.docker("--config", str(config), *login)
 
 
 def _listens(port: int) -> bool:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import socket
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.docker.engine import BASE
-from tests.docker.instances import docker_mode
+from tests.docker.instances import container, docker_mode
 from tests.docker.registry import PASSWORD, USER, registry
 from tfapp.contract.docker import Docker
+from tfapp.runner.docker import pull
 from tfapp.runner.docker.engine import EngineError
 from tfapp.runner.docker.pull import Progress, login_of
+from tfapp.runner.instance import Instance
+from tfapp.runner.preparation import Preparation
 from tfapp.script import Program, ScriptError
 
 
@@ -66,36 +71,57 @@ def test_a_registry_that_is_not_there(engine, tmp_path):
     assert "connection refused" in text
 
 
-def test_a_registry_that_never_answers_has_a_deadline(engine, tmp_path):
+def test_a_registry_that_never_answers_has_a_deadline(engine, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pull, "TOLD_EVERY", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         image = f"127.0.0.1:{silent.getsockname()[1]}/mine:1"
         text = refusal(tmp_path, Docker(image, pull_timeout=0.5))
     assert text == f"image {image} was not there within 0.5 s (site.global.docker.pull.timeout)"
+    # Now and then, though the engine has nothing to report.
+    assert capsys.readouterr().out == 3 * f"pulling image {image}\n"
     for thread in threading.enumerate():
         if thread.name == "tfapp-pull":
             thread.join(60)
             assert not thread.is_alive()
 
 
-def test_progress_is_told_in_few_lines():
-    times = iter((0.0, 1.0, 6.0, 6.0, 7.0, 20.0, 20.0))
-    said: list[str] = []
-    progress = Progress("mine:1", said.append, lambda: next(times))
+def test_progress_is_that_of_the_newest_report():
+    progress = Progress("mine:1")
+    told = [progress.words]
+    progress.begin()
     mebibyte = 1 << 20
     size = {"total": 100 * mebibyte}
-    reports = [
-        {"id": "latest", "status": "Pulling from mine"},
-        {"id": "a", "status": "Downloading", "progressDetail": {"current": mebibyte, **size}},
-        {"id": "b", "status": "Downloading", "progressDetail": {"current": mebibyte, **size}},
-        {"id": "a", "status": "Pull complete", "progressDetail": {}},
-    ]
-    assert progress.follow([*reports, {"error": "no space left"}]) == "no space left"
-    assert said == [
+
+    def reports():
+        for report in (
+            {"id": "latest", "status": "Pulling from mine"},
+            {"id": "a", "status": "Downloading", "progressDetail": {"current": mebibyte, **size}},
+            {"id": "b", "status": "Downloading", "progressDetail": {"current": mebibyte, **size}},
+            {"id": "a", "status": "Pull complete", "progressDetail": {}},
+            {"error": "no space left"},
+        ):
+            told.append(progress.words)
+            yield report
+
+    assert progress.follow(reports()) == "no space left"
+    assert told == [
+        "",
+        "pulling image mine:1",
+        "pulling image mine:1",
         "pulling image mine:1: 0 of 1 layers, 1 of 100 MiB",
+        "pulling image mine:1: 0 of 2 layers, 2 of 200 MiB",
         "pulling image mine:1: 1 of 2 layers, 101 of 200 MiB",
     ]
+
+
+def test_progress_is_told_without_secrets(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    place = container(tmp_path, Docker("any"), redact=("hush-hush",))
+    mode: Any = SimpleNamespace(preparing="pulling image hush-hush/mine:1")
+    instance = Instance(place, Preparation(place, mode), mode, print)
+    assert instance.preparing == "pulling image [secret]/mine:1"
 
 
 def test_a_login_has_a_shape():

@@ -4,6 +4,7 @@ chief's output on standard output, Ctrl-C in between."""
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,12 +18,13 @@ from tfapp.cli.stopper import Stopper
 from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
 from tfapp.contract.pages import exported_pages
 from tfapp.contract.states import FORMING, RUNNING
-from tfapp.contract.status import ApplicationStatus, Moment
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import ExitCode, UnavailableError
 
 # Seconds between two looks at a growing log. What changes in between is shown together.
 LOOK_EVERY = 0.05
+PREPARING_EVERY = 30.0  # seconds between two plain lines on what a component prepares
 
 
 def follow(
@@ -91,7 +93,7 @@ class _View:
 
     def _show_states(self, application: Application) -> None:
         if self._show is None:
-            self._states.update(application.status, application.waits)
+            self._states.update(application.status, application.waits, self.shown_instance)
             return
         self._show(component_rows(application.status, application.waits))
         self._states.skip(application.status, application.waits)
@@ -137,21 +139,28 @@ class _View:
 class StateLines:
     """Plain lines for a pipe: one for what makes the application start again, one when its state
     changes, one when all instances of a component have come to the same state, one for each
-    instance that ends badly."""
+    instance that ends badly, and now and then one for a component that takes long to prepare."""
 
     def __init__(self, shell: Shell):
         self._shell = shell
         self._said: dict[str, str] = {}
         self._told = 0.0  # seconds since 1970: what of the timeline is behind
+        self._prepared: dict[str, float] = {}  # when it was told last what a component prepares
 
-    def update(self, status: ApplicationStatus, waits: str = "") -> None:
-        """Prints what is new in `status`, and what the application waits for."""
+    def update(self, status: ApplicationStatus, waits: str = "", shown: str = "") -> None:
+        """Prints what is new in `status`, and what the application waits for. The log of the
+        instance `shown` is printed as well: what that prepares is in it."""
         for moment in _turns(status):
             if moment.time > self._told:
                 self._shell.note(f"{status.name}: {moment.text}")
         for subject, text in _state_words(status, waits):
             if self._said.get(subject) != text:
                 self._shell.note(f"{subject}: {text}")
+        for component, (instance, text) in preparations(status).items():
+            due = self._prepared.get(component, -math.inf) + PREPARING_EVERY
+            if instance != shown and status.updated >= due:
+                self._prepared[component] = status.updated
+                self._shell.note(f"{instance}: {text}")
         self.skip(status, waits)
 
     def skip(self, status: ApplicationStatus, waits: str = "") -> None:
@@ -200,10 +209,27 @@ def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
     return found
 
 
+def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
+    """What components prepare before their instances are there, by the first instance that does:
+    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
+    found: dict[str, list[InstanceStatus]] = {}
+    for instance in status.instances:
+        if instance.preparing:
+            found.setdefault(instance.component, []).append(instance)
+    return {
+        component: (first.instance, first.preparing + (f" (and {len(more)} more)" if more else ""))
+        for component, (first, *more) in found.items()
+    }
+
+
 def component_rows(status: ApplicationStatus, waits: str = "") -> list[Row]:
-    """One row for the application, with what it `waits` for, and one for each component:
-    "worker", "1 WAITING, 1 RUNNING"."""
+    """One row for the application, with what it `waits` for, and one for each component, with
+    what it prepares: "worker", "1 WAITING, 1 RUNNING"."""
     rows = [(status.name, f"{status.state}: {waits}" if waits else status.state)]
+    prepared = preparations(status)
     for component, states in component_states(status).items():
-        rows.append((component, ", ".join(f"{n} {state}" for state, n in states.items())))
+        words = ", ".join(f"{n} {state}" for state, n in states.items())
+        if component in prepared:
+            words += f": {prepared[component][1]}"
+        rows.append((component, words))
     return rows

@@ -38,6 +38,7 @@ class Beat:
     docker: str = ""  # id of the Docker container that the program runs in
     container: str = ""  # SKEIN_CONTAINER_ID
     host: str = ""  # advertised
+    preparing: str = ""  # what its answer waits for: "pulling image mine:1: 1 of 2 layers, ..."
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Beat:

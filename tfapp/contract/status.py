@@ -24,6 +24,7 @@ class InstanceStatus:
     exports: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     exit: Exit | None = None
     docker: str = ""  # id of the Docker container that the program runs, or ran, in
+    preparing: str = ""  # what it waits for before it is there, as its runner says (`Beat`)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> InstanceStatus:

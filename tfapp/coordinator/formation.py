@@ -125,7 +125,7 @@ def answered(state: State, event: events.Answered) -> Step:
         return state, ()
     status = WAITING if instance.state == REQUESTED else instance.state
     changed = dataclasses.replace(
-        instance, answer=answer, host=answer.host, heard=event.time, state=status
+        instance, answer=answer, host=answer.host, heard=event.time, state=status, preparing=""
     )
     replaced = state.phase == RUNNING and instance.answer is None and not instance.joining
     state = state.with_instance(changed)
@@ -183,6 +183,8 @@ def beaten(state: State, event: events.Beaten) -> Step:
     instance = dataclasses.replace(instance, heard=event.time, host=host)
     if instance.ended:
         return state.with_instance(instance), ()
+    preparing = "" if instance.answer else beat.preparing
+    instance = dataclasses.replace(instance, preparing=preparing)
     # A beat may arrive that was sent before an order to stop did.
     if beat.generation == state.generation and not instance.stop_ordered:
         told = _STATE_OF_BEAT[beat.state]

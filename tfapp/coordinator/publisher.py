@@ -15,6 +15,9 @@ from tfapp.skein_calls.connection import Connection
 
 # Seconds between two publications, unless the application's own state changes.
 INTERVAL = 0.2
+# The same where nothing is new but how far the preparations are: all that prepare say so in every
+# heartbeat.
+PREPARING_INTERVAL = 5.0
 
 
 class Publisher:
@@ -34,20 +37,21 @@ class Publisher:
         self._phase = ""
         self._progress = -1.0
         self._published = -math.inf
-        self._pending = False
+        self._due = math.inf
 
     def due(self) -> float:
         """When something waits to be published; infinity when nothing does."""
-        return self._published + INTERVAL if self._pending else math.inf
+        return self._due
 
     def publish(self, state: State) -> None:
         """At most one call for the status, and one for progress when it changed."""
-        if state.phase == self._phase and self._clock() < self._published + INTERVAL:
-            self._pending = True
+        self._due = math.inf
+        if state.phase == self._phase and self._too_early(INTERVAL):
             return
-        self._pending = False
         now = status(state, self._since, 0.0)
         if now == self._last:
+            return
+        if _settled(now) == _settled(self._last) and self._too_early(PREPARING_INTERVAL):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
         self._connection.put(KEY_STATUS, encode(self.status(state)))
@@ -59,3 +63,19 @@ class Publisher:
     def status(self, state: State) -> ApplicationStatus:
         """The status as of now."""
         return dataclasses.replace(status(state, self._since, 0.0), updated=self._calendar())
+
+    def _too_early(self, interval: float) -> bool:
+        """Whether the last publication is less than `interval` seconds ago; it is due then."""
+        due = self._published + interval
+        if self._clock() >= due:
+            return False
+        self._due = due
+        return True
+
+
+def _settled(status: ApplicationStatus | None) -> ApplicationStatus | None:
+    """`status` but for how far the preparations are."""
+    if status is None:
+        return None
+    instances = (dataclasses.replace(i, preparing="") for i in status.instances)
+    return dataclasses.replace(status, instances=tuple(instances))

@@ -41,6 +41,7 @@ class Instance:
     restart_at: float = math.inf  # when its program is to be restarted
     answer: Answer | None = None
     docker: str = ""  # id of the Docker container of its program
+    preparing: str = ""  # what its answer waits for, as its runner says
     heard: float | None = None  # when its runner was last heard of
     exit: Exit | None = None
     report: ExitReport | None = None

@@ -28,6 +28,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 exports=instance.answer.exports if instance.answer else {},
                 exit=instance.exit,
                 docker=instance.docker,
+                preparing="" if instance.ended else instance.preparing,
             )
             for instance in state.instances.values()
         ),

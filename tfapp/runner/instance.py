@@ -216,6 +216,11 @@ class Instance:
         return self._container.host(self._settings.site or self._container.component.site)
 
     @property
+    def preparing(self) -> str:
+        """What the preparation is at, where that takes long, without secrets; else ""."""
+        return redact(self._mode.preparing, self._container.private.redact)
+
+    @property
     def _script(self) -> Script:
         script = self._preparation.script
         assert script is not None, "nothing is started before the preparation is over"

@@ -112,6 +112,7 @@ class Runner:
                 docker,
                 container=self._master.container,
                 host=self._instance.host,
+                preparing=self._instance.preparing,
             )
         )
 

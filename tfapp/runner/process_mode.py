@@ -17,6 +17,7 @@ class ProcessMode:
     """See `tfapp.runner.run_mode.RunMode`."""
 
     patience = 0.0
+    preparing = ""
 
     def __init__(self, container: Container):
         self._secrets = container.private.redact

@@ -50,6 +50,10 @@ class RunMode(Protocol):
     def patience(self) -> float:
         """Seconds that `prepare` may take."""
 
+    @property
+    def preparing(self) -> str:
+        """What `prepare` is at, where that takes long: "pulling image mine:1". Else ""."""
+
     def start(self, program: Program, context: Context) -> Running:
         """StartError when it cannot be started."""
 

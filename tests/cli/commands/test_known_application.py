@@ -104,6 +104,21 @@ def test_status_says_where_it_is_to_be_seen(tmp_path):
     ]
 
 
+def test_status_says_what_an_instance_prepares(tmp_path):
+    pulling = "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB"
+    members = (
+        instance("worker/0", "WAITING"),
+        instance("worker/1", "REQUESTED", preparing=pulling),
+    )
+    engine = PlayedEngine(tmp_path, [status("FORMING", *members)])
+    _, a_shell = call(tmp_path, engine, "status", "app")
+    assert a_shell.out.text.splitlines()[-3:] == [
+        "",
+        "INSTANCE  PREPARING",
+        f"worker/1  {pulling}",
+    ]
+
+
 def test_status_as_json(tmp_path):
     code, a_shell = call(
         tmp_path, PlayedEngine(tmp_path, [RUNNING]), "status", "app", "--format", "json"

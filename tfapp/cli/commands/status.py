@@ -57,6 +57,9 @@ def _text(application: Application) -> str:
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
         lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows)]
+    preparing = [(i.instance, i.preparing) for i in status.instances if i.preparing]
+    if preparing:
+        lines += ["", columns(("INSTANCE", "PREPARING"), preparing)]
     links = list(_links(application))
     if links:
         lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links)]

@@ -45,11 +45,18 @@ class DockerMode:
         self._guard: Guard | None = None
         self._place: Place | None = None
         self._running: set[DockerProgram] = set()
+        self._pull: pull.Progress | None = None  # while there is one
 
     @property
     def patience(self) -> float:
         """See RunMode.patience."""
         return self._docker.pull_timeout
+
+    @property
+    def preparing(self) -> str:
+        """See RunMode.preparing."""
+        progress = self._pull
+        return progress.words if progress is not None else ""
 
     def prepare(self) -> None:
         """See RunMode.prepare."""
@@ -65,9 +72,12 @@ class DockerMode:
             sweep(found)
             self._guard = Guard(environ)
             self._place = Place(_user(), self._guard.runner, cpus, gpus)
-            pull.ensure_image(found, self._docker, self._login(), self._say, self._clock)
+            login, self._pull = self._login(), pull.Progress(self._docker.image)
+            pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
         except (EngineError, RefusedError, OSError) as error:
             raise ScriptError(str(error)) from error
+        finally:
+            self._pull = None
 
     def start(self, program: Program, context: Context) -> DockerProgram:
         """See RunMode.start."""

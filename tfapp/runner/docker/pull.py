@@ -9,7 +9,7 @@ from typing import Any
 from tfapp.contract.docker import Docker
 from tfapp.runner.docker.engine import Engine, EngineError
 
-TOLD_EVERY = 5.0  # seconds between lines of progress
+TOLD_EVERY = 30.0  # seconds between lines of progress in a log
 
 _MEBIBYTE = 1 << 20
 
@@ -18,11 +18,12 @@ def ensure_image(
     engine: Engine,
     docker: Docker,
     login: Mapping[str, str] | None,
+    progress: Progress,
     say: Callable[[str], None],
     clock: Callable[[], float],
 ) -> None:
     """Returns when the image is there. EngineError when it is not: the policy forbids to pull
-    it, the registry refuses, or the deadline is over. `say` gets lines of progress."""
+    it, the registry refuses, or the deadline is over. `say` gets the progress now and then."""
     if docker.pull != "always" and engine.has_image(docker.image):
         return
     if docker.pull == "never":
@@ -30,20 +31,27 @@ def ensure_image(
             f"image {docker.image} is not on this machine, and site.global.docker.pull is never; "
             f"`docker pull {docker.image}` here, or set it to missing"
         )
-    say(f"pulling image {docker.image}")
+    progress.begin()
+    say(progress.words)
     outcome: list[str] = []
 
     def pull() -> None:
-        outcome.append(_pull(engine, docker.image, login, Progress(docker.image, say, clock)))
+        outcome.append(_pull(engine, docker.image, login, progress))
 
     # In a thread that is left behind when it takes too long: nothing cuts a silent stream.
     thread = threading.Thread(target=pull, name="tfapp-pull", daemon=True)
     thread.start()
-    thread.join(docker.pull_timeout)
+    left, end = docker.pull_timeout, clock() + docker.pull_timeout
+    while left > 0:
+        thread.join(min(left, TOLD_EVERY))
+        left = end - clock() if thread.is_alive() else 0.0
+        if left > 0:
+            say(progress.words)
     if not outcome:
+        so_far = f": {progress.share}" if progress.share else ""
         raise EngineError(
             f"image {docker.image} was not there within {docker.pull_timeout:g} s "
-            "(site.global.docker.pull.timeout)"
+            f"(site.global.docker.pull.timeout){so_far}"
         )
     if outcome[0]:
         raise EngineError(f"image {docker.image} cannot be pulled: {outcome[0]}")
@@ -68,15 +76,18 @@ def _pull(engine: Engine, image: str, login: Mapping[str, str] | None, progress:
 
 
 class Progress:
-    """Turns the engine's reports of a pull into few lines."""
+    """How far the pull of an image is, by the engine's reports. For any thread to read."""
 
-    def __init__(self, image: str, say: Callable[[str], None], clock: Callable[[], float]):
+    def __init__(self, image: str):
+        self.words = ""  # "pulling image X: 2 of 5 layers, 30 of 120 MiB" once it has begun
+        self.share = ""  # "2 of 5 layers, 30 of 120 MiB" once there are any
         self._image = image
-        self._say = say
-        self._clock = clock
-        self._told = clock()
         self._layers: dict[str, tuple[int, int]] = {}  # id -> bytes so far, bytes in all
         self._done: set[str] = set()
+
+    def begin(self) -> None:
+        """There is a pull."""
+        self.words = f"pulling image {self._image}"
 
     def follow(self, reports: Iterable[Mapping[str, Any]]) -> str:
         """Reads all reports. The error they end in, "" when they do not."""
@@ -84,17 +95,16 @@ class Progress:
             if "error" in report:
                 return str(report["error"])
             self._note(report)
-            if self._clock() - self._told >= TOLD_EVERY and self._layers:
-                self._told = self._clock()
-                self._say(self.line())
+            if self._layers:
+                self.share = self._count()
+                self.words = f"pulling image {self._image}: {self.share}"
         return ""
 
-    def line(self) -> str:
-        """ "pulling image X: 2 of 5 layers, 30 of 120 MiB"."""
+    def _count(self) -> str:
         got = sum(so_far for so_far, _ in self._layers.values())
         size = sum(total for _, total in self._layers.values())
         return (
-            f"pulling image {self._image}: {len(self._done)} of {len(self._layers)} layers, "
+            f"{len(self._done)} of {len(self._layers)} layers, "
             f"{got // _MEBIBYTE} of {size // _MEBIBYTE} MiB"
         )
 
