@@ -6,9 +6,10 @@ import pytest
 
 from tests.coordinator.world import World, job
 from tfapp.contract.diagnostics import MAX_DIAGNOSTICS_JSON, format_diagnostics, parse_diagnostics
+from tfapp.contract.docker import Docker
 from tfapp.contract.exit import Exit
 from tfapp.contract.log_lines import MAX_LAST_LINES
-from tfapp.contract.reports import ExitReport
+from tfapp.contract.reports import Beat, ExitReport
 from tfapp.coordinator import events, verdicts
 from tfapp.coordinator.status import status
 
@@ -73,6 +74,30 @@ def test_many_missing_instances_are_counted():
     assert world.state.verdict.summary.endswith(
         "worker/9 (its container worker_9 runs on h, but its runner has not answered) and 3 more. "
         "The limit is site.global.gang.timeout."
+    )
+
+
+def test_who_is_still_pulling_an_image_is_named_with_the_limit_of_that():
+    limits = dataclasses.replace(job("worker=1").limits, gang=600.0)
+    plain = job("worker=2 ps=1", limits=limits)
+    components = tuple(
+        dataclasses.replace(c, docker=Docker("mine:1", pull_timeout=1800.0))
+        for c in plain.components
+    )
+    world = World(dataclasses.replace(plain, components=components))
+    world.begin()
+    world.answer("ps/0")
+    pulling = "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB"
+    beat = Beat(0, 1, "waiting", host="h1", preparing=pulling)
+    world.feed(events.Beaten(599.0, "worker/1", beat))
+    world.advance(700.0)
+    assert world.state.verdict is not None
+    assert world.state.verdict.summary == (
+        "Timed out: not all instances were ready 10 min after generation 1 began. Missing: "
+        "worker/0 (its container worker_0 runs on h, but its runner has not answered), worker/1 "
+        f"(its container worker_1 on h1 is still {pulling}). The limit is "
+        "site.global.gang.timeout. It includes the pull of an image, which has a limit of its "
+        "own, site.global.docker.pull.timeout (30 min)."
     )
 
 

@@ -41,13 +41,15 @@ class Submission:
         """`tfapp create`, run to its end."""
         return tfapp(*self._words(name, script, *words, mode=mode))
 
-    def follow(self, name: str, script: str, *words: str) -> subprocess.Popen:
-        """`tfapp create` that goes on."""
+    def follow(
+        self, name: str, script: str, *words: str, screen: int = subprocess.PIPE
+    ) -> subprocess.Popen:
+        """`tfapp create` that goes on. `screen`: where its standard error goes."""
         return subprocess.Popen(
             (sys.executable, "-m", "tfapp", *self._words(name, script, *words)),
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=screen,
             text=True,
         )
 

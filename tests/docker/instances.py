@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -89,6 +90,14 @@ def eventually(condition: Callable[[], Any], what: str = "it") -> Any:
         assert time.monotonic() < end, f"{what} did not happen within {LIMIT} s"
         time.sleep(0.02)
     return result
+
+
+def end_of_pulls() -> None:
+    """Waits for those that were left behind by a deadline."""
+    for thread in threading.enumerate():
+        if thread.name == "tfapp-pull":
+            thread.join(LIMIT)
+            assert not thread.is_alive()
 
 
 def labels(engine, id: str) -> Mapping[str, str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.docker.engine import BASE
-from tests.docker.instances import container, docker_mode
+from tests.docker.instances import container, docker_mode, end_of_pulls
 from tests.docker.registry import PASSWORD, USER, registry
 from tfapp.contract.docker import Docker
 from tfapp.runner.docker import pull
@@ -81,10 +80,7 @@ def test_a_registry_that_never_answers_has_a_deadline(engine, tmp_path, monkeypa
     assert text == f"image {image} was not there within 0.5 s (site.global.docker.pull.timeout)"
     # Now and then, though the engine has nothing to report.
     assert capsys.readouterr().out == 3 * f"pulling image {image}\n"
-    for thread in threading.enumerate():
-        if thread.name == "tfapp-pull":
-            thread.join(60)
-            assert not thread.is_alive()
+    end_of_pulls()
 
 
 def test_progress_is_that_of_the_newest_report():

@@ -83,16 +83,16 @@ def killed(state: State, message: str) -> Verdict:
 def gang_incomplete(state: State) -> Verdict:
     """Not all instances were ready in time."""
     limit = duration(state.job.limits.gang)
-    missing = [
-        f"{i.id} ({_whereabouts(state, i)})"
-        for i in state.instances.values()
-        if i.answer is None and not i.ended and not i.joining
+    absent = [
+        i for i in state.instances.values() if i.answer is None and not i.ended and not i.joining
     ]
+    missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
     text = f"not all instances were ready {limit} after generation {state.generation} began"
     return Verdict(
         FAILED,
         int(ExitCode.TIMED_OUT),
         f"Timed out: {text}. Missing: {names(missing)}. The limit is site.global.gang.timeout."
+        + _limit_of_pulls(state, absent)
         + _history(state),
         _nobody(state, "deadline", text),
     )
@@ -174,7 +174,22 @@ def names(items: Sequence[str]) -> str:
     return text if len(items) <= _MAX_NAMES else f"{text} and {len(items) - _MAX_NAMES} more"
 
 
+def _limit_of_pulls(state: State, absent: Sequence[Instance]) -> str:
+    """A sentence for who raises the gang's limit because of an image, "" when none is pulled."""
+    pulling = (state.job.component(i.component).docker for i in absent if i.preparing)
+    limits = [docker.pull_timeout for docker in pulling if docker is not None]
+    if not limits:
+        return ""
+    return (
+        " It includes the pull of an image, which has a limit of its own, "
+        f"site.global.docker.pull.timeout ({duration(min(limits))})."
+    )
+
+
 def _whereabouts(state: State, instance: Instance) -> str:
+    if instance.preparing:
+        host = f" on {instance.host}" if instance.host else ""
+        return f"its container {instance.container}{host} is still {_cut(instance.preparing)}"
     info = state.containers.get(instance.container)
     if info is None:
         return f"container {instance.container}" if instance.container else "no container"
