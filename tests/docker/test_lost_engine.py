@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.applications import Submission, tfapp
+from tests.docker.applications import PACKAGE, Submission, tfapp
 from tests.docker.instances import container, docker_mode, eventually
 from tfapp.contract.docker import Docker
 from tfapp.runner.docker.engine import Engine, EngineError, GoneError
 from tfapp.runner.docker.mode import DockerMode
 from tfapp.runner.program import StartError
+from tfapp.runner.script_loader import load_script
 from tfapp.script import Program, ScriptError
 
 # The SDK leaves the socket open that could not be connected.
@@ -72,6 +73,29 @@ def test_an_application_goes_on_when_the_engine_was_restarted(restarted, submiss
 
 def status(name: str) -> dict:
     return json.loads(tfapp("status", name, "--format", "json").stdout)["status"]
+
+
+@careless
+def test_status_asks_the_engine_and_not_the_machine_alone(restarted, tmp_path):
+    """The process is there all the time, and an engine that knows nothing of its container."""
+    script = load_script(PACKAGE, "scripts/tensorflow.py")
+    with docker_mode(tmp_path) as (mode, context):
+        program = mode.start(FOREVER, context)
+        record = restarted.folder / "data/containers" / program.container / "config.v2.json"
+        assert script.status(context, program)
+        restarted.end_daemon(signal.SIGKILL)
+        assert script.status(context, program)  # nobody has said that it does not run
+        hidden = record.rename(record.with_suffix(".hidden"))
+        restarted.start_daemon()
+        try:
+            assert program.alive
+            assert not script.status(context, program)
+        finally:
+            restarted.end_daemon(signal.SIGKILL)
+            hidden.rename(record)
+            restarted.start_daemon()  # and ends what runs without it, as it does after a crash
+        assert program.wait().reason == "lost"
+    gc.collect()
 
 
 def test_an_engine_that_hangs_does_not_keep_a_program_alive(engine, tmp_path):
