@@ -76,10 +76,12 @@ def test_a_registry_that_never_answers_has_a_deadline(engine, tmp_path, monkeypa
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         image = f"127.0.0.1:{silent.getsockname()[1]}/mine:1"
-        text = refusal(tmp_path, Docker(image, pull_timeout=0.5))
-    assert text == f"image {image} was not there within 0.5 s (site.global.docker.pull.timeout)"
+        text = refusal(tmp_path, Docker(image, pull_timeout=2))
+    assert text == f"image {image} was not there within 2 s (site.global.docker.pull.timeout)"
     # Now and then, though the engine has nothing to report.
-    assert capsys.readouterr().out == 3 * f"pulling image {image}\n"
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) > 1
+    assert set(said) == {f"pulling image {image}"}
     end_of_pulls()
 
 

@@ -65,13 +65,13 @@ def test_who_follows_sees_the_progress_and_no_more_of_it_once_it_is_over(slow, s
 
 def test_the_deadline_of_a_pull_says_how_far_it_was(slow, tmp_path):
     registry, image = slow
-    docker = Docker(image, pull_timeout=8)
+    docker = Docker(image, pull_timeout=15)
     with pytest.raises(ScriptError) as caught, docker_mode(tmp_path / "place", docker):
         pass
     registry.let_go.set()
     end_of_pulls()
     text, _, share = str(caught.value).rpartition(": ")
-    assert text == f"image {image} was not there within 8 s (site.global.docker.pull.timeout)"
+    assert text == f"image {image} was not there within 15 s (site.global.docker.pull.timeout)"
     assert re.fullmatch(r"1 of 2 layers, \d+ of 20 MiB", share)
 
 
@@ -84,7 +84,7 @@ def test_the_gang_deadline_says_that_an_image_is_still_pulled(slow, submission, 
         "app",
         "echo trained",
         *("--option", "site.global.docker.image", image),
-        *("--option", "site.global.gang.timeout", "15"),
+        *("--option", "site.global.gang.timeout", "40"),
         screen=screen,
     )
     os.close(screen)
@@ -95,7 +95,7 @@ def test_the_gang_deadline_says_that_an_image_is_still_pulled(slow, submission, 
     rows, verdict = shown.split("Timed out: ")
     assert re.search(f"1 REQUESTED: {progress}", rows), rows
     assert re.sub(progress, "PROGRESS", verdict) == (
-        "not all instances were ready 15 s after generation 1 began. Missing: worker/0 (its "
+        "not all instances were ready 40 s after generation 1 began. Missing: worker/0 (its "
         "container worker_0 on 127.0.0.1 is still PROGRESS). The limit is "
         "site.global.gang.timeout. It includes the pull of an image, which has a limit of its "
         "own, site.global.docker.pull.timeout (10 min)."
