@@ -13,7 +13,7 @@ from tests.docker.applications import tfapp
 from tests.docker.engine import BASE
 from tests.docker.instances import LIMIT, docker_mode, end_of_pulls, eventually
 from tests.docker.registry import log_in, registry
-from tests.docker.slow_registry import SlowRegistry, slowly
+from tests.gate import Gate, gate
 from tfapp.contract.docker import Docker
 from tfapp.script import ScriptError
 
@@ -34,26 +34,27 @@ def noise(engine, tmp_path) -> Iterator[str]:
 
 
 @pytest.fixture
-def slow(engine, noise, tmp_path, monkeypatch) -> Iterator[tuple[SlowRegistry, str]]:
+def slow(engine, noise, tmp_path, monkeypatch) -> Iterator[tuple[Gate, str]]:
     """What holds that image back, and its name there."""
     config = tmp_path / "registry" / "client"
     monkeypatch.setenv("DOCKER_CONFIG", str(config))
     host, port = re.match(r"(.*):(\d+)", noise.partition("/")[0]).groups()
-    with slowly(int(port), 5 * MEBIBYTE) as registry:
-        log_in(engine, config, registry.port)
-        image = noise.replace(f"{host}:{port}", f"{host}:{registry.port}")
-        yield registry, image
+    with gate(int(port), leak=5 * MEBIBYTE) as way:
+        log_in(engine, config, way.port)
+        way.shut()
+        image = noise.replace(f"{host}:{port}", f"{host}:{way.port}")
+        yield way, image
         engine.docker("rmi", "--force", image)
 
 
 def test_who_follows_sees_the_progress_and_no_more_of_it_once_it_is_over(slow, submission):
-    registry, image = slow
+    way, image = slow
     followed = submission.follow(
         "app", "echo trained", "--option", "site.global.docker.image", image
     )
     words = re.compile(rf"pulling image {image}: 1 of 2 layers, [1-9]\d* of 20 MiB")
     eventually(lambda: words.search(status()), "the progress")
-    registry.let_go.set()
+    way.open()
     output, errors = followed.communicate(timeout=LIMIT)
     assert (followed.returncode, output) == (0, "trained\n")
     # By its log alone: it is the instance whose log is shown.
@@ -64,11 +65,11 @@ def test_who_follows_sees_the_progress_and_no_more_of_it_once_it_is_over(slow, s
 
 
 def test_the_deadline_of_a_pull_says_how_far_it_was(slow, tmp_path):
-    registry, image = slow
+    way, image = slow
     docker = Docker(image, pull_timeout=15)
     with pytest.raises(ScriptError) as caught, docker_mode(tmp_path / "place", docker):
         pass
-    registry.let_go.set()
+    way.open()
     end_of_pulls()
     text, _, share = str(caught.value).rpartition(": ")
     assert text == f"image {image} was not there within 15 s (site.global.docker.pull.timeout)"

@@ -11,9 +11,9 @@ import subprocess
 import pytest
 
 from tests.end_to_end.command_line import read_until
+from tests.gate import gate
 from tests.yarn import programs
 from tests.yarn.conftest import User
-from tests.yarn.gate import gate
 from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.user_names import name_of
 
