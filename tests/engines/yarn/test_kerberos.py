@@ -94,7 +94,7 @@ def test_nothing_to_show(environ, tmp_path):
 
 
 def test_a_container_has_its_tokens(environ):
-    kerberos.require({**environ, "HADOOP_TOKEN_FILE_LOCATION": "/work/tokens"}, NOW)
+    kerberos.require({**environ, "HADOOP_TOKEN_FILE_LOCATION": "/tokens"}, NOW)
 
 
 def test_a_cluster_that_does_not_ask(environ, tmp_path):
