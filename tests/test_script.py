@@ -1,4 +1,4 @@
-"""What a package's script inherits, and the words of a value."""
+"""The class Script that a package's script inherits, and the words of a value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tfapp.contract.job import ComponentJob, Job
+from tests.contract_values import FAILURE_POLICY, LIMITS
+from tfapp.contract.job import ComponentJob, Job, Resources
 from tfapp.script import Context, Script, ScriptError
 
 
@@ -18,15 +19,15 @@ def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Co
         instances=2,
         min_instances=0,
         max_instances=None,
-        memory=1024,
-        vcores=1,
-        gpus=0,
+        container=Resources(1024, 1),
         script="scripts/own.py",
         script_timeout=600,
         exports=(),
         site=site,
     )
-    job = Job("digits", "tf", "1.0", "ada", "python3", (component,), ("worker",))
+    job = Job(
+        "digits", "tf", "1.0", "ada", "python3", (component,), ("worker",), LIMITS, FAILURE_POLICY
+    )
     known = values or {}
 
     def expand(key: str, text: str) -> str:

@@ -17,11 +17,6 @@ print(loaded, skein.ApplicationClient.__name__, skein.kv.__name__, skein.proto._
 with skein.utils.grpc_fork_support_disabled():
     print(skein.exceptions.TimeoutError.__name__)
 """
-AFTER_THE_PROTOCOL = """
-from tfapp.engines.local.protocol import messages
-from tfapp.skein_library import skein
-print(skein.proto.Empty is messages.Empty)
-"""
 OTHERS = """
 import sys
 import distutils.version
@@ -44,10 +39,6 @@ def run(code: str) -> list[str]:
 
 def test_it_comes_without_setuptools():
     assert run(IMPORTED) == ["[] ApplicationClient skein.kv skein.proto", "TimeoutError"]
-
-
-def test_all_of_it_is_there_after_the_local_engine_has_taken_a_part():
-    assert run(AFTER_THE_PROTOCOL) == ["True"]
 
 
 @pytest.mark.parametrize(("code", "said"), [(OTHERS, "True"), (AFTERWARDS, "True False")])

@@ -1,4 +1,4 @@
-"""What somebody probably meant."""
+"""Finds the known name that is closest to a misspelt one."""
 
 from __future__ import annotations
 

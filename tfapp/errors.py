@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 
 class ExitCode(enum.IntEnum):
@@ -40,7 +41,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.UNKNOWN_APPLICATION: "there is no application of this name",
     ExitCode.BAD_STATE: "the application is not in a state in which this can be done",
     ExitCode.IN_USE: "the application is running",
-    ExitCode.EXISTS: "an application of this name exists already",
+    ExitCode.EXISTS: "an application, or a file or folder, of this name exists already",
     ExitCode.BAD_CONFIGURATION: "the package, its configuration or its resources are wrong",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
     ExitCode.FALSE: "`exists --live`: the application exists and is not running",
@@ -116,7 +117,7 @@ class InUseError(TfappError):
 
 
 class ExistsError(TfappError):
-    """An application of this name exists already."""
+    """An application, or a file or folder, of this name exists already."""
 
     exit_code = ExitCode.EXISTS
 
@@ -131,8 +132,37 @@ class InvalidPackageError(TfappError):
     """The package cannot be used; `problems` says why, each with its place."""
 
     exit_code = ExitCode.BAD_CONFIGURATION
+    what = "the package"
 
     def __init__(self, problems: tuple):
         self.problems = tuple(problems)
         count = sum(1 for problem in self.problems if problem.severity == "error")
-        super().__init__(f"{count} error{'s' if count != 1 else ''} in the package")
+        super().__init__(f"{count} error{'s' if count != 1 else ''} in {self.what}")
+
+
+class ApplicationFailedError(TfappError):
+    """An application that ended without success. `result`: its `tfapp.Result`."""
+
+    def __init__(self, result: Any):
+        self.result = result
+        lines = [result.summary]
+        if result.last_lines:
+            lines += [f"last lines of {result.cause.instance}:"]
+            lines += [f"  {line}" for line in result.last_lines.splitlines()]
+        super().__init__("\n".join(lines), exit_code=ExitCode(result.exit_code))
+
+
+class FeedError(TfappError):
+    """What is fed from Spark cannot be fed, or was answered wrongly."""
+
+    exit_code = ExitCode.FAILED
+
+
+class ProgramError(TfappError):
+    """A program that cannot be run elsewhere: it does not pickle, or is none."""
+
+    exit_code = ExitCode.BAD_CONFIGURATION
+
+
+class ReturnedError(TfappError, ValueError):
+    """The value that a program returned cannot be had: it is too large, or no data."""

@@ -16,9 +16,10 @@ What nobody replaces stays as it was written.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
+
+from tfapp.frozen import frozen
 
 COMPILE, CONTAINER, PROGRAM = "compile", "container", "program"
 HOST, PORT, REFERENCE, UNKNOWN = "host", "port", "reference", "unknown"
@@ -53,7 +54,7 @@ _LOWER, _ALLOCATED, _HOST = ".lc", ".ALLOCATED_PORT", "_HOST"
 _SITE_PATH = "@//site/"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Placeholder:
     """One placeholder in a text; `text[start:end]` is all of it, the port's suffixes too.
 
@@ -159,8 +160,8 @@ def substitute(
 
 
 def compile_values(user: str, application: str, component: str) -> dict[str, str]:
-    """What the COMPILE placeholders stand for in a value of `component`; without a component
-    (credentials, the master) its two names are left out."""
+    """The values of the COMPILE placeholders for `component`; without a component (credentials, the
+    master) its two names are left out."""
     values = {
         "USER_NAME": user,
         "USER": user,

@@ -1,4 +1,4 @@
-"""What the scripts of an app package are made of: `class Script`, and what it gets and returns.
+"""The interface of an app package's scripts: `class Script`, its arguments and results.
 
 Standard library only: this module travels with every application. A package's script is one
 file with one subclass of `Script`:
@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tfapp.contract.control import Member
-from tfapp.contract.instances import instance_id
 from tfapp.contract.job import ComponentJob, Job
+from tfapp.contract.messages import Member
+from tfapp.contract.names import instance_id
+from tfapp.frozen import frozen
 
 
 class ScriptError(Exception):
@@ -28,12 +29,12 @@ class ScriptError(Exception):
 
 
 class ProgramMissingError(ScriptError):
-    """What was to be run is not there, or is no program."""
+    """The file to run does not exist, or is no program."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Executed:
-    """What became of a program that was run to its end. `code` is None after a signal."""
+    """The result of a program that was run to its end. `code` is None after a signal."""
 
     code: int | None
     output: str
@@ -44,9 +45,9 @@ def _nowhere(argv: Sequence[str], limit: float) -> Executed:
     raise ScriptError(f"{argv[0]} cannot be run: this context belongs to no runner")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Context:
-    """What a script knows of its instance. In `prepare` there are no ports, exports and members
+    """The instance, as its script sees it. In `prepare` there are no ports, exports and members
     yet, and the hosts in `config` are not known."""
 
     job: Job
@@ -90,7 +91,7 @@ class Context:
         return tuple(self.expand(full, word) for word in words)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Program:
     """The program to run for an instance, as a process of its own."""
 
@@ -130,7 +131,8 @@ class Script:
         raise NotImplementedError(f"{type(self).__name__} has no start()")
 
     def stop(self, context: Context, handle: Handle) -> None:
-        """Asks the program to end. What has not ended when the grace is over is killed."""
+        """Asks the program to end. Processes that have not ended when the grace is over are
+        killed."""
         handle.signal(signal.SIGTERM)
 
     def status(self, context: Context, handle: Handle) -> bool:

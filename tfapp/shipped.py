@@ -1,4 +1,4 @@
-"""Where the schemas and the app packages that ship with tfapp are.
+"""Finds the schemas and the app packages that ship with tfapp.
 
 They stand beside the package in a checkout (an editable install does not resolve the wheel's
 `package_dir` mapping) and inside it in a wheel.

@@ -1,10 +1,8 @@
-"""Skein, without what is slow in its import: `from tfapp.skein_library import skein`.
+"""Skein, without the slow part of its import: `from tfapp.skein_library import skein`.
 
 Skein asks `distutils` to compare two version numbers. From Python 3.12 on only setuptools has
 that, and where setuptools is installed it takes the place of Python's own before: 0.2 of the
-0.35 seconds that Skein takes to load, in each of the processes that a user waits for.
-
-Travels into containers.
+0.35 seconds that Skein takes to load. Containers do without it (tfapp.protocol).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ class LooseVersion:
 
 @contextlib.contextmanager
 def _small_distutils() -> Iterator[None]:
-    """Whoever imports distutils later gets the whole of it."""
+    """A stand-in for distutils while Skein is imported. Later imports get the whole of it."""
     if _ASKED_FOR in sys.modules:
         yield
         return
@@ -47,9 +45,6 @@ def _small_distutils() -> Iterator[None]:
 def _import_skein() -> Any:
     with _small_distutils():
         import skein
-        import skein.exceptions
-        from skein import proto
-    skein.proto = proto  # not set where tfapp.engines.local.protocol was imported before
     return skein
 
 

@@ -19,9 +19,10 @@ from tests.runner.driving import PATIENCE
 from tests.runner.test_tensorflow_env import cluster
 from tests.test_script import PlayedHandle, context_of
 from tfapp import shipped
+from tfapp.program.main import CALL_FILE
 from tfapp.runner import ports, tensorflow_env
+from tfapp.runner.package_script import load_script
 from tfapp.runner.process_mode import execute
-from tfapp.runner.script_loader import load_script
 from tfapp.script import Context, ScriptError
 
 PACKAGE = shipped.app_packages_dir() / "tensorflow"
@@ -72,9 +73,22 @@ def interpreter(folder: Path, body: str) -> str:
     return str(path)
 
 
+def test_a_program_finds_a_file_at_another_path_too(script, context, tmp_path):
+    link = tmp_path / "script" / "training-script.py"
+    made = context(config={**CONFIG, "user.scripts.link": f"{link}=train.py"})
+    for _ in range(2):
+        script.prepare(made)
+    assert (link.read_text(), [*link.parent.iterdir()]) == ("print('trained')", [link])
+    (tmp_path / "taken").write_text("")
+    made = context(config={**CONFIG, "user.scripts.link": f"{tmp_path}/taken/x=train.py"})
+    with pytest.raises(ScriptError, match=r"user.scripts.link: .*/taken/x cannot be made: "):
+        script.prepare(made)
+
+
 @pytest.mark.parametrize("role", ["chief", "worker", "ps", "evaluator"])
 def test_a_task_gets_the_cluster_and_a_shared_port(script, context, role):
     made = context(role, "--epochs 3 'two words'")
+    script.prepare(made)
     program = script.start(made)
     assert program.argv == (
         *(sys.executable, str(made.files_dir / "train.py")),
@@ -100,7 +114,56 @@ def test_a_task_gets_the_cluster_and_a_shared_port(script, context, role):
 )
 def test_keras_2_is_a_matter_of_configuration(script, context, legacy, env, variable):
     made = context(env=env, config={**CONFIG, "keras.legacy": legacy})
+    script.prepare(made)
     assert script.start(made).env.get("TF_USE_LEGACY_KERAS") == variable
+
+
+@pytest.mark.parametrize(
+    ("keras", "tf_keras", "variable", "warned"),
+    [
+        ("keras-2.15.0", False, None, False),
+        ("keras-2.15.0", True, None, False),
+        ("keras-3.8.0", True, "1", False),
+        ("keras-3.8.0", False, None, True),
+        ("keras_nightly-3.9.0.dev2", True, "1", False),
+        ("keras_preprocessing-1.1.2", True, "1", False),
+    ],
+)
+def test_keras_2_is_asked_for_where_it_is_beside_keras_3(
+    script, context, tmp_path, keras, tf_keras, variable, warned, capfd
+):
+    modules = ["tensorflow", "keras", *(["tf_keras"] if tf_keras else [])]
+    for module in modules:
+        (tmp_path / "modules" / module).mkdir(parents=True)
+        (tmp_path / "modules" / module / "__init__.py").write_text("raise RuntimeError")
+    (tmp_path / "modules" / f"{keras}.dist-info").mkdir()
+    made = context(
+        python=interpreter(tmp_path, f'exec {sys.executable} -S "$@"'),
+        env={"PYTHONPATH": str(tmp_path / "modules")},
+    )
+    script.prepare(made)
+    assert script.start(made).env.get("TF_USE_LEGACY_KERAS") == variable
+    assert ("tf-keras is not installed" in capfd.readouterr().out) == warned
+
+
+def test_a_program_without_python_is_not_told_of_keras(script, context):
+    made = context(python="/nowhere/python", config={**CONFIG, "user.scripts.entry": "run.sh"})
+    (made.files_dir / "run.sh").write_text("exec true")
+    script.prepare(made)
+    assert "TF_USE_LEGACY_KERAS" not in script.start(made).env
+
+
+@pytest.mark.parametrize(("legacy", "asks"), [("true", 1), ("false", 0)])
+def test_the_python_of_a_shell_script_is_asked_before_its_start(script, context, legacy, asks):
+    config = {**CONFIG, "user.scripts.entry": "run.sh", "keras.legacy": legacy}
+    made, asked = context(env={"HOME": "/elsewhere"}, config=config), []
+    (made.files_dir / "run.sh").write_text("exec true")
+    execute = made.execute
+    made = dataclasses.replace(made, execute=lambda *words: asked.append(words) or execute(*words))
+    script.prepare(made)
+    assert len(asked) == asks
+    assert ("TF_USE_LEGACY_KERAS" in script.start(made).env) == bool(asks)
+    assert len(asked) == asks
 
 
 def test_what_is_no_python_is_run_as_it_is(script, context):
@@ -110,6 +173,8 @@ def test_what_is_no_python_is_run_as_it_is(script, context):
     script.prepare(made)
     assert script.start(made).argv == ("bash", str(path), "train.py")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    assert script.start(made).argv == ("bash", str(path), "train.py")
+    path.write_text("#!/bin/sh\nexec python3 train.py")
     assert script.start(made).argv == (str(path), "train.py")
 
 
@@ -187,13 +252,28 @@ def test_without_tensorflow_one_sentence_says_so(script, context, tmp_path, role
     )
 
 
+def test_a_call_may_do_without_tensorflow(script, context, tmp_path, capfd):
+    folder = tmp_path / "files" / "tfapp-call"
+    folder.mkdir()
+    for name in ("main.py", CALL_FILE):
+        (folder / name).touch()
+    bare = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
+    made = context(python=bare, config={**CONFIG, "user.scripts.entry": "tfapp-call/main.py"})
+    script.prepare(made)
+    program = script.start(made)
+    assert program.argv == (bare, str(folder / "main.py"))
+    assert "TF_USE_LEGACY_KERAS" not in program.env
+    assert capfd.readouterr() == ("", "")
+
+
 def test_without_tf_keras_a_warning_says_so(script, context, tmp_path, capfd):
     (tmp_path / "tensorflow.py").touch()
     bare = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
     script.prepare(context(python=bare, env={"PYTHONPATH": str(tmp_path)}))
     assert capfd.readouterr().out == (
         "tfapp: warning: site.global.keras.legacy is true, but tf-keras is not installed in "
-        f"{bare}: tf.keras will fail with TensorFlow 2.16 and newer\n"
+        f"{bare}: tf.keras is Keras 3, with which model.fit() fails under "
+        "MultiWorkerMirroredStrategy and ParameterServerStrategy\n"
     )
 
 
@@ -248,14 +328,22 @@ def test_a_wrong_configuration_is_refused(script, context, changes, message):
     assert str(error.value) == message
 
 
+@pytest.mark.trains  # TensorFlow is imported
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"checkpoint_dir": "hdfs://nn/ckpt/digits"}, "site.global.user.checkpoint.prefix"),
-        ({"data_dir": "hdfs://nn/data"}, "site.global.user.data.dir"),
+        (
+            {"checkpoint_dir": "hdfs://nn/ckpt/digits", "data_dir": "ram://data"},
+            "site.global.user.checkpoint.prefix",
+        ),
+        (
+            {"checkpoint_dir": "file:///ckpt", "data_dir": "hdfs://nn/data"},
+            "site.global.user.data.dir",
+        ),
     ],
 )
 def test_a_file_system_that_tensorflow_lacks_is_refused(script, context, changes, key):
+    """Not those that it has."""
     import importlib.metadata
 
     with pytest.raises(ScriptError) as error:
@@ -267,10 +355,7 @@ def test_a_file_system_that_tensorflow_lacks_is_refused(script, context, changes
     )
 
 
-def test_a_file_system_that_tensorflow_has_is_accepted(script, context):
-    script.prepare(context(checkpoint_dir="file:///ckpt", data_dir="ram://data"))
-
-
+@pytest.mark.trains  # TensorBoard starts
 def test_tensorboard_answers_at_a_held_port(script, context, tmp_path):
     held = ports.hold()
     config = {**CONFIG, "tensorboard.port": str(held.number), "tensorboard.logdir": str(tmp_path)}

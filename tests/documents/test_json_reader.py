@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfapp.documents import read_document
@@ -83,6 +83,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=40)  # they are large
 @given(st.dictionaries(TEXTS, VALUES), st.sampled_from([None, 2]), st.booleans())
 def test_every_json_object_is_read_as_the_standard_library_reads_it(value, indent, ascii_only):
     assert read(json.dumps(value, indent=indent, ensure_ascii=ascii_only)) == (value, [])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfapp.documents import Document, read_document
-from tfapp.documents.limits import MAX_BYTES
+from tfapp.documents.decode import MAX_BYTES
 from tfapp.problems import Position, Problem
 
 BAD_BYTES = [

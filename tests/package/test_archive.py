@@ -49,6 +49,16 @@ def test_files_of_a_zip(tmp_path):
         source.read("gone")
 
 
+def test_a_zip_of_a_folder_is_the_folder(tmp_path):
+    """As a file manager makes it of the package's folder."""
+    members = ("app/metainfo.yaml", b"a: 1"), ("app/scripts/run.sh", b"true")
+    source = open_source(write(tmp_path / "app.zip", *members), "app.zip")
+    assert source.files() == ("metainfo.yaml", "scripts/run.sh")
+    assert source.read("scripts/run.sh") == b"true"
+    beside = write(tmp_path / "two.zip", *members, ("README", b""))
+    assert "app/metainfo.yaml" in open_source(beside, "two.zip").files()
+
+
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 cut off"])
 def test_no_zip(tmp_path, content):
     path = tmp_path / "app.zip"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.contract.docker import Mount
+from tfapp.contract.job import Mount
 from tfapp.package.docker import CLOSE_THE_QUOTE, DockerError, parse_mounts, parse_options
 
 
@@ -40,7 +40,7 @@ def test_what_is_no_mount(text, message):
 
 
 def test_options():
-    text = "--shm-size=64m --ipc host --ulimit nofile=1:2 --ulimit core=0 --tmpfs /t:size=1m"
+    text = "--shm-size=64MB --ipc host --ulimit nofile=1:2 --ulimit core=0 --tmpfs /t:size=1m"
     text += " --cap-drop NET_RAW --cap-drop ALL --cgroup-parent=/hadoop-yarn/training"
     assert parse_options(text) == {
         "shm_size": 64 << 20,

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.package.packages import make_package
-from tfapp.contract.failure import (
-    ACTIONS,
+from tests.package.packages import make_package, sound
+from tfapp.contract.exit import REASONS
+from tfapp.contract.job import (
     FAIL_APPLICATION,
-    REASONS,
+    IGNORE,
+    RESTART_CLUSTER,
     RESTART_INSTANCE,
     FailurePolicy,
     FailureRule,
 )
-from tfapp.package.load import load_package
 from tfapp.schema.load import effective_schema
 
 METAINFO = """
@@ -19,26 +19,22 @@ METAINFO = """
     maxRestarts: 5
     maxInfrastructureRestarts: 0
     startupSeconds: 2.5
+    endOnRepeatedFailure: false
     rules:
       - {components: [ps], onExitCodes: [42], onReasons: [hang], action: RestartInstance}
       - {action: FailApplication}
 """
 
 
-def load(folder):
-    loaded = load_package(folder)
-    assert loaded.package is not None, loaded.problems
-    return loaded.package
-
-
 def test_a_policy_is_read(tmp_path):
     folder = make_package(tmp_path)
     metainfo = folder / "metainfo.yaml"
     metainfo.write_text(metainfo.read_text().rstrip("\n") + METAINFO)
-    assert load(folder).failure == FailurePolicy(
+    assert sound(folder).failure == FailurePolicy(
         max_restarts=5,
         max_losses=0,
         startup=2.5,
+        repeats_end=False,
         rules=(
             FailureRule(RESTART_INSTANCE, ("ps",), (42,), ("hang",)),
             FailureRule(FAIL_APPLICATION),
@@ -46,10 +42,11 @@ def test_a_policy_is_read(tmp_path):
     )
 
 
-def test_the_schema_has_the_defaults_and_the_words_of_the_contract(tmp_path):
-    assert load(make_package(tmp_path)).failure == FailurePolicy()
+def test_defaults_and_the_words_of_the_contract(tmp_path):
+    assert sound(make_package(tmp_path)).failure == FailurePolicy(3, 10, 10.0, True)
     rule = effective_schema("metainfo")["$defs"]["failureRule"]["properties"]
-    assert tuple(rule["action"]["enum"]) == ACTIONS
+    actions = (RESTART_CLUSTER, RESTART_INSTANCE, FAIL_APPLICATION, IGNORE)
+    assert tuple(rule["action"]["enum"]) == actions
     assert tuple(rule["onReasons"]["items"]["enum"]) == REASONS
 
 
@@ -69,5 +66,5 @@ def test_a_window_is_the_sum_of_its_parts(tmp_path, shared, own, seconds):
         "components:\n"
         f"  worker: {{yarn.role.priority: 1, yarn.component.instances: 1, {own}}}\n"
     )
-    found = load(folder).resources["worker"]
+    found = sound(folder).resources["worker"]
     assert (found.failure_threshold, found.failure_window) == (5, seconds)

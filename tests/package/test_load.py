@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.package.packages import BASE, make_package, report
-from tfapp.errors import InvalidPackageError
-from tfapp.package.load import load_package, require_package
+from tests.package.packages import BASE, make_package, report, sound
+from tfapp.package.load import load_package
 from tfapp.package.overrides import Overrides
 from tfapp.problems import Position
 
@@ -24,7 +23,7 @@ def test_a_sound_package():
     loaded = load_package(BASE)
     assert loaded.problems == ()
     package = loaded.package
-    assert package == require_package(BASE)
+    assert package == sound(BASE)
     assert [(c.name, c.role, c.script_timeout) for c in package.components] == [
         ("chief", "chief", 600.0),
         ("worker", "worker", 600.0),
@@ -38,7 +37,7 @@ def test_a_sound_package():
     assert worker["site.global.user.scripts.entry"].at == Position(
         f"{BASE}/appConfig-default.yaml", 3, 35
     )
-    assert package.resources["worker"].memory == 1024
+    assert package.resources["worker"].container.memory == 1024
     assert (package.master.name, package.master.instances) == ("slider-appmaster", 1)
 
 
@@ -204,6 +203,22 @@ def test_a_wrong_change_of_a_document_that_could_be_any(tmp_path):
     assert "unknown key 'yarn.memry'" in report(found, tmp_path)
 
 
+def test_a_finding_at_a_default_of_the_package_stands_in_its_schema(tmp_path):
+    own = """{
+  "properties": {
+    "site.global.label": {"type": "string", "default": "${NO_SUCH}"}
+  }
+}
+"""
+    folder = make_package(tmp_path, files={"appConfig.schema.json": own})
+    assert findings(folder).splitlines()[0] == (
+        "appConfig.schema.json:3:56: error: there is no placeholder ${NO_SUCH} "
+        "[unknown-placeholder]"
+    )
+    (problem,) = load_package(folder).problems
+    assert problem.position.file == f"{folder}/appConfig.schema.json"
+
+
 def test_a_package_declares_keys_of_its_own(tmp_path):
     config = (BASE / "appConfig-default.yaml").read_text() + "  site.global.epochs: 5\n"
     folder = make_package(tmp_path, files={"appConfig-default.yaml": config})
@@ -212,7 +227,7 @@ def test_a_package_declares_keys_of_its_own(tmp_path):
         '{"properties": {"site.global.epochs": {"type": "integer"},'
         ' "site.global.rate": {"type": "number", "default": 0.1}}}'
     )
-    package = require_package(folder)
+    package = sound(folder)
     assert package.config.components["ps"]["site.global.epochs"].text == "5"
     assert package.config.components["ps"]["site.global.rate"].text == "0.1"
 
@@ -242,6 +257,11 @@ def test_user_files_hold_the_entry_script(tmp_path):
     )
 
 
+def test_a_package_that_is_not_there_is_a_finding(tmp_path):
+    loaded = load_package(tmp_path / "gone")
+    assert (loaded.package, [problem.code for problem in loaded.problems]) == (None, ["package"])
+
+
 def test_an_unsafe_package_is_a_finding(tmp_path):
     folder = make_package(tmp_path)
     (folder / "link").symlink_to("/etc/passwd")
@@ -254,18 +274,12 @@ def test_an_unsafe_package_is_a_finding(tmp_path):
 def test_a_zip_is_the_same_package(tmp_path):
     folder = make_package(tmp_path)
     archive = Path(shutil.make_archive(str(tmp_path / "app"), "zip", folder))
-    assert require_package(archive).components == require_package(folder).components
+    assert sound(archive).components == sound(folder).components
     (folder / "metainfo.yaml").write_text("schemaVersion: 2.1\n")
     archive = Path(shutil.make_archive(str(tmp_path / "broken"), "zip", folder))
     assert report(load_package(archive).problems, tmp_path).startswith(
         "broken.zip/metainfo.yaml:1:1: error: the key 'application' is missing"
     )
-
-
-def test_require_package_raises_the_findings(tmp_path):
-    with pytest.raises(InvalidPackageError, match="1 error in the package") as caught:
-        require_package(tmp_path / "gone")
-    assert caught.value.problems[0].code == "package"
 
 
 def test_keys_without_effect_are_not_the_packages(tmp_path):

@@ -58,7 +58,7 @@ def test_overrides_reach_the_package(tmp_path):
         "worker": "1.10",
         "ps": "/data",
     }
-    assert {name: (r.instances, r.memory) for name, r in package.resources.items()} == {
+    assert {name: (r.instances, r.container.memory) for name, r in package.resources.items()} == {
         "chief": (1, 3072),
         "worker": (5, 3072),
         "ps": (1, 512),
@@ -78,7 +78,7 @@ def test_a_wrong_value_is_found_at_its_option(tmp_path):
         report(load_package(folder, overrides=overrides).problems, folder)
         == """\
 --option site.global.gang.timeout: error: site.global.gang.timeout: expected a number of seconds \
-above 0, found 'soon' [wrong-type]
+above 0, or one with a unit (s, min, h, d), found 'soon' [wrong-value]
 --option site.global.run.mod: error: unknown key 'site.global.run.mod' [unknown-key]
   hint: did you mean 'site.global.run.mode'?
 --rescompopt evaluator yarn.memory: error: metainfo has no component 'evaluator' \
@@ -131,7 +131,7 @@ def test_the_master_is_no_component_but_may_be_sized(tmp_path):
     overrides = Overrides(rescompopts=(("slider-appmaster", "yarn.memory", "2048"),))
     loaded = load_package(make_package(tmp_path), overrides=overrides)
     assert loaded.package is not None
-    assert loaded.package.master.memory == 2048
+    assert loaded.package.master.container.memory == 2048
 
 
 def test_rules_find_at_the_option(tmp_path):

@@ -11,14 +11,14 @@ import shutil
 
 import pytest
 
-from tests.package.packages import HERE, report
-from tfapp.package.load import load_package, require_package
+from tests.package.packages import HERE, report, sound
+from tfapp.package.load import load_package
 
 SAMPLES = HERE / "slider_samples"
 
 JSON_FINDINGS = """\
 appConfig-default.json:8:33: warning: no site.global.docker.image is given: the default, \
-tensorflow/tensorflow:2.16.1, is used [docker-image]
+tensorflow/tensorflow:2.20.0, is used [docker-image]
   hint: name the image that has what your program needs
 resources.default.json:12:35: warning: 'ps' serves workers without a chief [cluster-layout]
   hint: tf.distribute's ParameterServerStrategy needs a chief; without one, the program itself \
@@ -36,7 +36,7 @@ def test_json_loads_with_warnings_only():
         ("ps", "ps", 2),
         ("worker", "worker", 2),
     ]
-    assert {name: (r.priority, r.memory) for name, r in package.resources.items()} == {
+    assert {name: (r.priority, r.container.memory) for name, r in package.resources.items()} == {
         "ps": (2, 1024),
         "worker": (1, 2056),
     }
@@ -49,8 +49,8 @@ def test_yaml_is_the_same_package(archived, tmp_path):
     if archived:
         shutil.make_archive(str(tmp_path / "app"), "zip", yaml)
         yaml = tmp_path / "app.zip"
-    from_json = require_package(SAMPLES / "json")
-    from_yaml = require_package(yaml)
+    from_json = sound(SAMPLES / "json")
+    from_yaml = sound(yaml)
     assert dataclasses.replace(from_yaml, source=from_json.source) == from_json
 
 

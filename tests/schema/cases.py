@@ -39,6 +39,6 @@ def report(problems: tuple[Problem, ...]) -> str:
 
 
 def expected(path: Path) -> str:
-    """What stands in the .expected file of a document; "" without one."""
+    """The content of a document's .expected file; "" without one."""
     file = path.with_suffix(".expected")
     return file.read_text("utf-8") if file.exists() else ""

@@ -46,7 +46,7 @@ def test_an_alias_is_found_where_its_value_stands():
     _, problems = check_document(document, "appConfig")
     assert [(str(problem.position), problem.code) for problem in problems] == [
         ("f:2:3", "refused-key"),
-        ("f:2:27", "wrong-type"),
+        ("f:2:27", "wrong-value"),
     ]
 
 

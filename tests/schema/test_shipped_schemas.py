@@ -14,7 +14,10 @@ from tfapp.schema import KINDS, check_document, describe, schema_text
 SCHEMAS = {kind: json.loads(schema_text(kind)) for kind in KINDS}
 ROWS = [pytest.param(row, id=f"{kind} {row.section} {row.key}") for kind in KINDS
         for row in describe(kind)]  # fmt: skip
-ANNOTATIONS = ("expected", "hint", "ignored", "key", "prefix", "refused", "secret", "unknown")
+ANNOTATIONS = (
+    *("code", "expected", "hint", "ignored", "key", "message", "prefix", "refused", "secret"),
+    "unknown",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,4 @@
-"""Values of the contract as JSON, and what of a JSON object a class knows."""
+"""Values of the contract as JSON, and the fields of a JSON object that a class has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job: what the compiler decided."""
+"""The job: what the compiler decided. And what only its own containers may read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,165 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.contract.docker import Docker
 from tfapp.contract.encoding import known
-from tfapp.contract.failure import FailurePolicy
-from tfapp.contract.limits import Limits
+from tfapp.frozen import frozen
+
+# ---- How programs run in a Docker image -------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
+class Mount:
+    """A file or folder of the machine that a Docker container sees. Both paths are absolute."""
+
+    source: str  # on the machine
+    target: str  # in the container
+    read_only: bool = False
+
+
+@frozen
+class Docker:
+    """The container in which a component's programs run. Sizes are in bytes; 0 and "" are the
+    engine's default."""
+
+    image: str
+    pull: str  # "never", "missing" or "always"
+    pull_timeout: float  # seconds
+    mounts: tuple[Mount, ...] = ()
+    credential: str = ""  # whose value in Private.env is the registry's "USER:PASSWORD"
+    host: str = ""  # the engine's address as DOCKER_HOST says it; "": what the environment says
+    shm_size: int = 0
+    ipc: str = ""  # "host" or "private"
+    ulimits: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    tmpfs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # path -> mount options
+    cap_drop: tuple[str, ...] = ()
+    cgroup_parent: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Docker:
+        values = known(cls, data)
+        values["mounts"] = tuple(Mount(**known(Mount, mount)) for mount in data["mounts"])
+        values["cap_drop"] = tuple(data.get("cap_drop", ()))
+        limits = data.get("ulimits", {})
+        values["ulimits"] = {name: (soft, hard) for name, (soft, hard) in limits.items()}
+        return cls(**values)
+
+
+# ---- Failures by their reason, and what is done about them ------------------------------------
+
+# The actions of failure rules.
+RESTART_CLUSTER = "RestartCluster"  # all instances get the next generation
+RESTART_INSTANCE = "RestartInstance"  # its program starts again at the same address
+FAIL_APPLICATION = "FailApplication"
+IGNORE = "Ignore"
+
+
+@frozen
+class FailureRule:
+    """The action for failures of `components` (none named: of all) with one of `exit_codes` or
+    `reasons` (neither named: for all failures). 128 + n among the exit codes is a program killed by
+    signal n too."""
+
+    action: str
+    components: tuple[str, ...] = ()
+    exit_codes: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FailureRule:
+        values = known(cls, data)
+        for name in ("components", "exit_codes", "reasons"):
+            values[name] = tuple(data.get(name, ()))
+        return cls(**values)
+
+
+@frozen
+class FailurePolicy:
+    """The failures that an application survives. The first rule that matches a failure counts."""
+
+    max_restarts: int  # after failures of programs, in the application's life
+    max_losses: int  # restarts after a loss by the infrastructure, counted apart
+    # Seconds of generation 1 in which a program that fails is broken and not restarted; 0: none.
+    startup: float
+    # Whether a program that fails in the same way in two generations in a row is broken.
+    repeats_end: bool
+    rules: tuple[FailureRule, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FailurePolicy:
+        values = known(cls, data)
+        values["rules"] = tuple(map(FailureRule.from_dict, data["rules"]))
+        return cls(**values)
+
+
+# ---- The deadlines of an application ----------------------------------------------------------
+
+
+@frozen
+class Limits:
+    """Deadlines of the application, in seconds. 0 switches off `lifetime` and `heartbeat_lost`."""
+
+    gang: float  # all instances have exported, counted from the generation's beginning
+    lifetime: float  # of the application
+    evaluator: float  # an evaluator goes on so long after success
+    stop_grace: float  # between SIGTERM and SIGKILL
+    heartbeat: float = 5.0  # a runner's heartbeat interval
+    heartbeat_lost: float = 30.0  # silence after which a runner ends its own program
+    settle: float = 0.5  # a program's failure waits so long for a loss that caused it
+
+
+# ---- The job: what the compiler decided -------------------------------------------------------
+
+
+@frozen
+class Resources:
+    """The resources of one container, from the package to the specification. `memory` and `vcores`
+    may be MAX until the engine has replaced it by a number."""
+
+    memory: int  # MiB
+    vcores: int
+    gpus: int = 0
+    label: str = ""  # of the nodes, "" for those without one
+    nodes: tuple[str, ...] = ()  # the hosts, and the racks, on which it is to run; () for any
+    racks: tuple[str, ...] = ()
+    relax_locality: bool = False  # whether it may run elsewhere too
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Resources:
+        values = known(cls, data)
+        for name in ("nodes", "racks"):
+            values[name] = tuple(data.get(name, ()))
+        return cls(**values)
+
+
+MAX = -1  # as much as the engine gives to one container
+
+
+@frozen
+class Settings:
+    """The keys `site.global.*` of one component, which are called by what follows that. Name, type
+    and default of a key stand in appConfig's schema alone: the compiler puts the defaults into
+    the values, and tests/test_settings.py holds what is read here against the schema. What has
+    neither a value nor a default is "", False or ()."""
+
+    values: Mapping[str, str]
+
+    def text(self, key: str) -> str:
+        """The value as it was written, placeholders that are still open in it."""
+        return self.values.get(SITE_GLOBAL + key, "")
+
+    def flag(self, key: str) -> bool:
+        """A boolean."""
+        return self.text(key).lower() == "true"
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Names that are separated by commas."""
+        return tuple(name for word in self.text(key).split(",") if (name := word.strip()))
+
+
+SITE_GLOBAL = "site.global."
+
+
+@frozen
 class ExportTemplate:
     """One line of an export group that a component feeds, e.g. worker/host_port =
     "${worker_HOST}:${site.global.worker.port}"."""
@@ -22,18 +174,16 @@ class ExportTemplate:
     value: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ComponentJob:
-    """One component, ready to run. Times are in seconds, memory in MiB."""
+    """One component, ready to run. Times are in seconds."""
 
     name: str
     role: str
     instances: int
     min_instances: int
     max_instances: int | None
-    memory: int
-    vcores: int
-    gpus: int
+    container: Resources
     script: str  # path inside PACKAGE_DIR
     script_timeout: float  # limit for the script's start(), stop() and status() calls
     exports: tuple[ExportTemplate, ...]
@@ -48,17 +198,23 @@ class ComponentJob:
     failure_window: float = 0.0  # seconds of real time; 0: the application's whole life
     progress_timeout: float = 0.0  # a program that shows none for so long hangs; 0: it may
 
+    @property
+    def settings(self) -> Settings:
+        """`site.global.*` of the component."""
+        return Settings(self.site)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ComponentJob:
         values = known(cls, data)
         if data.get("docker") is not None:
             values["docker"] = Docker.from_dict(data["docker"])
+        values["container"] = Resources.from_dict(data["container"])
         values["exports"] = tuple(ExportTemplate(**export) for export in data["exports"])
         values["requires"] = tuple(data.get("requires", ()))
         return cls(**values)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Job:
     """The whole application for the coordinator and every runner. No secrets in it."""
 
@@ -70,8 +226,9 @@ class Job:
     python: str
     components: tuple[ComponentJob, ...]
     success: tuple[str, ...]  # components all of whose instances must exit 0
-    limits: Limits = Limits()
-    failure: FailurePolicy = FailurePolicy()
+    limits: Limits
+    failure: FailurePolicy
+    nodes: str = ""  # the module that tells more of ended containers than their master, or none
     format: int = 1
 
     def component(self, name: str) -> ComponentJob:
@@ -81,11 +238,43 @@ class Job:
                 return component
         raise KeyError(name)
 
+    @property
+    def checkpoint_dir(self) -> str:
+        """The folder of the application's checkpoints, a path or a URL; "" where it has none that
+        lasts, or where only containers know it."""
+        for component in self.components:
+            prefix = component.settings.text("user.checkpoint.prefix")
+            if prefix:
+                return "" if "${" in prefix else f"{prefix.rstrip('/')}/{self.name}"
+        return ""
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Job:
         values = known(cls, data)
         values["components"] = tuple(ComponentJob.from_dict(c) for c in data["components"])
         values["success"] = tuple(data["success"])
         values["limits"] = Limits(**known(Limits, data["limits"]))
-        values["failure"] = FailurePolicy.from_dict(data.get("failure", {}))
+        values["failure"] = FailurePolicy.from_dict(data["failure"])
         return cls(**values)
+
+
+# ---- What only an application's own containers may read ---------------------------------------
+
+
+# Characters of the shortest secret that is struck out. A shorter one gives little away, and would
+# spoil half of every line.
+MIN_SECRET = 4
+
+
+@frozen
+class Private:
+    """Values that a spec must not show. `env` is the environment of the user's programs, by
+    component; most of it is no secret. `redact` holds the secrets: they are struck out of logs and
+    reports."""
+
+    env: Mapping[str, Mapping[str, str]]
+    redact: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Private:
+        return cls(env=data["env"], redact=tuple(data.get("redact", ())))

@@ -1,8 +1,132 @@
-"""How an application may be called."""
+"""Names both sides know: states, roles, store keys, files and variables of a container."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+# ---- How an application may be called ---------------------------------------------------------
 
 MAX_NAME = 100  # characters of an application's name, which names folders too
 NAME_PATTERN = re.compile(rf"[a-z][a-z0-9_-]{{0,{MAX_NAME - 1}}}\Z")  # of an application (Slider's)
+
+
+# ---- What a component is in its application ---------------------------------------------------
+
+ROLES = ("chief", "worker", "ps", "evaluator", "tensorboard", "other")
+# Programs of these roles never end by themselves: they are stopped when the others are done.
+SERVICE_ROLES = ("ps", "tensorboard", "other")
+
+
+# ---- The states of instances and applications -------------------------------------------------
+
+# Instance states, in the order a healthy one goes through them.
+REQUESTED, WAITING, RUNNING, STOPPING = "REQUESTED", "WAITING", "RUNNING", "STOPPING"
+SUCCEEDED, FAILED, KILLED, LOST = "SUCCEEDED", "FAILED", "KILLED", "LOST"
+STOPPED = "STOPPED"  # ended because the application had succeeded, as every ps is
+# Application states: ACCEPTED (no coordinator yet), FORMING, RUNNING, STOPPING, then a verdict.
+ACCEPTED, FORMING = "ACCEPTED", "FORMING"
+FINAL_STATES = (SUCCEEDED, FAILED, KILLED)
+
+
+# ---- How an instance is called, and the container in which it begins --------------------------
+
+
+def instance_id(component: str, index: int) -> str:
+    """ "worker", 1 -> "worker/1"."""
+    return f"{component}/{index}"
+
+
+def parse_instance(text: str) -> tuple[str, int]:
+    """ "worker/1" -> ("worker", 1). ValueError for anything else."""
+    component, slash, index = text.rpartition("/")
+    if not slash or not component or not index.isdigit():
+        raise ValueError(f"{text!r} is not an instance such as 'worker/0'")
+    return component, int(index)
+
+
+def initial_container(instance: str) -> str:
+    """Skein's id of the container in which an instance begins, "worker/1" -> "worker_1": Skein
+    numbers the containers of a service from 0, those it begins with first."""
+    return "{}_{}".format(*parse_instance(instance))
+
+
+def initial_instance(container: str) -> str:
+    """The instance that begins in a container, "worker_1" -> "worker/1"."""
+    component, _, index = container.rpartition("_")
+    return f"{component}/{index}"
+
+
+# ---- The keys in Skein's key-value store; {instance} is "worker/1" ----------------------------
+
+CONTROL_PREFIX = "tfapp.control."
+KEY_GENERATION = "tfapp.control.generation"  # {"generation": g}
+KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
+KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
+ORDER_PREFIX = "tfapp.order."  # + instance: class Order; only the coordinator writes it
+REPORT_PREFIX = "tfapp.report."  # all that runners and clients tell the coordinator
+# + instance, value: the container's id. Owned by the container; its end deletes it.
+ALIVE_PREFIX = "tfapp.report.alive."
+ANSWER_PREFIX = "tfapp.report.answer."  # + instance, owned: class Answer
+BEAT_PREFIX = "tfapp.report.beat."  # + instance, owned: class Beat
+EXIT_PREFIX = "tfapp.report.exit."  # + instance, unowned: class ExitReport
+# + instance, owned, by the master: {"container": id, "text": "waiting for 2 GPUs"}; "" when it
+# waits for nothing any more.
+WAITS_PREFIX = "tfapp.report.waits."
+KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
+KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
+FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
+KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
+
+
+# ---- What a container finds in its working directory and in its environment -------------------
+
+RUNTIME_DIR = "tfapp-runtime"  # this package, as far as a container needs it
+PACKAGE_DIR = "tfapp-package"  # the app package: metainfo, scripts/
+FILES_DIR = "files"  # the user's program: the package's files/ and --files
+JOB_FILE = "tfapp-job.json"  # class Job
+PRIVATE_FILE = "tfapp-private.json"  # class Private, mode 0600
+MASTER_KEY_FILE = ".skein.pem"  # acts as the application; the runner deletes it
+PYTHON_DIR = "tfapp-python"  # a Python environment that travels along
+PYTHON = f"{PYTHON_DIR}/bin/python"  # its interpreter
+PEX_FILE = "tfapp-python.pex"  # or a PEX, which the start script unpacks as PYTHON_DIR
+PEX_ROOT = "tfapp-pex"  # where to
+# In a container's log folder: which instance logs there, as text.
+INSTANCE_FILE = "tfapp-instance"
+# And what its function returned: see `tfapp.program.returned`.
+RETURNED_FILE = "tfapp-returned.json"
+# How a container without a disk that lasts says it in its log, as one line.
+RETURNED_LINE = "tfapp: returned "
+
+# "worker/1", given by the coordinator in add_container(env=). The containers that a service
+# begins with share one environment without it: see `initial_instance`.
+ENV_INSTANCE = "TFAPP_INSTANCE"
+ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
+# "1" where a container has its cgroup for itself, and no other container is in it.
+ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"
+ENV_GUARD = "TFAPP_GUARD"  # of a process that clears up after its runner and ends by itself
+
+
+# ---- What tfapp says of itself in a container's log, and how much of a program's log it quotes
+
+OWN_LINE = "tfapp: "  # begins what is tfapp's own among the lines of a program
+# The words in a container's log when neither runner nor coordinator can start in it; the process
+# ends with the exit code.
+CANNOT_START = f"{OWN_LINE}cannot start: "
+CANNOT_START_CODE = 78
+
+MAX_LAST_LINES = 8 * 1024  # bytes of a program's last lines in a report
+
+
+# ---- What an application's web pages show of its instances' exports ---------------------------
+
+
+def page_route(instance: str) -> str:
+    """Under which name the application's web pages show what an instance exports."""
+    return instance.replace("/", "-")
+
+
+def exported_pages(exports: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The web addresses among the exports of an instance, by group and name."""
+    values = [own[name] for _, own in sorted(exports.items()) for name in sorted(own)]
+    return [value for value in values if value.startswith(("http://", "https://"))]

@@ -1,19 +1,62 @@
-"""What the coordinator publishes of an application and a client reads."""
+"""The status of an application that the coordinator publishes, and its verdict."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.contract.encoding import known
+from tfapp.contract.encoding import encode, known
 from tfapp.contract.exit import Exit
-from tfapp.contract.verdict import Verdict
+from tfapp.contract.metrics import Measure
+from tfapp.contract.names import FINAL_STATES, LOST, STOPPED
+from tfapp.frozen import frozen
+
+# ---- How an application ended -----------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
+class Cause:
+    """The failure that decided a verdict other than SUCCEEDED."""
+
+    instance: str  # "" when it was no instance (a deadline, a stop request)
+    generation: int | None  # None: unknown
+    host: str
+    container: str
+    exit: Exit
+    last_lines: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Cause:
+        values = known(cls, data)
+        values["exit"] = Exit.from_dict(data["exit"])
+        return cls(**values)
+
+
+@frozen
+class Verdict:
+    """The result of an application, and its reason. `exit_code` is that of `tfapp create`."""
+
+    state: str  # one of states.FINAL_STATES
+    exit_code: int  # tfapp.errors.ExitCode
+    summary: str  # one or two sentences
+    cause: Cause | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Verdict:
+        values = known(cls, data)
+        if data.get("cause") is not None:
+            values["cause"] = Cause.from_dict(data["cause"])
+        return cls(**values)
+
+
+# ---- What the coordinator publishes of an application and a client reads ----------------------
+
+
+@frozen
 class InstanceStatus:
-    """What is known of one instance."""
+    """The status of one instance."""
 
     instance: str
     component: str
@@ -24,7 +67,12 @@ class InstanceStatus:
     exports: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     exit: Exit | None = None
     docker: str = ""  # id of the Docker container that the program runs, or ran, in
-    preparing: str = ""  # what it waits for before it is there, as its runner says (`Beat`)
+    preparing: str = ""  # what it waits for before it is there, as its runner or master says
+    seconds: float | None = None  # how long its program ran, once that has ended
+    # What its program has reported last, or the one before that. `metrics.floats` has the numbers.
+    metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
+    step: int | None = None
+    steps_per_second: float | None = None  # as measured last; None: not known
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> InstanceStatus:
@@ -34,7 +82,7 @@ class InstanceStatus:
         return cls(**values)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Moment:
     """One line of an application's history. `time`: seconds since 1970."""
 
@@ -42,10 +90,10 @@ class Moment:
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ApplicationStatus:
     """The state of an application as its coordinator publishes it. Times: seconds since 1970.
-    Numbers are None where it has ended without its coordinator's word, and nobody knows them."""
+    Numbers are None where it has ended without a last status of its coordinator."""
 
     name: str
     state: str
@@ -58,6 +106,7 @@ class ApplicationStatus:
     losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
+    checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationStatus:
@@ -67,3 +116,66 @@ class ApplicationStatus:
         if data.get("verdict") is not None:
             values["verdict"] = Verdict.from_dict(data["verdict"])
         return cls(**values)
+
+
+def conclude(
+    status: ApplicationStatus, verdict: Verdict, now: float, unfinished: str
+) -> ApplicationStatus:
+    """`status` with a verdict; instances without an end of their own become `unfinished`."""
+    finals = (*FINAL_STATES, LOST, STOPPED)
+    instances = tuple(
+        i if i.state in finals else dataclasses.replace(i, state=unfinished)
+        for i in status.instances
+    )
+    return dataclasses.replace(
+        status, state=verdict.state, updated=now, instances=instances, verdict=verdict
+    )
+
+
+# ---- The last word of an application that YARN keeps: its final diagnostics -------------------
+
+MAX_DIAGNOSTICS_JSON = 16 * 1024  # bytes of the last line of the final diagnostics
+
+
+def format_diagnostics(status: ApplicationStatus) -> str:
+    """The final diagnostics of an application: its verdict in sentences, then one last line of
+    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: the metrics of all but
+    each component's first instance, the timeline's older half, and instances' details, are dropped
+    before the verdict is."""
+    verdict = status.verdict
+    assert verdict is not None, "only a finished application has diagnostics"
+    return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
+
+
+def fitting(status: ApplicationStatus, limit: int) -> bytes:
+    """`status` as compact JSON of at most `limit` bytes, without what matters least."""
+    line = encode(status)
+    if len(line) > limit:
+        firsts = {i.component: i.instance for i in reversed(status.instances)}
+        fewer = tuple(
+            i if firsts[i.component] == i.instance else dataclasses.replace(i, metrics={})
+            for i in status.instances
+        )
+        status = dataclasses.replace(status, instances=fewer)
+        line = encode(status)
+    while len(line) > limit and status.timeline:
+        newer = status.timeline[(len(status.timeline) + 1) // 2 :]
+        status = dataclasses.replace(status, timeline=newer)
+        line = encode(status)
+    if len(line) > limit:
+        slim = tuple(dataclasses.replace(i, exports={}, metrics={}) for i in status.instances)
+        line = encode(dataclasses.replace(status, instances=slim))
+    if len(line) > limit:
+        line = encode(dataclasses.replace(status, instances=()))
+    return line
+
+
+def parse_diagnostics(text: str) -> ApplicationStatus | None:
+    """Reads the output of `format_diagnostics`; None when `text` does not end in it."""
+    last = text.rstrip("\n").rpartition("\n")[2]
+    if not last.startswith("{"):
+        return None
+    try:
+        return ApplicationStatus.from_dict(json.loads(last))
+    except (ValueError, KeyError, TypeError):
+        return None

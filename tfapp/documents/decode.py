@@ -5,13 +5,17 @@ from __future__ import annotations
 import codecs
 import re
 
-from tfapp.documents.limits import MAX_BYTES
 from tfapp.problems import Position, Problem
 
 _UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
-# What YAML calls printable; the rest may stand in no YAML file, and JSON has no use for it.
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
+CONFLICT = re.compile(r"^(<{7}|>{7})(?= |$)", re.MULTILINE)
+
+# The largest size of a document. An app package's files are far below these.
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 50
+MAX_NODES = 50_000  # keys and values, with aliases followed: a YAML bomb is refused by this
 
 DATA_ELSEWHERE = "data belongs into the package's files/ folder"
 
@@ -59,6 +63,17 @@ def position_after(label: str, before: str) -> Position:
     return Position(label, len(lines), len(lines[-1]) + 1)
 
 
+def refuse_conflict(label: str, text: str) -> None:
+    """Raises Unreadable for a file with the markers of a merge conflict in it."""
+    if found := CONFLICT.search(text):
+        raise Unreadable(
+            position_after(label, text[: found.start()]),
+            "syntax",
+            f"the marker {found[0][:7]} of a merge conflict that is not resolved",
+            "keep one of the two sides, and delete the lines with <<<<<<<, ======= and >>>>>>>",
+        )
+
+
 def check_scalar(text: str, at: Position) -> None:
     """Raises Unreadable for text that no program could be given: an escape sequence can write
     characters that the file itself may not hold."""
@@ -73,7 +88,7 @@ def check_scalar(text: str, at: Position) -> None:
 
 
 def _refuse_unprintable(label: str, text: str) -> None:
-    found = _UNPRINTABLE.search(text)
+    found = (_CONTROL if text.isascii() else _unprintable()).search(text)
     if found:
         name = "NUL" if found.group() == "\0" else f"U+{ord(found.group()):04X}"
         raise Unreadable(
@@ -82,3 +97,9 @@ def _refuse_unprintable(label: str, text: str) -> None:
             f"the control character {name} cannot stand in the file",
             "is it a text file at all? delete the character",
         )
+
+
+def _unprintable() -> re.Pattern[str]:
+    """All that YAML does not call printable; it may stand in no YAML file, and JSON has no use for
+    it. Slow to make, and for ASCII text _CONTROL is the same."""
+    return re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

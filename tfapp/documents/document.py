@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 from tfapp.documents.scalars import ScalarValue, source_text
-from tfapp.problems import Position
+from tfapp.frozen import frozen
+from tfapp.problems import Position, Problem
 
 Path = tuple[Union[str, int], ...]  # ("components", 0, "name")
 
@@ -20,7 +21,7 @@ class Entry(NamedTuple):
     node: Node
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Node:
     """One value. `text` and `plain` are a scalar's: its source text without quotes, and whether
     it stood there unquoted."""
@@ -31,7 +32,7 @@ class Node:
     plain: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Document:
     """An immutable document. A path is a tuple of keys and list indices; () is the whole.
 
@@ -60,12 +61,12 @@ class Document:
         return node
 
     def at(self, path: Path) -> Position:
-        """Where the value at `path` begins."""
+        """The position at which the value at `path` begins."""
         return self.node(path).at
 
     def key_at(self, path: Path) -> Position:
-        """Where the key of the value at `path` begins; for a list item or the whole document,
-        where the value itself does."""
+        """The position at which the key of the value at `path` begins; for a list item or the whole
+        document, that of the value itself."""
         if not path:
             return self.root.at
         parent = self.node(path[:-1])
@@ -136,3 +137,20 @@ def _text_key(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key must be text, found {key!r}")
     return key
+
+
+def add_entry(
+    entries: dict[str, Entry], key: str, key_at: Position, node: Node, problems: list[Problem]
+) -> None:
+    """Adds one key. The first of two equal keys stands; the second is a problem."""
+    if key not in entries:
+        entries[key] = Entry(key_at, node)
+        return
+    problems.append(
+        Problem(
+            key_at,
+            "duplicate-key",
+            f"the key '{key}' stands here a second time",
+            hint=f"the first is at line {entries[key].key_at.line}; keep one of the two",
+        )
+    )

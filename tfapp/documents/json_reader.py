@@ -6,10 +6,15 @@ import bisect
 import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 
-from tfapp.documents.decode import DATA_ELSEWHERE, Unreadable, check_scalar
-from tfapp.documents.document import Entry, Node
-from tfapp.documents.entries import add_entry
-from tfapp.documents.limits import MAX_DEPTH, MAX_NODES
+from tfapp.documents.decode import (
+    DATA_ELSEWHERE,
+    MAX_DEPTH,
+    MAX_NODES,
+    Unreadable,
+    check_scalar,
+    refuse_conflict,
+)
+from tfapp.documents.document import Entry, Node, add_entry
 from tfapp.documents.scalars import resolve_plain
 from tfapp.problems import Position, Problem
 
@@ -22,6 +27,7 @@ _FOUND = re.compile(r"[\w.+-]+|.", re.DOTALL)
 
 def parse_json(label: str, text: str, problems: list[Problem]) -> Node:
     """The root node of `text`. Duplicate keys are appended to `problems`. Raises Unreadable."""
+    refuse_conflict(label, text)
     return _Reader(label, text, problems).document()
 
 
@@ -68,8 +74,10 @@ class _Reader:
         while self.another("{", "}", at, first=not entries):
             key_at = self.position()
             if self.peek() != '"':
-                raise self.error(f"expected a key in double quotes, found {self.found()}",
-                                 self.foreign())  # fmt: skip
+                raise self.error(
+                    f"expected a key in double quotes, found {self.found()}",
+                    self.foreign() or "a key stands in double quotes, even a single word",
+                )
             key = self.string(key_at)
             if self.peek() != ":":
                 raise self.error(f"expected ':' after the key '{key}', found {self.found()}")
@@ -97,9 +105,11 @@ class _Reader:
             if self.peek() == closing:
                 raise self.error(f"JSON has no comma before '{closing}'", "remove the comma")
         elif not first or found == "":
+            where = f"the '{opening}' is at line {at.line}, column {at.column}"
+            if found in ('"', "{", "["):
+                where = "add the ',' after the value before it"
             raise self.error(
-                f"expected ',' or '{closing}', found {self.found()}",
-                self.foreign() or f"the '{opening}' is at line {at.line}, column {at.column}",
+                f"expected ',' or '{closing}', found {self.found()}", self.foreign() or where
             )
         return True
 
@@ -135,12 +145,12 @@ class _Reader:
         return '"\'"' if found.group() == "'" else f"'{found.group()[:40]}'"
 
     def foreign(self) -> str:
-        """What to do about something that other notations have and JSON has not."""
+        """The hint for syntax that other notations have and JSON has not."""
         rest = self.text[self.offset : self.offset + 9]
         if rest.startswith(("//", "/*", "#")):
             return "JSON has no comments; a .yaml file may have them"
-        if rest.startswith("'"):
-            return "JSON wants double quotes"
+        if rest.startswith(("'", "`", "\u201c", "\u201d", "\u201e", "\u2018", "\u2019")):
+            return 'JSON wants plain double quotes: "'
         if re.match(r"(?i)(true|false|null|none)\b", rest):
             return "JSON writes true, false and null"
         return ""

@@ -1,4 +1,4 @@
-"""What an unquoted YAML scalar means: the core schema of YAML 1.2, and no more than that.
+"""The value of an unquoted YAML scalar: the core schema of YAML 1.2, and no more than that.
 
 `on`, `yes`, dates and `12:30:00` are text, as they are in YAML 1.2. So is a number with leading
 zeros (`010`), which YAML 1.1 read as octal, and whatever is no finite number (`.inf`).
@@ -45,7 +45,7 @@ def _number(text: str) -> int | float | str:
 
 
 def source_text(value: ScalarValue) -> str:
-    """How `value` is written unquoted: the inverse of `resolve_plain` for Python values."""
+    """The unquoted text of `value`: the inverse of `resolve_plain` for Python values."""
     if value is None:
         return "null"
     if isinstance(value, bool):

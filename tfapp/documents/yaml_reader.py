@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from collections.abc import Iterator
 
 import yaml
 
-from tfapp.documents.decode import DATA_ELSEWHERE, Unreadable, check_scalar, position_after
-from tfapp.documents.document import Entry, Node
-from tfapp.documents.entries import add_entry
-from tfapp.documents.limits import MAX_DEPTH, MAX_NODES
+from tfapp.documents.decode import (
+    DATA_ELSEWHERE,
+    MAX_DEPTH,
+    MAX_NODES,
+    Unreadable,
+    check_scalar,
+    position_after,
+    refuse_conflict,
+)
+from tfapp.documents.document import Entry, Node, add_entry
+from tfapp.documents.invisible import invisible_in, name_of
 from tfapp.documents.scalars import resolve_plain
-from tfapp.documents.yaml_errors import syntax_error
-from tfapp.problems import Position, Problem
+from tfapp.documents.yaml_errors import NEWLINE, syntax_error
+from tfapp.frozen import frozen
+from tfapp.problems import WARNING, Position, Problem
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's parser where it is built in
 UNSUPPORTED = "unsupported-yaml"
+_COMMENT = re.compile(r"[ \t]+(#[^\s#!].*?)\s*\Z")
+_NO_SPACE = re.compile(r"([A-Za-z_$][\w.$-]*):([^\s/].*)\Z")
 
 
 def parse_yaml(label: str, text: str, problems: list[Problem]) -> Node:
     """The root node of `text`; an empty file is a null. Findings that leave the rest readable
     are appended to `problems`. Raises Unreadable."""
+    refuse_conflict(label, text)
+    builder = _Builder(label, text, problems)
     try:
-        return _Builder(label, problems).document(yaml.parse(text, Loader=_Loader))
+        return builder.document(yaml.parse(text, Loader=_Loader))
     except yaml.reader.ReaderError as error:
         raise Unreadable(
             position_after(label, text[: error.position]), "encoding", error.reason
         ) from error
     except yaml.MarkedYAMLError as error:
-        raise syntax_error(label, text, error) from error
+        raise syntax_error(label, text, error, builder.last) from error
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Anchored:
-    """What an alias stands for, and how much of the limits it takes each time."""
+    """The node that an alias stands for, and its size, which counts towards the limits each
+    time."""
 
     node: Node
     nodes: int
@@ -42,14 +55,17 @@ class _Anchored:
 
 
 class _Builder:
-    def __init__(self, label: str, problems: list[Problem]):
+    def __init__(self, label: str, text: str, problems: list[Problem]):
         self.label = label
         self.problems = problems
+        self.lines = NEWLINE.split(text)
+        self.last: yaml.Event | None = None
         self.anchors: dict[str, _Anchored | None] = {}  # None while it is being read
+        self.unused: dict[str, yaml.Event] = {}
         self.nodes = 0
 
     def document(self, events: Iterator[yaml.Event]) -> Node:
-        self.events = events
+        events = self.events = self.remembered(events)
         root: Node | None = None
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
@@ -60,7 +76,19 @@ class _Builder:
                 break
             if isinstance(event, yaml.NodeEvent):
                 root, _ = self.node(event, 1)
+        self.report_unused_anchors()
         return root or Node(Position(self.label, 1, 1), None, "", plain=True)
+
+    def remembered(self, events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
+        for event in events:
+            self.last = event
+            yield event
+
+    def report_unused_anchors(self) -> None:
+        for name, event in self.unused.items():
+            message = f"the anchor &{name} is used nowhere, and '&{name}' is no part of the value"
+            hint = f"quote text that begins with '&', or remove '&{name}'"
+            self.problems.append(Problem(self.at(event), UNSUPPORTED, message, WARNING, hint))
 
     def node(self, event: yaml.Event, depth: int) -> tuple[Node, int]:
         """The node that `event` begins, and its height."""
@@ -69,10 +97,12 @@ class _Builder:
             return self.alias(event, depth)
         assert isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)), event
         if event.tag and event.tag != "!":
-            self.report(event, f"the tag {event.tag} has no meaning here", "remove the tag")
+            hint = "remove the tag; quote text that begins with '!'"
+            self.report(event, f"the tag {event.tag} has no meaning here", hint)
         if not event.anchor:
             return self.content(event, depth)
         self.anchors[event.anchor] = None
+        self.unused[event.anchor] = event
         before = self.nodes
         node, height = self.content(event, depth)
         self.anchors[event.anchor] = _Anchored(node, self.nodes - before, height)
@@ -87,6 +117,7 @@ class _Builder:
 
     def alias(self, event: yaml.AliasEvent, depth: int) -> tuple[Node, int]:
         name = event.anchor or ""
+        self.unused.pop(name, None)
         anchored = self.anchors.get(name)
         if anchored is None:
             why = (
@@ -106,7 +137,25 @@ class _Builder:
         check_scalar(event.value, self.at(event))
         plain = bool(event.implicit[0])
         value = resolve_plain(event.value) if plain else event.value
+        if plain and (value is None or isinstance(value, str)):
+            self.report_comment(event)
         return Node(self.at(event), value, event.value, plain)
+
+    def report_comment(self, event: yaml.ScalarEvent) -> None:
+        """`--tag #7`: a comment that looks like a part of the value."""
+        end = event.end_mark
+        if end is None or end.line >= len(self.lines):
+            return
+        line = self.lines[end.line]
+        comment = _COMMENT.match(line, end.column)
+        if comment is None or (event.value == "" and end.column == 0):
+            return
+        if not event.value and not line[: end.column].rstrip().endswith(":"):
+            return
+        at = Position(self.label, end.line + 1, comment.start(1) + 1)
+        message = f"a comment begins here: '{comment[1][:40]}' is no part of the value"
+        hint = "if it belongs to it, put the value into quotes; if not, write a space after '#'"
+        self.problems.append(Problem(at, "comment", message, WARNING, hint))
 
     def sequence(self, event: yaml.Event, depth: int) -> tuple[Node, int]:
         items: list[Node] = []
@@ -124,11 +173,30 @@ class _Builder:
             key, _ = self.node(key_event, depth + 1)
             value, value_height = self.node(next(self.events), depth + 1)
             height = max(height, value_height)
+            if value.value is None and (pair := self.without_space(key, key_event)):
+                key, value = pair
             if self.usable_key(key, key_event):
                 add_entry(entries, key.text, self.at(key_event), value, self.problems)
         return Node(self.at(event), entries), height + 1
 
+    def without_space(self, key: Node, event: yaml.Event) -> tuple[Node, Node] | None:
+        """`{key:value}`, which YAML takes for one long key."""
+        match = _NO_SPACE.match(key.text) if key.plain else None
+        if match is None:
+            return None
+        hint = f"write '{match[1]}: {match[2]}'"
+        self.report(event, f"a space is missing after '{match[1]}:'", hint)
+        at = key.at._replace(column=key.at.column + match.start(2))
+        meant = Node(at, resolve_plain(match[2]), match[2], plain=True)
+        return Node(key.at, match[1], match[1], plain=True), meant
+
     def usable_key(self, key: Node, event: yaml.Event) -> bool:
+        at = invisible_in(key.text)
+        if at >= 0:  # nothing below it stands where its author thinks
+            raise Unreadable(
+                self.at(event), UNSUPPORTED, f"the key has {name_of(key.text[at])} in it",
+                "type the line anew; pasted text often holds such a character",
+            )  # fmt: skip
         if isinstance(key.value, (dict, tuple)) or key.value is None:
             found = "nothing" if key.value is None else "a list or a mapping"
             self.report(event, f"expected text as a key, found {found}")

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from tfapp.errors import NotFoundError, UnavailableError
+from tfapp.frozen import frozen
 from tfapp.package.safety import (
     NOT_SHIPPED,
     UNUSABLE,
-    RefusedError,
+    UnsafeSourceError,
     check_collisions,
     check_limits,
     check_name,
@@ -23,7 +24,7 @@ MAX_RATIO = 100  # all files unpacked, to the size of the .zip...
 SMALL_TOTAL = 16 * 1024**2  # ...when they are more bytes than this
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ZipSource:
     """A package in a .zip file. `members` maps each file's name to its entry."""
 
@@ -56,14 +57,15 @@ class ZipSource:
 
 
 def list_zip(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Every regular file of the .zip at `path`, sorted. RefusedError when it is no .zip, or when
-    one of its entries is not safe to ship."""
+    """Every regular file of the .zip at `path`, sorted; where one folder has them all, the paths
+    are relative to it. UnsafeSourceError when it is no .zip, or when one of its entries is not safe
+    to ship."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
         hint = "give the folder of an app package, or a .zip of one"
-        raise RefusedError("", f"this is not a .zip: {error}", hint, UNUSABLE) from error
+        raise UnsafeSourceError("", f"this is not a .zip: {error}", hint, UNUSABLE) from error
     found: dict[str, zipfile.ZipInfo] = {}
     total = 0
     for entry in entries:
@@ -72,13 +74,22 @@ def list_zip(path: Path) -> dict[str, zipfile.ZipInfo]:
             continue
         _check_entry(name, entry)
         if name in found:
-            raise RefusedError(name, "the .zip holds two files of this name", "make it again")
+            raise UnsafeSourceError(name, "the .zip holds two files of this name", "make it again")
         found[name] = entry
         total += entry.file_size
         check_limits(len(found), total)
     _check_ratio(total, path.stat().st_size)
     check_collisions(found)
-    return dict(sorted(found.items()))
+    return dict(sorted(_without_folder(found).items()))
+
+
+def _without_folder(found: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, zipfile.ZipInfo]:
+    """The members below the one folder that has them all, as whoever compresses the package's
+    folder gets it. A package has files beside its folders, so this is none's own."""
+    folders = {name.partition("/")[0] for name in found}
+    if len(folders) != 1 or not all("/" in name for name in found):
+        return found
+    return {name.partition("/")[2]: entry for name, entry in found.items()}
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
@@ -89,18 +100,18 @@ def _name(entry: zipfile.ZipInfo) -> str:
 def _check_entry(name: str, entry: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise RefusedError(name, "the .zip holds a link", "put the file itself in")
+        raise UnsafeSourceError(name, "the .zip holds a link", "put the file itself in")
     if kind not in (0, stat.S_IFREG):
-        raise RefusedError(name, "this is not a regular file", "leave it out")
+        raise UnsafeSourceError(name, "this is not a regular file", "leave it out")
     if entry.flag_bits & 1:
-        raise RefusedError(name, "this file is encrypted", "make the .zip without a password")
+        raise UnsafeSourceError(name, "this file is encrypted", "make the .zip without a password")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         message = "its compression is neither 'stored' nor 'deflated'"
-        raise RefusedError(name, message, "make the .zip again with one of these")
+        raise UnsafeSourceError(name, message, "make the .zip again with one of these")
 
 
 def _check_ratio(total: int, packed: int) -> None:
     if total > max(SMALL_TOTAL, MAX_RATIO * packed):
         message = f"this .zip of {packed} bytes unpacks to {total} bytes"
         hint = f"more than {MAX_RATIO} to 1 is taken for an attack; give the folder instead"
-        raise RefusedError("", message, hint, UNUSABLE)
+        raise UnsafeSourceError("", message, hint, UNUSABLE)

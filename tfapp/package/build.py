@@ -1,11 +1,11 @@
-"""Checked documents -> AppPackage. Nothing is judged here: what is in them is put into types."""
+"""Checked documents -> AppPackage. Nothing is judged here: the documents' data gets types."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfapp.frozen import frozen
 from tfapp.package.build_config import build_config
 from tfapp.package.build_metainfo import (
     build_command_orders,
@@ -14,38 +14,38 @@ from tfapp.package.build_metainfo import (
     build_failure_policy,
 )
 from tfapp.package.build_resources import build_master, build_resources
-from tfapp.package.model import AppPackage, Source
-from tfapp.package.sheet import Sheet
+from tfapp.package.checked import CheckedDocument
+from tfapp.package.model import AppPackage, ConfigValue, Source
 from tfapp.problems import Position
 
 
-@dataclasses.dataclass(frozen=True)
-class Sheets:
+@frozen
+class CheckedDocuments:
     """The three documents of a package."""
 
-    metainfo: Sheet
-    app_config: Sheet
-    resources: Sheet
+    metainfo: CheckedDocument
+    app_config: CheckedDocument
+    resources: CheckedDocument
 
     @property
     def sound(self) -> frozenset[str]:
         """The kinds of document from which something may be concluded."""
         kinds = {"metainfo": self.metainfo, "appConfig": self.app_config}
         kinds["resources"] = self.resources
-        return frozenset(kind for kind, sheet in kinds.items() if sheet.sound)
+        return frozenset(kind for kind, document in kinds.items() if document.sound)
 
 
 def build_package(
     source: Source,
-    sheets: Sheets,
-    defaults: Mapping[str, str],
+    documents: CheckedDocuments,
+    defaults: Mapping[str, ConfigValue],
     user_files: Mapping[str, Path],
 ) -> AppPackage:
-    """The package that `sheets` describe; of an unsound sheet nothing is in it. `defaults` are
-    the schema's for appConfig, key -> text."""
-    application = sheets.metainfo.section("application")
-    exports = build_exports(sheets.metainfo)
-    components = build_components(sheets.metainfo, exports)
+    """The package that `documents` describe; of an unsound one nothing is in it. `defaults` are the
+    schema's for appConfig."""
+    application = documents.metainfo.section("application")
+    exports = build_exports(documents.metainfo)
+    components = build_components(documents.metainfo, exports)
     return AppPackage(
         source=source,
         name=application.get("name", ""),
@@ -53,35 +53,35 @@ def build_package(
         comment=application.get("comment", ""),
         components=components,
         exports=exports,
-        command_orders=build_command_orders(sheets.metainfo),
+        command_orders=build_command_orders(documents.metainfo),
         success=tuple(
-            sheets.metainfo.section("application", "successPolicy").get("components", ())
+            documents.metainfo.section("application", "successPolicy").get("components", ())
         ),
-        config=build_config(sheets.app_config, tuple(c.name for c in components), defaults),
-        resources=build_resources(sheets.resources),
-        master=build_master(sheets.resources),
+        config=build_config(documents.app_config, tuple(c.name for c in components), defaults),
+        resources=build_resources(documents.resources),
+        master=build_master(documents.resources),
         user_files=dict(user_files),
-        failure=build_failure_policy(sheets.metainfo),
-        positions=_positions(sheets),
+        failure=build_failure_policy(documents.metainfo.section("application", "failurePolicy")),
+        positions=_positions(documents),
     )
 
 
-def _positions(sheets: Sheets) -> dict[str, Position]:
+def _positions(documents: CheckedDocuments) -> dict[str, Position]:
     policy = ("application", "successPolicy")
-    named = sheets.metainfo.section(*policy).get("components", ())
+    named = documents.metainfo.section(*policy).get("components", ())
     return {
-        "application": sheets.metainfo.at("application"),
-        "resources": sheets.resources.key_at("components"),
-        "successPolicy": sheets.metainfo.key_at(*policy),
+        "application": documents.metainfo.at("application"),
+        "resources": documents.resources.key_at("components"),
+        "successPolicy": documents.metainfo.key_at(*policy),
         **{
-            f"successPolicy.{index}": sheets.metainfo.at(*policy, "components", index)
+            f"successPolicy.{index}": documents.metainfo.at(*policy, "components", index)
             for index in range(len(named))
         },
-        **_rule_positions(sheets.metainfo),
+        **_rule_positions(documents.metainfo),
     }
 
 
-def _rule_positions(metainfo: Sheet) -> dict[str, Position]:
+def _rule_positions(metainfo: CheckedDocument) -> dict[str, Position]:
     path = ("application", "failurePolicy")
     rules = metainfo.section(*path).get("rules", ())
     return {

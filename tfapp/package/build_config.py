@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tfapp.package.model import SCHEMA_DEFAULT, Config, ConfigValue
-from tfapp.package.sheet import Sheet
+from tfapp.package.checked import CheckedDocument
+from tfapp.package.model import Config, ConfigValue
 from tfapp.problems import Position
 
 
 def build_config(
-    app_config: Sheet, components: Iterable[str], defaults: Mapping[str, str]
+    app_config: CheckedDocument, components: Iterable[str], defaults: Mapping[str, ConfigValue]
 ) -> Config:
     """The configuration. Each of `components` has the schema's defaults, over them `global`,
     over that its own values."""
     global_ = _values(app_config, "global")
-    unwritten = {
-        key: ConfigValue(text, SCHEMA_DEFAULT, SCHEMA_DEFAULT) for key, text in defaults.items()
-    }
-    shared = {**unwritten, **global_} if app_config.sound else {}
+    shared = {**defaults, **global_} if app_config.sound else {}
     return Config(
         global_=global_,
         components={
@@ -35,7 +32,7 @@ def build_config(
     )
 
 
-def _values(app_config: Sheet, *path: str) -> dict[str, ConfigValue]:
+def _values(app_config: CheckedDocument, *path: str) -> dict[str, ConfigValue]:
     found = {}
     for key, value in app_config.section(*path).items():
         key_at = app_config.key_at(*path, key)
@@ -44,6 +41,6 @@ def _values(app_config: Sheet, *path: str) -> dict[str, ConfigValue]:
     return found
 
 
-def _value(app_config: Sheet, path: tuple[str, ...], key_at: Position) -> ConfigValue:
+def _value(app_config: CheckedDocument, path: tuple[str, ...], key_at: Position) -> ConfigValue:
     at, text = app_config.at(*path), app_config.text(*path)
-    return ConfigValue(text, at, key_at, app_config.places.placeholders(at, text))
+    return ConfigValue(text, at, key_at, app_config.locator.placeholders(at, text))

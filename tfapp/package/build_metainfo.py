@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.contract.failure import FailurePolicy, FailureRule
-from tfapp.contract.roles import ROLES
+from tfapp.contract.job import FailurePolicy, FailureRule
+from tfapp.contract.names import ROLES
+from tfapp.package.checked import CheckedDocument
 from tfapp.package.model import CommandOrder, Component, Export, ExportRef
-from tfapp.package.sheet import Sheet
 from tfapp.problems import Position
 from tfapp.schema import defaults
 
@@ -25,7 +25,9 @@ _POSITIONS = {
 }
 
 
-def build_components(metainfo: Sheet, exports: tuple[Export, ...]) -> tuple[Component, ...]:
+def build_components(
+    metainfo: CheckedDocument, exports: tuple[Export, ...]
+) -> tuple[Component, ...]:
     """All components, in the order of metainfo."""
     written = metainfo.section("application").get("components", ())
     return tuple(
@@ -34,7 +36,7 @@ def build_components(metainfo: Sheet, exports: tuple[Export, ...]) -> tuple[Comp
 
 
 def _component(
-    metainfo: Sheet, index: int, written: Mapping[str, Any], exports: tuple[Export, ...]
+    metainfo: CheckedDocument, index: int, written: Mapping[str, Any], exports: tuple[Export, ...]
 ) -> Component:
     path = ("application", "components", index)
     script = written["commandScript"]
@@ -58,7 +60,7 @@ def _component(
 
 
 def _docker_positions(
-    metainfo: Sheet, path: tuple, written: Mapping[str, Any]
+    metainfo: CheckedDocument, path: tuple, written: Mapping[str, Any]
 ) -> dict[str, Position]:
     """ "dockerContainers.0.options" and so on."""
     return {
@@ -76,12 +78,12 @@ def default_role(name: str) -> str:
 
 
 def _export_refs(
-    metainfo: Sheet, path: tuple, written: Mapping[str, Any], exports: tuple[Export, ...]
+    metainfo: CheckedDocument, path: tuple, written: Mapping[str, Any], exports: tuple[Export, ...]
 ) -> tuple[ExportRef, ...]:
     words = tuple(word.strip() for word in written.get(path[-1], "").split(","))
     words = tuple(word for word in words if word)
-    places = metainfo.places.parts(metainfo.at(*path), words)
-    return tuple(_export_ref(word, at, exports) for word, at in zip(words, places))
+    positions = metainfo.locator.parts(metainfo.at(*path), words)
+    return tuple(_export_ref(word, at, exports) for word, at in zip(words, positions))
 
 
 def _export_ref(word: str, at: Position, exports: tuple[Export, ...]) -> ExportRef:
@@ -93,7 +95,7 @@ def _export_ref(word: str, at: Position, exports: tuple[Export, ...]) -> ExportR
     return ExportRef(group, name, at)
 
 
-def build_exports(metainfo: Sheet) -> tuple[Export, ...]:
+def build_exports(metainfo: CheckedDocument) -> tuple[Export, ...]:
     """All exports of all groups, in the order of metainfo."""
     found = []
     groups = metainfo.section("application").get("exportGroups", ())
@@ -101,12 +103,13 @@ def build_exports(metainfo: Sheet) -> tuple[Export, ...]:
         for index, export in enumerate(group["exports"]):
             path = ("application", "exportGroups", group_index, "exports", index, "value")
             at, value = metainfo.at(*path), export["value"]
-            places = metainfo.places.placeholders(at, value)
-            found.append(Export(group["name"], export["name"], value, at, places))
+            positions = metainfo.locator.placeholders(at, value)
+            optional = export.get("optional", False)
+            found.append(Export(group["name"], export["name"], value, at, positions, optional))
     return tuple(found)
 
 
-def build_command_orders(metainfo: Sheet) -> tuple[CommandOrder, ...]:
+def build_command_orders(metainfo: CheckedDocument) -> tuple[CommandOrder, ...]:
     """All orders. What must be INSTALLED always is: every container is up before any program
     starts."""
     written = metainfo.section("application").get("commandOrders", ())
@@ -124,14 +127,14 @@ def build_command_orders(metainfo: Sheet) -> tuple[CommandOrder, ...]:
     )
 
 
-def build_failure_policy(metainfo: Sheet) -> FailurePolicy:
-    """What failures are survived, the schema's defaults where metainfo says nothing."""
-    written = metainfo.section("application", "failurePolicy")
+def build_failure_policy(written: Mapping[str, Any]) -> FailurePolicy:
+    """From metainfo's `failurePolicy`, with the schema's defaults for the keys that it lacks."""
     values = {**defaults("metainfo", "failurePolicy"), **written}
     return FailurePolicy(
         max_restarts=values["maxRestarts"],
         max_losses=values["maxInfrastructureRestarts"],
         startup=float(values["startupSeconds"]),
+        repeats_end=values["endOnRepeatedFailure"],
         rules=tuple(
             FailureRule(
                 rule["action"],

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.package.memory import mebibytes
+from tfapp.contract.job import MAX, Resources
+from tfapp.package.amounts import mebibytes
+from tfapp.package.checked import CheckedDocument
 from tfapp.package.model import MASTER_NAMES, ComponentResources
-from tfapp.package.sheet import Sheet
 from tfapp.schema import defaults
 
 _WINDOW = "yarn.container.failure.window"
@@ -19,7 +20,7 @@ WINDOW = {  # key -> seconds of its unit
 }
 
 
-def build_resources(resources: Sheet) -> dict[str, ComponentResources]:
+def build_resources(resources: CheckedDocument) -> dict[str, ComponentResources]:
     """By component, in the order of the document, without the application master. What a
     component does not give itself is `global`'s, or else the schema's default."""
     return {
@@ -29,8 +30,8 @@ def build_resources(resources: Sheet) -> dict[str, ComponentResources]:
     }
 
 
-def build_master(resources: Sheet) -> ComponentResources:
-    """What the application master gets: its own values or the schema's defaults, nothing of
+def build_master(resources: CheckedDocument) -> ComponentResources:
+    """The resources of the application master: its own values or the schema's defaults, nothing of
     `global`."""
     written = resources.section("components")
     name = next((name for name in MASTER_NAMES if name in written), MASTER_NAMES[0])
@@ -38,18 +39,23 @@ def build_master(resources: Sheet) -> ComponentResources:
 
 
 def _component(
-    resources: Sheet, name: str, definition: str, shared: Mapping[str, Any]
+    resources: CheckedDocument, name: str, definition: str, shared: Mapping[str, Any]
 ) -> ComponentResources:
     own = resources.section("components", name)
     values = {**defaults("resources", definition), **shared, **own}
     return ComponentResources(
         name=name,
         instances=values.get("yarn.component.instances", 1),
-        memory=mebibytes(values["yarn.memory"]),
-        vcores=values["yarn.vcores"],
-        gpus=values.get("yarn.gpus", 0),
+        container=Resources(
+            memory=MAX if values["yarn.memory"] == "max" else mebibytes(values["yarn.memory"]),
+            vcores=MAX if values["yarn.vcores"] == "max" else values["yarn.vcores"],
+            gpus=values.get("yarn.gpus", 0),
+            label=values["yarn.label.expression"],
+            nodes=_names(values.get("yarn.nodes", "")),
+            racks=_names(values.get("yarn.racks", "")),
+            relax_locality=values.get("yarn.relax.locality", False),
+        ),
         priority=values.get("yarn.role.priority", 0),
-        label=values["yarn.label.expression"],
         failure_threshold=values.get("yarn.container.failure.threshold", 0),
         failure_window=_window(own, shared),
         at=resources.key_at("components", name),
@@ -57,9 +63,6 @@ def _component(
             **{key: resources.at("global", key) for key in shared},
             **{key: resources.at("components", name, key) for key in own},
         },
-        nodes=_names(values.get("yarn.nodes", "")),
-        racks=_names(values.get("yarn.racks", "")),
-        relax_locality=values.get("yarn.relax.locality", False),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a package says of its Docker containers, as text: mounts and options. Pure."""
+"""Reads mounts and options of Docker containers, as a package has them in text. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfapp.contract.docker import Mount
+from tfapp.contract.job import Mount
+from tfapp.package.amounts import size
 
 READ_ONLY, READ_WRITE = "ro", "rw"
 
 CLOSE_THE_QUOTE = "close the quote; before one that is meant as it stands, put a backslash"
 
-_SIZE = re.compile(r"([0-9]+)([bkmg]?)b?\Z", re.IGNORECASE)
-_POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3}
+_BYTES = re.compile(r"([kmgt])i?b\Z", re.IGNORECASE)
 _LIMIT = re.compile(r"([a-z]+)=(-?[0-9]+)(?::(-?[0-9]+))?\Z")
 _CAPABILITY = re.compile(r"[A-Z_]+\Z")
 # A path for Docker's driver cgroupfs, a slice for its driver systemd.
@@ -68,8 +68,8 @@ def declared_mount(written: Mapping[str, Any]) -> Mount:
 
 
 def parse_options(text: str) -> dict[str, Any]:
-    """Options as `docker run` takes them -> fields of the class Docker. DockerError for what is
-    not supported."""
+    """Options as `docker run` takes them -> fields of the class Docker. DockerError for an option
+    that is not supported."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -104,10 +104,14 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _size(name: str, value: str) -> int:
-    match = _SIZE.match(value)
-    if match is None or not int(match[1]):
+    """Bytes, as `docker run` counts them: KB, MB ... are 1024 at each step there."""
+    try:
+        found = size(_BYTES.sub(r"\1", value))
+    except ValueError:
+        found = 0
+    if not found:
         raise DockerError(f"{name}: {value!r} is no size", "write it as in --shm-size 2g")
-    return int(match[1]) * 1024 ** _POWERS[match[2].lower()]
+    return found
 
 
 def _ipc(name: str, value: str) -> str:

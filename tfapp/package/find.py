@@ -1,4 +1,4 @@
-"""Which file of a package is which document, and what is wrong when none or two are."""
+"""Finds the documents among the files of a package; none or two of a kind are a Problem."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_document(source: Source, kind: str) -> Found:
 
 
 def place(source: Source, path: str) -> Position:
-    """How messages name a file of `source`."""
+    """The name of a file of `source` in messages."""
     return Position(f"{source.label.rstrip('/')}/{path}")
 
 

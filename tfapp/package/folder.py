@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfapp.errors import NotFoundError, UnavailableError
+from tfapp.frozen import frozen
 from tfapp.package.safety import (
     NOT_SHIPPED,
-    RefusedError,
+    VIRTUAL_ENVIRONMENT,
+    UnsafeSourceError,
     check_collisions,
     check_limits,
     check_name,
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class FolderSource:
     """A package in a folder. `paths` maps each file's name to where it is."""
 
@@ -49,8 +50,9 @@ class FolderSource:
 
 
 def list_folder(root: Path) -> dict[str, Path]:
-    """Every regular file below `root` by its relative path, sorted. RefusedError when one is not
-    safe to ship, OSError when a folder cannot be read."""
+    """Every regular file below `root` by its relative path, sorted, without those of virtual
+    environments and of version control. UnsafeSourceError when one is
+    not safe to ship, OSError when a folder cannot be read."""
     real_root = root.resolve()
     found: dict[str, Path] = {}
     total = 0
@@ -68,6 +70,8 @@ def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         children = [entry for entry in entries if entry.name not in NOT_SHIPPED]
     for entry in sorted(children, key=lambda child: child.name):
         if entry.is_dir(follow_symlinks=False):
+            if os.path.exists(os.path.join(entry.path, VIRTUAL_ENVIRONMENT)):
+                continue
             yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
         else:
             yield prefix + entry.name, entry
@@ -78,7 +82,7 @@ def _regular(relative: str, entry: os.DirEntry[str], real_root: Path) -> os.stat
         _check_link(relative, Path(entry.path), real_root)
     info = entry.stat()
     if not stat.S_ISREG(info.st_mode):
-        raise RefusedError(relative, "this is not a regular file", "remove it")
+        raise UnsafeSourceError(relative, "this is not a regular file", "remove it")
     return info
 
 
@@ -86,10 +90,10 @@ def _check_link(relative: str, link: Path, real_root: Path) -> None:
     try:
         target = link.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: a ring of links, before Python 3.13
-        raise RefusedError(relative, "this link leads to nothing", "remove it") from error
+        raise UnsafeSourceError(relative, "this link leads to nothing", "remove it") from error
     if real_root not in target.parents:
         message = "this link leads out of the package"
-        raise RefusedError(relative, message, "put the file itself in its place")
+        raise UnsafeSourceError(relative, message, "put the file itself in its place")
     if target.is_dir():
         message = "this is a link to a folder"
-        raise RefusedError(relative, message, "put the folder itself in its place")
+        raise UnsafeSourceError(relative, message, "put the folder itself in its place")

@@ -7,23 +7,21 @@ breaks its schema keeps only those rules from running that need it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfapp.documents.scalars import source_text
 from tfapp.errors import InvalidPackageError
-from tfapp.package.build import Sheets, build_package
+from tfapp.frozen import frozen
+from tfapp.package.build import CheckedDocuments, build_package
 from tfapp.package.model import AppPackage
 from tfapp.package.overrides import Overrides
+from tfapp.package.read import DocumentReader
 from tfapp.package.rules import check_rules
-from tfapp.package.sheets import SheetReader
 from tfapp.package.source import WithoutPrograms, open_source
 from tfapp.problems import Problem, has_errors
-from tfapp.schema import defaults
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Loaded:
     """`package` is None when an error is among the `problems`, which are sorted by place."""
 
@@ -52,41 +50,17 @@ def load_package(
         source = source if programs else WithoutPrograms(source)
     except InvalidPackageError as error:
         return Loaded(None, error.problems)
-    reader = SheetReader(source, overrides)
+    reader = DocumentReader(source, overrides)
     extra = reader.extension()
-    metainfo = reader.sheet("metainfo")
+    metainfo = reader.document("metainfo")
     if metainfo.sound:
         components = metainfo.section("application").get("components", ())
         reader.refuse_others([component["name"] for component in components])
-    sheets = Sheets(
+    documents = CheckedDocuments(
         metainfo=metainfo,
-        app_config=reader.sheet("appConfig", template, extra),
-        resources=reader.sheet("resources", resources),
+        app_config=reader.document("appConfig", template, extra),
+        resources=reader.document("resources", resources),
     )
-    default_texts = {
-        key: source_text(value) for key, value in defaults("appConfig", extra=extra).items()
-    }
-    package = build_package(source, sheets, default_texts, user_files or {})
-    problems = tuple(sorted({*reader.problems, *check_rules(package, sheets.sound)}))
+    package = build_package(source, documents, reader.defaults(), user_files or {})
+    problems = tuple(sorted({*reader.problems, *check_rules(package, documents.sound)}))
     return Loaded(None if has_errors(problems) else package, problems)
-
-
-def require_package(
-    source_path: Path,
-    *,
-    template: Path | None = None,
-    resources: Path | None = None,
-    overrides: Overrides = Overrides(),  # noqa: B008 - frozen
-    user_files: Mapping[str, Path] | None = None,
-) -> AppPackage:
-    """`load_package` for who can do nothing with a wrong one: InvalidPackageError."""
-    loaded = load_package(
-        source_path,
-        template=template,
-        resources=resources,
-        overrides=overrides,
-        user_files=user_files,
-    )
-    if loaded.package is None:
-        raise InvalidPackageError(loaded.problems)
-    return loaded.package

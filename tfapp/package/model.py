@@ -1,4 +1,4 @@
-"""What a valid app package is. Frozen values, no I/O; each remembers where it was written."""
+"""A valid app package, as frozen values. No I/O; each value has its position in a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tfapp import placeholders
-from tfapp.contract.failure import FailurePolicy
+from tfapp.contract.job import SITE_GLOBAL, FailurePolicy, Resources
+from tfapp.frozen import frozen
 from tfapp.placeholders import Placeholder
 from tfapp.problems import Position
 
@@ -21,7 +22,7 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """How messages name it: the path the user gave."""
+        """Its name in messages: the path that the user gave."""
 
     def files(self) -> tuple[str, ...]:
         """Every regular file, sorted."""
@@ -33,7 +34,7 @@ class Source(Protocol):
         """Whether the file's owner may execute it."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ExportRef:
     """A word of a component's `compExports`/`appExports`: `<group>-<export>`."""
 
@@ -42,7 +43,7 @@ class ExportRef:
     at: Position = dataclasses.field(compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Export:
     """One named template of an export group."""
 
@@ -50,14 +51,15 @@ class Export:
     name: str
     value: str
     at: Position = dataclasses.field(compare=False)  # of `value`
-    places: tuple[Position, ...] = dataclasses.field(compare=False, default=())
+    placed: tuple[Position, ...] = dataclasses.field(compare=False, default=())
+    optional: bool = False  # whether components leave it out that lack a key of `value`
 
     def placeholders(self) -> Iterator[tuple[Placeholder, Position]]:
         """Every placeholder of the value, and where it stands."""
-        return _placed(self.value, self.places, self.at)
+        return _placed(self.value, self.placed, self.at)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Component:
     """One component of metainfo."""
 
@@ -74,8 +76,12 @@ class Component:
     at: Position = dataclasses.field(compare=False)  # of `name`'s value
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
 
+    def place(self, key: str) -> Position:
+        """The position of `key`, or else of the component's name."""
+        return self.positions.get(key, self.at)
 
-@dataclasses.dataclass(frozen=True)
+
+@frozen
 class CommandOrder:
     """`component`-START waits until every one of `requires` is STARTED."""
 
@@ -84,37 +90,39 @@ class CommandOrder:
     at: Position = dataclasses.field(compare=False)
 
 
-SCHEMA_DEFAULT = Position("appConfig.schema.json")
+# Values of site.global.run.mode.
+LOCAL, DOCKER, YARN_DOCKER = "local", "docker", "yarn-docker"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ConfigValue:
-    """One appConfig value as text (what the author wrote), with its place. `at` is
-    SCHEMA_DEFAULT or the option's pseudo-position when it stands in no file."""
+    """One appConfig value as text (what the author wrote), with its place: the option's
+    pseudo-position when it stands in no file."""
 
     text: str
     at: Position = dataclasses.field(compare=False)
     key_at: Position = dataclasses.field(compare=False)
-    places: tuple[Position, ...] = dataclasses.field(compare=False, default=())
-
-    @property
-    def is_default(self) -> bool:
-        """Whether nobody wrote it: it is the schema's default."""
-        return self.at == SCHEMA_DEFAULT
+    placed: tuple[Position, ...] = dataclasses.field(compare=False, default=())
+    is_default: bool = dataclasses.field(compare=False, default=False)  # of a schema
 
     def placeholders(self) -> Iterator[tuple[Placeholder, Position]]:
         """Every placeholder of the value, and where it stands."""
-        return _placed(self.text, self.places, self.at)
+        return _placed(self.text, self.placed, self.at)
+
+
+def setting(values: Mapping[str, ConfigValue], key: str) -> ConfigValue | None:
+    """The value of site.global.`key`, a key of appConfig's schema; None where it has none."""
+    return values.get(SITE_GLOBAL + key)
 
 
 def _placed(
-    text: str, places: tuple[Position, ...], at: Position
+    text: str, positions: tuple[Position, ...], at: Position
 ) -> Iterator[tuple[Placeholder, Position]]:
-    """`places` has a position for each placeholder of `text`, or for none of them."""
-    return zip_longest(placeholders.find(text), places, fillvalue=at)  # type: ignore[arg-type]
+    """`positions` has a position for each placeholder of `text`, or for none of them."""
+    return zip_longest(placeholders.find(text), positions, fillvalue=at)  # type: ignore[arg-type]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Config:
     """appConfig. `components[c]` is the *effective* configuration of component c: schema
     defaults, then `global`, then the component's own. `credentials`: alias -> "file:PATH" or
@@ -140,31 +148,28 @@ class Config:
         return dataclasses.replace(self, global_={**self.global_, **own}, components=components)
 
 
-MAX = "max"
 MASTER_NAMES = ("slider-appmaster", "appmaster")  # the application master among the components
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ComponentResources:
-    """What one component asks for. memory: MiB or "max"; vcores: count or "max"."""
+    """The resources of one component."""
 
     name: str
     instances: int
-    memory: int | str
-    vcores: int | str
-    gpus: int
+    container: Resources
     priority: int
-    label: str
     failure_threshold: int  # recent failures that are survived; 0 or less: any number
     failure_window: float  # seconds that a failure counts as recent; 0: for ever
     at: Position = dataclasses.field(compare=False)
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
-    nodes: tuple[str, ...] = ()  # the hosts, and the racks, on which it is to run; () for any
-    racks: tuple[str, ...] = ()
-    relax_locality: bool = False  # whether it may run elsewhere too
+
+    def place(self, key: str) -> Position:
+        """The position of `key`, or else of the component."""
+        return self.positions.get(key, self.at)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class AppPackage:
     """A package that passed its schemas and rules, with one configuration and one set of
     resources applied to it."""
@@ -177,13 +182,13 @@ class AppPackage:
     exports: tuple[Export, ...]
     command_orders: tuple[CommandOrder, ...]
     success: tuple[str, ...]  # component names; () means the default policy
+    failure: FailurePolicy
     config: Config
     resources: Mapping[str, ComponentResources]  # by component; a missing one has 0 instances
     master: ComponentResources
     # --files: path below files/ in a container -> the submitting user's own file. They win over
     # the package's files/.
     user_files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    failure: FailurePolicy = FailurePolicy()
     # "application", "resources", "successPolicy" (where it stands, or would stand), and for each
     # component that a policy names "successPolicy.0"..., "failurePolicy.0.0"... (rule, place).
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
@@ -196,6 +201,6 @@ class AppPackage:
         raise KeyError(name)
 
     def instances(self, name: str) -> int:
-        """How many instances of component `name` are asked for."""
+        """The number of instances of component `name` that is asked for."""
         found = self.resources.get(name)
         return found.instances if found else 0

@@ -1,4 +1,4 @@
-"""What somebody probably meant by a path at which nothing is."""
+"""Finds the file that a wrong path is most likely a misspelling of."""
 
 from __future__ import annotations
 

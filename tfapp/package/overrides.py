@@ -1,4 +1,4 @@
-"""What the command line changes in a package's documents: `--option`, `--compopt`, ...
+"""The changes of the command line to a package's documents: `--option`, `--compopt`, ...
 
 They are applied before the documents are checked, so that a wrong value is found as if it stood
 in the file; its place is then the option that brought it. Applied in Slider's order, later wins:
@@ -11,21 +11,23 @@ A component that resources do not have yet, and `--component` gives instances, g
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from tfapp.documents.document import Document, plain_data
+from tfapp.frozen import frozen
 from tfapp.problems import Position
 
 RESOURCE_PREFIXES = ("yarn.", "component.", "role.")
 INSTANCES, PRIORITY = "yarn.component.instances", "yarn.role.priority"
-APP_CONFIG, RESOURCES = "appConfig", "resources"
+METAINFO, APP_CONFIG, RESOURCES = "metainfo", "appConfig", "resources"
+MAX_RESTARTS = ("application", "failurePolicy", "maxRestarts")
 
 
 class Override(NamedTuple):
     """One value for one document: where it goes, and the option that says so."""
 
-    document: str  # APP_CONFIG or RESOURCES
+    document: str  # METAINFO, APP_CONFIG or RESOURCES
     path: tuple[str, ...]
     value: str
     at: Position
@@ -36,33 +38,41 @@ class Override(NamedTuple):
         return self.path[1] if self.path[0] == "components" else None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Overrides:
     """The options as they were given: (key, value), or (component, key, value), or
-    (component, count); all text."""
+    (component, count); all text. `max_restarts` replaces the failure policy's. `places`: how
+    findings name an option, where that is not by its flag."""
 
     options: tuple[tuple[str, str], ...] = ()
     compopts: tuple[tuple[str, str, str], ...] = ()
     resopts: tuple[tuple[str, str], ...] = ()
     rescompopts: tuple[tuple[str, str, str], ...] = ()
     components: tuple[tuple[str, str], ...] = ()
+    max_restarts: str = ""
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def entries(self) -> Iterator[Override]:
         """Every override, in the order in which they are applied."""
+        if self.max_restarts:
+            yield Override(METAINFO, MAX_RESTARTS, self.max_restarts, self._at("--max-restarts"))
         for key, value in self.options:
-            at = Position(f"--option {key}")
+            at = self._at(f"--option {key}")
             yield Override(_document(key), ("global", key), value, at)
         for component, count in self.components:
-            at = Position(f"--component {component}")
+            at = self._at(f"--component {component}")
             yield Override(RESOURCES, ("components", component, INSTANCES), str(count), at)
         for component, key, value in self.compopts:
-            at = Position(f"--compopt {component} {key}")
+            at = self._at(f"--compopt {component} {key}")
             yield Override(_document(key), ("components", component, key), value, at)
         for key, value in self.resopts:
-            yield Override(RESOURCES, ("global", key), value, Position(f"--resopt {key}"))
+            yield Override(RESOURCES, ("global", key), value, self._at(f"--resopt {key}"))
         for component, key, value in self.rescompopts:
-            at = Position(f"--rescompopt {component} {key}")
+            at = self._at(f"--rescompopt {component} {key}")
             yield Override(RESOURCES, ("components", component, key), value, at)
+
+    def _at(self, option: str) -> Position:
+        return Position(self.places.get(option, option))
 
     def without(self, components: Collection[str]) -> Overrides:
         """Those that are about none of `components`."""
@@ -74,7 +84,8 @@ class Overrides:
         )
 
     def apply(self, name: str, document: Document) -> Document:
-        """`document`, which is the APP_CONFIG or the RESOURCES, with what is meant for it."""
+        """`document`, which is METAINFO, APP_CONFIG or RESOURCES, with the overrides that are for
+        it."""
         for override in self.entries():
             if override.document == name:
                 if override.path[-1] == INSTANCES and _is_new(override.path[:-1], document):
@@ -93,7 +104,8 @@ def _is_new(component: tuple[str, ...], document: Document) -> bool:
 
 
 def _free_priority(resources: Document) -> str:
-    """Above all that are there, as far as they can be read: what is wrong is found later."""
+    """A priority above all others that can be read; the check of the document reports the
+    others."""
     try:
         components = plain_data(resources.node(("components",)))
     except KeyError:

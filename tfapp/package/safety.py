@@ -1,4 +1,5 @@
-"""What may be shipped: names that stay inside a package, and limits on how much there is."""
+"""Checks files that are shipped: names stay inside a package, and there are limits on their
+size."""
 
 from __future__ import annotations
 
@@ -6,26 +7,36 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from tfapp.schema import is_refused
+
 MAX_FILES = 10_000
 MAX_TOTAL = 1024**3  # bytes of all files, unpacked
 
 # Never part of a package: version control, byte code, a file manager's notes.
 NOT_SHIPPED = frozenset({".git", ".hg", ".svn", "__pycache__", ".DS_Store"})
+# In a folder that is a virtual environment, which is no part of one either.
+VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 
 UNSAFE, UNUSABLE = "unsafe-path", "package"
 
 
-class RefusedError(Exception):
-    """Why a source cannot be shipped: because of the file `path` in it, or "" for all of it."""
+class UnsafeSourceError(Exception):
+    """A source cannot be shipped, because of the file `path` in it, or "" for all of it."""
 
     def __init__(self, path: str, message: str, hint: str = "", code: str = UNSAFE):
         super().__init__(message)
         self.path, self.message, self.hint, self.code = path, message, hint, code
 
 
+def is_reserved_variable(name: str) -> bool:
+    """Whether the environment variable `name` is not the user's to set: by `env.NAME` of
+    appConfig, nor by a credential or an environment file."""
+    return is_refused("appConfig", "config", f"env.{name}")
+
+
 def unsafe_reason(path: str) -> str:
-    """Why `path` cannot name a file inside a package, in words that follow it ("is an absolute
-    path"), or "" when it can."""
+    """The reason why `path` cannot name a file inside a package, in words that follow it ("is an
+    absolute path"), or "" when it can."""
     if path in ("", "."):
         return "is empty"
     if any(ord(character) < 32 or ord(character) == 127 for character in path):
@@ -42,24 +53,24 @@ def unsafe_reason(path: str) -> str:
 
 
 def check_name(path: str) -> str:
-    """`path` itself when a shipped file may have this name, else RefusedError."""
+    """`path` itself when a shipped file may have this name, else UnsafeSourceError."""
     if reason := unsafe_reason(path):
-        raise RefusedError("", f"the file name {path!r} {reason}", "rename the file")
+        raise UnsafeSourceError("", f"the file name {path!r} {reason}", "rename the file")
     return path
 
 
 def check_limits(count: int, total: int) -> None:
-    """RefusedError when `count` files of `total` bytes are more than a package may hold."""
+    """UnsafeSourceError when `count` files of `total` bytes are more than a package may hold."""
     hint = "put data where every container can read it, and its path into the configuration"
     if count > MAX_FILES:
-        raise RefusedError("", f"there are more than {MAX_FILES} files", hint, UNUSABLE)
+        raise UnsafeSourceError("", f"there are more than {MAX_FILES} files", hint, UNUSABLE)
     if total > MAX_TOTAL:
         gibibytes = MAX_TOTAL // 1024**3
-        raise RefusedError("", f"the files are larger than {gibibytes} GiB", hint, UNUSABLE)
+        raise UnsafeSourceError("", f"the files are larger than {gibibytes} GiB", hint, UNUSABLE)
 
 
 def check_collisions(names: Iterable[str]) -> None:
-    """RefusedError when two names differ only in capitals or in how an accent is encoded, or
+    """UnsafeSourceError when two names differ only in capitals or in how an accent is encoded, or
     when one is a file where another has a folder: a container could get the wrong one."""
     seen: dict[str, str] = {}
     names = frozenset(names)
@@ -69,7 +80,7 @@ def check_collisions(names: Iterable[str]) -> None:
             other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path)
             if other != path:
                 message = f"{path} and {other} differ only in capitals or accents"
-                raise RefusedError(name, message, "rename one of them")
+                raise UnsafeSourceError(name, message, "rename one of them")
         if clash := names.intersection(folders):
             message = f"{min(clash)} is a file and a folder at once"
-            raise RefusedError(name, message, "rename one of them")
+            raise UnsafeSourceError(name, message, "rename one of them")

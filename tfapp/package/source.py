@@ -1,4 +1,4 @@
-"""Where a package's files come from: a folder or a .zip, refused as a whole when it is not safe.
+"""The source of a package's files: a folder or a .zip, refused as a whole when it is not safe.
 
 A package holds regular files, each below its root. Links that lead out of it, absolute paths,
 `..`, names that another system would mix up and archives that unpack to more than the limits
@@ -7,22 +7,22 @@ are `unsafe-path` or `package` findings.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
 from tfapp.errors import InvalidPackageError
+from tfapp.frozen import frozen
 from tfapp.package.folder import FolderSource, list_folder
 from tfapp.package.model import FILES, Source
 from tfapp.package.nearby import nearby_hint
-from tfapp.package.safety import UNUSABLE, RefusedError, check_collisions, check_name
+from tfapp.package.safety import UNUSABLE, UnsafeSourceError, check_collisions, check_name
 from tfapp.problems import Position, Problem
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
 _PERMISSIONS = "check its permissions"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class WithoutPrograms:
     """A package of which nothing below files/ is taken."""
 
@@ -30,7 +30,7 @@ class WithoutPrograms:
 
     @property
     def label(self) -> str:
-        """How messages name it."""
+        """Its name in messages."""
         return self.whole.label
 
     def files(self) -> tuple[str, ...]:
@@ -55,17 +55,17 @@ def open_source(path: Path, label: str) -> Source:
         if path.is_file():
             if path.suffix.lower() in _DOCUMENTS:
                 hint = f"give the folder that it is in: {path.parent}"
-                raise RefusedError("", "this is a document, not a package", hint, UNUSABLE)
+                raise UnsafeSourceError("", "this is a document, not a package", hint, UNUSABLE)
             from tfapp.package.archive import ZipSource, list_zip  # zipfile is slow to import
 
             return ZipSource(label, path, list_zip(path))
         hint = "give the folder of an app package, or a .zip of one; `tfapp init` makes a new one"
-        raise RefusedError("", "there is no package here", nearby_hint(path, hint), UNUSABLE)
-    except RefusedError as refused:
+        raise UnsafeSourceError("", "there is no package here", nearby_hint(path, hint), UNUSABLE)
+    except UnsafeSourceError as refused:
         raise _invalid(label, refused) from refused
     except OSError as error:
         message = f"the package cannot be read: {error.strerror}"
-        raise _invalid(label, RefusedError("", message, _PERMISSIONS, UNUSABLE)) from error
+        raise _invalid(label, UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)) from error
 
 
 def collect_user_files(paths: Iterable[Path]) -> dict[str, Path]:
@@ -79,11 +79,11 @@ def collect_user_files(paths: Iterable[Path]) -> dict[str, Path]:
         try:
             found.update(_user_files(path))
             check_collisions(found)
-        except RefusedError as refused:
+        except UnsafeSourceError as refused:
             raise _invalid(str(path), refused) from refused
         except OSError as error:
             message = f"it cannot be read: {error.strerror}"
-            unusable = RefusedError("", message, _PERMISSIONS, UNUSABLE)
+            unusable = UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)
             raise _invalid(str(path), unusable) from error
     return found
 
@@ -94,10 +94,12 @@ def _user_files(path: Path) -> dict[str, Path]:
     if path.is_file():
         return {check_name(path.name): path}
     hint = "--files takes the user's own programs: files, or folders of them"
-    raise RefusedError("", "there is no such file or folder", nearby_hint(path, hint), UNUSABLE)
+    raise UnsafeSourceError(
+        "", "there is no such file or folder", nearby_hint(path, hint), UNUSABLE
+    )
 
 
-def _invalid(label: str, refused: RefusedError) -> InvalidPackageError:
+def _invalid(label: str, refused: UnsafeSourceError) -> InvalidPackageError:
     place = f"{label.rstrip('/')}/{refused.path}" if refused.path else label
     problem = Problem(Position(place), refused.code, refused.message, hint=refused.hint)
     return InvalidPackageError((problem,))

@@ -12,6 +12,9 @@ Beside the standard keywords the schemas carry annotations, which other validato
     x-tfapp-hint      what to do about a value that is refused
     x-tfapp-ignored   the key has no effect, and why (a warning)
     x-tfapp-refused   beside `"not": {}`: why the key is refused
+    x-tfapp-code      the code of a finding, in place of the keyword's
+    x-tfapp-message   what is said of a value that is refused; {value}, its {length} and its {key},
+                      without what comes before the first dot, are put in
     x-tfapp-unknown   what to do about a key that is unknown in this mapping
     x-tfapp-prefix    what a key of this mapping may lack in front
     x-tfapp-secret    a wrong value is not repeated in the message
@@ -21,7 +24,7 @@ Beside the standard keywords the schemas carry annotations, which other validato
 from __future__ import annotations
 
 from tfapp.schema.check import check_document, check_extension
-from tfapp.schema.describe import KeyDescription, defaults, describe
+from tfapp.schema.describe import KeyDescription, defaults, describe, is_refused
 from tfapp.schema.load import KINDS, schema_text
 
 __all__ = [
@@ -31,5 +34,6 @@ __all__ = [
     "check_extension",
     "defaults",
     "describe",
+    "is_refused",
     "schema_text",
 ]

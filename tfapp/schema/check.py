@@ -1,4 +1,4 @@
-"""A document against its schema: data of the declared types, and every finding with its place."""
+"""A document against its schema: data of the declared types, and every violation with its place."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from tfapp.documents.document import Document, Node, Path
 from tfapp.problems import WARNING, Position, Problem
 from tfapp.schema.expectation import says_what
-from tfapp.schema.explain import Finding, explain
-from tfapp.schema.extension import extension_findings
-from tfapp.schema.failure import failure
+from tfapp.schema.explain import Violation, explain
+from tfapp.schema.extension import extension_violations
+from tfapp.schema.failure import failures
 from tfapp.schema.load import effective_schema
 from tfapp.schema.normalise import normalised
 from tfapp.schema.parts import Parts, SchemaParts
@@ -22,7 +22,7 @@ _MAY_STAY = "remove it, or leave it for Slider"
 def check_document(
     document: Document, kind: str, extra: Mapping[str, Any] | None = None
 ) -> tuple[Any, tuple[Problem, ...]]:
-    """The data of `document`, brought to the types of its schema, and what is wrong, sorted.
+    """The data of `document`, brought to the types of its schema, and its Problems, sorted.
 
     `kind` is one of `tfapp.schema.KINDS`. `extra` is the package's own appConfig.schema.json,
     passed by `check_extension`. An unquoted scalar where text is wanted becomes its source text
@@ -32,35 +32,33 @@ def check_document(
     schema = effective_schema(kind, extra)
     parts = SchemaParts(schema)
     data = normalised(document.root, parts)
-    findings = tuple(_findings(data, schema))
-    wrong = {finding.path for finding in findings}
-    problems = {_problem(document, finding) for finding in findings}
+    violations = tuple(_violations(data, schema))
+    wrong = {violation.path for violation in violations}
+    problems = {_problem(document, violation) for violation in violations}
     problems.update(_ignored(document, document.root, (), parts.whole(), parts, wrong))
     return data, tuple(sorted(problems))
 
 
 def check_extension(document: Document) -> tuple[dict[str, Any] | None, tuple[Problem, ...]]:
-    """A package's own appConfig.schema.json, which declares `site.*` keys, or None when it
-    cannot be used; and what is wrong with it."""
-    problems = {_problem(document, finding) for finding in extension_findings(document.data)}
+    """A package's own appConfig.schema.json, which declares `site.*` keys, or None when it cannot
+    be used; and its Problems."""
+    problems = {_problem(document, violation) for violation in extension_violations(document.data)}
     return (None if problems else document.data), tuple(sorted(problems))
 
 
-def _findings(data: Any, schema: Mapping[str, Any]) -> Iterator[Finding]:
-    from jsonschema import Draft202012Validator
-
+def _violations(data: Any, schema: Mapping[str, Any]) -> Iterator[Violation]:
     parts = SchemaParts(schema)
-    for error in Draft202012Validator(schema).iter_errors(data):
-        yield from explain(failure(error), parts)
+    for failure in failures(data, schema):
+        yield from explain(failure, parts)
 
 
-def _problem(document: Document, finding: Finding) -> Problem:
-    place = _key_or_value(document, finding)
-    return Problem(place, finding.code, finding.message, hint=finding.hint)
+def _problem(document: Document, violation: Violation) -> Problem:
+    place = _key_or_value(document, violation)
+    return Problem(place, violation.code, violation.message, hint=violation.hint)
 
 
-def _key_or_value(document: Document, finding: Finding) -> Position:
-    return (document.key_at if finding.at_key else document.at)(finding.path)
+def _key_or_value(document: Document, violation: Violation) -> Position:
+    return (document.key_at if violation.at_key else document.at)(violation.path)
 
 
 def _ignored(

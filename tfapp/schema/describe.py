@@ -59,6 +59,14 @@ def defaults(
     return found
 
 
+def is_refused(kind: str, definition: str, key: str) -> bool:
+    """Whether a mapping, the `definition` of documents of `kind`, may not have `key`."""
+    schema = effective_schema(kind)
+    parts = SchemaParts(schema)
+    members = parts.member(parts.of((schema["$defs"][definition],)), key)
+    return any("x-tfapp-refused" in member for member in members)
+
+
 class _Manual:
     def __init__(self, schema: SchemaParts):
         self.schema = schema

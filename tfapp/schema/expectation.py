@@ -1,4 +1,4 @@
-"""What a schema expects of a value, and what was found, as parts of a sentence."""
+"""A schema's expectation of a value, and the value that was found, as parts of a sentence."""
 
 from __future__ import annotations
 

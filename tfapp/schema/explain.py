@@ -1,8 +1,7 @@
-"""What jsonschema found, as findings for a person: where, what, and what to do.
+"""Turns the errors of jsonschema into findings for a person: position, message and hint.
 
-`KEYWORDS` says per JSON Schema keyword how; a keyword that is not in it is a value that is not as
-expected. Whatever keyword it was, one value gets one sentence.
-"""
+`KEYWORDS` has a function for each JSON Schema keyword that needs a sentence of its own. One value
+gets one sentence, whichever keywords it fails."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _MAX_LISTED = 8
 _LEADING_ZEROS = re.compile(r"[-+]?0[0-9]+\Z")
 
 
-class Finding(NamedTuple):
+class Violation(NamedTuple):
     """`path` leads to a value; `at_key` says that its key is meant, not the value."""
 
     path: Path
@@ -33,7 +32,7 @@ class Finding(NamedTuple):
     hint: str = ""
 
 
-def explain(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def explain(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     """The findings that one failure stands for."""
     if failure.is_name:
         yield _wrong_name(failure)
@@ -42,23 +41,35 @@ def explain(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
 
 
 def name_of(path: Path) -> str:
-    """How a message names the value at `path`: by its key, or by its place in a list."""
+    """The name of the value at `path` in messages: its key, or its place in a list."""
     if not path:
         return "the document"
     step = path[-1]
     return step if isinstance(step, str) else f"item {step + 1} of {name_of(path[:-1])}"
 
 
-def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     code = WRONG_TYPE if failure.keyword == "type" else WRONG_VALUE
     yield _unexpected(failure, code, expectation(failure.said))
 
 
-def _unexpected(failure: Failure, code: str, expected: str) -> Finding:
+def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
     # A value that is a secret by mistake must not end up in a log.
     found = "something else" if "x-tfapp-secret" in failure.said else shown(failure.found)
     message = f"{name_of(failure.path)}: expected {expected}, found {found}"
-    return Finding(failure.path, False, code, message, _value_hint(failure))
+    code, message = _own_words(failure, code, message)
+    return Violation(failure.path, False, code, message, _value_hint(failure))
+
+
+def _own_words(failure: Failure, code: str, message: str) -> tuple[str, str]:
+    """Code and message that the schema itself gives, where it does."""
+    value, key = failure.found, name_of(failure.path).partition(".")[2]
+    said = failure.said.get("x-tfapp-message", "")
+    if isinstance(value, str) and "type" not in failure.keyword:
+        words = {"{value}": value, "{length}": str(len(value)), "{key}": key}
+        said = re.sub(r"\{\w+\}", lambda match: words[match[0]], said)
+        return failure.said.get("x-tfapp-code", code), said or message
+    return code, message
 
 
 def _value_hint(failure: Failure) -> str:
@@ -75,19 +86,19 @@ def _value_hint(failure: Failure) -> str:
     return ""
 
 
-def _wrong_name(failure: Failure) -> Finding:
+def _wrong_name(failure: Failure) -> Violation:
     expected = expectation(failure.said)
     message = f"{name_of(failure.path)}: expected as a key {expected}, found {failure.found!r}"
     hint = failure.said.get("x-tfapp-hint", "")
-    return Finding((*failure.path, failure.found), True, WRONG_VALUE, message, hint)
+    return Violation((*failure.path, failure.found), True, WRONG_VALUE, message, hint)
 
 
-def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     parts = schema.of((failure.said,))
     for key in failure.found:
         if not schema.member(parts, key):
             hint = _unknown_key_hint(key, failure.said, parts, schema)
-            yield Finding((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
+            yield Violation((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
 
 
 def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts) -> str:
@@ -106,13 +117,13 @@ def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts)
     return "`tfapp schema` shows the keys"
 
 
-def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     parts = schema.of((failure.said,))
     for key in failure.wanted:
         if key not in failure.found:
             message = f"the key '{key}' is missing in {name_of(failure.path)}"
             hint = f"add '{key}'{_expected_member(schema, parts, key)}"
-            yield Finding(failure.path, True, MISSING, message, hint)
+            yield Violation(failure.path, True, MISSING, message, hint)
 
 
 def _expected_member(schema: SchemaParts, parts: Parts, key: str) -> str:
@@ -120,32 +131,32 @@ def _expected_member(schema: SchemaParts, parts: Parts, key: str) -> str:
     return next((f": {expectation(part)}" for part in members if says_what(part)), "")
 
 
-def _needed_keys(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _needed_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     for key, needed in failure.wanted.items():
         for other in needed:
             if key in failure.found and other not in failure.found:
                 message = f"'{key}' needs the key '{other}' beside it"
-                yield Finding((*failure.path, key), True, MISSING, message, f"add '{other}'")
+                yield Violation((*failure.path, key), True, MISSING, message, f"add '{other}'")
 
 
-def _refused(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _refused(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     if "x-tfapp-refused" not in failure.said:
         yield from _wrong_value(failure, schema)
         return
     why, hint = failure.said["x-tfapp-refused"], failure.said.get("x-tfapp-hint", "")
-    message = f"'{name_of(failure.path)}' is refused: {why}"
-    yield Finding(failure.path, True, REFUSED, message, hint)
+    code, message = _own_words(failure, REFUSED, f"'{name_of(failure.path)}' is refused: {why}")
+    yield Violation(failure.path, True, code, message, hint)
 
 
-def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     for index, item in enumerate(failure.found):
         if item in failure.found[:index]:
             message = f"{name_of(failure.path)}: {shown(item)} stands in the list a second time"
             place = (*failure.path, index)
-            yield Finding(place, False, WRONG_VALUE, message, "keep one of them")
+            yield Violation(place, False, WRONG_VALUE, message, "keep one of them")
 
 
-def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Finding]:
+def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     """The findings of the branch that the author most likely meant: the one that goes deepest."""
     branches: dict[Any, list[Failure]] = {}
     for inner in failure.inner:
@@ -174,7 +185,7 @@ def _depth(branch: list[Failure]) -> tuple[bool, int, int]:
     return _about_all(branch) is None, max(one.depth for one in branch), -len(branch)
 
 
-Explanation = Callable[[Failure, SchemaParts], Iterator[Finding]]
+Explanation = Callable[[Failure, SchemaParts], Iterator[Violation]]
 
 KEYWORDS: Mapping[str, Explanation] = {
     "additionalProperties": _unknown_keys,

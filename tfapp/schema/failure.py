@@ -1,7 +1,10 @@
-"""One error of jsonschema as a plain value, so that no other module depends on its classes."""
+"""The errors of jsonschema as plain values, so that no other module depends on its classes."""
 
 from __future__ import annotations
 
+import contextvars
+import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfapp.documents.document import Path
@@ -9,6 +12,14 @@ from tfapp.schema.parts import Schema
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
+
+
+# Digests of data that is known to fit its schema, with that schema. None: nothing is remembered.
+# The import of jsonschema takes as long as a third of a command; most commands check what the one
+# before has checked.
+KNOWN_TO_FIT: contextvars.ContextVar[set[str] | None] = contextvars.ContextVar(
+    "known to fit", default=None
+)
 
 
 class Failure(NamedTuple):
@@ -39,3 +50,20 @@ def failure(error: ValidationError) -> Failure:
         depth=len(error.relative_path),
         inner=tuple(failure(inner) for inner in error.context or ()),
     )
+
+
+def failures(data: Any, schema: Schema | None) -> Iterator[Failure]:
+    """The failures of `data` to fit `schema`; without a schema, to be one."""
+    known = KNOWN_TO_FIT.get()
+    digest = hashlib.sha256(repr((schema, data)).encode(errors="surrogatepass")).hexdigest()
+    if known is not None and digest in known:
+        return
+    from jsonschema import Draft202012Validator
+
+    fits = True
+    wanted = Draft202012Validator.META_SCHEMA if schema is None else schema
+    for error in Draft202012Validator(wanted).iter_errors(data):
+        fits = False
+        yield failure(error)
+    if fits and known is not None:
+        known.add(digest)

@@ -1,4 +1,4 @@
-"""Which parts of a schema speak about a value: references, `allOf` and branches followed."""
+"""Finds the parts of a schema that apply to a value: follows references, `allOf` and branches."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class SchemaParts:
         return tuple(keys)
 
     def resolve(self, reference: str) -> Any:
-        """What a local reference ("#/$defs/name") points to. KeyError when nothing is there."""
+        """The schema that a local reference ("#/$defs/name") points to. KeyError when nothing is
+        there."""
         value: Any = self.root
         for step in reference.lstrip("#").split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")

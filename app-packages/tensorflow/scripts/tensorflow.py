@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
 import re
@@ -18,15 +20,34 @@ from tfapp.script import Context, Handle, Program, ProgramMissingError, Script, 
 
 PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
 
+
+def look(modules, folders, find_spec):
+    """Which of `modules` are `missing`, and the version of `keras`, "" where it cannot be known.
+    Imports none of them. `folders` come before those where `find_spec` looks."""
+    found = {
+        name: PathFinder.find_spec(name, folders) or find_spec(name) for name in (*modules, "keras")
+    }
+    keras = ""
+    for folder in getattr(found["keras"], "submodule_search_locations", None) or ():
+        for path in Path(folder).parent.glob("keras*.dist-info"):
+            match = re.match(r"keras(?:_nightly)?-([0-9].*)", path.stem)
+            keras = match.group(1) if match else keras
+    return {"missing": [name for name in modules if found[name] is None], "keras": keras}
+
+
 # Run by the program's interpreter in the program's folder and environment, as the program will
 # be. Its own modules are not looked for in that folder.
-PROBE = """
+PROBE = f"""
 import sys
 folder = sys.path.pop(0)
-import importlib.util, json
-sys.path.insert(0, folder)
+import json, re
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+{inspect.getsource(look)}
 modules, schemes = json.loads(sys.argv[1])
-told = {"missing": [name for name in modules if importlib.util.find_spec(name) is None]}
+told = look(modules, [folder], find_spec)
+sys.path.insert(0, folder)
 if schemes:
     import tensorflow as tf
     try:
@@ -43,11 +64,15 @@ TENSORBOARD = "import sys; del sys.path[0]; from tensorboard.main import run_mai
 # By these variables an interpreter looks for modules elsewhere.
 PLACES = ("HOME", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
 
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"  # by it, tf.keras is Keras 2: tf-keras, beside Keras 3
 INSTALL = "is not installed in {}; install it or set site.global.python.executable"
 
 
 class Tensorflow(Script):
     """Every component of the package; the component's role decides."""
+
+    def __init__(self) -> None:
+        self.legacy_keras = False  # whether LEGACY_KERAS is to be set, found out by prepare()
 
     def prepare(self, context: Context) -> None:
         """Finds out early what would only fail once all instances have met."""
@@ -57,18 +82,21 @@ class Tensorflow(Script):
             return
         entry = entry_file(context)
         check_folder("site.global.user.checkpoint.prefix", context.checkpoint_dir)
-        if entry.suffix == ".py":
-            check_tensorflow(context)
+        link_file(context)
+        python = entry.suffix == ".py"
+        told = check_tensorflow(context, is_call(entry)) if python else find_keras(context)
+        # Without tf-keras, `import tf.keras` would fail because of the variable.
+        there = "tf_keras" not in told["missing"] and not has_keras_2(told)
+        self.legacy_keras = there and wants_keras_2(context)
 
     def start(self, context: Context) -> Program:
         """The program with TF_CONFIG, WORKER_NUMBER and TOT_WORKERS; or TensorBoard."""
         if context.component.role == "tensorboard":
             return tensorboard(context)
-        env = {
-            # TensorFlow's server binds the port that the runner holds for it.
-            "TF_GRPC_REUSE_PORT": "true",
-            **keras_environment(context),
-        }
+        # TensorFlow's server binds the port that the runner holds for it.
+        env = {"TF_GRPC_REUSE_PORT": "true"}
+        if self.legacy_keras and LEGACY_KERAS not in context.env:
+            env[LEGACY_KERAS] = "1"
         if context.component.role in tensorflow_env.TASK_ROLES:
             env.update(tensorflow_env.task_environment(context.instance, context.members))
         if not context.config.get("user.checkpoint.prefix"):
@@ -103,24 +131,48 @@ def entry_file(context: Context) -> Path:
     return path
 
 
+def link_file(context: Context) -> None:
+    """Makes the link that site.global.user.scripts.link asks for. ScriptError when it cannot."""
+    link, _, name = context.config.get("user.scripts.link", "").partition("=")
+    if not link or context.component.docker is not None:
+        return
+    partial = f"{link}.tfapp"
+    try:
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        if os.path.lexists(partial):
+            os.unlink(partial)
+        os.symlink(context.files_dir / name, partial)
+        os.replace(partial, link)  # also over that of another run
+    except OSError as error:
+        raise ScriptError(
+            f"site.global.user.scripts.link: {link} cannot be made: {error.strerror}; its folder "
+            "must be one that the program's user can write"
+        ) from error
+
+
 def entry_command(context: Context, path: Path) -> tuple[str, ...]:
     """How the program's file is run: Python, an executable, or else a shell script."""
     if path.suffix == ".py":
         return (context.python, str(path))
-    if os.access(path, os.X_OK):
+    # The kernel runs no script that does not name its interpreter.
+    if os.access(path, os.X_OK) and (path.suffix != ".sh" or path.read_bytes()[:2] == b"#!"):
         return (str(path),)
     return ("bash", str(path))
 
 
-def keras_environment(context: Context) -> dict[str, str]:
-    """TF_USE_LEGACY_KERAS, unless the user has given it."""
-    if "TF_USE_LEGACY_KERAS" in context.env:
-        return {}
-    return {"TF_USE_LEGACY_KERAS": "1"} if wants_keras_2(context) else {}
+def is_call(path: Path) -> bool:
+    """Whether the entry runs a Python call's functions, which may do without TensorFlow. What they
+    import was looked for before submission."""
+    return (path.parent / "call.json").is_file()
 
 
 def wants_keras_2(context: Context) -> bool:
     return context.config.get("keras.legacy", "true").lower() == "true"
+
+
+def has_keras_2(told: dict[str, Any]) -> bool:
+    """Whether tf.keras is Keras 2 as it is: that of TensorFlow 2.15 and older."""
+    return told["keras"].startswith("2.")
 
 
 def tensorboard(context: Context) -> Program:
@@ -138,9 +190,10 @@ def tensorboard(context: Context) -> Program:
     return Program(argv)
 
 
-def check_tensorflow(context: Context) -> None:
-    """ScriptError when the program's interpreter lacks TensorFlow, or TensorFlow a file system
-    that the configuration names."""
+def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
+    """What `probe` tells of tensorflow and tf_keras. ScriptError when the program's interpreter
+    lacks TensorFlow, unless that is `optional`, or TensorFlow a file system that the configuration
+    names."""
     folders = {
         "site.global.user.checkpoint.prefix": url_scheme(context.checkpoint_dir),
         "site.global.user.data.dir": url_scheme(context.data_dir),
@@ -148,22 +201,33 @@ def check_tensorflow(context: Context) -> None:
     wanted = {key: scheme for key, scheme in folders.items() if scheme not in ("", "file")}
     told = probe(context, ["tensorflow", "tf_keras"])
     if "tensorflow" in told["missing"]:
+        if optional:
+            return {"missing": ["tf_keras"], "keras": ""}
         raise ScriptError("TensorFlow " + INSTALL.format(interpreter(context)))
-    if "tf_keras" in told["missing"] and wants_keras_2(context):
+    if "tf_keras" in told["missing"] and wants_keras_2(context) and not has_keras_2(told):
         print(
             f"tfapp: warning: site.global.keras.legacy is true, but tf-keras is not installed in "
-            f"{interpreter(context)}: tf.keras will fail with TensorFlow 2.16 and newer",
+            f"{interpreter(context)}: tf.keras is Keras 3, with which model.fit() fails under "
+            "MultiWorkerMirroredStrategy and ParameterServerStrategy",
             flush=True,
         )
-    if not wanted:
-        return
-    told = probe(context, [], schemes=True)
+    opened = probe(context, [], schemes=True) if wanted else {}
     for key, scheme in wanted.items():
-        if scheme not in told["schemes"]:
+        if scheme not in opened["schemes"]:
             raise ScriptError(
-                f"{key}: TensorFlow {told['version']} in {interpreter(context)} cannot open "
+                f"{key}: TensorFlow {opened['version']} in {interpreter(context)} cannot open "
                 f"{scheme}://; use a shared mount, or TensorFlow 2.16 or older with tensorflow-io"
             )
+    return told
+
+
+def find_keras(context: Context) -> dict[str, Any]:
+    """What `probe` tells of tf_keras for a program of another language, which may start Python.
+    Where there is none, or the answer does not matter, tf_keras is missing."""
+    if wants_keras_2(context) and LEGACY_KERAS not in context.env:
+        with contextlib.suppress(ScriptError):
+            return probe(context, ["tf_keras"])
+    return {"missing": ["tf_keras"], "keras": ""}
 
 
 def check_folder(key: str, folder: str) -> None:
@@ -182,13 +246,10 @@ def url_scheme(folder: str) -> str:
 
 
 def probe(context: Context, modules: Sequence[str], schemes: bool = False) -> dict[str, Any]:
-    """What the program's interpreter says: which of `modules` are `missing` and, if `schemes`,
-    TensorFlow's `version` and the `schemes` of URLs that it can open. ScriptError when it
-    cannot be asked."""
+    """What `look` finds in the program's interpreter and, if `schemes`, TensorFlow's `version` and
+    the `schemes` of URLs that it can open. ScriptError when it cannot be asked."""
     if not schemes and is_this_interpreter(context):
-        folder = [str(context.work_dir)]
-        found = {name for name in modules if PathFinder.find_spec(name, folder) or find_spec(name)}
-        return {"missing": [name for name in modules if name not in found]}
+        return look(modules, [str(context.work_dir)], find_spec)
     argv = [context.python, "-c", PROBE, json.dumps([list(modules), schemes])]
     try:
         done = context.execute(argv, PROBE_LIMIT)

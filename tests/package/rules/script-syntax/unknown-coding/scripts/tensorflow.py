@@ -1,1 +1,0 @@
-# coding: utf-9

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.runner.driving import eventually
+from tfapp import processes
+from tfapp.processes import (
+    Process,
+    children_of_this_process,
+    descendants,
+    environment,
+    identify,
+    is_alive,
+    kill_all,
+    send,
+    session,
+    wait_for_exit,
+    with_environment,
+)
+
+DEADLINE = 30.0  # seconds
+
+
+@pytest.fixture
+def start():
+    """Starts a process of one's own; it ends with the test."""
+    started = []
+
+    def start(*command, **kwargs):
+        process = subprocess.Popen(command or ("sleep", "1000000"), **kwargs)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_is_its_number_and_its_start(start):
+    process = identify(start().pid)
+    assert is_alive(process)
+    assert not is_alive(Process(process.pid, process.started + 1, process.boot))
+    assert not is_alive(Process(process.pid, process.started, "another boot"))
+    assert is_alive(Process(process.pid, process.started))
+
+
+def test_the_dead_do_not_live(start):
+    child = start()
+    process = identify(child.pid)
+    child.kill()
+    assert wait_for_exit(process, DEADLINE)
+    assert not is_alive(process)
+    assert identify(child.pid) is None, "nobody has waited for it yet"
+    child.wait()
+    assert not is_alive(process)
+    assert wait_for_exit(process, DEADLINE)
+    assert environment(child.pid) == {}
+    assert session(child.pid) == 0
+
+
+@pytest.mark.parametrize("kernel", ["as it is", "before 5.3"])
+def test_waiting_has_a_deadline(start, kernel, monkeypatch):
+    if kernel == "before 5.3":
+        monkeypatch.delattr(os, "pidfd_open")
+    child = start()
+    process = identify(child.pid)
+    assert not wait_for_exit(process, 0.01)
+    child.kill()
+    assert wait_for_exit(process, DEADLINE)
+
+
+def test_only_the_same_process_is_signalled(start):
+    process = identify(start().pid)
+    send(Process(process.pid, process.started + 1), signal.SIGKILL)
+    assert not wait_for_exit(process, 0.05)
+    send(process, signal.SIGKILL)
+    assert wait_for_exit(process, DEADLINE)
+
+
+def test_any_name_can_be_read(start, tmp_path):
+    link = tmp_path / "a) R 1 (b"
+    link.symlink_to(sys.executable)
+    child = start(str(link), "-c", "import time; time.sleep(1000000)")
+    assert is_alive(identify(child.pid))
+
+
+def test_descendants(start):
+    child = start("bash", "-c", "sleep 1000000 & bash -c 'sleep 1000000 & wait' & wait")
+    eventually(lambda: len(descendants(child.pid)) == 3, "three processes")
+    assert identify(child.pid).pid not in {p.pid for p in descendants(child.pid)}
+    found = descendants(child.pid)
+    assert kill_all(lambda: descendants(child.pid), DEADLINE) == []
+    assert [p for p in found if is_alive(p)] == []
+
+
+@pytest.mark.parametrize("kernel", ["as it is", "without CONFIG_PROC_CHILDREN"])
+def test_children(start, kernel, monkeypatch):
+    if kernel != "as it is":
+        monkeypatch.setattr(processes, "_listed_children", lambda: None)
+    before = children_of_this_process()
+    child = start("bash", "-c", "sleep 1000000 & wait")
+    assert children_of_this_process() - before == {child.pid}
+
+
+def test_by_environment(start):
+    child = start(env={"PATH": os.environ["PATH"], "MARK": "x=y"})
+    eventually(lambda: environment(child.pid).get(b"MARK") == b"x=y", "its execution")
+    found = with_environment(lambda env: env.get(b"MARK") == b"x=y")
+    assert [p.pid for p in found] == [child.pid]
+
+
+def test_killing_gives_up_at_its_deadline():
+    immortal = Process(os.getpid(), 0)
+    assert kill_all(lambda: [immortal], 0.01) == [immortal]

@@ -1,0 +1,50 @@
+"""What programs measure, as it travels: a name, and a number."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Union
+
+# JSON has no NaN and no infinity: they travel as "nan", "inf" and "-inf", which `float` reads.
+Measure = Union[float, str]
+
+MAX_NAMES = 32  # of one program
+MAX_NAME = 64  # characters
+MAX_JSON = 1024  # bytes of the metrics of one instance
+
+_NOT_FINITE = ("nan", "inf", "-inf")
+
+
+def measure(value: object) -> Measure | None:
+    """A number as it travels; None for what is none."""
+    if value in _NOT_FINITE:
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return "inf" if value > 0 else "-inf"
+    return number if math.isfinite(number) else str(number)
+
+
+def floats(metrics: Mapping[str, Measure]) -> dict[str, float]:
+    """The numbers themselves, NaN and infinities among them."""
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def cut(metrics: Iterable[tuple[str, Measure]]) -> dict[str, Measure]:
+    """The first of `metrics`, as many as an instance may have. Of two with one name the first
+    counts; one that does not fit any more is left out, and a shorter one after it is not."""
+    found: dict[str, Measure] = {}
+    left = MAX_JSON - 2
+    for name, value in metrics:
+        if name in found or not name or len(name) > MAX_NAME or len(found) == MAX_NAMES:
+            continue
+        size = len(json.dumps({name: value}, ensure_ascii=False).encode(errors="replace"))
+        if size <= left:
+            found[name] = value
+            left -= size
+    return found

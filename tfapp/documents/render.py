@@ -1,0 +1,15 @@
+"""Data as YAML, in the style of tfapp's own packages."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import yaml
+
+
+def render_yaml(data: Any) -> str:
+    """`data`, dicts, lists and scalars, as YAML that reads back equal; keys stay in their order."""
+    return yaml.safe_dump(
+        data, sort_keys=False, allow_unicode=True, default_flow_style=False, width=sys.maxsize
+    )

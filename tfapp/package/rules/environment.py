@@ -1,0 +1,58 @@
+"""The Python environment of the programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tfapp.package.model import LOCAL, AppPackage, setting
+from tfapp.package.rules.rule import Found, rule
+
+EXTENSIONS = (".tar.gz", ".tgz", ".pex")
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+@rule("python-environment", "appConfig")
+def python_environment(package: AppPackage) -> Iterator[Found]:
+    """More than one Python environment, or one that cannot be.
+
+    A program's interpreter stands on every machine (`python.executable`), or travels with the
+    application, as an archive that exists (`python.archive`) or as one that is made of packages
+    (`python.packages`), with an interpreter of its own where one is asked for (`python.version`).
+    An archive is named by an absolute path or a URL, and by its extension: `.tar.gz` or `.tgz` of
+    conda-pack and venv-pack, or `.pex`. Reported at the archive, or at the key that is one too
+    many.
+
+        python.archive: /home/ann/env.tar.gz                                PASS
+        python.archive: hdfs:///shared/env.pex                              PASS
+        python.archive: env.tar.gz                                          FAIL
+        python.archive: /home/ann/env.zip                                   FAIL
+        python.archive: /env.tgz     python.executable: /opt/bin/python     FAIL
+        python.packages: keras       python.version: "3.11"                 PASS
+        python.archive: /env.tgz     python.version: "3.11"                 FAIL
+    """
+    shared = package.config.global_
+    archive = setting(shared, "python.archive")
+    made = {key: setting(shared, f"python.{key}") for key in ("packages", "version")}
+    given = next((key for key, value in made.items() if value), "")
+    travelling = f"site.global.python.{'archive' if archive else given}"
+    for key, value in made.items():
+        if archive and value:
+            message = f"site.global.python.{key} is given, and {travelling} too"
+            yield Found(value.key_at, message, "give one of them")
+    for values in (shared, *package.config.components.values()):
+        mode, executable = setting(values, "run.mode"), setting(values, "python.executable")
+        in_image = mode is not None and mode.text != LOCAL
+        if (archive or given) and executable and not in_image:
+            message = f"site.global.python.executable is given, and {travelling} too"
+            yield Found(executable.key_at, message, "give one of them")
+    if archive is None or any(archive.placeholders()):
+        return
+    if not archive.text.endswith(EXTENSIONS):
+        message = f"{archive.text!r} is not named as an archive of Python"
+        hint = f"expected {', '.join(EXTENSIONS[:-1])} (conda-pack, venv-pack) or .pex"
+        yield Found(archive.at, message, hint)
+    if not archive.text.startswith("/") and not _URL.match(archive.text):
+        hint = "write an absolute path, or a URL such as hdfs:///shared/tensorflow.tar.gz"
+        yield Found(archive.at, f"{archive.text!r} is relative", hint)

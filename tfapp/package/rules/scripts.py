@@ -1,0 +1,149 @@
+"""The files that a package runs: its components' scripts, and the user's program."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator
+
+from tfapp.close_match import close_match
+from tfapp.errors import TfappError
+from tfapp.package.find import place
+from tfapp.package.model import FILES, AppPackage, Component, setting
+from tfapp.package.rules.rule import Found, did_you_mean, rule, settings
+from tfapp.package.safety import unsafe_reason
+from tfapp.problems import Position
+
+TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
+READ = b"user.scripts.entry"  # in a script that reads it from its context's `config`
+
+
+@rule("unsafe-path", "metainfo")
+def unsafe_path(package: AppPackage) -> Iterator[Found]:
+    """The path of a script that leads out of the package.
+
+    Scripts are named by a relative path, with `/`, without `..`: a component's
+    `commandScript.script` below the package, `site.global.user.scripts.entry` below `files/`.
+    Reported at the path.
+
+        script: scripts/tensorflow.py      PASS
+        script: ../tensorflow.py           FAIL
+        script: /opt/tensorflow.py         FAIL
+    """
+    for component in package.components:
+        if reason := unsafe_reason(component.script):
+            message = f"the script '{component.script}' {reason}"
+            yield Found(component.place("script"), message, "write a path inside the package")
+    for value in settings(package, "user.scripts.entry"):
+        if reason := unsafe_reason(value.text):
+            hint = "write a path below files/, and ship the script with --files"
+            yield Found(value.at, f"the entry script '{value.text}' {reason}", hint)
+    for name in package.user_files:
+        if reason := unsafe_reason(name):
+            message = f"the user's file '{name}' {reason}"
+            yield Found(Position("--files"), message, "ship it under another name")
+
+
+@rule("missing-script", "metainfo")
+def missing_script(package: AppPackage) -> Iterator[Found]:
+    """A component's script is not in the package. Reported at the path.
+
+    commandScript: {script: scripts/tensorflow.py}     scripts/tensorflow.py is there     PASS
+    commandScript: {script: scripts/tensorflow.py}     it is not                          FAIL
+    """
+    files = package.source.files()
+    for component in package.components:
+        script = component.script
+        if script in files or unsafe_reason(script):
+            continue
+        if f"package/{script}" in files:
+            hint = f"it is at package/{script}; scripts stand in scripts/, beside metainfo"
+        else:
+            scripts = [name for name in files if name.endswith(".py")]
+            hint = did_you_mean(close_match(script, scripts), "put it there, with a class Script")
+        yield Found(component.place("script"), f"the package has no file '{script}'", hint)
+
+
+@rule("script-syntax", "metainfo")
+def script_syntax(package: AppPackage) -> Iterator[Found]:
+    """A component's script that Python cannot read.
+
+    Judged by the Python that runs tfapp. The local engine runs scripts by it, and a package is
+    to run on every engine, so what it does not know is an error also where the containers of a
+    cluster have a newer one: run tfapp with that. What an older one there does not know is only
+    found by it. Reported at the line and column in the script.
+
+        def start(self, context):     PASS
+        def start(self, context:      FAIL
+    """
+    named = {component.script for component in package.components}
+    for script in named.intersection(package.source.files()):
+        if script.endswith(".py"):  # the loader refuses others
+            yield from _check_syntax(package, script)
+
+
+def _check_syntax(package: AppPackage, script: str) -> Iterator[Found]:
+    at = place(package.source, script)
+    hint = "correct it; if it needs a newer Python, run tfapp with that one"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(package.source.read(script), script, "exec", dont_inherit=True)
+    except TfappError as error:
+        yield Found(at, error.message, error.hint)
+    except SyntaxError as error:
+        if error.lineno:
+            at = Position(at.file, error.lineno, max(error.offset or 1, 1))
+        yield Found(at, f"Python cannot read the script: {error.msg}", hint)
+    except ValueError as error:  # a NUL, in older Pythons
+        yield Found(at, f"Python cannot read the script: {error}", hint)
+
+
+@rule("missing-entry", "metainfo", "appConfig")
+def missing_entry(package: AppPackage) -> Iterator[Found]:
+    """The user's program is shipped neither with the package nor with `--files`.
+
+    `site.global.user.scripts.entry` is a path below `files/`. A value that somebody gives is
+    always looked for. The default only where a component may run it: its role is one that does
+    (chief, worker, ps, evaluator), and `user.scripts.entry` stands in the text of its script. A
+    package whose own scripts know what they run needs no such file. Reported at the value.
+
+        site.global.user.scripts.entry: train.py     files/train.py is there     PASS
+        site.global.user.scripts.entry: train.py     --files src/train.py        PASS
+        site.global.user.scripts.entry: train.py     neither                     FAIL
+        the key is not given                         no script reads it          PASS
+    """
+    inside = [name[len(FILES) :] for name in package.source.files() if name.startswith(FILES)]
+    shipped = {*inside, *package.user_files}
+    for component in package.components:
+        entry = setting(package.config.components.get(component.name, {}), "user.scripts.entry")
+        if entry is None or entry.text in shipped or not is_looked_for(component, package):
+            continue
+        if unsafe_reason(entry.text) or any(entry.placeholders()):
+            continue  # unsafe-path, misplaced-placeholder
+        hint = _where_the_entry_is(entry.text, shipped)
+        script, at = f"'{entry.text}'", entry.at
+        if entry.is_default:
+            script += " (the default of site.global.user.scripts.entry)"
+            at = Position(package.source.label)
+        yield Found(at, f"the entry script {script} is neither in {FILES} nor in --files", hint)
+
+
+def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
+    below = entry[len(FILES) :] if entry.startswith(FILES) else ""
+    if below in shipped:
+        return f"write '{below}': the path begins below {FILES}"
+    programs = sorted(name for name in shipped if name.endswith((".py", ".sh")))
+    otherwise = f"put it into the package's {FILES}, or give it with --files"
+    return did_you_mean(close_match(entry, programs), otherwise)
+
+
+def is_looked_for(component: Component, package: AppPackage) -> bool:
+    """Whether the program that user.scripts.entry names has to be there for `component`."""
+    entry = setting(package.config.components.get(component.name, {}), "user.scripts.entry")
+    if entry is None or not entry.is_default:
+        return entry is not None
+    try:
+        reads = READ in package.source.read(component.script)
+    except TfappError:  # missing-script, unsafe-path or script-syntax says so
+        return False
+    return component.role in TRAINING_ROLES and reads

@@ -1,0 +1,104 @@
+"""A package as it is meant, written out: its documents with all that was said about them beside,
+its scripts, and its programs with the user's own files among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfapp.documents.render import render_yaml
+from tfapp.errors import InvalidPackageError, UsageError
+from tfapp.package.find import NAMES, SCHEMA_FILE
+from tfapp.package.load import load_package
+from tfapp.package.model import FILES, Source
+from tfapp.package.overrides import Overrides
+from tfapp.package.read import DocumentReader
+from tfapp.package.source import WithoutPrograms, open_source
+from tfapp.problems import Problem
+
+_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)\Z")
+
+
+def write_package(
+    folder: Path,
+    source_path: Path,
+    *,
+    template: Path | None,
+    resources: Path | None,
+    overrides: Overrides,
+    user_files: Mapping[str, Path],
+    programs: bool,
+    environment: Mapping[str, str],
+) -> tuple[Problem, ...]:
+    """Writes the package at `source_path` to the empty `folder`; the other arguments are those of
+    `load_package`. `environment` becomes keys env.NAME of appConfig. Returns warnings.
+
+    InvalidPackageError with every finding, before anything is written; OSError.
+    """
+    loaded = load_package(
+        source_path,
+        template=template,
+        resources=resources,
+        overrides=overrides,
+        user_files=user_files,
+        programs=programs,
+    )
+    if loaded.package is None:
+        raise InvalidPackageError(loaded.problems)
+    source = open_source(source_path, str(source_path))
+    source = source if programs else WithoutPrograms(source)
+    documents = _documents(source, overrides, template, resources)
+    variables = {f"env.{name}": _literal(name, text) for name, text in environment.items()}
+    documents["appConfig"].setdefault("global", {}).update(variables)
+    own = {name for names in NAMES.values() for name in names}
+    content = {path: source.read(path) for path in source.files() if path not in own}
+    for kind, document in documents.items():
+        content[NAMES[kind][0]] = render_yaml(_with_numbers(document)).encode()
+    content.update({FILES + path: origin.read_bytes() for path, origin in user_files.items()})
+    for path, data in content.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        origin = user_files.get(path[len(FILES) :]) if path.startswith(FILES) else None
+        if origin.stat().st_mode & 0o100 if origin else _executable(source, path):
+            target.chmod(target.stat().st_mode | 0o111)
+    return loaded.problems
+
+
+def _documents(
+    source: Source, overrides: Overrides, template: Path | None, resources: Path | None
+) -> dict[str, dict[str, Any]]:
+    """The data of each document, with the overrides in it."""
+    reader = DocumentReader(source, overrides)
+    extra = reader.extension() if SCHEMA_FILE in source.files() else None
+    given = {"metainfo": None, "appConfig": template, "resources": resources}
+    return {
+        kind: dict(
+            reader.document(kind, path, extra if kind == "appConfig" else None).document.data
+        )
+        for kind, path in given.items()
+    }
+
+
+def _executable(source: Source, path: str) -> bool:
+    return path in source.files() and source.executable(path)
+
+
+def _literal(name: str, text: str) -> str:
+    if "${" in text:
+        raise UsageError(
+            f"the variable {name} holds '${{', which a package takes for a placeholder",
+            "Give it by an environment file when the package is run.",
+        )
+    return text
+
+
+def _with_numbers(data: Any) -> Any:
+    """`data` with numbers where overrides brought them as text: both mean the same in a package."""
+    if isinstance(data, dict):
+        return {key: _with_numbers(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_with_numbers(value) for value in data]
+    return int(data) if isinstance(data, str) and _NUMBER.match(data) else data
