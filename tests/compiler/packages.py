@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.contract_values import FAILURE_POLICY
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
+from tfapp.contract.job import Resources
+from tfapp.documents.scalars import source_text
 from tfapp.errors import NotFoundError
 from tfapp.package.model import (
     AppPackage,
@@ -18,6 +21,7 @@ from tfapp.package.model import (
     ExportRef,
 )
 from tfapp.problems import Position
+from tfapp.schema import defaults
 
 RUNTIME = (("__main__.py", b"print('runtime')\n"),)
 
@@ -74,15 +78,12 @@ def component(name: str, role: str = "", **changes) -> Component:
 
 
 def resources(name: str, instances: int = 1, priority: int = 1, **changes) -> ComponentResources:
-    """What resources.yaml asks for one component."""
+    """The resources of one component."""
     built = ComponentResources(
         name=name,
         instances=instances,
-        memory=2048,
-        vcores=1,
-        gpus=0,
+        container=Resources(2048, 1),
         priority=priority,
-        label="",
         failure_threshold=5,
         failure_window=21600.0,
         at=Position("app/resources.yaml", 3 + 4 * priority, 3),
@@ -93,10 +94,21 @@ def resources(name: str, instances: int = 1, priority: int = 1, **changes) -> Co
             )
         },
     )
+    sizes = {field.name for field in dataclasses.fields(Resources)} & changes.keys()
+    container = {name: changes.pop(name) for name in sizes}
+    changes["container"] = dataclasses.replace(built.container, **container)
     return dataclasses.replace(built, **changes)
 
 
+NOWHERE = Position("appConfig.schema.json")
 MASTER = resources("slider-appmaster", priority=0, memory=1024)
+
+
+DEFAULTS = {
+    key: ConfigValue(source_text(value), NOWHERE, NOWHERE, is_default=True)
+    for key, value in defaults("appConfig").items()
+}
+DEFAULT_TEXTS = {key: value.text for key, value in DEFAULTS.items()}
 
 
 def package(
@@ -108,7 +120,8 @@ def package(
     **changes,
 ) -> AppPackage:
     """A package of `components` (worker alone by default), one instance each unless `counts`
-    says otherwise. `settings` is appConfig's global, `own` its components."""
+    says otherwise. `settings` is appConfig's global, `own` its components; below them are the
+    schema's defaults."""
     components = components or (component("worker"),)
     shared = values(
         10, {f"site.global.{c.name}.port": port_of(c.name) for c in components} | (settings or {})
@@ -117,7 +130,8 @@ def package(
     config = Config(
         global_=shared,
         components={
-            c.name: {**shared, **values(50, (own or {}).get(c.name, {}))} for c in components
+            c.name: {**DEFAULTS, **shared, **values(50, (own or {}).get(c.name, {}))}
+            for c in components
         },
         credentials=values(80, credentials or {}),
         metadata={},
@@ -145,6 +159,7 @@ def package(
         ),
         command_orders=(),
         success=(),
+        failure=FAILURE_POLICY,
         config=config,
         resources={
             name: resources(name, count, priority)

@@ -25,7 +25,7 @@ def path(tmp_path):
 
 
 def run(compiled: bytes, folder: Path) -> str:
-    """What it prints beside another source, of another time and size."""
+    """Its output beside another source, of another time and size."""
     beside = folder / "elsewhere" / "module.py"
     cached = Path(importlib.util.cache_from_source(str(beside)))
     cached.parent.mkdir(parents=True, exist_ok=True)

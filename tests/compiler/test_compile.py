@@ -10,18 +10,24 @@ import sys
 import pytest
 
 from tests.compiler.packages import (
+    DEFAULT_TEXTS,
     compile_with,
     component,
     options,
     package,
     port_of,
     resources,
-    values,
 )
+from tests.contract_values import FAILURE_POLICY, make_limits
 from tfapp.compiler.compile import compile_application
-from tfapp.contract.job import ComponentJob, ExportTemplate, Job
-from tfapp.contract.limits import Limits
-from tfapp.contract.private import Private
+from tfapp.contract.job import (
+    MAX,
+    ComponentJob,
+    ExportTemplate,
+    Job,
+    Private,
+    Resources,
+)
 from tfapp.errors import InvalidPackageError
 from tfapp.package.model import CommandOrder
 from tfapp.problems import Position
@@ -47,13 +53,14 @@ def test_the_job_of_a_package():
         own={"worker": {"site.global.role": "${COMPONENT_NAME}"}},
     )
     shared = {
+        **DEFAULT_TEXTS,
         "site.global.ps.port": port_of("ps"),
         "site.global.worker.port": port_of("worker"),
         "site.global.user.checkpoint.prefix": "/mnt/ann/digits",
         "site.global.application.lifetime": "3600",
         "site.global.stop.grace": "2.5",
     }
-    common = {"memory": 2048, "vcores": 1, "gpus": 0, "script": "scripts/tensorflow.py"}
+    common = {"container": Resources(2048, 1), "script": "scripts/tensorflow.py"}
     common |= {"failure_threshold": 5, "failure_window": 21600.0}
     assert compile_with(built).job == Job(
         name="digits",
@@ -90,7 +97,8 @@ def test_the_job_of_a_package():
             ),
         ),
         success=("worker",),
-        limits=Limits(lifetime=3600.0, stop_grace=2.5),
+        limits=make_limits(lifetime=3600.0, stop_grace=2.5),
+        failure=FAILURE_POLICY,
     )
 
 
@@ -150,7 +158,7 @@ def test_command_orders_become_requirements_of_components_that_are_there():
 
 
 def test_max_needs_a_number_from_the_engine():
-    sized = {"worker": resources("worker", memory="max", vcores="max")}
+    sized = {"worker": resources("worker", memory=MAX, vcores=MAX)}
     built = package(resources=sized)
     assert findings(built, maximum={"vcores": 4}) == [
         "app/resources.yaml:8:20: error: yarn.memory of worker is 'max', and no engine says how "
@@ -159,7 +167,11 @@ def test_max_needs_a_number_from_the_engine():
     compiled = compile_with(built, maximum={"memory": 8192, "vcores": 4})
     job = compiled.job.component("worker")
     service = compiled.spec.services["worker"].resources
-    assert (job.memory, job.vcores) == (service.memory, service.vcores) == (8192, 4)
+    assert (
+        (job.container.memory, job.container.vcores)
+        == (service.memory, service.vcores)
+        == (8192, 4)
+    )
 
 
 def test_nothing_to_run():
@@ -171,12 +183,11 @@ def test_nothing_to_run():
 
 def test_all_errors_come_at_once_sorted():
     built = package(
-        settings={"site.global.stop.grace": "x"},
-        resources={"worker": resources("worker", memory="max")},
+        resources={"worker": resources("worker", memory=MAX)},
         credentials={"KEY": "env:KEY"},
     )
     codes = [finding.rpartition(" ")[2] for finding in findings(built)]
-    assert codes == ["[duration]", "[credential]", "[max-resources]"]
+    assert codes == ["[credential]", "[max-resources]"]
 
 
 def test_importing_the_compiler_loads_neither_skein_nor_yaml():
@@ -194,9 +205,3 @@ def test_no_secret_shows_in_what_is_printed():
     compiled = compile_with(package(credentials={"KEY": "env:KEY"}), secrets={"KEY": "hunter22"})
     shown = repr(compiled) + repr(options(secrets={"KEY": "hunter22"})) + compiled.spec.to_yaml()
     assert "hunter22" not in shown
-
-
-def test_settings_of_a_component_that_appconfig_does_not_name_are_the_global_ones():
-    built = package()
-    bare = package(config=type(built.config)(values(10, {"site.global.a": "1"}), {}, {}, {}))
-    assert compile_with(bare).job.component("worker").site == {"site.global.a": "1"}

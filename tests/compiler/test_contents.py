@@ -1,4 +1,4 @@
-"""What is in the archives of a package, with and without files of the user's own."""
+"""The content of a package's archives, with and without files of the user's own."""
 
 from __future__ import annotations
 

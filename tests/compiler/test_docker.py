@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.compiler.packages import compile_with, component, package
-from tfapp.contract.docker import Docker, Mount
+from tests.contract_values import make_docker
+from tfapp.contract.job import Docker, Mount
 from tfapp.errors import InvalidPackageError
 
 MODE, IMAGE = "site.global.run.mode", "site.global.docker.image"
@@ -30,7 +31,7 @@ def test_without_run_mode_docker_there_is_no_container():
 
 def test_metainfo_declares_a_container():
     mounts = (Mount("/data", "/in", True),)
-    assert docker_of(DECLARED) == Docker("declared:1", mounts, shm_size=1 << 30)
+    assert docker_of(DECLARED) == make_docker("declared:1", mounts, shm_size=1 << 30)
 
 
 def test_app_config_names_another_image_and_more_mounts():
@@ -45,7 +46,7 @@ def test_app_config_names_another_image_and_more_mounts():
             "site.global.docker.host": "unix:///run/d.sock",
         },
     )
-    assert docker == Docker(
+    assert docker == make_docker(
         "mine:2",
         (Mount("/data", "/in", True), Mount("/scratch/ann", "/scratch")),
         pull="always",

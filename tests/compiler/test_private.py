@@ -6,7 +6,7 @@ import pytest
 
 from tests.compiler.packages import compile_with, component, package
 from tfapp.compiler.private import build_private
-from tfapp.contract.private import Private
+from tfapp.contract.job import Private
 from tfapp.errors import InvalidPackageError
 
 
@@ -18,12 +18,19 @@ def test_what_wins_over_what():
             "ps": {"A": "config", "B": "file", "C": "12", "KEY": "hunter22"},
             "worker": {"B": "file", "C": "12", "KEY": "hunter22"},
         },
-        redact=("hunter22", "file"),
+        redact=("hunter22",),
     )
 
 
-def test_values_of_appconfig_are_not_secret():
-    assert build_private({"worker": {"MODE": "train"}}, {}, {}).redact == ()
+def test_plain_variables_are_not_secret():
+    assert build_private({"worker": {"MODE": "train"}}, {"EXPERIMENT": "keras"}, {}).redact == ()
+
+
+def test_only_files_that_are_declared_secret_are_struck_out():
+    options = {"environment": {"A": "keras", "B": "plain"}, "secret_environment": {"B": "hunter22"}}
+    private = compile_with(package(), **options).private
+    assert private.redact == ("hunter22",)
+    assert {"A": "keras", "B": "hunter22"}.items() <= private.env["worker"].items()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,7 @@ def test_redacted(secret, redacted):
 
 
 def test_a_longer_secret_goes_before_one_inside_it():
-    assert build_private({}, {"A": "pass"}, {"B": "password"}).redact == ("password", "pass")
+    assert build_private({}, {}, {"A": "pass", "B": "password"}).redact == ("password", "pass")
 
 
 @pytest.mark.parametrize(

@@ -100,4 +100,4 @@ def test_what_is_no_archive(tmp_path, path, said):
 
 
 def test_scripts_without_a_pex_do_not_mention_one():
-    assert "PEX" not in container_script("/opt/python", "runner")
+    assert "PEX" not in container_script("/opt/python", "runner", "key")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import skein
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compiler.packages import compile_with, package
-from tfapp.compiler.render import render_job, render_spec
-from tfapp.contract.job import Job
+from tfapp.compiler.render import render_spec
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), min_size=1)
 
@@ -42,8 +39,3 @@ def test_credentials_are_never_printed():
     plain = render_spec(spec)
     spec.master.security = skein.Security(cert_bytes=b"certificate", key_bytes=b"key")
     assert render_spec(spec) == plain
-
-
-def test_the_job():
-    job = compile_with(package()).job
-    assert Job.from_dict(json.loads(render_job(job))) == job

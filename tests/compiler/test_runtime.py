@@ -11,11 +11,14 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.compiler.packages import compile_with, package
+from tfapp.compiler.archive import Entry, pack
 from tfapp.compiler.runtime import read_runtime
-from tfapp.contract.container import JOB_FILE, PRIVATE_FILE
+from tfapp.contract.names import JOB_FILE, PRIVATE_FILE
 
 RUNTIME = dict(read_runtime())
 SOURCES = [name for name in RUNTIME if name.endswith(".py")]
+# What pods get: containers unpack it, and the master runs from it as it is.
+WITH_MASTER = dict(read_runtime(master=True, compiled=False))
 
 
 @pytest.fixture
@@ -60,21 +63,22 @@ def imported(tree):
             yield from imported(node)
 
 
-def is_shipped(name):
+def is_shipped(name, runtime):
     """Whether `name`, a module or what stands in one, is in the runtime."""
     path = PurePosixPath(*name.split("."))
     candidates = (path, path.parent)
     return any(
-        str(file) in RUNTIME
+        str(file) in runtime
         for candidate in candidates
         for file in (candidate.with_suffix(".py"), candidate / "__init__.py")
     )
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", WITH_MASTER)
 def test_a_shipped_module_imports_only_what_is_shipped(name):
-    names = {found for found in imported(ast.parse(RUNTIME[name])) if found.startswith("tfapp")}
-    assert [found for found in sorted(names) if not is_shipped(found)] == []
+    names = {found for found in imported(ast.parse(WITH_MASTER[name])) if found[:5] == "tfapp"}
+    runtime = RUNTIME if name in RUNTIME else WITH_MASTER
+    assert [found for found in sorted(names) if not is_shipped(found, runtime)] == []
 
 
 def test_every_module_can_be_imported_from_the_archive_alone(unpacked):
@@ -94,7 +98,25 @@ def test_every_module_can_be_imported_from_the_archive_alone(unpacked):
 @pytest.mark.parametrize("arguments", [(), ("nobody",)])
 def test_a_program_that_is_not_there(unpacked, arguments):
     result = run(unpacked, "tfapp-runtime", *arguments)
-    assert (result.returncode, result.stderr) == (2, "usage: runner | coordinator | check\n")
+    usage = "usage: runner | coordinator | master | check\n"
+    assert (result.returncode, result.stderr) == (2, usage)
+
+
+def test_the_master_of_pods_runs_from_the_archive_as_it_is(tmp_path):
+    (tmp_path / "runtime.zip").write_bytes(pack(Entry(*file) for file in WITH_MASTER.items()))
+    result = run(tmp_path, "runtime.zip", "master")
+    assert (result.returncode, result.stderr) == (
+        1,
+        "tfapp: master: this pod was not made by tfapp: 'TFAPP_NAME'\n",
+    )
+
+
+def test_what_pods_get_has_no_bytecode_and_all_else():
+    assert all(name.endswith(".py") for name in WITH_MASTER)
+    assert WITH_MASTER.keys() > set(SOURCES)
+    assert {name: WITH_MASTER[name] for name in SOURCES} == {
+        name: RUNTIME[name] for name in SOURCES
+    }
 
 
 @pytest.mark.parametrize("program", ["runner", "coordinator"])

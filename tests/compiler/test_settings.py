@@ -1,4 +1,4 @@
-"""Which placeholders the compiler replaces, and which it leaves to the containers."""
+"""The placeholders that the compiler replaces, and those that it leaves to the containers."""
 
 from __future__ import annotations
 

@@ -16,6 +16,9 @@ from tfapp.errors import InvalidPackageError
 CACHE = "file:///home/ann/.tfapp/cache/"
 
 
+KEY = "site.global.python.executable"
+
+
 def test_the_whole_of_it():
     built = package(
         component("ps"),
@@ -46,7 +49,7 @@ def test_the_whole_of_it():
         },
         "master": {
             "resources": {"memory": 1024, "vcores": 1, "gpus": 0, "fpgas": 0},
-            "script": container_script("/opt/python/bin/python3", "coordinator"),
+            "script": container_script("/opt/python/bin/python3", "coordinator", KEY),
             "files": {
                 "tfapp-runtime": {"source": runtime, **archive},
                 "tfapp-job.json": {"source": job, **plain},
@@ -63,7 +66,7 @@ def test_the_whole_of_it():
         "services": {
             "ps": {
                 "resources": {"memory": 512, "vcores": 2, "gpus": 1, "fpgas": 0},
-                "script": container_script("/opt/python/bin/python3", "runner"),
+                "script": container_script("/opt/python/bin/python3", "runner", KEY),
                 "instances": 2,
                 "files": {
                     "tfapp-runtime": {"source": runtime, **archive},
@@ -160,4 +163,4 @@ def test_a_label_of_the_master_would_hold_for_all():
 
 
 def test_the_master_is_sized_as_asked():
-    assert compile_with(package()).spec.master.resources.memory == MASTER.memory
+    assert compile_with(package()).spec.master.resources.memory == MASTER.container.memory

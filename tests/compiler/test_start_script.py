@@ -17,10 +17,10 @@ from tfapp.compiler.specification import container_script
 KEY = "site.global.python.executable"
 
 
-def run(python: str, folder: Path) -> tuple[int, str]:
+def run(python: str, folder: Path, runs: bool = False) -> tuple[int, str]:
     """Exit code and last line."""
     done = subprocess.run(
-        ["bash", "-c", container_script(python, "runner", KEY)],
+        ["bash", "-c", container_script(python, "runner", KEY, runs=runs)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -44,6 +44,16 @@ def test_it_becomes_the_runner(container):
         1,
         f"tfapp: [Errno 2] No such file or directory: '{container}/tfapp-job.json'",
     )
+
+
+def test_an_interpreter_that_is_known_to_run_is_started_once(container):
+    python = container / "python"
+    starts = container / "starts"
+    python.write_text(f'#!/bin/sh\necho start >> {starts}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    assert run(str(python), container, runs=True) == run(sys.executable, container)
+    assert starts.read_text() == "start\n"
+    assert run("/no/python", container, runs=True)[0] == 78
 
 
 @pytest.mark.parametrize("python", ["/no/python $(whoami)", "no-python"])
@@ -88,5 +98,5 @@ def test_an_interpreter_without_skein(container):
     python = f"{container}/bare/bin/python"
     assert run(python, container) == (
         78,
-        f"tfapp: cannot start: {python} lacks skein, grpcio, protobuf, which tfapp needs",
+        f"tfapp: cannot start: {python} lacks grpcio, protobuf, which tfapp needs",
     )

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from tests.compiler.packages import compile_with, package
-from tfapp.compiler import store as store_module
+from tfapp import disk
 from tfapp.compiler.compile import ShippedFile
 from tfapp.compiler.store import delete_files, keeping_files, load_private_key, store_files
 from tfapp.errors import UnavailableError
@@ -107,7 +107,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, number, message):
     def refuse(descriptor):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(store_module.os, "fsync", refuse)
+    monkeypatch.setattr(disk.os, "fsync", refuse)
     with pytest.raises(UnavailableError) as caught:
         store_files([ShippedFile(tmp_path / "a.zip", b"data")])
     assert caught.value.message == message.format(tmp_path)
@@ -159,7 +159,7 @@ def test_the_first_of_two_keys_is_kept(tmp_path, monkeypatch):
         (tmp_path / "private.key").write_bytes(b"the other's")
         return bytes(size)
 
-    monkeypatch.setattr(store_module.os, "urandom", make_both)
+    monkeypatch.setattr(os, "urandom", make_both)
     assert load_private_key(tmp_path) == b"the other's"
     assert [path.name for path in tmp_path.iterdir()] == ["private.key"]
 

@@ -7,6 +7,8 @@ import io
 import zipfile
 from collections.abc import Iterable
 
+from tfapp.frozen import frozen
+
 # Stored, not deflated: compressed bytes differ between zlib versions, and the archive's name is
 # the hash of its bytes. Fields that zipfile would fill in by platform or clock are fixed.
 _COMPRESSION = zipfile.ZIP_STORED
@@ -18,7 +20,7 @@ _REGULAR = 0o100000
 EMPTY_ENTRY = ".empty"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Entry:
     """One regular file of an archive; `path` is relative and '/'-separated."""
 

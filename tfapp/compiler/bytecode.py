@@ -1,4 +1,4 @@
-"""What Python has made of a source file, for interpreters of this one's version."""
+"""The bytecode of a source file, for interpreters of this one's version."""
 
 from __future__ import annotations
 

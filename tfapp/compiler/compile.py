@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfapp.compiler.contents import check_files, inspect_user_files
 from tfapp.compiler.job import build_job, submitted
-from tfapp.compiler.limits import check_limits
 from tfapp.compiler.options import CompileOptions, check_options
 from tfapp.compiler.private import build_private, check_credentials
 from tfapp.compiler.python import Travelling, check_archive, travelling
@@ -17,9 +16,9 @@ from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.shipment import ShippedFile, build_shipment
 from tfapp.compiler.specification import build_specification
 from tfapp.compiler.yarn_docker import check_yarn_docker, yarn_images
-from tfapp.contract.job import Job
-from tfapp.contract.private import Private
+from tfapp.contract.job import Job, Private
 from tfapp.errors import InvalidPackageError
+from tfapp.frozen import frozen
 from tfapp.package.model import AppPackage
 from tfapp.problems import Problem, has_errors
 
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Compiled:
     """An application ready for an engine. `spec` names the paths of `files`, which are yet to be
     stored; `problems` are warnings; `travelling` is the Python environment that goes with it;
-    `package` is what it was compiled from."""
+    `package` is what it was compiled from; `tags` are the user's, in their order."""
 
     spec: skein.ApplicationSpec
     job: Job
@@ -42,6 +41,7 @@ class Compiled:
     problems: tuple[Problem, ...]
     travelling: Travelling | None = None
     package: AppPackage | None = dataclasses.field(default=None, repr=False)
+    tags: tuple[str, ...] = ()
 
 
 def compile_application(package: AppPackage, options: CompileOptions) -> Compiled:
@@ -57,13 +57,14 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
         for component in submitted(package)
     }
     found = (*check_application(package, options), *check_yarn_docker(package, settings))
-    problems = tuple(sorted(set(found)))
-    if has_errors(problems):
-        raise InvalidPackageError(problems)
+    problems = _accepted(found)
     user_files = inspect_user_files(package)
     job = build_job(package, options, settings)
+    if options.check is not None:
+        problems = _accepted((*problems, *options.check(package, job)))
     configured = {name: own.environment for name, own in settings.items()}
-    private = build_private(configured, options.environment, options.secrets)
+    secrets = {**options.secret_environment, **options.secrets}
+    private = build_private(configured, options.environment, secrets)
     shipment = build_shipment(package, options, user_files, job, private)
     return Compiled(
         spec=build_specification(package, options, job, shipment, yarn_images(package, settings)),
@@ -73,13 +74,21 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
         problems=problems,
         travelling=travelling(package, options),
         package=package,
+        tags=options.tags,
     )
 
 
+def _accepted(found: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The warnings that were found, sorted. InvalidPackageError when there are errors too."""
+    problems = tuple(sorted(set(found)))
+    if has_errors(problems):
+        raise InvalidPackageError(problems)
+    return problems
+
+
 def check_application(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
-    """What stands in the way of compiling a package that is valid in itself."""
+    """Problems that keep a valid package from being compiled with these options."""
     yield from check_resources(package, options.maximum)
-    yield from check_limits(package)
     yield from check_credentials(package, options.secrets)
     yield from check_files(package)
     yield from check_archive(package, options)

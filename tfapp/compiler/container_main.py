@@ -1,6 +1,6 @@
 """Entry point in a container, shipped as `__main__.py` of the runtime archive:
 `python tfapp-runtime runner`, `python tfapp-runtime coordinator`, or `check`, which only says that
-this interpreter could be either."""
+this interpreter could be either. An archive for pods has the program `master` too."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import importlib.util
 import os
 import sys
 
-from tfapp.contract.log_lines import CANNOT_START, CANNOT_START_CODE
+from tfapp.contract.names import CANNOT_START, CANNOT_START_CODE
 
-PROGRAMS = {"runner": "tfapp.runner.main", "coordinator": "tfapp.coordinator.main"}
+PROGRAMS = {
+    "runner": "tfapp.runner.main",
+    "coordinator": "tfapp.coordinator.main",
+    "master": "tfapp.engines.kubernetes.pod.main",
+}
 CHECK = "check"
 
 OLDEST = (3, 9)
 # Module -> the distribution that has it.
-NEEDED = {"skein": "skein", "grpc": "grpcio", "google.protobuf": "protobuf"}
+NEEDED = {"grpc": "grpcio", "google.protobuf": "protobuf"}
 
 
 def start(argv: list[str]) -> int:
     """Runs the program that `argv` begins with. Returns its exit code; 2 for no such program,
-    CANNOT_START_CODE when this interpreter has not what it takes."""
+    CANNOT_START_CODE when this interpreter cannot run tfapp."""
     if not argv or argv[0] not in (*PROGRAMS, CHECK):
         sys.stderr.write(f"usage: {' | '.join((*PROGRAMS, CHECK))}\n")
         return 2
@@ -40,7 +44,7 @@ def start(argv: list[str]) -> int:
 
 
 def unfit() -> str:
-    """Why this interpreter cannot run tfapp, "" when it can."""
+    """The reason why this interpreter cannot run tfapp, "" when it can."""
     if sys.version_info < OLDEST:
         return f"{sys.executable} is Python {sys.version.split()[0]}, tfapp needs 3.9 or newer"
     missing = [name for module, name in NEEDED.items() if not _is_there(module)]

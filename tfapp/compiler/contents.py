@@ -1,22 +1,22 @@
-"""What goes into an application's archives: the package's own files, and the user's."""
+"""The content of an application's archives: the package's own files, and the user's."""
 
 from __future__ import annotations
 
-import dataclasses
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.compiler.archive import Entry
 from tfapp.errors import NotFoundError, UnavailableError
+from tfapp.frozen import frozen
 from tfapp.package.model import FILES, AppPackage
-from tfapp.package.safety import RefusedError, check_collisions
+from tfapp.package.safety import UnsafeSourceError, check_collisions
 from tfapp.problems import Position, Problem
 
 MAX_USER_FILES = 1 << 30  # bytes: archives are made in memory and copied to every container
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class UserFile:
     """A file of the submitting user. `path` is below `files/`, `size` in bytes."""
 
@@ -69,7 +69,7 @@ def check_files(package: AppPackage) -> Iterator[Problem]:
     """User's files that cannot lie beside the package's own."""
     try:
         check_collisions(package.user_files.keys() | _packaged(package))
-    except RefusedError as refused:
+    except UnsafeSourceError as refused:
         at = Position(package.source.label)
         yield Problem(at, refused.code, f"with --files: {refused.message}", hint=refused.hint)
 

@@ -34,7 +34,7 @@ def read_credentials(
 
 
 class _UnusableError(Exception):
-    """Why a credential cannot be used; never says a word of its value."""
+    """A credential cannot be used. The message gives the reason, never the value."""
 
 
 def _read(source: str, environ: Mapping[str, str], folder: Path) -> str:

@@ -7,48 +7,34 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfapp.compiler.settings import ComponentSettings, effective
-from tfapp.contract.docker import Docker, Mount
+from tfapp.contract.job import Docker, Mount
+from tfapp.package.amounts import seconds
 from tfapp.package.docker import declared_mount, parse_mounts, parse_options
-from tfapp.package.model import AppPackage, Component
-
-MODE = "site.global.run.mode"
-LOCAL, DOCKER, YARN_DOCKER = "local", "docker", "yarn-docker"
-
-_IMAGE = "site.global.docker.image"
-_MOUNTS = "site.global.docker.mounts"
-_PULL = "site.global.docker.pull"
-_PULL_TIMEOUT = "site.global.docker.pull.timeout"
-_CREDENTIAL = "site.global.docker.credential"
-_HOST = "site.global.docker.host"
-
-
-def run_mode(own: ComponentSettings) -> str:
-    """LOCAL, DOCKER or YARN_DOCKER."""
-    return own.site.get(MODE, LOCAL)
+from tfapp.package.model import AppPackage, Component, setting
 
 
 def build_docker(package: AppPackage, component: Component, own: ComponentSettings) -> Docker:
     """The container of a component whose run mode has one. DockerError for what the rule
     docker-container reports."""
-    declared = _declared(component)
+    declared, settings = _declared(component), own.settings
     fields = parse_options(own.expand(declared.get("options", "")))
     return Docker(
-        image=_image(package, component, own),
-        mounts=(*_declared_mounts(declared, own), *parse_mounts(own.site.get(_MOUNTS, ""))),
-        pull=own.site.get(_PULL, Docker.pull),
-        pull_timeout=float(own.site.get(_PULL_TIMEOUT, Docker.pull_timeout)),
-        credential=own.site.get(_CREDENTIAL, ""),
-        host=own.site.get(_HOST, ""),
+        image=image_of(package, component, own),
+        mounts=(*_declared_mounts(declared, own), *parse_mounts(settings.text("docker.mounts"))),
+        pull=settings.text("docker.pull"),
+        pull_timeout=seconds(settings.text("docker.pull.timeout")),
+        credential=settings.text("docker.credential"),
+        host=settings.text("docker.host"),
         **fields,
     )
 
 
-def _image(package: AppPackage, component: Component, own: ComponentSettings) -> str:
-    """What appConfig says, else metainfo, else the schema's default."""
-    written = effective(package, component.name).get(_IMAGE)
+def image_of(package: AppPackage, component: Component, own: ComponentSettings) -> str:
+    """The image that appConfig names, else metainfo's, else the schema's default."""
+    written = setting(effective(package, component.name), "docker.image")
     image = _declared(component).get("image", "")
     if written is not None and (written.text.strip() and not written.is_default or not image):
-        return own.site[_IMAGE].strip()
+        return own.settings.text("docker.image").strip()
     return own.expand(image)
 
 

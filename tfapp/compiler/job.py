@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
-from tfapp.compiler.docker import DOCKER, build_docker, run_mode
+from tfapp.compiler.docker import build_docker
 from tfapp.compiler.limits import progress_timeout, read_limits
 from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.python import program_python
-from tfapp.compiler.resources import amounts
+from tfapp.compiler.resources import settled
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.success import success_components
 from tfapp.contract.job import ComponentJob, ExportTemplate, Job
-from tfapp.package.model import AppPackage, Component
+from tfapp.package.model import DOCKER, AppPackage, Component, Export
+from tfapp.placeholders import REFERENCE
 
 
 def build_job(
     package: AppPackage, options: CompileOptions, settings: Mapping[str, ComponentSettings]
 ) -> Job:
     """The job of a package that passed every check. Components stand by role priority."""
+    components = submitted(package)
+    shared = settings[components[0].name].settings
     return Job(
         name=options.name,
         application=package.name,
@@ -28,11 +30,12 @@ def build_job(
         python=program_python(package, options),
         components=tuple(
             _component_job(package, component, options, settings[component.name])
-            for component in submitted(package)
+            for component in components
         ),
         success=success_components(package),
-        limits=dataclasses.replace(read_limits(package), settle=options.settle),
+        limits=read_limits(shared, options.settle),
         failure=package.failure,
+        nodes=options.nodes,
     )
 
 
@@ -46,23 +49,20 @@ def _component_job(
     package: AppPackage, component: Component, options: CompileOptions, own: ComponentSettings
 ) -> ComponentJob:
     asked = package.resources[component.name]
-    size = amounts(asked, options.maximum)
     return ComponentJob(
         name=component.name,
         role=component.role,
         instances=asked.instances,
         min_instances=component.min_instances,
         max_instances=component.max_instances,
-        memory=size.memory,
-        vcores=size.vcores,
-        gpus=size.gpus,
+        container=settled(asked.container, options.maximum),
         script=component.script,
         script_timeout=component.script_timeout,
         exports=_exports(package, component, own),
         site=own.site,
         requires=_requires(package, component.name),
         category=component.category,
-        docker=build_docker(package, component, own) if run_mode(own) == DOCKER else None,
+        docker=build_docker(package, component, own) if own.run_mode == DOCKER else None,
         failure_threshold=asked.failure_threshold,
         failure_window=asked.failure_window,
         progress_timeout=progress_timeout(package, component),
@@ -73,13 +73,21 @@ def _exports(
     package: AppPackage, component: Component, own: ComponentSettings
 ) -> tuple[ExportTemplate, ...]:
     """The templates that the component feeds, once each, in the order it names them."""
-    templates = {(export.group, export.name): export.value for export in package.exports}
+    declared = {(export.group, export.name): export for export in package.exports}
     named = dict.fromkeys(
         (ref.group, ref.name) for ref in (*component.comp_exports, *component.app_exports)
     )
+    known = package.config.components.get(component.name, {})
     return tuple(
-        ExportTemplate(group, name, own.expand(templates[group, name])) for group, name in named
+        ExportTemplate(group, name, own.expand(declared[group, name].value))
+        for group, name in named
+        if not (declared[group, name].optional and _lacks(declared[group, name], known))
     )
+
+
+def _lacks(export: Export, known: Mapping[str, object]) -> bool:
+    """Whether the component whose values are `known` has none for a key that the export names."""
+    return any(p.kind == REFERENCE and p.name not in known for p, _ in export.placeholders())
 
 
 def _requires(package: AppPackage, name: str) -> tuple[str, ...]:

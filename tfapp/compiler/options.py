@@ -1,17 +1,21 @@
-"""What a compilation needs beside the package."""
+"""The options of a compilation."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tfapp.compiler.private import is_free_name
 from tfapp.compiler.tags import DEFINITION, MAX_TAGS
-from tfapp.contract.limits import Limits
+from tfapp.contract.job import Job, Limits
 from tfapp.contract.names import MAX_NAME, NAME_PATTERN
 from tfapp.errors import UnavailableError, UsageError
+from tfapp.frozen import frozen
+from tfapp.package.model import AppPackage
+from tfapp.problems import Problem
 
 # YARN's own rule for a tag.
 _TAG = re.compile(r"[ -~]{1,100}\Z")
@@ -19,19 +23,22 @@ _TAG = re.compile(r"[ -~]{1,100}\Z")
 _CUT = re.compile(r"[#?\x00-\x1f\x7f]")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class CompileOptions:
     """Everything about a submission that the package does not say.
 
     `python` is the interpreter of tfapp's own part of the containers, and of programs for which
-    nothing else is given, `python_key` the key that it comes from; `python_archive` the archive
+    nothing else is given, `python_key` the key that it comes from, `python_runs` whether it runs
+    tfapp at this moment where the containers will be; `python_archive` the archive
     that was made of the packages that appConfig names; `cache` the absolute folder of what is
     shipped; `place` the URL of a folder where containers find the archives of it, "" where they
     see the cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
-    value of each credential by alias; `environment` what environment files set; `runtime` the
-    files of tfapp that travel along, by default those of this installation; `private_key` goes
-    into the name of the private file; `settle` is how long, in seconds, a failure waits for the
-    loss that caused it.
+    value of each credential by alias; `environment` what environment files set, and
+    `secret_environment` what those set that are declared secret; `runtime` the files of tfapp
+    that travel along, by default those of this installation; `private_key` goes into the name of
+    the private file; `settle` is how long, in seconds, a failure waits for the loss that caused
+    it; `nodes` the engine's module that the coordinator asks of containers, or none (see
+    tfapp.coordinator.nodes); `check` finds what of the package and its job the engine cannot give.
     """
 
     name: str
@@ -43,16 +50,20 @@ class CompileOptions:
     maximum: Mapping[str, int] = dataclasses.field(default_factory=dict)
     secrets: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    secret_environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     runtime: tuple[tuple[str, bytes], ...] | None = dataclasses.field(default=None, repr=False)
     private_key: bytes = dataclasses.field(default=b"", repr=False)
     settle: float = Limits.settle
+    nodes: str = ""
     place: str = ""
     python_key: str = "site.global.python.executable"
+    python_runs: bool = False
     python_archive: Path | None = None
+    check: Callable[[AppPackage, Job], Iterable[Problem]] | None = None
 
     @property
     def environments(self) -> Path:
-        """Where Python environments are made and unpacked."""
+        """The folder in which Python environments are made and unpacked."""
         return self.cache / "environments"
 
 
@@ -61,14 +72,15 @@ def check_options(options: CompileOptions) -> None:
     whose path Skein would misread; ValueError for secrets without a private key."""
     check_name(options.name)
     _check_tags(options.tags)
-    for name, value in options.environment.items():
+    environment = {**options.environment, **options.secret_environment}
+    for name, value in environment.items():
         if not is_free_name(name) or "\0" in value:
             raise UsageError(
                 f"the environment variable {name!r} cannot be set",
                 "A name has letters, digits and _, and is not one that tfapp, Skein or YARN set.",
             )
     _check_cache(options.cache)
-    if (options.secrets or options.environment) and not options.private_key:
+    if (options.secrets or environment) and not options.private_key:
         raise ValueError("secrets need a private_key: a plain hash of them would be public")
 
 
@@ -80,6 +92,14 @@ def check_name(name: str) -> None:
             "A name begins with a lower-case letter; then come letters, digits, '_' and '-', "
             f"all lower case, {MAX_NAME} characters at most.",
         )
+
+
+def new_name(text: str) -> str:
+    """A new name for an application after `text`: "train-4f1a"."""
+    stem = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")
+    if not stem[:1].isalpha():
+        stem = f"run-{stem}".rstrip("-")
+    return f"{stem[: MAX_NAME - 5]}-{os.urandom(2).hex()}"
 
 
 def _check_tags(tags: tuple[str, ...]) -> None:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tfapp.compiler.settings import ENVIRONMENT, effective
-from tfapp.contract.private import Private
+from tfapp.contract.job import MIN_SECRET, Private
 from tfapp.package.model import AppPackage
-from tfapp.package.rules import reserved_env
+from tfapp.package.safety import is_reserved_variable
 from tfapp.problems import Problem
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# What appConfig may not set by `env.NAME` no credential or environment file may set either.
-_RESERVED = (*reserved_env.NAMES, "TF_CONFIG")
-_RESERVED_PREFIXES = ("SKEIN_", "TFAPP_")
-
-# A shorter value would strike out half of every line, and gives nothing away.
-MIN_REDACTED = 4
-# A line of a key file is a secret of its own: reports are cut between lines.
-MIN_REDACTED_LINE = 8
 
 
 def is_free_name(name: str) -> bool:
     """Whether a user may set the environment variable `name`."""
-    reserved = name in _RESERVED or name.startswith(_RESERVED_PREFIXES)
-    return bool(_NAME.match(name)) and not reserved
+    return bool(_NAME.match(name)) and not is_reserved_variable(name)
 
 
 def build_private(
@@ -33,10 +24,11 @@ def build_private(
     environment: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> Private:
-    """Each component's environment: `env.*` of appConfig, then the environment files given on
-    the command line, then the credentials, each a variable named like its alias."""
+    """Each component's environment: `env.*` of appConfig, then `environment`, then `secrets`.
+    All of it travels in the private file, and the values of `secrets` alone are struck out of
+    logs: EXPERIMENT=keras is no secret, and would make tf_keras into tf_[secret]."""
     env = {name: {**own, **environment, **secrets} for name, own in configured.items()}
-    return Private(env=env, redact=_redacted((*environment.values(), *secrets.values())))
+    return Private(env=env, redact=_redacted(secrets.values()))
 
 
 def check_credentials(package: AppPackage, secrets: Mapping[str, str]) -> Iterator[Problem]:
@@ -57,10 +49,8 @@ def check_credentials(package: AppPackage, secrets: Mapping[str, str]) -> Iterat
             yield Problem(value.at, "credential", message)
 
 
-def _redacted(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Longest first, so that no value is cut by a shorter one inside it."""
-    found = {value for value in values if len(value) >= MIN_REDACTED}
-    for value in values:
-        lines = [line.strip() for line in value.splitlines()]
-        found.update(line for line in lines if len(line) >= MIN_REDACTED_LINE)
-    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+def _redacted(values: Iterable[str]) -> tuple[str, ...]:
+    """The values, and each line of one of its own: reports are cut between lines."""
+    lines = {line.strip() for value in values for line in value.splitlines()}
+    found = [text for text in {*values, *lines} if len(text) >= MIN_SECRET]
+    return tuple(sorted(found, key=lambda text: (-len(text), text)))

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from tfapp import placeholders
 from tfapp.compiler.options import CompileOptions
-from tfapp.contract.container import PYTHON
+from tfapp.contract.names import PYTHON
 from tfapp.environment import archive, unpacked
-from tfapp.package.model import AppPackage
-from tfapp.package.rules.python_environment import ARCHIVE, EXECUTABLE, EXTENSIONS, PACKAGES
+from tfapp.frozen import frozen
+from tfapp.package.model import SITE_GLOBAL, AppPackage, setting
+from tfapp.package.rules.environment import EXTENSIONS
 from tfapp.problems import Problem
 
-RUNNER = "site.global.python.runner"
 CODE = "python-environment"
 _FILE = "file://"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Travelling:
     """An environment that is shipped. `path`: the archive on this machine, None where it is
     elsewhere; `url`: where containers get it from; `placed`: it has to be brought there."""
@@ -48,7 +48,7 @@ def travelling(package: AppPackage, options: CompileOptions) -> Travelling | Non
     """The environment that `package` ships, None without one. OSError when it cannot be read."""
     path = options.python_archive
     if path is None:
-        value = package.config.global_.get(ARCHIVE)
+        value = setting(package.config.global_, "python.archive")
         if value is None:
             return None
         known = placeholders.compile_values(options.user, options.name, "")
@@ -58,10 +58,15 @@ def travelling(package: AppPackage, options: CompileOptions) -> Travelling | Non
         path = Path(text.removeprefix(_FILE))
     if not options.place:
         return Travelling(path, f"{_FILE}{path}")
-    status = path.stat()
-    digest = _digest(path, status.st_size, status.st_mtime_ns)
+    digest = digest_of(path)
     extension = next(end for end in EXTENSIONS if path.name.endswith(end))
     return Travelling(path, f"{options.place}/{digest}{extension}", placed=True)
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of an archive. It is read again only when it has changed. OSError."""
+    status = path.stat()
+    return _digest(path, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=4)
@@ -74,15 +79,22 @@ def _digest(path: Path, size: int, modified: int) -> str:
     return digest.hexdigest()
 
 
+def key_of_travelling(package: AppPackage) -> str:
+    """The key that names an environment to ship, "" where none does."""
+    values = package.config.global_
+    keys = ("python.archive", "python.packages", "python.version")
+    return next((SITE_GLOBAL + key for key in keys if setting(values, key)), "")
+
+
 def travels(package: AppPackage) -> bool:
     """Whether there is an environment that is shipped."""
-    return bool({ARCHIVE, PACKAGES} & package.config.global_.keys())
+    return key_of_travelling(package) != ""
 
 
 def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
     """An archive that is not there or cannot be used, as far as a look into it tells. One that
     was unpacked before is not looked into again; one that tfapp made needs no look."""
-    value = package.config.global_.get(ARCHIVE)
+    value = setting(package.config.global_, "python.archive")
     if value is None:
         return
     try:
@@ -101,18 +113,17 @@ def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Prob
 
 
 def program_python(package: AppPackage, options: CompileOptions) -> str:
-    """What runs programs of run mode local, where their component names nothing else."""
+    """The interpreter for programs of run mode local whose component names none."""
     return PYTHON if travels(package) else options.python
 
 
 def node_python(package: AppPackage, options: CompileOptions) -> tuple[str, str]:
-    """What runs tfapp's own part of a container on a machine that is not this one, and the key
-    that says so: the runner's own interpreter, or that of the programs."""
+    """The interpreter that runs tfapp's own part of a container on another machine, and the key
+    that names it: the runner's own interpreter, or that of the programs."""
     values = package.config.global_
-    if RUNNER in values:
-        return values[RUNNER].text, RUNNER
+    runner, executable = setting(values, "python.runner"), setting(values, "python.executable")
+    if runner:
+        return runner.text, "site.global.python.runner"
     if travels(package):
-        return PYTHON, ARCHIVE if ARCHIVE in values else PACKAGES
-    if EXECUTABLE in values:
-        return values[EXECUTABLE].text, EXECUTABLE
-    return options.python, EXECUTABLE
+        return PYTHON, key_of_travelling(package)
+    return executable.text if executable else options.python, options.python_key

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import yaml
-
-from tfapp.contract.job import Job
 
 if TYPE_CHECKING:
     import skein
@@ -42,17 +39,20 @@ def render_spec(spec: skein.ApplicationSpec) -> str:
     data["master"].pop("security", None)
     data["tags"] = sorted(data["tags"])
     first = ("name", "queue", "user", "node_label", "tags", "max_attempts", "acls", "file_systems")
-    ordered = {key: data[key] for key in (*first, "master", "services")}
+    return _dump({key: data[key] for key in (*first, "master", "services")})
+
+
+def render_objects(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Objects of Kubernetes, each a document of YAML."""
+    return "".join(f"---\n{_dump(body)}" for body in objects)
+
+
+def _dump(data: Mapping[str, Any]) -> str:
     return yaml.dump(
-        ordered,
+        data,
         Dumper=_SpecDumper,
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=False,
         width=sys.maxsize,
     )
-
-
-def render_job(job: Job) -> str:
-    """Indented JSON of what runners and the coordinator get."""
-    return json.dumps(dataclasses.asdict(job), indent=2, ensure_ascii=False) + "\n"

@@ -12,37 +12,47 @@ from tfapp.compiler.bytecode import bytecode
 MODULES = (
     "__init__.py",
     "errors.py",
+    "frozen.py",
     "placeholders.py",
     "problems.py",
+    "processes.py",
     "script.py",
-    "skein_library.py",
 )
-PACKAGES = ("contract", "coordinator", "runner", "skein_calls")
+PACKAGES = ("contract", "coordinator", "runner", "protocol")
+OF_ENGINES = "engines/*/nodes.py"  # see tfapp.coordinator.nodes
+OF_MASTER = ("master/*.py", "engines/kubernetes/pod/*.py")
+WITH_MASTER = ("engines/kubernetes/names.py", "engines/kubernetes/record.py")
+# Python imports nothing from an archive below a folder without one.
+EMPTY = ("tfapp/engines/__init__.py", "tfapp/engines/kubernetes/__init__.py")
 ENTRY_POINT = "compiler/container_main.py"
 
 
-def read_runtime() -> tuple[tuple[str, bytes], ...]:
+def read_runtime(master: bool = False, compiled: bool = True) -> tuple[tuple[str, bytes], ...]:
     """(path in the archive, content) of every shipped file, sorted.
 
-    Reads the files of the installed tfapp. In a container `python RUNTIME_DIR runner` starts
-    what is `__main__.py` there.
-    """
+    Reads the files of the installed tfapp. In a container `python RUNTIME_DIR runner` runs its
+    `__main__.py`. `master`: with the master for pods, which runs from the archive as it is, by
+    `python runtime.zip master`. `compiled`: with bytecode."""
     root = Path(tfapp.__file__).parent
     paths = [root / name for name in MODULES]
     for package in PACKAGES:
         paths += (root / package).rglob("*.py")
+    paths += root.glob(OF_ENGINES)
+    if master:
+        paths += [path for pattern in OF_MASTER for path in root.glob(pattern)]
+        paths += [root / name for name in WITH_MASTER]
     files = {f"tfapp/{path.relative_to(root).as_posix()}": path for path in paths}
     files["__main__.py"] = root / ENTRY_POINT
-    content = {}
+    content = dict.fromkeys(EMPTY, b"") if master else {}
     for name, path in files.items():
         content[name] = source = path.read_bytes()
-        compiled = bytecode(path, source)
-        if compiled is not None:
-            content[_cache_name(name)] = compiled
+        made = bytecode(path, source) if compiled else None
+        if made is not None:
+            content[_cache_name(name)] = made
     return tuple(sorted(content.items()))
 
 
 def _cache_name(name: str) -> str:
-    """Where Python looks for the bytecode of `name` when nothing tells it to look elsewhere."""
+    """The path at which Python looks for the bytecode of `name` by default."""
     path = PurePosixPath(name)
     return str(path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc")

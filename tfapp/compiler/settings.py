@@ -1,11 +1,12 @@
-"""appConfig -> the values a component's job carries: what is known before submission is put in,
-placeholders that only a container can fill stay."""
+"""appConfig -> the values a component's job carries: placeholders that are known before submission
+are replaced, those that only a container can replace stay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tfapp import placeholders
+from tfapp.contract.job import Settings
 from tfapp.package.model import AppPackage, ConfigValue
 
 SITE = "site."
@@ -14,7 +15,7 @@ ENVIRONMENT = "env."
 
 def effective(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
     """The configuration of `component`: schema defaults, then global, then its own."""
-    return package.config.components.get(component, package.config.global_)
+    return package.config.components[component]
 
 
 class ComponentSettings:
@@ -41,6 +42,16 @@ class ComponentSettings:
             for key, text in texts.items()
             if key.startswith(ENVIRONMENT)
         }
+
+    @property
+    def settings(self) -> Settings:
+        """`site.global.*` of the component."""
+        return Settings(self.site)
+
+    @property
+    def run_mode(self) -> str:
+        """LOCAL, DOCKER or YARN_DOCKER."""
+        return self.settings.text("run.mode")
 
     def expand(self, text: str) -> str:
         """`text` as this component sees it, as far as that is known before submission."""

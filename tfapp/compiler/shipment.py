@@ -1,4 +1,4 @@
-"""The files that an application is made of, named by what is in them."""
+"""The files of an application, named by their content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfapp.compiler.contents import UserFile, file_entries, package_entries
 from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.runtime import read_runtime
 from tfapp.contract.encoding import encode
-from tfapp.contract.job import Job
-from tfapp.contract.private import Private
+from tfapp.contract.job import Job, Private
+from tfapp.frozen import frozen
 from tfapp.package.model import AppPackage
 
 OWNER_ONLY = 0o600
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ShippedFile:
     """One file as it will lie in the cache. Equal content has an equal path. `place`: the URL of
     a folder that it is to be brought to, "" for none."""
@@ -31,13 +31,13 @@ class ShippedFile:
 
     @property
     def source(self) -> str:
-        """Where containers get it from."""
+        """The URL or path from which containers get it."""
         return f"{self.place}/{self.path.name}" if self.place else f"file://{self.path}"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Shipment:
-    """What is localised into containers."""
+    """The files that are localised into containers."""
 
     runtime: ShippedFile
     package: ShippedFile
@@ -80,6 +80,6 @@ def _named(cache: Path, data: bytes, suffix: str) -> ShippedFile:
 
 
 def _named_privately(options: CompileOptions, data: bytes) -> ShippedFile:
-    # The name stands in the spec; a plain hash would let whoever reads it test guesses.
+    # The name stands in the spec; a plain hash would let its readers test guesses.
     digest = hmac.new(options.private_key, data, hashlib.sha256).hexdigest()
     return ShippedFile(options.cache / f"{digest}.private.json", data)

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfapp.compiler.options import CompileOptions
-from tfapp.compiler.python import EXECUTABLE, Travelling, travelling
-from tfapp.compiler.resources import Amounts, amounts
+from tfapp.compiler.python import Travelling, travelling
+from tfapp.compiler.resources import settled
 from tfapp.compiler.shipment import Shipment, ShippedFile
 from tfapp.compiler.tags import TAG, definition_tag
 from tfapp.compiler.yarn_docker import runtime_environment
-from tfapp.contract.container import (
+from tfapp.contract.job import ComponentJob, Docker, Job, Resources, Settings
+from tfapp.contract.names import (
+    CANNOT_START,
+    CANNOT_START_CODE,
     FILES_DIR,
     JOB_FILE,
     PACKAGE_DIR,
@@ -24,9 +27,7 @@ from tfapp.contract.container import (
     PYTHON_DIR,
     RUNTIME_DIR,
 )
-from tfapp.contract.docker import Docker
-from tfapp.contract.job import ComponentJob, Job
-from tfapp.contract.log_lines import CANNOT_START, CANNOT_START_CODE
+from tfapp.frozen import frozen
 from tfapp.package.model import AppPackage
 
 if TYPE_CHECKING:
@@ -61,24 +62,24 @@ def build_specification(
     """
     from tfapp.skein_library import skein
 
+    # Keys of the whole application are equal for all components.
+    settings = job.components[0].settings
     environment = travelling(package, options)
-    python = _Python(options.python, options.python_key, environment)
+    python = _Python(options.python, options.python_key, environment, options.python_runs)
     # Where another interpreter runs the coordinator, its container does without.
     needed = environment if options.python == PYTHON else None
     master = _master(package, options, shipment, dataclasses.replace(python, travelling=needed))
     spec = skein.ApplicationSpec(
         name=options.name,
         queue=options.queue,
-        node_label=package.master.label,
+        node_label=package.master.container.label,
         tags={TAG, *options.tags},
-        acls=_acls(job),
-        file_systems=_named(job, "site.global.hadoop.file.systems"),
+        acls=_acls(settings),
+        file_systems=list(settings.names("hadoop.file.systems")),
         max_attempts=1,
         master=master,
         services={
-            component.name: _service(
-                component, package, shipment, images.get(component.name), python
-            )
+            component.name: _service(component, shipment, images.get(component.name), python)
             for component in job.components
         },
     )
@@ -87,23 +88,18 @@ def build_specification(
     return spec
 
 
-def _acls(job: Job) -> skein.ACLs:
-    """The owner's alone, but for those who are named."""
+def _acls(settings: Settings) -> skein.ACLs:
+    """Access for the owner, and for the users and groups that are named."""
     from tfapp.skein_library import skein
 
     return skein.ACLs(
         enable=True,
-        **{
-            field: _named(job, f"site.global.acl.{field.replace('_', '.')}")
-            for field in ("view_users", "view_groups", "modify_users", "modify_groups", "ui_users")
-        },
+        view_users=list(settings.names("acl.view.users")),
+        view_groups=list(settings.names("acl.view.groups")),
+        modify_users=list(settings.names("acl.modify.users")),
+        modify_groups=list(settings.names("acl.modify.groups")),
+        ui_users=list(settings.names("acl.ui.users")),
     )
-
-
-def _named(job: Job, key: str) -> list[str]:
-    """What is separated by commas in a key of the whole application, equal for all components."""
-    words = job.components[0].site.get(key, "").split(",")
-    return [name for word in words if (name := word.strip())]
 
 
 _SCRIPT = """\
@@ -111,13 +107,15 @@ set -euo pipefail
 python={python}
 {unpack}if ! command -v -- "$python" > /dev/null; then
   problem="{missing}"
-elif ! words=$("$python" -S -c "" 2>&1); then
-  problem="$python does not run: ${{words##*$'\\n'}}"
-else
+{look}else
   exec "$python" -u {runtime} {program}
 fi
 echo "{mark}$problem ({key})"
 exit {code}
+"""
+_LOOK = """\
+elif ! words=$("$python" -S -c "" 2>&1); then
+  problem="$python does not run: ${words##*$'\\n'}"
 """
 _NO_PYTHON = "there is no Python interpreter $python"
 # YARN takes an archive that was cut off for a whole one.
@@ -130,13 +128,17 @@ if ! words=$(PEX_INTERPRETER=1 PEX_ROOT="$PWD/{PEX_ROOT}" ./{PEX_FILE} -c \\
 el"""
 
 
-def container_script(python: str, program: str, key: str = EXECUTABLE, pex: bool = False) -> str:
+def container_script(
+    python: str, program: str, key: str, pex: bool = False, runs: bool = False
+) -> str:
     """Strict bash that becomes `program` ("runner" or "coordinator") of the runtime archive, or
-    says why it cannot. `key`: the one that has named `python`; `pex`: it is in a PEX."""
+    says why it cannot. `key`: the one that has named `python`; `pex`: it is in a PEX; `runs`: it
+    is known to run there, and is not started twice to find out."""
     return _SCRIPT.format(
         python=shlex.quote(python),
         missing=_NO_ENVIRONMENT if python == PYTHON else _NO_PYTHON,
         unpack=_UNPACK if pex else "",
+        look="" if runs else _LOOK,
         runtime=RUNTIME_DIR,
         program=program,
         mark=CANNOT_START,
@@ -145,17 +147,18 @@ def container_script(python: str, program: str, key: str = EXECUTABLE, pex: bool
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Python:
-    """What every container has of Python: how tfapp's own part is run, and what travels."""
+    """Python in every container: the command of tfapp's own part, and the archives that travel."""
 
     python: str
     key: str
     travelling: Travelling | None
+    runs: bool = False
 
     def script(self, program: str) -> str:
         pex = self.travelling is not None and self.travelling.is_pex
-        return container_script(self.python, program, self.key, pex)
+        return container_script(self.python, program, self.key, pex, self.runs)
 
     def files(self) -> dict[str, skein.File]:
         from tfapp.skein_library import skein
@@ -175,7 +178,7 @@ def _master(
     from tfapp.skein_library import skein
 
     return skein.Master(
-        resources=_resources(amounts(package.master, options.maximum)),
+        resources=_resources(settled(package.master.container, options.maximum)),
         script=python.script("coordinator"),
         files={
             RUNTIME_DIR: _archive(shipment.runtime),
@@ -189,19 +192,19 @@ def _master(
 
 def _service(
     component: ComponentJob,
-    package: AppPackage,
     shipment: Shipment,
     image: Docker | None,
     python: _Python,
 ) -> skein.Service:
     from tfapp.skein_library import skein
 
-    asked = package.resources[component.name]
+    asked = component.container
     if image is not None:
-        python = _Python(component.site.get(EXECUTABLE) or _IMAGE_PYTHON, EXECUTABLE, None)
+        named = component.settings.text("python.executable") or _IMAGE_PYTHON
+        python = _Python(named, "site.global.python.executable", None)
 
     return skein.Service(
-        resources=_resources(Amounts(component.memory, component.vcores, component.gpus)),
+        resources=_resources(asked),
         script=python.script("runner"),
         instances=component.instances,
         files={
@@ -222,7 +225,7 @@ def _service(
     )
 
 
-def _resources(size: Amounts) -> skein.Resources:
+def _resources(size: Resources) -> skein.Resources:
     from tfapp.skein_library import skein
 
     return skein.Resources(memory=size.memory, vcores=size.vcores, gpus=size.gpus)
@@ -231,7 +234,7 @@ def _resources(size: Amounts) -> skein.Resources:
 def _archive(shipped: ShippedFile) -> skein.File:
     from tfapp.skein_library import skein
 
-    # What lies at a place is shared: a node keeps it from one application to the next.
+    # Files of the shared folder are PRIVATE: a node keeps them from one application to the next.
     visibility = "PRIVATE" if shipped.place else "APPLICATION"
     return skein.File(source=shipped.source, type="ARCHIVE", visibility=visibility)
 

@@ -1,4 +1,4 @@
-"""Which components decide that an application has succeeded."""
+"""The components whose success is that of the application."""
 
 from __future__ import annotations
 

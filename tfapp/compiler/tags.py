@@ -28,7 +28,7 @@ def definition_tag(spec: skein.ApplicationSpec) -> str:
 
 
 def definition_file(tags: Iterable[str]) -> str:
-    """What the file with an application's definition is called; "" when its tags do not tell."""
+    """The name of the file with an application's definition; "" when its tags have none."""
     found = (_DEFINITION.match(tag) for tag in tags)
     return next((f"{match[1]}.definition" for match in found if match), "")
 

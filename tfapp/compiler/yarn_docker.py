@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from tfapp.compiler.docker import MODE, YARN_DOCKER, build_docker, run_mode
+from tfapp.compiler.docker import build_docker
 from tfapp.compiler.settings import ComponentSettings, effective
-from tfapp.contract.docker import Docker
-from tfapp.package.model import AppPackage, Component
+from tfapp.contract.job import Docker, Job
+from tfapp.package.model import DOCKER, YARN_DOCKER, AppPackage, Component, setting
 from tfapp.problems import Problem
+
+if TYPE_CHECKING:
+    import skein
 
 CODE = "yarn-docker"
 RUNTIME_TYPE = "YARN_CONTAINER_RUNTIME_TYPE"
@@ -24,7 +28,7 @@ _PATH = re.compile(r"[A-Za-z0-9_./@+=-]+\Z")
 
 
 def runtime_environment(docker: Docker) -> dict[str, str]:
-    """What tells YARN to run a container in an image."""
+    """The environment variables that make YARN run a container in an image."""
     environment = {
         RUNTIME_TYPE: "docker",
         f"{_PREFIX}IMAGE": docker.image,
@@ -38,6 +42,13 @@ def runtime_environment(docker: Docker) -> dict[str, str]:
     return environment
 
 
+def run_modes(spec: skein.ApplicationSpec, job: Job) -> set[str]:
+    """Those of a compiled application."""
+    parts = (spec.master, *spec.services.values())
+    modes = {YARN_DOCKER for part in parts if RUNTIME_TYPE in part.env}
+    return modes | {DOCKER for component in job.components if component.docker is not None}
+
+
 def yarn_images(
     package: AppPackage, settings: Mapping[str, ComponentSettings]
 ) -> dict[str, Docker]:
@@ -45,18 +56,19 @@ def yarn_images(
     return {
         name: build_docker(package, package.component(name), own)
         for name, own in settings.items()
-        if run_mode(own) == YARN_DOCKER
+        if own.run_mode == YARN_DOCKER
     }
 
 
 def check_yarn_docker(
     package: AppPackage, settings: Mapping[str, ComponentSettings]
 ) -> Iterator[Problem]:
-    """What YARN's runtime cannot be told."""
+    """Problems: settings that YARN's Docker runtime does not support."""
     for name, docker in yarn_images(package, settings).items():
-        component, mode = package.component(name), effective(package, name)[MODE]
+        component, mode = package.component(name), setting(effective(package, name), "run.mode")
         for message, hint in _unsupported(component, docker):
-            yield Problem(mode.at, CODE, f"{name}: {message}", hint=hint)
+            at = mode.at if mode else component.at
+            yield Problem(at, CODE, f"{name}: {message}", hint=hint)
 
 
 def _unsupported(component: Component, docker: Docker) -> Iterator[tuple[str, str]]:
@@ -67,7 +79,7 @@ def _unsupported(component: Component, docker: Docker) -> Iterator[tuple[str, st
             "YARN's Docker runtime takes no site.global.docker.credential",
             "let the node managers' own Docker configuration have the login",
         )
-    if docker.pull != Docker.pull:
+    if docker.pull != "missing":
         yield (
             "YARN's Docker runtime has a pull policy of its own",
             "remove site.global.docker.pull",
