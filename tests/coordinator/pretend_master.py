@@ -1,4 +1,4 @@
-"""A master and runners in memory, with the interface of `skein_calls.connection.Connection`."""
+"""A master and runners in memory, with the interface of `protocol.connection.Connection`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import json
 import queue
 from collections.abc import Iterable, Mapping
 
-from tfapp.contract.container import ENV_INSTANCE
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
-from tfapp.contract.instances import initial_container
-from tfapp.contract.keys import (
+from tfapp.contract.messages import Answer, Beat, ExitReport
+from tfapp.contract.names import (
     ALIVE_PREFIX,
     ANSWER_PREFIX,
     BEAT_PREFIX,
+    ENV_INSTANCE,
     EXIT_PREFIX,
     KEY_CLUSTER,
     ORDER_PREFIX,
+    initial_container,
 )
-from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.skein_calls.containers import LIVE_STATES, Container
-from tfapp.skein_calls.events import Broken, Deleted, Put
+from tfapp.protocol.connection import LIVE_STATES, ContainerReport
+from tfapp.protocol.watch import Broken, Deleted, Put
 
 EXIT_0 = Exit(0, None, "exit", "exit code 0")
 
@@ -40,7 +40,8 @@ class PretendMaster:
         self.dead_on_arrival: set[str] = set()  # instances whose first container has ended
         self.refused: set[str] = set()  # instances
         self.answer_lost: set[str] = set()  # instances whose add_container is not answered
-        self.unreachable_watches = 0
+        self.unreachable = False
+        self.failing_adds = 0  # calls of add_container that do not arrive
         self.on_call = lambda call: None
 
     def begin(self, instances: Iterable[str]) -> None:
@@ -76,8 +77,7 @@ class PretendMaster:
 
     def watch(self, prefixes: tuple[str, ...], into: queue.SimpleQueue) -> PretendMaster:
         self.called(f"watch {' '.join(prefixes)}")
-        if self.unreachable_watches:
-            self.unreachable_watches -= 1
+        if self.unreachable:
             raise UnreachableError("no master")
         self.prefixes = prefixes
         self.streams.append(into)
@@ -90,10 +90,10 @@ class PretendMaster:
     def close(self) -> None:
         self.streams.clear()
 
-    def containers(self, states: tuple[str, ...]) -> tuple[Container, ...]:
+    def containers(self, states: tuple[str, ...]) -> tuple[ContainerReport, ...]:
         self.called("containers")
         return tuple(
-            Container(name, name.rpartition("_")[0], state, "127.0.0.1", "")
+            ContainerReport(name, name.rpartition("_")[0], state, "127.0.0.1", "")
             for name, state in self.states.items()
             if state in states
         )
@@ -101,6 +101,9 @@ class PretendMaster:
     def add_container(self, service: str, env: Mapping[str, str]) -> str:
         instance = env[ENV_INSTANCE]
         self.called(f"add_container {instance}")
+        if self.failing_adds:
+            self.failing_adds -= 1
+            raise UnreachableError("UNKNOWN Stream removed")
         if instance in self.refused:
             raise RefusedError("too big")
         before = sum(known.startswith(f"{service}_") for known in self.states)

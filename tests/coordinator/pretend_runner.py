@@ -11,21 +11,26 @@ import os
 import sys
 import time
 
-from tfapp.contract.container import ENV_INSTANCE
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
-from tfapp.contract.instances import initial_instance
-from tfapp.contract.keys import ANSWER_PREFIX, BEAT_PREFIX, EXIT_PREFIX, KEY_CLUSTER, ORDER_PREFIX
-from tfapp.contract.reports import Answer, Beat, ExitReport
-from tfapp.skein_calls.events import Put
-from tfapp.skein_calls.opening import from_current
-from tfapp.skein_calls.watch import Watch
+from tfapp.contract.messages import Answer, Beat, ExitReport
+from tfapp.contract.names import (
+    ANSWER_PREFIX,
+    BEAT_PREFIX,
+    ENV_INSTANCE,
+    EXIT_PREFIX,
+    KEY_CLUSTER,
+    ORDER_PREFIX,
+    initial_instance,
+)
+from tfapp.protocol.connection import from_current
+from tfapp.protocol.watch import Put, Watch
 
 DEADLINE = 60.0
 
 
 def main(behaviour: str) -> None:
-    with from_current() as connection:
+    with from_current(os.environ) as connection:
         instance = os.environ.get(ENV_INSTANCE) or initial_instance(connection.container)
         keys = (KEY_CLUSTER, ORDER_PREFIX + instance)
         watch = connection.watch(keys=keys)

@@ -13,6 +13,7 @@ import pytest
 import skein
 
 import tfapp
+from tests.contract_values import make_limits
 from tests.coordinator.world import job
 from tests.engines.applications import (
     SMALL,
@@ -23,11 +24,9 @@ from tests.engines.applications import (
     service,
     stock_client,
 )
-from tfapp.contract.container import JOB_FILE
 from tfapp.contract.encoding import encode
-from tfapp.contract.limits import Limits
-from tfapp.contract.states import RUNNING
-from tfapp.engines.local.process_tree import with_environment
+from tfapp.contract.names import JOB_FILE, RUNNING
+from tfapp.processes import with_environment
 
 RUNNER = Path(__file__).with_name("pretend_runner.py")
 # Containers do not inherit the path of the tests, which need not be that of the installed tfapp.
@@ -46,7 +45,7 @@ def engine(tmp_path):
 def create(engine, tmp_path, behaviours, gang=60.0, job_text=b""):
     """One instance of each component that has a behaviour."""
     layout = " ".join(f"{name}=1" for name in behaviours)
-    limits = Limits(gang=gang, settle=0.2, stop_grace=5.0)
+    limits = make_limits(gang=gang, settle=0.2, stop_grace=5.0)
     chosen = dataclasses.replace(job(layout, limits=limits), name="app")
     job_file = tmp_path / "job.json"
     job_file.write_bytes(job_text or encode(chosen))

@@ -2,11 +2,19 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from tests.coordinator.world import World, job
-from tfapp.contract.reports import Beat
-from tfapp.coordinator import events
-from tfapp.coordinator.publisher import INTERVAL, PREPARING_INTERVAL, Publisher
-from tfapp.coordinator.status import progress
+from tfapp.contract.messages import Beat
+from tfapp.coordinator.policy import events
+from tfapp.coordinator.publisher import (
+    INTERVAL,
+    METRICS_INTERVAL,
+    METRICS_INTERVAL_EACH,
+    PREPARING_INTERVAL,
+    Publisher,
+    progress,
+)
 
 
 class Sink:
@@ -91,3 +99,34 @@ def test_how_far_the_preparations_are_is_published_now_and_then():
     publisher.publish(world.state)
     assert sink.puts == 5
     assert publisher.status(world.state).instances[0].preparing == ""
+
+
+@pytest.mark.parametrize("workers", [2, 100])
+def test_metrics_are_published_once_a_second_at_most_and_more_rarely_where_they_are_many(workers):
+    world = World(job(f"worker={workers}"))
+    world.measured = lambda runner: {}  # type: ignore[method-assign]
+    world.play("1 all answer")
+    now = [0.0]
+    sink = Sink()
+    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
+    publisher.publish(world.state)
+    interval = METRICS_INTERVAL + workers * METRICS_INTERVAL_EACH
+    published = [0.0]
+    for tenth in range(1, 101):
+        now[0] = tenth / 10
+        beat = Beat(1, tenth, "running", metrics={"loss": 1.0 / tenth}, step=tenth)
+        world.feed(events.Beaten(now[0], f"worker/{tenth % workers}", beat))
+        puts = sink.puts
+        publisher.publish(world.state)
+        if sink.puts > puts:
+            published.append(now[0])
+    assert len(published) > 3
+    pauses = [later - earlier for earlier, later in zip(published, published[1:])]
+    assert min(pauses) > interval - 1e-9
+    assert max(pauses) < interval + 0.11
+    # What else is new takes them along.
+    world.happen("worker/0", "exits", "0")
+    now[0] += INTERVAL
+    puts = sink.puts
+    publisher.publish(world.state)
+    assert sink.puts == puts + 1

@@ -4,11 +4,11 @@ import pytest
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
-from tfapp.contract.keys import KEY_STOP
-from tfapp.contract.reports import Answer, Beat, ExitReport
-from tfapp.coordinator import events
+from tfapp.contract.messages import Answer, Beat, ExitReport
+from tfapp.contract.names import KEY_STOP
+from tfapp.coordinator.policy import events
 from tfapp.coordinator.store_view import StoreView
-from tfapp.skein_calls.events import Deleted, Put
+from tfapp.protocol.watch import Deleted, Put
 
 ANSWER = Answer(1, "worker/0", "h", "worker_0", {"worker": {"host_port": "h:1"}}, {"p": 1}, 7)
 BEAT = Beat(1, 2, "running")
@@ -19,6 +19,10 @@ WRITTEN = {
     "tfapp.report.answer.worker/0": (ANSWER, events.Answered(9.0, ANSWER)),
     "tfapp.report.beat.worker/0": (BEAT, events.Beaten(9.0, "worker/0", BEAT)),
     "tfapp.report.exit.worker/0": (REPORT, events.Exited(9.0, REPORT)),
+    "tfapp.report.waits.worker/0": (
+        {"container": "worker_0", "text": "waiting for 1 GPU"},
+        events.Waits(9.0, "worker/0", "worker_0", "waiting for 1 GPU"),
+    ),
     KEY_STOP: ({"message": "enough"}, events.StopRequested(9.0, "enough")),
 }
 

@@ -8,40 +8,40 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     6 worker/1 preempted        9 flex worker +1          9 worker/1 hangs
     9 worker/1 starts too late  1 worker/1 beats            9 worker/1 had died 9
     6 worker/1 is taken for dead
-    6 worker/1 is cut off
+    6 worker/1 is cut off        7 worker/0 exits 3 stuck a last line
+    7 worker/0 exits 3 mute
 
 The first container of an instance is there when the history begins; `refused` is every later one.
 
 Runners beat every `limits.heartbeat` seconds, say at once that their program runs, and end it
-half a second after an order to stop, and at once for a new generation. `deaf` runners do not obey,
-`silent` ones do not beat. Those `cut` off hear nothing, are not heard, and end their program when
-the fence says so, even if the master takes their container for dead. A job survives no failure
-unless `failure` says otherwise.
+half a second after an order to stop, and at once for a new generation. Programs have got on when
+they end, but for those that are `stuck`, or `mute`, which have written nothing either. `deaf`
+runners do not obey, `silent` ones do not beat. Those `cut` off hear nothing, are not heard, and end
+their program when the fence says so, even if the master takes their container for dead. A job
+survives no failure unless `failure` says otherwise.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
-from tfapp.contract.control import Cluster, Order
+from tests.contract_values import make_failure_policy, make_limits
 from tfapp.contract.exit import Exit
-from tfapp.contract.failure import FailurePolicy
-from tfapp.contract.flex import FlexRequest
-from tfapp.contract.instances import initial_container, parse_instance
-from tfapp.contract.job import ComponentJob, Job
-from tfapp.contract.limits import Limits
-from tfapp.contract.reports import Answer, Beat, ExitReport
-from tfapp.coordinator import actions, events
-from tfapp.coordinator.deadlines import next_deadline
-from tfapp.coordinator.events import ContainerInfo
-from tfapp.coordinator.policy import step
-from tfapp.coordinator.state import FINISHED, new_state
+from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits, Resources
+from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
+from tfapp.contract.names import initial_container, parse_instance
+from tfapp.coordinator.policy import actions, events
+from tfapp.coordinator.policy.events import ContainerInfo
+from tfapp.coordinator.policy.state import FINISHED, new_state
+from tfapp.coordinator.policy.step import next_deadline, step
+from tfapp.engines.yarn.nodes import reason_of
 
 TICK = 1.0
 OBEYS_AFTER = 0.5
-DEFAULTS = Limits()
-NEVER = FailurePolicy(max_restarts=0, max_losses=0)
+DEFAULTS = make_limits()
+NEVER = make_failure_policy(max_restarts=0, max_losses=0)
 STORE_ACTIONS = (actions.Announce, actions.PublishCluster, actions.PublishReleased)
 
 
@@ -53,9 +53,7 @@ def component(name: str, instances: int, requires: tuple[str, ...] = ()) -> Comp
         instances=instances,
         min_instances=0,
         max_instances=None,
-        memory=512,
-        vcores=1,
-        gpus=0,
+        container=Resources(512, 1),
         script="scripts/x.py",
         script_timeout=60.0,
         exports=(),
@@ -213,7 +211,8 @@ class World:
         if not runner.ended:
             return ContainerInfo("RUNNING", "h")
         log = self.logs.get(runner.instance, "") if name == log_of else ""
-        return ContainerInfo("FAILED", "", self.messages.get(name, "out of luck"), log)
+        message = self.messages.get(name, "out of luck")
+        return ContainerInfo("FAILED", "", message, log, reason_of(message))
 
     def end_container(self, runner: Runner, program: bool = False) -> None:
         if not runner.ended:
@@ -261,13 +260,27 @@ class World:
 
     def said(self, runner: Runner, state: str) -> Beat:
         host = host_of(runner.instance)
-        return Beat(runner.generation, runner.sequence, state, "", runner.container, host)
+        beat = Beat(runner.generation, runner.sequence, state, "", runner.container, host)
+        return dataclasses.replace(beat, **self.measured(runner)) if runner.program else beat
 
-    def report(self, name: str, exit: Exit, stopped: bool = False) -> None:
+    def measured(self, runner: Runner) -> dict[str, Any]:
+        """A runner's heartbeat with its program's metrics. One names the instance."""
+        metrics = {"age": self.now - runner.began, runner.instance: 1.0}
+        return {"metrics": metrics, "step": runner.sequence, "steps_per_second": 1.0}
+
+    def report(
+        self,
+        name: str,
+        exit: Exit,
+        stopped: bool = False,
+        last: str = "the end",
+        progressed: bool = True,
+    ) -> None:
         runner = self.runners[name]
         if runner.reported or runner.ended or runner.cut:
             return
         seconds = self.now - runner.began if runner.program else 0.0
+        measured = self.measured(runner) if runner.program else {}
         runner.reported, runner.program, runner.obeys = True, False, math.inf
         self.feed(
             events.Exited(
@@ -279,9 +292,11 @@ class World:
                     host_of(name),
                     exit,
                     stopped,
-                    "the end",
+                    last,
                     seconds,
                     runner.attempt,
+                    progressed,
+                    **measured,
                 ),
             )
         )
@@ -395,7 +410,9 @@ class World:
         elif what[0] == "beats":
             self.beat(who)
         elif what[0] == "exits":
-            self.report(who, Exit(int(what[1]), None, "exit", f"exit code {what[1]}"))
+            exit = Exit(int(what[1]), None, "exit", f"exit code {what[1]}")
+            last = "" if what[2:] == ("mute",) else " ".join(what[3:]) or "the end"
+            self.report(who, exit, last=last, progressed=not what[2:])
         elif what[0] == "killed":
             self.report(who, killed_by(what[1]))
         elif what[:2] == ("had", "died"):

@@ -7,37 +7,37 @@ import queue
 from collections.abc import Callable, Iterable, Iterator
 
 from tfapp.contract.job import Job
-from tfapp.contract.keys import KEY_STOP, REPORT_PREFIX
+from tfapp.contract.names import REPORT_PREFIX
 from tfapp.contract.status import ApplicationStatus
-from tfapp.coordinator import events, verdicts
-from tfapp.coordinator.actions import Action
-from tfapp.coordinator.deadlines import next_deadline
-from tfapp.coordinator.deeds import Deeds
-from tfapp.coordinator.events import Event
-from tfapp.coordinator.policy import step
+from tfapp.coordinator.executor import Executor
+from tfapp.coordinator.nodes import Ends, Nodes
+from tfapp.coordinator.policy import events, verdicts
+from tfapp.coordinator.policy.actions import Action
+from tfapp.coordinator.policy.events import Event
+from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state
+from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.coordinator.publisher import Publisher
-from tfapp.coordinator.state import FINISHED, State, new_state
 from tfapp.coordinator.store_view import StoreView
-from tfapp.errors import UnreachableError
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.events import Broken
-from tfapp.skein_calls.watch import Watch
+from tfapp.frozen import frozen
+from tfapp.protocol.connection import Connection
+from tfapp.protocol.watch import Broken, Watch
 
 Moments = tuple[tuple[float, str], ...]
 
 TICK = 1.0  # seconds between two ticks at most
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Terminated:
-    """Put into the loop's inbox by who wants the application to end, from this process."""
+    """Put into the loop's inbox from this process, to end the application."""
 
     message: str
 
 
 class Loop:
     """One application from its start to its verdict. `clock` is monotonic seconds, `calendar`
-    seconds since 1970, `inbox` the queue that everything arrives in, `say` writes the log."""
+    seconds since 1970, `inbox` the queue that everything arrives in, `say` writes the log,
+    `nodes` tell more of ended containers than the master does."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Loop:
         clock: Callable[[], float],
         calendar: Callable[[], float],
         say: Callable[[str], None],
+        nodes: Nodes | None = None,
     ):
         self._state = new_state(job)
         self._connection = connection
@@ -54,7 +55,7 @@ class Loop:
         self._clock = clock
         self._say = say
         self._view = StoreView()
-        self._deeds = Deeds(connection, clock)
+        self._executor = Executor(connection, clock, inbox.put, nodes)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
 
@@ -78,17 +79,9 @@ class Loop:
         return dataclasses.replace(status, state=verdict.state, verdict=verdict)
 
     def _subscribe(self) -> Iterator[Event]:
-        """Follows the reports anew, and says what is there by now."""
-        self._watch = self._open_watch()
+        """Watches the reports anew. Returns the events of those that are there already."""
+        self._watch = self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
         yield from self._view.reconcile(self._watch.read(), self._clock())
-
-    def _open_watch(self) -> Watch:
-        try:
-            return self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
-        except UnreachableError:
-            # Waits for a master that can be reached again, and raises when there is none.
-            self._connection.get(KEY_STOP)
-            return self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
 
     def _arrivals(self) -> Iterator[Event]:
         """All that has arrived, after a wait for the first or for the next deadline."""
@@ -105,6 +98,8 @@ class Loop:
     def _translate(self, item: object) -> Iterator[Event]:
         if isinstance(item, Terminated):
             yield events.StopRequested(self._clock(), item.message)
+        elif isinstance(item, Ends):
+            yield self._executor.read(item)
         elif isinstance(item, Broken):
             self._say(f"the stream of reports broke: {item.message}; opening it again")
             if self._watch is not None:
@@ -122,7 +117,7 @@ class Loop:
                 self._state, more = step(self._state, event)
                 wanted.extend(more)
             self._log_changes(before)
-            happened = tuple(self._deeds.carry_out(wanted))
+            happened = tuple(self._executor.carry_out(wanted))
             if not happened:
                 return
 
@@ -134,13 +129,13 @@ class Loop:
             old = before.instances.get(name)
             if instance is not old and (old is None or instance.state != old.state):
                 exit = f" ({instance.exit.text})" if instance.exit else ""
-                self._say(f"{name}: {instance.state}{exit}")
+                self._say(f"{name}: {shown_state(after, instance)}{exit}")
         if after.timeline is not before.timeline:
             for _, text in after.timeline[_common(before.timeline, after.timeline) :]:
                 self._say(text)
 
 
 def _common(old: Moments, new: Moments) -> int:
-    """How many moments of `new`, from which the oldest may be gone, were in `old`."""
+    """The number of moments of `new` that were in `old`; the oldest may be missing in `new`."""
     last = old[-1] if old else None
     return next((i + 1 for i in range(len(new) - 1, -1, -1) if new[i] == last), 0)

@@ -12,15 +12,13 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfapp.contract.container import JOB_FILE
-from tfapp.contract.diagnostics import format_diagnostics
 from tfapp.contract.job import Job
-from tfapp.contract.log_lines import OWN_LINE
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.names import JOB_FILE, OWN_LINE
+from tfapp.contract.status import ApplicationStatus, format_diagnostics
 from tfapp.coordinator.loop import Loop, Terminated
+from tfapp.coordinator.nodes import load
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.opening import from_current
+from tfapp.protocol.connection import Connection, from_current
 
 # Seconds for one call. A master that was silent for so long is gone, and so are the runners,
 # which end their own programs when they cannot reach it.
@@ -38,7 +36,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: inbox.put(Terminated("its coordinator was ended")))
     try:
         job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
-        with from_current(PATIENCE) as connection:
+        with from_current(environ, PATIENCE) as connection:
             return coordinate(job, connection, inbox)
     except TfappError as error:
         say(f"{error.message} ({error.hint})" if error.hint else error.message)
@@ -48,7 +46,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue) -> int:
     """Runs the application and tells the master its verdict. UnreachableError when the master
     has gone: then the application has gone with it."""
-    loop = Loop(job, connection, inbox, time.monotonic, time.time, say)
+    nodes = load(job.nodes)
+    loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes)
     try:
         status = loop.run()
     except UnreachableError:
@@ -67,16 +66,18 @@ def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue) -> in
 
 def shut_down(connection: Connection, status: ApplicationStatus) -> None:
     """Ends the application with the verdict of `status`."""
-    diagnostics = format_diagnostics(status)
-    try:
-        connection.shutdown(status.state, diagnostics)
-    except UnreachableError:
-        connection.containers()  # waits for the master; raises when it has gone
-        connection.shutdown(status.state, diagnostics)
+    diagnostics, until = format_diagnostics(status), time.monotonic() + PATIENCE
+    while True:
+        try:
+            return connection.shutdown(status.state, diagnostics)
+        except UnreachableError:
+            connection.containers()  # waits for the master; raises when it has gone
+            if time.monotonic() >= until:
+                raise
 
 
 def say(text: str) -> None:
-    """Writes to the coordinator's log. A log that takes nothing more stops nobody."""
+    """Writes to the coordinator's log. An error of the log is ignored."""
     try:
         os.write(sys.stderr.fileno(), f"{OWN_LINE}{text}\n".encode(errors="replace"))
     except OSError:

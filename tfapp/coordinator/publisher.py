@@ -1,23 +1,31 @@
-"""Publishes the application's status and progress, not more often than anybody could read."""
+"""Publishes the application's status and progress, a few times a second at most."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from tfapp.contract.encoding import encode
-from tfapp.contract.keys import KEY_STATUS
-from tfapp.contract.status import ApplicationStatus
-from tfapp.coordinator.state import State
-from tfapp.coordinator.status import progress, status
-from tfapp.skein_calls.connection import Connection
+from tfapp.contract.names import FORMING, KEY_STATUS
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
+from tfapp.coordinator.policy.judging import charged
+from tfapp.coordinator.policy.state import FINISHED, State, shown_state, success_instances
+from tfapp.protocol.connection import Connection
 
 # Seconds between two publications, unless the application's own state changes.
 INTERVAL = 0.2
 # The same where nothing is new but how far the preparations are: all that prepare say so in every
 # heartbeat.
 PREPARING_INTERVAL = 5.0
+# The same where nothing is new but metrics, and how much longer for each instance: a status with
+# the metrics of a thousand is a megabyte.
+METRICS_INTERVAL = 1.0
+METRICS_INTERVAL_EACH = 0.02
+
+_PREPARING = frozenset({"preparing"})
+_METRICS = frozenset({"metrics", "step", "steps_per_second"})
 
 
 class Publisher:
@@ -40,7 +48,7 @@ class Publisher:
         self._due = math.inf
 
     def due(self) -> float:
-        """When something waits to be published; infinity when nothing does."""
+        """The time of the next publication; infinity when nothing waits for one."""
         return self._due
 
     def publish(self, state: State) -> None:
@@ -51,7 +59,7 @@ class Publisher:
         now = status(state, self._since, 0.0)
         if now == self._last:
             return
-        if _settled(now) == _settled(self._last) and self._too_early(PREPARING_INTERVAL):
+        if self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
         self._connection.put(KEY_STATUS, encode(self.status(state)))
@@ -73,9 +81,72 @@ class Publisher:
         return True
 
 
-def _settled(status: ApplicationStatus | None) -> ApplicationStatus | None:
-    """`status` but for how far the preparations are."""
-    if status is None:
-        return None
-    instances = (dataclasses.replace(i, preparing="") for i in status.instances)
-    return dataclasses.replace(status, instances=tuple(instances))
+def _interval(last: ApplicationStatus | None, now: ApplicationStatus) -> float:
+    """Seconds after the last publication that the news in `now` may wait: 0 for more than
+    preparations and metrics."""
+    if last is None or not _same(vars(last), vars(now), {"instances"}):
+        return 0.0
+    if len(last.instances) != len(now.instances):
+        return 0.0
+    pairs = [(vars(a), vars(b)) for a, b in zip(last.instances, now.instances) if a != b]
+    if not all(_same(a, b, _PREPARING | _METRICS) for a, b in pairs):
+        return 0.0
+    if all(_same(a, b, _PREPARING) for a, b in pairs):
+        return PREPARING_INTERVAL
+    return METRICS_INTERVAL + METRICS_INTERVAL_EACH * len(now.instances)
+
+
+def _same(a: Mapping[str, Any], b: Mapping[str, Any], apart_from: Collection[str]) -> bool:
+    return all(a[name] == b[name] for name in a if name not in apart_from)
+
+
+def status(state: State, since: float, now: float) -> ApplicationStatus:
+    """`state` as it is published. `since`, `now`: the application's start and the current time,
+    seconds since 1970. The verdict is shown when it is final, not when it is decided."""
+    charges = charged(state).charges
+    final = state.phase == FINISHED and state.verdict is not None
+    return ApplicationStatus(
+        name=state.job.name,
+        state=state.verdict.state if final and state.verdict else state.phase,
+        generation=state.generation,
+        started=since,
+        updated=now,
+        instances=tuple(
+            InstanceStatus(
+                instance=instance.id,
+                component=instance.component,
+                role=instance.role,
+                state=shown_state(state, instance),
+                container=instance.container,
+                host=instance.host,
+                exports=instance.answer.exports if instance.answer else {},
+                exit=instance.exit,
+                docker=instance.docker,
+                preparing="" if instance.ended else instance.preparing,
+                seconds=instance.report.seconds if instance.report else None,
+                metrics=instance.metrics,
+                step=instance.step,
+                steps_per_second=instance.steps_per_second,
+            )
+            for instance in state.instances.values()
+        ),
+        verdict=state.verdict if final else None,
+        restarts=charges.restarts,
+        losses=charges.losses,
+        timeline=tuple(
+            Moment(round(since + time - state.started, 3), text) for time, text in state.timeline
+        ),
+        stop_grace=state.job.limits.stop_grace,
+        checkpoint_dir=state.job.checkpoint_dir,
+    )
+
+
+def progress(state: State) -> float:
+    """The share of the application that is done, 0 to 1: a tenth for forming, the rest by the
+    instances that have to succeed."""
+    if state.phase == FORMING:
+        answered = sum(i.answer is not None for i in state.instances.values())
+        return 0.1 * answered / max(len(state.instances), 1)
+    needed = success_instances(state)
+    done = sum(instance.succeeded for instance in needed)
+    return 0.1 + 0.9 * done / max(len(needed), 1)

@@ -6,19 +6,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfapp.contract.flex import FlexRequest
-from tfapp.contract.keys import (
+from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
+from tfapp.contract.names import (
     ALIVE_PREFIX,
     ANSWER_PREFIX,
     BEAT_PREFIX,
     EXIT_PREFIX,
     KEY_FLEX,
     KEY_STOP,
+    WAITS_PREFIX,
 )
-from tfapp.contract.reports import Answer, Beat, ExitReport
-from tfapp.coordinator import events
-from tfapp.coordinator.events import Event
-from tfapp.skein_calls.events import Deleted, Put
+from tfapp.coordinator.policy import events
+from tfapp.coordinator.policy.events import Event
+from tfapp.protocol.watch import Deleted, Put
 
 
 class StoreView:
@@ -66,4 +66,7 @@ _READERS: Mapping[str, Callable[[float, str, Any], Event]] = {
     ANSWER_PREFIX: lambda time, _, data: events.Answered(time, Answer.from_dict(data)),
     BEAT_PREFIX: lambda time, name, data: events.Beaten(time, name, Beat.from_dict(data)),
     EXIT_PREFIX: lambda time, _, data: events.Exited(time, ExitReport.from_dict(data)),
+    WAITS_PREFIX: lambda time, name, data: events.Waits(
+        time, name, data["container"], data["text"]
+    ),
 }

@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
+from tests.contract_values import make_docker
 from tests.coordinator.world import World, job
-from tfapp.contract.diagnostics import MAX_DIAGNOSTICS_JSON, format_diagnostics, parse_diagnostics
-from tfapp.contract.docker import Docker
 from tfapp.contract.exit import Exit
-from tfapp.contract.log_lines import MAX_LAST_LINES
-from tfapp.contract.reports import Beat, ExitReport
-from tfapp.coordinator import events, verdicts
-from tfapp.coordinator.status import status
+from tfapp.contract.messages import Beat, ExitReport
+from tfapp.contract.names import MAX_LAST_LINES
+from tfapp.contract.status import MAX_DIAGNOSTICS_JSON, format_diagnostics, parse_diagnostics
+from tfapp.coordinator.policy import events, verdicts
+from tfapp.coordinator.publisher import status
 
 DURATIONS = {
     0.0: "0 s",
@@ -64,7 +64,7 @@ EXITS = {
 
 @pytest.mark.parametrize("sentence", EXITS)
 def test_every_kind_of_exit_has_its_sentence(sentence):
-    assert verdicts._deed(EXITS[sentence], " in g") == sentence
+    assert verdicts._ending(EXITS[sentence], " in g") == sentence
 
 
 def test_many_missing_instances_are_counted():
@@ -81,7 +81,7 @@ def test_who_is_still_pulling_an_image_is_named_with_the_limit_of_that():
     limits = dataclasses.replace(job("worker=1").limits, gang=600.0)
     plain = job("worker=2 ps=1", limits=limits)
     components = tuple(
-        dataclasses.replace(c, docker=Docker("mine:1", pull_timeout=1800.0))
+        dataclasses.replace(c, docker=make_docker("mine:1", pull_timeout=1800.0))
         for c in plain.components
     )
     world = World(dataclasses.replace(plain, components=components))
@@ -98,6 +98,35 @@ def test_who_is_still_pulling_an_image_is_named_with_the_limit_of_that():
         f"(its container worker_1 on h1 is still {pulling}). The limit is "
         "site.global.gang.timeout. It includes the pull of an image, which has a limit of its "
         "own, site.global.docker.pull.timeout (30 min)."
+    )
+
+
+def test_why_a_container_has_not_begun_is_told_in_its_engines_words():
+    limits = dataclasses.replace(job("worker=1").limits, gang=600.0)
+    docker = make_docker("mine:1", pull_timeout=1800.0)  # no sentence on it: nothing is pulled
+    plain = job("worker=3", limits=limits)
+    components = tuple(dataclasses.replace(c, docker=docker) for c in plain.components)
+    world = World(dataclasses.replace(plain, components=components))
+    world.begin()
+    world.answer("worker/0")
+    waits = "waiting for a node: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    world.feed(
+        events.Waits(1.0, "worker/0", "worker_0", "not any more"),
+        events.Waits(1.0, "worker/1", "worker_1", "waiting for its turn"),
+        events.Waits(1.0, "worker/1", "worker_1", waits),
+        events.Waits(1.0, "worker/1", "worker_7", "of another container"),
+        events.Waits(1.0, "worker/2", "worker_2", waits),
+        events.Waits(1.0, "worker/2", "worker_2", ""),
+        events.Waits(1.0, "worker/9", "worker_9", "of nobody"),
+    )
+    assert [i.preparing for i in status(world.state, 0.0, 0.0).instances] == ["", waits, ""]
+    world.advance(700.0)
+    assert world.state.verdict is not None
+    assert world.state.verdict.summary == (
+        "Timed out: not all instances were ready 10 min after generation 1 began. Missing: "
+        f"worker/1 (its container worker_1 on h is still {waits}), worker/2 (its container "
+        "worker_2 runs on h, but its runner has not answered). The limit is "
+        "site.global.gang.timeout."
     )
 
 

@@ -1,4 +1,4 @@
-"""How an application's end is told: every verdict, in sentences for a person."""
+"""The sentences of every verdict."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from tfapp.contract.encoding import encode
-from tfapp.contract.exit import Exit
-from tfapp.contract.failure import LOSS_REASONS
-from tfapp.contract.states import FAILED, KILLED, SUCCEEDED
-from tfapp.contract.verdict import Cause, Verdict
-from tfapp.coordinator.state import Instance, State, success_instances
+from tfapp.contract.exit import LOSS_REASONS, Exit
+from tfapp.contract.names import FAILED, KILLED, SUCCEEDED
+from tfapp.contract.status import Cause, Verdict
+from tfapp.coordinator.policy.state import Instance, Intent, State, success_instances
 from tfapp.errors import ExitCode
 
 _MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON: the diagnostics have to hold them
-_MAX_TEXT = 1000  # characters of somebody else's sentence inside one of ours
+_MAX_TEXT = 1000  # characters of a sentence that is not tfapp's inside one of tfapp's
 _MAX_NAMES = 10  # instances named in one sentence
 
 
@@ -29,14 +28,15 @@ def succeeded(state: State) -> Verdict:
         who = f"all {len(instances)} instances of {components}"
     summary = f"Succeeded: {who} ended with exit code 0 after {duration(seconds)}."
     for other in state.instances.values():
-        if other.exit is not None and other.ignored:
-            summary += f" {other.id} {_deed(other.exit)}. The application does not depend on it."
+        if other.exit is not None and other.intent is Intent.IGNORE:
+            summary += f" {other.id} {_ending(other.exit)}. The application does not depend on it."
     summary += _history(state)
     return Verdict(SUCCEEDED, int(ExitCode.SUCCESS), summary)
 
 
 def sentence(instance: Instance, generation: int) -> str:
-    """How `instance`, whose exit is known, has failed in `generation`; without a full stop."""
+    """The failure of `instance`, whose exit is known, in `generation`, in words without a full
+    stop."""
     exit = instance.exit
     assert exit is not None
     where = f" on {instance.host}" if instance.host else ""
@@ -44,7 +44,7 @@ def sentence(instance: Instance, generation: int) -> str:
     when = f" in generation {generation}"
     if report and report.seconds:
         when += f", {duration(report.seconds)} after its start"
-    return f"{instance.id}{where} {_deed(exit, when)}"
+    return f"{instance.id}{where} {_ending(exit, when)}"
 
 
 def failed(state: State, instance: Instance, generation: int, objection: str = "") -> Verdict:
@@ -76,7 +76,7 @@ def killed(state: State, message: str) -> Verdict:
         KILLED,
         int(ExitCode.KILLED),
         f"Killed: {text.rstrip('.')}.{_history(state)}",
-        _nobody(state, "stopped", text),
+        _nowhere(state, "stopped", text),
     )
 
 
@@ -84,7 +84,9 @@ def gang_incomplete(state: State) -> Verdict:
     """Not all instances were ready in time."""
     limit = duration(state.job.limits.gang)
     absent = [
-        i for i in state.instances.values() if i.answer is None and not i.ended and not i.joining
+        i
+        for i in state.instances.values()
+        if i.answer is None and not i.ended and i.intent is not Intent.JOIN
     ]
     missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
     text = f"not all instances were ready {limit} after generation {state.generation} began"
@@ -94,7 +96,7 @@ def gang_incomplete(state: State) -> Verdict:
         f"Timed out: {text}. Missing: {names(missing)}. The limit is site.global.gang.timeout."
         + _limit_of_pulls(state, absent)
         + _history(state),
-        _nobody(state, "deadline", text),
+        _nowhere(state, "deadline", text),
     )
 
 
@@ -103,14 +105,14 @@ def lifetime_over(state: State) -> Verdict:
     text = f"the application ran for its whole lifetime of {duration(state.job.limits.lifetime)}"
     summary = f"Timed out: {text}. The limit is site.global.application.lifetime."
     summary += _history(state)
-    return Verdict(FAILED, int(ExitCode.TIMED_OUT), summary, _nobody(state, "deadline", text))
+    return Verdict(FAILED, int(ExitCode.TIMED_OUT), summary, _nowhere(state, "deadline", text))
 
 
 def nothing_to_run(state: State) -> Verdict:
     """No component has an instance."""
     text = "no component has an instance"
     summary = f"Failed: {text}. Ask for some with yarn.component.instances."
-    return Verdict(FAILED, int(ExitCode.BAD_CONFIGURATION), summary, _nobody(state, "start", text))
+    return Verdict(FAILED, int(ExitCode.BAD_CONFIGURATION), summary, _nowhere(state, "start", text))
 
 
 def bug(state: State, error: BaseException) -> Verdict:
@@ -120,12 +122,12 @@ def bug(state: State, error: BaseException) -> Verdict:
         f"Failed: a bug in tfapp ended the coordinator: {text}. Please report it with the "
         "coordinator's log, which has the details."
     )
-    return Verdict(FAILED, int(ExitCode.INTERNAL_ERROR), summary, _nobody(state, "script", text))
+    return Verdict(FAILED, int(ExitCode.INTERNAL_ERROR), summary, _nowhere(state, "script", text))
 
 
 def _history(state: State) -> str:
     """A sentence on the restarts before, "" when there was none."""
-    total = state.restarts + state.losses
+    total = state.charges.restarts + state.charges.losses
     if not total:
         return ""
     return f" It was restarted {times(total)} before."
@@ -151,7 +153,7 @@ def _whole(minutes: int, seconds: int) -> str:
     return f"{minutes} min" if minutes else f"{seconds} s"
 
 
-def _deed(exit: Exit, when: str = "") -> str:
+def _ending(exit: Exit, when: str = "") -> str:
     """The exit as the rest of a sentence about the instance, `when` in its right place."""
     text = _cut(exit.text).rstrip(".")
     if exit.reason == "exit":
@@ -169,14 +171,15 @@ def _deed(exit: Exit, when: str = "") -> str:
 
 
 def names(items: Sequence[str]) -> str:
-    """A list of them, cut where nobody would read on."""
+    """A list of them, of which a long one is cut."""
     text = ", ".join(items[:_MAX_NAMES])
     return text if len(items) <= _MAX_NAMES else f"{text} and {len(items) - _MAX_NAMES} more"
 
 
 def _limit_of_pulls(state: State, absent: Sequence[Instance]) -> str:
-    """A sentence for who raises the gang's limit because of an image, "" when none is pulled."""
-    pulling = (state.job.component(i.component).docker for i in absent if i.preparing)
+    """A sentence on the limit of pulls, "" when no image is being pulled."""
+    prepared = (i for i in absent if i.preparing and i.heard is not None)
+    pulling = (state.job.component(i.component).docker for i in prepared)
     limits = [docker.pull_timeout for docker in pulling if docker is not None]
     if not limits:
         return ""
@@ -201,7 +204,7 @@ def _whereabouts(state: State, instance: Instance) -> str:
     return f"its container {instance.container} has ended: {info.state}"
 
 
-def _nobody(state: State, reason: str, text: str) -> Cause:
+def _nowhere(state: State, reason: str, text: str) -> Cause:
     return Cause("", state.generation, "", "", Exit(None, None, reason, text))
 
 

@@ -1,19 +1,24 @@
-"""How a cluster forms: containers, answers, one cluster spec, then the release of those that
+"""Forms a cluster: containers, answers, one cluster spec, then the release of the instances that
 commandOrders hold back."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tfapp.contract.control import Cluster, Member
-from tfapp.contract.states import FORMING, REQUESTED, RUNNING, STOPPING, WAITING
-from tfapp.coordinator import actions, events
-from tfapp.coordinator.actions import Action
-from tfapp.coordinator.state import Instance, State, has_left
+from tfapp.contract.messages import Cluster, Member
+from tfapp.contract.names import FORMING, RUNNING
+from tfapp.coordinator.policy import actions, events
+from tfapp.coordinator.policy.actions import Action
+from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_left
 
 Step = tuple[State, tuple[Action, ...]]
 
-_STATE_OF_BEAT = {"waiting": WAITING, "running": RUNNING, "stopping": STOPPING}
+# STOPPING is what was ordered, not what a runner says.
+_STAGE_OF_BEAT = {
+    "waiting": Stage.WAITING,
+    "running": Stage.RUNNING,
+    "stopping": Stage.RUNNING,
+}
 
 
 def begin(state: State, event: events.Started) -> Step:
@@ -31,13 +36,21 @@ def requested(state: State, event: events.Requested) -> Step:
     return announce(state.with_instance(dataclasses.replace(instance, container=event.container)))
 
 
+def waits(state: State, event: events.Waits) -> Step:
+    """A container has not begun, or is about to. Afterwards its runner says what it waits for."""
+    instance = state.instances.get(event.instance)
+    if instance is None or instance.container != event.container or instance.heard is not None:
+        return state, ()
+    return state.with_instance(dataclasses.replace(instance, preparing=event.text)), ()
+
+
 def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     """Begins to form the cluster anew, in the containers that live; for others there will be new
     ones. The announcement makes every runner kill its program, so it does not wait for them. The
     cluster is complete after `delay` seconds at the earliest."""
     generation = state.generation + 1
     instances = {i.id: _again(state, i, generation) for i in state.instances.values()}
-    abandoned = (i for i in state.instances.values() if i.lost and not i.ignored)
+    abandoned = (i for i in state.instances.values() if i.lost and i.intent is not Intent.IGNORE)
     ended = tuple(action for instance in abandoned for action in _abandon(instance))
     state = dataclasses.replace(
         state,
@@ -60,7 +73,8 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
 
 def _again(state: State, instance: Instance, generation: int) -> Instance:
     """The instance before the next generation."""
-    if instance.joining and (instance.answer is None or not has_left(state, instance)):
+    joining = instance.intent is Intent.JOIN
+    if joining and (instance.answer is None or not has_left(state, instance)):
         return dataclasses.replace(instance, answer=None)
     if not instance.lost:
         return dataclasses.replace(
@@ -68,9 +82,9 @@ def _again(state: State, instance: Instance, generation: int) -> Instance:
             container=instance.container,
             host=instance.host,
             heard=instance.heard,
-            state=WAITING,
+            stage=Stage.WAITING,
         )
-    return instance if instance.ignored else _fresh(instance, generation)
+    return instance if instance.intent is Intent.IGNORE else _fresh(instance, generation)
 
 
 def _fresh(instance: Instance, generation: int) -> Instance:
@@ -80,6 +94,9 @@ def _fresh(instance: Instance, generation: int) -> Instance:
         instance.index,
         instance.role,
         requested_in=generation,
+        # Until its next program reports some.
+        metrics=instance.metrics,
+        step=instance.step,
     )
 
 
@@ -92,8 +109,7 @@ def replace_container(state: State, instance: Instance) -> Step:
 
 def _abandon(instance: Instance) -> tuple[Action, ...]:
     """Ends the container of a lost instance where that was not done before."""
-    assert instance.lost
-    over = instance.container_ended or instance.dismissed
+    over = instance.stage is Stage.GONE
     return () if over else (actions.KillContainer(instance.container),)
 
 
@@ -102,8 +118,12 @@ def _request(instance: Instance, generation: int) -> Action:
 
 
 def _expected(state: State, joining: bool = False) -> tuple[Instance, ...]:
-    """Those of whom something is to come in this generation."""
-    return tuple(i for i in state.instances.values() if not i.ended and (joining or not i.joining))
+    """The instances that take part in this generation and have not ended."""
+    return tuple(
+        i
+        for i in state.instances.values()
+        if not i.ended and (joining or i.intent is not Intent.JOIN)
+    )
 
 
 def announce(state: State) -> Step:
@@ -123,11 +143,12 @@ def answered(state: State, event: events.Answered) -> Step:
         return state, ()
     if answer.container != instance.container:
         return state, ()
-    status = WAITING if instance.state == REQUESTED else instance.state
+    stage = Stage.WAITING if instance.stage is Stage.REQUESTED else instance.stage
     changed = dataclasses.replace(
-        instance, answer=answer, host=answer.host, heard=event.time, state=status, preparing=""
+        instance, answer=answer, host=answer.host, heard=event.time, stage=stage, preparing=""
     )
-    replaced = state.phase == RUNNING and instance.answer is None and not instance.joining
+    joining = instance.intent is Intent.JOIN
+    replaced = state.phase == RUNNING and instance.answer is None and not joining
     state = state.with_instance(changed)
     if replaced:  # everybody else goes on, and it finds itself among them
         return state, (actions.PublishCluster(_cluster(state)),)
@@ -135,12 +156,12 @@ def answered(state: State, event: events.Answered) -> Step:
 
 
 def complete(state: State, time: float) -> Step:
-    """Publishes the cluster when everybody who still counts has answered."""
-    if state.phase != FORMING or state.failure is not None or not all_answered(state):
-        return state, ()
-    if state.ticked < state.not_before:
-        return state, ()
+    """Publishes the cluster when all instances that have not ended are ready."""
     expected = _expected(state)
+    if state.phase != FORMING or state.failure is not None or not expected:
+        return state, ()
+    if not all_answered(state) or state.ticked < state.not_before:
+        return state, ()
     held = frozenset(_held(state))
     state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held)
     count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
@@ -149,9 +170,8 @@ def complete(state: State, time: float) -> Step:
 
 
 def all_answered(state: State) -> bool:
-    """Whether everybody of whom something is to come is there, and somebody is."""
-    expected = _expected(state)
-    return bool(expected) and all(i.answer is not None for i in expected)
+    """Whether all instances that have not ended are ready."""
+    return all(i.answer is not None for i in _expected(state))
 
 
 def _cluster(state: State) -> Cluster:
@@ -186,9 +206,11 @@ def beaten(state: State, event: events.Beaten) -> Step:
     preparing = "" if instance.answer else beat.preparing
     instance = dataclasses.replace(instance, preparing=preparing)
     # A beat may arrive that was sent before an order to stop did.
-    if beat.generation == state.generation and not instance.stop_ordered:
-        told = _STATE_OF_BEAT[beat.state]
-        instance = dataclasses.replace(instance, state=told, docker=beat.docker)
+    if beat.generation == state.generation and instance.stage is not Stage.STOPPING:
+        stage = _STAGE_OF_BEAT[beat.state]
+        instance = dataclasses.replace(instance, stage=stage, docker=beat.docker)
+    if beat.generation == state.generation:
+        instance = instance.measured(beat)
     return release(state.with_instance(instance))
 
 
@@ -205,13 +227,10 @@ def release(state: State) -> Step:
 
 
 def _held(state: State) -> tuple[str, ...]:
-    pending = {i.component for i in _expected(state) if not _was_started(i)}
+    started = (Stage.RUNNING, Stage.STOPPING)
+    pending = {i.component for i in _expected(state) if i.stage not in started}
     return tuple(
         component.name
         for component in state.job.components
         if component.instances and pending.intersection(component.requires)
     )
-
-
-def _was_started(instance: Instance) -> bool:
-    return instance.state in (RUNNING, STOPPING)

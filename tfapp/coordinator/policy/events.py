@@ -1,23 +1,23 @@
-"""What can happen to an application, each with its time in seconds of the coordinator's clock."""
+"""The events of an application, each with its time in seconds of the coordinator's clock."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Union
 
-from tfapp.contract.flex import FlexRequest
-from tfapp.contract.reports import Answer, Beat, ExitReport
+from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
+from tfapp.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Started:
     """The coordinator has begun its work."""
 
     time: float
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Requested:
     """The master took the request for an instance's container."""
 
@@ -26,7 +26,7 @@ class Requested:
     container: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Refused:
     """The master will never start a container for this instance."""
 
@@ -35,7 +35,17 @@ class Refused:
     message: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
+class Waits:
+    """The master says why a container has not begun: "waiting for 2 GPUs"; "" for no more."""
+
+    time: float
+    instance: str
+    container: str
+    text: str
+
+
+@frozen
 class Answered:
     """A runner is ready for a generation."""
 
@@ -43,7 +53,7 @@ class Answered:
     answer: Answer
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Beaten:
     """A runner's heartbeat."""
 
@@ -52,7 +62,7 @@ class Beaten:
     beat: Beat
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Exited:
     """A runner's report that its program is dead."""
 
@@ -60,7 +70,7 @@ class Exited:
     report: ExitReport
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ContainerEnded:
     """The master says that a container of an instance is gone."""
 
@@ -69,7 +79,7 @@ class ContainerEnded:
     container: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class StopRequested:
     """Somebody asks for the end of the application."""
 
@@ -77,7 +87,7 @@ class StopRequested:
     message: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class FlexRequested:
     """Somebody asks for another number of instances."""
 
@@ -85,26 +95,30 @@ class FlexRequested:
     request: FlexRequest
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ContainerInfo:
-    """What the master says of a container: its state (Skein's word), host and exit message.
-    `log` is the end of its log, where that was asked for and its node has told."""
+    """The master's report of a container: its state (Skein's word), host, exit message, and the
+    reason for its end ("" for none). `log` is the end of its log, where that has been read from its
+    node; `log_by` is the deadline of the reading, while it lasts."""
 
     state: str
     host: str = ""
     message: str = ""
     log: str = ""
+    reason: str = ""
+    log_by: float = -math.inf
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Listed:
-    """The answer to `ListContainers`: all containers by id, finished ones too."""
+    """The answer to `ListContainers`: all containers by id, finished ones too. There is a second
+    one once the logs are read that were asked for."""
 
     time: float
     containers: Mapping[str, ContainerInfo]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Tick:
     """Everything that was queued has been handled, and it is `time` now. Only a tick lets a
     deadline pass: a coordinator that was slow, or paused, first hears what had been said."""
@@ -116,6 +130,7 @@ Event = Union[
     Started,
     Requested,
     Refused,
+    Waits,
     Answered,
     Beaten,
     Exited,

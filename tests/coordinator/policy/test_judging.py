@@ -6,19 +6,21 @@ import dataclasses
 
 import pytest
 
+from tests.contract_values import make_failure_policy, make_limits
 from tests.coordinator.world import World, job
-from tfapp.contract.failure import (
+from tfapp.contract.job import (
     FAIL_APPLICATION,
     IGNORE,
     RESTART_INSTANCE,
     FailurePolicy,
     FailureRule,
 )
-from tfapp.contract.limits import Limits
-from tfapp.coordinator.state import FINISHED
+from tfapp.coordinator.policy import events
+from tfapp.coordinator.policy.state import FINISHED, Charges
+from tfapp.coordinator.publisher import status
 
-LIMITS = Limits(gang=60, evaluator=100, heartbeat=2, heartbeat_lost=10, settle=0.5)
-DEFAULT = FailurePolicy()
+LIMITS = make_limits(gang=60, evaluator=100, heartbeat=2, heartbeat_lost=10, settle=0.5)
+DEFAULT = make_failure_policy()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Row:
 
 
 def rules(*found: FailureRule) -> FailurePolicy:
-    return FailurePolicy(startup=0, rules=found)
+    return make_failure_policy(startup=0, rules=found)
 
 
 ROWS = {
@@ -121,7 +123,7 @@ ROWS = {
             "31 cluster worker/0 worker/1 worker/2",
             "40 shutdown",
         ),
-        FailurePolicy(max_restarts=1),
+        make_failure_policy(max_restarts=1),
     ),
     "a silent runner is replaced": Row(
         "worker=1",
@@ -141,7 +143,7 @@ ROWS = {
             "40 cluster worker/0",
             "50 shutdown",
         ),
-        FailurePolicy(max_restarts=0, max_losses=1),
+        make_failure_policy(max_restarts=0, max_losses=1),
     ),
     "a survivor's program ends before its peer's silence is a loss: one failure, the loss": Row(
         "worker=3",
@@ -173,7 +175,7 @@ ROWS = {
             "51 cluster worker/0 worker/1 worker/2",
             "60 shutdown",
         ),
-        FailurePolicy(max_restarts=1, max_losses=1),
+        make_failure_policy(max_restarts=1, max_losses=1),
     ),
     "a survivor's program is killed before its peer's silence is a loss: the same": Row(
         "worker=2",
@@ -197,7 +199,7 @@ ROWS = {
             "34 cluster worker/0 worker/1",
             "60 shutdown",
         ),
-        FailurePolicy(max_restarts=1, max_losses=1),
+        make_failure_policy(max_restarts=1, max_losses=1),
         threshold=1,
     ),
     "a survivor's program ends, and the losses of machines are spent: the loss is told": Row(
@@ -218,7 +220,7 @@ ROWS = {
             "33 kill worker/1",
             "33 shutdown",
         ),
-        FailurePolicy(max_losses=0),
+        make_failure_policy(max_losses=0),
     ),
     "a runner that was heard in the new generation and falls silent is a failure of its own": Row(
         "worker=2",
@@ -361,7 +363,7 @@ ROWS = {
             "1 cluster chief/0 evaluator/0",
             "20 restart evaluator/0",
             "20.1 another container for evaluator/0",
-            "20.2 shutdown",
+            "20.5 shutdown",
         ),
     ),
     "a runner that is cut off ends itself, and its container is seen to end": Row(
@@ -382,7 +384,7 @@ ROWS = {
             "31 cluster worker/0",
             "50 shutdown",
         ),
-        FailurePolicy(max_restarts=0, max_losses=1),
+        make_failure_policy(max_restarts=0, max_losses=1),
     ),
     "a survivor's failure is not the cause": Row(
         "chief=1 worker=1",
@@ -455,7 +457,7 @@ ROWS = {
         "Failed: worker/1 could not be started in generation 2: its container was refused: "
         "too much memory. It was restarted once before.",
         65,
-        ("1 cluster worker/0 worker/1", "30 generation 2", "30 shutdown"),
+        ("1 cluster worker/0 worker/1", "30 generation 2", "30.5 shutdown"),
     ),
     "the next cluster forms while the cause is open, which all answers settle": Row(
         "worker=2",
@@ -490,7 +492,7 @@ ROWS = {
         "Failed: chief/0 on host-chief-0 was killed by SIGKILL (9) in generation 1, 19 s after its "
         "start.",
         65,
-        ("1 cluster chief/0 worker/0", "20 generation 2", "20.2 shutdown"),
+        ("1 cluster chief/0 worker/0", "20 generation 2", "21 shutdown"),
         rules(FailureRule(FAIL_APPLICATION, ("chief",))),
         settle=6.0,
     ),
@@ -505,7 +507,7 @@ ROWS = {
         30 worker/0 killed 9
         31 all answer
         40 worker/0 killed 9
-        41
+        50
         """,
         "Failed: worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 3, 9 s after "
         "its start. It was not restarted again: that was done once (failurePolicy.maxRestarts).",
@@ -517,10 +519,10 @@ ROWS = {
             "25 cluster worker/0 worker/1",
             "30 generation 3",
             "31 cluster worker/0 worker/1",
-            "40 stop worker/1 5",
-            "40.5 shutdown",
+            "46 stop worker/1 5",
+            "46.5 shutdown",
         ),
-        FailurePolicy(max_restarts=1),
+        make_failure_policy(max_restarts=1),
         settle=6.0,
     ),
     "a loss that must not be survived, known late": Row(
@@ -708,7 +710,7 @@ ROWS = {
             "21 cluster worker/0",
             "40 shutdown",
         ),
-        FailurePolicy(max_restarts=0, max_losses=1),
+        make_failure_policy(max_restarts=0, max_losses=1),
     ),
     "one program starts again at its address": Row(
         "chief=1 worker=1 ps=1",
@@ -748,9 +750,9 @@ ROWS = {
             "2 restart worker/0",
             "4 restart worker/0",
             "11 restart worker/0",
-            "20 stop chief/0 5",
-            "20 stop ps/0 5",
-            "20.5 shutdown",
+            "20.5 stop chief/0 5",
+            "20.5 stop ps/0 5",
+            "21 shutdown",
         ),
         rules(FailureRule(RESTART_INSTANCE, ("worker",))),
     ),
@@ -932,7 +934,7 @@ ROWS = {
         "Failed: worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 1, 19 s after "
         "its start.",
         65,
-        ("1 cluster worker/0", "20 shutdown"),
+        ("1 cluster worker/0", "20.5 shutdown"),
         rules(FailureRule(FAIL_APPLICATION, exit_codes=(137,))),
     ),
     "a rule for a reason": Row(
@@ -1005,8 +1007,8 @@ ROWS = {
         "a report: out of luck. It was not restarted again: that was done once "
         "(failurePolicy.maxRestarts).",
         65,
-        ("1 cluster worker/0", "20 generation 2", "31 shutdown"),
-        FailurePolicy(max_restarts=1),
+        ("1 cluster worker/0", "20 generation 2", "31.5 shutdown"),
+        make_failure_policy(max_restarts=1),
     ),
     "a stop while it forms anew": Row(
         "worker=1",
@@ -1256,9 +1258,10 @@ def test_the_timeline_tells_it_all():
 def test_a_loss_that_is_noticed_late_takes_over_the_charge():
     world = World(job("worker=2", limits=LIMITS, failure=DEFAULT))
     world.play("1 all answer\n20 worker/1 is cut off\n22 worker/0 killed 6\n30")
-    assert (world.state.restarts, world.state.losses) == (1, 0)
+    assert shown(world) == (1, 0)
     world.advance(34)
-    assert (world.state.restarts, world.state.losses) == (0, 1)
+    assert shown(world) == (0, 1)
+    assert world.state.charges == Charges()
     assert world.state.timeline[-2:] == (
         (
             33.0,
@@ -1267,6 +1270,92 @@ def test_a_loss_that_is_noticed_late_takes_over_the_charge():
         ),
         (33.0, "worker/1 gets another container"),
     )
+    world.happen("all", "answer")
+    world.feed(events.Tick(world.now))
+    assert world.state.charges == Charges(losses=1, recent=(22.0,))
+
+
+def shown(world: World) -> tuple[int | None, int | None]:
+    """Restarts and losses, as everybody is told."""
+    told = status(world.state, 0.0, 0.0)
+    return told.restarts, told.losses
+
+
+BROKEN = (
+    "It failed like generation {} did, with the same last line and without a new checkpoint or "
+    "other progress: the program is taken for broken and is not restarted "
+    "(failurePolicy.endOnRepeatedFailure)."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Repetition:
+    """The ends of worker/0 at 20 s and at 40 s. `ends`: whether its program counts as broken."""
+
+    first: str
+    second: str
+    ends: bool
+    policy: FailurePolicy = DEFAULT
+
+
+REPETITIONS = {
+    "the same": Repetition("exits 3 stuck", "exits 3 stuck", True),
+    "but for numbers and addresses": Repetition(
+        "exits 1 stuck 12:31:07 <Foo at 0x7f3a> job 7 at 10.0.0.3:4242",
+        "exits 1 stuck 12:31:19 <Foo at 0xbeef> job 12 at 10.0.0.17:999",
+        True,
+    ),
+    "another code": Repetition("exits 3 stuck", "exits 4 stuck", False),
+    "another line": Repetition("exits 3 stuck no data", "exits 3 stuck no room", False),
+    "no line": Repetition("exits 3 mute", "exits 3 mute", False),
+    "with progress": Repetition("exits 3 stuck", "exits 3", False),
+    "progress before the first": Repetition("exits 3", "exits 3 stuck the end", True),
+    "a signal": Repetition("killed 9", "killed 9", False),
+    "a shell's word for a signal": Repetition("exits 137 stuck", "exits 137 stuck", False),
+    "a loss first": Repetition("preempted", "exits 3 stuck", False),
+    "a loss": Repetition("exits 3 stuck", "preempted", False),
+    "turned off": Repetition(
+        "exits 3 stuck", "exits 3 stuck", False, make_failure_policy(repeats_end=False)
+    ),
+}
+
+
+@pytest.mark.parametrize("row", REPETITIONS.values(), ids=REPETITIONS)
+def test_a_failure_that_repeats(row):
+    world = World(job("worker=2", limits=LIMITS, failure=row.policy))
+    world.play(
+        f"1 all answer\n20 worker/0 {row.first}\n21 all answer\n40 worker/0 {row.second}\n"
+        "42 all answer\n50 stop"
+    )
+    assert world.state.verdict is not None
+    summary = world.state.verdict.summary
+    assert summary.endswith(BROKEN.format(1)) == row.ends
+    assert world.state.verdict.exit_code == (65 if row.ends else 66)
+
+
+def test_a_failure_that_repeats_after_another_generation_is_none():
+    world = World(job("worker=2", limits=LIMITS, failure=DEFAULT))
+    world.play(
+        "1 all answer\n20 worker/0 exits 3 stuck\n21 all answer\n30 worker/1 preempted\n"
+        "32 all answer\n40 worker/0 exits 3 stuck\n45 all answer\n"
+        "60 worker/1 exits 3 stuck\n70"
+    )
+    assert world.state.verdict is not None
+    assert world.state.verdict.summary == (
+        "Failed: worker/1 on host-worker-1 ended with exit code 3 in generation 4, 15 s after its "
+        f"start. {BROKEN.format(3)}"
+    )
+
+
+def test_a_loss_that_follows_a_repetition_is_the_cause():
+    world = World(job("worker=2", limits=LIMITS, failure=DEFAULT))
+    world.play(
+        "1 all answer\n20 worker/0 exits 3 stuck\n21 all answer\n40 worker/0 exits 3 stuck\n"
+        "40.3 worker/1 preempted\n42 all answer\n50 worker/0 exits 0\n50 worker/1 exits 0"
+    )
+    assert world.state.verdict is not None
+    assert world.state.verdict.exit_code == 0
+    assert shown(world) == (1, 1)
 
 
 FLEXES = [

@@ -1,9 +1,9 @@
 """Changes the number of a component's instances while the application runs.
 
 Newcomers start beside the training, which goes on until they are ready; then the next generation
-is formed with them. Who leaves, leaves at once, and the others form the next generation. A number
-is taken again once nothing lives of who had it: a runner that is cut off ends its program later
-than the others hear of its leave.
+forms with them. Instances that leave do so at once, and the others form the next generation. A
+newcomer with the number of an instance that has left waits until no program of that one lives: a
+runner that is cut off ends its program later than the others hear that it leaves.
 """
 
 from __future__ import annotations
@@ -12,18 +12,27 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from tfapp.contract.flex import FlexReply
-from tfapp.contract.instances import instance_id
 from tfapp.contract.job import ComponentJob
-from tfapp.contract.states import RUNNING
-from tfapp.coordinator import actions, events, formation, verdicts
-from tfapp.coordinator.actions import Action
-from tfapp.coordinator.formation import Step
-from tfapp.coordinator.state import Instance, Leaving, State, fenced, has_left
+from tfapp.contract.messages import FlexReply
+from tfapp.contract.names import RUNNING, instance_id
+from tfapp.coordinator.policy import actions, events, forming, verdicts
+from tfapp.coordinator.policy.actions import Action
+from tfapp.coordinator.policy.forming import Step
+from tfapp.coordinator.policy.state import (
+    Failure,
+    Instance,
+    Intent,
+    Leaving,
+    Recovery,
+    Stage,
+    State,
+    fenced,
+    has_left,
+)
 
 
 def requested(state: State, event: events.FlexRequested) -> Step:
-    """Somebody wants another number of instances. The reply says what comes of it."""
+    """Takes in a request for another number of instances. The reply tells the result."""
     request = event.request
     try:
         component = _component(state, request.component)
@@ -49,8 +58,8 @@ def _component(state: State, name: str) -> ComponentJob:
 
 
 def _wanted(state: State, component: ComponentJob, text: str) -> int:
-    """How many instances are asked for. ValueError with a sentence when there cannot be so
-    many."""
+    """The number of instances that is asked for. ValueError with a sentence when it is not
+    allowed."""
     relative, digits = text[:1] in ("+", "-"), text.lstrip("+-")
     if not (digits.isascii() and digits.isdigit() and len(text) - len(digits) <= 1):
         raise ValueError(f"{text!r} is no number of instances: write 3, +1 or -1")
@@ -84,7 +93,7 @@ def _resize(
                 index,
                 component.role,
                 requested_in=state.generation,
-                joining=True,
+                intent=Intent.JOIN,
             )
             for index in range(len(have), count)
         ]
@@ -95,15 +104,15 @@ def _resize(
         )
     leaving = have[count:]
     state, done = _remove(state, leaving)
-    if all(instance.joining for instance in leaving):
+    if all(instance.intent is Intent.JOIN for instance in leaving):
         return state, done
-    state, more = formation.next_generation(state, time)
+    state, more = forming.next_generation(state, time)
     return state, (*done, *more)
 
 
 def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
-    """Goes on without newcomers who cannot come, with those of higher numbers: numbers have no
-    gaps."""
+    """Goes on without newcomers that cannot come, and without those of higher numbers: numbers
+    have no gaps."""
     done: tuple[Action, ...] = ()
     for newcomer in newcomers:
         if newcomer.id not in state.instances:
@@ -118,18 +127,18 @@ def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
 
 def join(state: State, time: float) -> Step:
     """Forms the next generation once all newcomers are ready, or their time is over."""
-    newcomers = [i for i in state.instances.values() if i.joining]
+    newcomers = [i for i in state.instances.values() if i.intent is Intent.JOIN]
     if not newcomers or state.phase != RUNNING:
         return state, ()
     late = [i for i in newcomers if i.answer is None or not has_left(state, i)]
     if late and time < state.join_by:
         return state, ()
     state, done = withdraw(state, late, time)
-    ready = [i.id for i in state.instances.values() if i.joining]
+    ready = [i.id for i in state.instances.values() if i.intent is Intent.JOIN]
     if not ready:
         return state, done
     state = state.noted(time, f"{verdicts.names(ready)} joined")
-    state, more = formation.next_generation(state, time)
+    state, more = forming.next_generation(state, time)
     return state, (*done, *more)
 
 
@@ -152,7 +161,8 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
 
 
 def leave(state: State, time: float) -> Step:
-    """Who is to leave and was not heard of has ended its program by now."""
+    """Lets go of the containers whose runners were not heard of, and have ended their programs
+    by now."""
     over = tuple(name for name, leaving in state.leaving.items() if leaving.until <= time)
     return _let_go(state, over) if over else (state, ())
 
@@ -164,9 +174,10 @@ def _let_go(state: State, containers: tuple[str, ...]) -> Step:
 
 
 def due(state: State) -> float:
-    """When newcomers are withdrawn who are not ready; infinity when there are none."""
-    waiting = state.phase == RUNNING and any(i.joining for i in state.instances.values())
-    return state.join_by if waiting else math.inf
+    """The time at which new instances that are not ready are withdrawn; infinity when there are
+    none."""
+    joining = any(i.intent is Intent.JOIN for i in state.instances.values())
+    return state.join_by if joining and state.phase == RUNNING else math.inf
 
 
 def _remove(state: State, leaving: Iterable[Instance]) -> Step:
@@ -175,27 +186,36 @@ def _remove(state: State, leaving: Iterable[Instance]) -> Step:
     leaving = tuple(leaving)
     gone = {instance.id for instance in leaving}
     kept = {name: i for name, i in state.instances.items() if name not in gone}
-    failure = state.failure
-    if failure is not None and failure.culprit.id in gone:
-        failure = None
     at_work = tuple(i for i in leaving if _may_have_program(state, i))
     later = {i.container: _leaving(state, i) for i in at_work}
     state = dataclasses.replace(
-        state, instances=kept, failure=failure, leaving={**state.leaving, **later}
+        state,
+        instances=kept,
+        failure=_without(state.failure, gone),
+        leaving={**state.leaving, **later},
     )
     for component in {instance.component for instance in leaving}:
         state = _with_count(state, component)
     return state, tuple(
         actions.KillContainer(i.container)
         for i in leaving
-        if i.container and not i.container_ended and i not in at_work
+        if i.container and i.stage is not Stage.GONE and i not in at_work
     )
 
 
+def _without(failure: Failure | None, gone: set[str]) -> Failure | None:
+    """The open failure without the ends of instances that are gone, unless something follows it
+    already."""
+    if failure is None or failure.recovery is not Recovery.NONE:
+        return failure
+    ends = tuple(end for end in failure.ends if end.id not in gone)
+    return dataclasses.replace(failure, ends=ends) if ends else None
+
+
 def _may_have_program(state: State, instance: Instance) -> bool:
-    unheard = instance.joining or instance.heard is None
+    unheard = instance.intent is Intent.JOIN or instance.heard is None
     ready = instance.answer is not None and not state.formed
-    return not (unheard or ready or instance.container_ended or instance.report)
+    return not (unheard or ready or instance.ended)
 
 
 def _leaving(state: State, instance: Instance) -> Leaving:

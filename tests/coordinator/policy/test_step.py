@@ -6,17 +6,18 @@ import dataclasses
 
 import pytest
 
+from tests.contract_values import make_failure_policy, make_limits
 from tests.coordinator.world import World, job
 from tfapp.contract.exit import Exit
-from tfapp.contract.limits import Limits
-from tfapp.contract.reports import Answer, Beat, ExitReport
-from tfapp.contract.states import LOST, RUNNING, STOPPING
-from tfapp.coordinator import events
-from tfapp.coordinator.policy import step
-from tfapp.coordinator.state import FINISHED
-from tfapp.coordinator.status import status
+from tfapp.contract.job import Limits
+from tfapp.contract.messages import Answer, Beat, ExitReport
+from tfapp.contract.names import RUNNING, STOPPING
+from tfapp.coordinator.policy import events
+from tfapp.coordinator.policy.state import FINISHED, Stage
+from tfapp.coordinator.policy.step import step
+from tfapp.coordinator.publisher import status
 
-LIMITS = Limits(
+LIMITS = make_limits(
     gang=60.0,
     lifetime=0.0,
     evaluator=100.0,
@@ -213,7 +214,7 @@ ROWS = {
         "Failed: chief/0 on host-chief-0 was killed by SIGKILL (9) in generation 1, "
         "8.3 s after its start.",
         65,
-        ("1 cluster chief/0 worker/0", "9.3 shutdown"),
+        ("1 cluster chief/0 worker/0", "9.5 shutdown"),
     ),
     "a loss within the settle time is the cause": Row(
         "chief=1 worker=2",
@@ -226,7 +227,7 @@ ROWS = {
         "Failed: chief/0 on host-chief-0 was lost in generation 1: its container ended without "
         "a report: out of luck.",
         65,
-        ("1 cluster chief/0 worker/0 worker/1", "9.3 stop worker/1 5", "9.8 shutdown"),
+        ("1 cluster chief/0 worker/0 worker/1", "9.5 stop worker/1 5", "10 shutdown"),
     ),
     "the first of several failures is the cause": Row(
         "worker=2",
@@ -360,7 +361,7 @@ ROWS = {
         "Failed: worker/1 was lost in generation 1: its container ended without a report: "
         "out of luck.",
         65,
-        ("2 shutdown",),
+        ("2.5 shutdown",),
     ),
     "a runner that was killed before it answered is known by its heartbeat": Row(
         "worker=2",
@@ -373,7 +374,7 @@ ROWS = {
         "Failed: worker/1 on host-worker-1 was lost in generation 1: its container ended without "
         "a report: out of luck.",
         65,
-        ("3 shutdown",),
+        ("3.5 shutdown",),
     ),
     "the gang deadline names who is missing": Row(
         "chief=1 worker=3",
@@ -611,7 +612,7 @@ def test_of_two_losses_at_once_the_first_is_the_cause():
         events.ContainerEnded(2.0, "worker/1", "worker_1"),
         events.ContainerEnded(2.0, "worker/0", "worker_0"),
     )
-    world.feed(events.Tick(2.0))
+    world.feed(events.Tick(2.0 + LIMITS.settle))
     verdict = world.state.verdict
     assert verdict is not None
     assert verdict.cause is not None
@@ -621,7 +622,7 @@ def test_of_two_losses_at_once_the_first_is_the_cause():
 def test_a_report_after_the_loss_changes_nothing():
     world = World(job("worker=2")).play("1 all answer")
     lost = dataclasses.replace(
-        world.state.instances["worker/0"], state=LOST, exit=Exit(None, None, "lost", "gone")
+        world.state.instances["worker/0"], stage=Stage.GONE, exit=Exit(None, None, "lost", "gone")
     )
     before = world.state.with_instance(lost)
     state, wanted = step(before, events.Exited(2.0, report("worker/0", 1)))
@@ -658,3 +659,46 @@ def test_what_a_runner_prepares_is_known_until_it_answers_or_ends():
     world.begin()
     world.feed(beat(1, "pulling"), events.Exited(2.0, report("worker/0", 1)))
     assert prepares() == ""
+
+
+def test_metrics_are_those_of_the_instance_s_last_program_that_reported_some():
+    """In the next generation they stay until there are new ones, in another container too."""
+
+    def beat(name: str, generation: int, *measured: object, container: str = "") -> None:
+        told = Beat(generation, 1, "running", container=container)
+        if measured:
+            metrics, step, speed = measured
+            told = dataclasses.replace(told, metrics=metrics, step=step, steps_per_second=speed)
+        world.feed(events.Beaten(world.now, name, told))
+
+    def measured(name: str) -> tuple[object, ...]:
+        found = next(i for i in status(world.state, 0.0, 0.0).instances if i.instance == name)
+        return dict(found.metrics), found.step, found.steps_per_second
+
+    world = World(job("worker=2", limits=limits(heartbeat_lost=0.0), failure=make_failure_policy()))
+    world.measured = lambda runner: {}  # type: ignore[method-assign]
+    world.play("1 all answer\n20")
+    assert measured("worker/0") == ({}, None, None)
+    beat("worker/0", 1, {"loss": 0.5}, 10, 2.0)
+    beat("worker/1", 1, {"loss": "nan"}, 11, 3.0)
+    beat("worker/1", 1)
+    beat("worker/1", 1, {"other": 1.0}, 12, 9.0, container="worker_7")
+    assert measured("worker/0") == ({"loss": 0.5}, 10, 2.0)
+    assert measured("worker/1") == ({"loss": "nan"}, 11, 3.0)
+    # worker/0 loses its container; worker/1 goes on in its own.
+    world.happen("worker/0", "lost")
+    world.advance(22)
+    assert world.state.generation == 2
+    beat("worker/1", 1, {"loss": 9.0}, 99, 9.0)  # sent before
+    assert measured("worker/0") == ({"loss": 0.5}, 10, None)
+    assert measured("worker/1") == ({"loss": "nan"}, 11, None)
+    world.happen("all", "answer")
+    beat("worker/0", 2, {"loss": 0.25}, 5, None)
+    assert measured("worker/0") == ({"loss": 0.25}, 5, None)
+    assert measured("worker/1") == ({"loss": "nan"}, 11, None)
+    # What a report says comes from its program's end.
+    last = dataclasses.replace(
+        report("worker/1", 2), metrics={"loss": 0.125}, step=20, steps_per_second=4.0
+    )
+    world.feed(events.Exited(world.now, last))
+    assert measured("worker/1") == ({"loss": 0.125}, 20, 4.0)

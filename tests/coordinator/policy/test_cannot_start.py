@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.contract_values import make_failure_policy
 from tests.coordinator.world import World, job
-from tfapp.contract.failure import FailurePolicy
 
 BARE = "there is no Python interpreter /opt/x (site.global.python.executable)"
 LOG = f"bash: line 5: something\ntfapp: cannot start: {BARE}\n"
@@ -24,7 +24,7 @@ def test_a_node_without_the_interpreter_ends_the_application():
 
 def test_later_it_is_a_failure_like_others():
     """Nodes differ: another container may come to lie on one that has the interpreter."""
-    world = World(job("worker=2", failure=FailurePolicy()))
+    world = World(job("worker=2", failure=make_failure_policy()))
     world.logs["worker/1"] = LOG
     world.play(
         "1 all answer\n30 worker/1 lost\n31 worker/1 lost\n40 all answer\n"

@@ -1,17 +1,16 @@
-"""What the policy wants done. The loop carries actions out in their order."""
+"""The actions of the policy. The loop carries them out in their order."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Union
 
-from tfapp.contract.control import Cluster, Order
-from tfapp.contract.flex import FlexReply
-from tfapp.contract.verdict import Verdict
+from tfapp.contract.messages import Cluster, FlexReply, Order
+from tfapp.contract.status import Verdict
+from tfapp.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RequestContainer:
     """Answered by the event Requested or Refused."""
 
@@ -20,7 +19,7 @@ class RequestContainer:
     generation: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Announce:
     """Publish the generation, and one key owned by each container (instance -> container),
     whose deletion says that the container ended."""
@@ -29,14 +28,14 @@ class Announce:
     containers: Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class PublishCluster:
-    """Everybody answered: here are all exports."""
+    """All instances have answered: here are their exports."""
 
     cluster: Cluster
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class PublishReleased:
     """These held components may start their programs now."""
 
@@ -44,36 +43,36 @@ class PublishReleased:
     components: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class SendOrders:
     """One order for each instance named."""
 
     orders: Mapping[str, Order]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class KillContainer:
     """End a container whose runner can no longer be talked to."""
 
     container: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReplyFlex:
-    """Tell who asked for another number of instances what comes of it."""
+    """Answer a request for another number of instances."""
 
     id: str
     reply: FlexReply
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ListContainers:
     """Answered by the event Listed. `log_of`: the container whose log may say why it ended."""
 
     log_of: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Shutdown:
     """The last action: the application is over."""
 

@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tfapp.contract.container import ENV_GENERATION, ENV_INSTANCE
-from tfapp.contract.control import Cluster, Order
 from tfapp.contract.encoding import encode
-from tfapp.contract.keys import (
+from tfapp.contract.messages import Cluster, Order
+from tfapp.contract.names import (
     ALIVE_PREFIX,
+    ENV_GENERATION,
+    ENV_INSTANCE,
     FLEXED_PREFIX,
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
     ORDER_PREFIX,
+    exported_pages,
+    page_route,
 )
-from tfapp.contract.pages import exported_pages, page_route
-from tfapp.coordinator import actions, events
-from tfapp.coordinator.actions import Action
-from tfapp.coordinator.events import ContainerInfo, Event
-from tfapp.coordinator.node_logs import read_log
+from tfapp.coordinator.nodes import LOG_LIMIT, Ends, NodeLogs, Nodes, with_reason
+from tfapp.coordinator.policy import actions, events
+from tfapp.coordinator.policy.actions import Action
+from tfapp.coordinator.policy.events import ContainerInfo, Event
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.containers import FINISHED_STATES, LIVE_STATES
+from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
+PATIENCE = 30.0  # seconds in which a call that must not act twice is tried again
+LATE = 1.0  # seconds that what was read may take to arrive
 _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 
 
-class Deeds:
+class Executor:
     """Does everything but the shutdown. Raises UnreachableError when the master has been
-    silent for a whole call."""
+    silent for a whole call. What `nodes` read beside the loop goes to `deliver`."""
 
-    def __init__(self, connection: Connection, clock: Callable[[], float]):
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Callable[[], float],
+        deliver: Callable[[Ends], None],
+        nodes: Nodes | None = None,
+    ):
         self._connection = connection
         self._clock = clock
+        self._nodes = nodes
+        self._node_logs = NodeLogs(deliver, nodes)
+        self._listed: tuple[ContainerReport, ...] = ()  # as the master has told last
+        self._ends: dict[str, str] = {}  # of logs that were read
+        self._reading: dict[str, float] = {}  # container -> when its log is there at the latest
         self._containers: set[str] = set()  # all that belong to an instance
         self._pages: dict[str, str] = {}  # route -> address
 
     def carry_out(self, wanted: Iterable[Action]) -> Iterator[Event]:
-        """Carries `wanted` out in order, all orders in one call at the end, and yields what the
-        master's answers mean."""
+        """Carries `wanted` out in order, but for all orders in one call, and one list of
+        containers after it for all who want one, at the end. Yields what the answers mean."""
         orders: dict[str, Order] = {}
+        wanted = tuple(wanted)
+        listings = [action for action in wanted if isinstance(action, actions.ListContainers)]
         for action in wanted:
             if isinstance(action, actions.RequestContainer):
                 yield self._request(action)
@@ -58,22 +75,32 @@ class Deeds:
                 self._connection.kill_container(action.container)
             elif isinstance(action, actions.ReplyFlex):
                 self._connection.put(FLEXED_PREFIX + action.id, encode(action.reply))
-            elif isinstance(action, actions.ListContainers):
-                yield events.Listed(self._clock(), self._list(log_of=action.log_of))
         self._connection.update(
             {ORDER_PREFIX + name: encode(order) for name, order in orders.items()}
         )
+        if listings:
+            yield self._list({listing.log_of for listing in listings})
+
+    def read(self, ends: Ends) -> Event:
+        """The event with the ends of logs that were read beside the loop."""
+        for container in ends.of:
+            self._reading.pop(container, None)
+        self._ends.update(ends.of)
+        return self._told()
 
     def _request(self, action: actions.RequestContainer) -> Event:
         env = {ENV_INSTANCE: action.instance, ENV_GENERATION: str(action.generation)}
-        try:
-            container = self._connection.add_container(action.component, env)
-        except RefusedError as error:
-            return events.Refused(self._clock(), action.instance, error.message)
-        except UnreachableError:
-            container = self._arrived(action.component) or self._connection.add_container(
-                action.component, env
-            )
+        until, container = self._clock() + PATIENCE, None
+        while container is None:
+            try:
+                container = self._connection.add_container(action.component, env)
+            except RefusedError as error:
+                return events.Refused(self._clock(), action.instance, error.message)
+            except UnreachableError:
+                # Whether it arrived is known to a master that can be reached again.
+                container = self._arrived(action.component)
+                if container is None and self._clock() >= until:
+                    raise
         self._containers.add(container)
         return events.Requested(self._clock(), action.instance, container)
 
@@ -95,7 +122,7 @@ class Deeds:
             try:
                 return self._connection.update(values, owners)
             except RefusedError:
-                found = self._list(FINISHED_STATES)
+                found = {c.id for c in self._connection.containers(FINISHED_STATES)}
                 ended = {name for name, container in living.items() if container in found}
                 if not ended:
                     raise
@@ -117,15 +144,30 @@ class Deeds:
                     self._connection.add_page(route, address, member.instance)
                     self._pages[route] = address
 
-    def _list(
-        self, states: tuple[str, ...] = _ALL_STATES, log_of: str = ""
-    ) -> dict[str, ContainerInfo]:
-        return {
-            container.id: ContainerInfo(
-                container.state,
-                container.host,
-                container.message,
-                read_log(container) if container.id == log_of else "",
-            )
-            for container in self._connection.containers(states)
-        }
+    def _list(self, log_of: set[str]) -> Event:
+        """One look at all containers. The logs of those in `log_of` begin to be read."""
+        found = self._connection.containers(_ALL_STATES)
+        self._listed = tuple(with_reason(container, self._nodes) for container in found)
+        ended = [c for c in self._listed if c.id in log_of and self._node_logs.can_tell(c)]
+        if ended:
+            by = self._clock() + LOG_LIMIT + LATE
+            self._reading.update(dict.fromkeys((c.id for c in ended), by))
+            self._node_logs.ask(ended)
+        return self._told()
+
+    def _told(self) -> Event:
+        """The event with the present state of all containers."""
+        return events.Listed(
+            self._clock(),
+            {
+                container.id: ContainerInfo(
+                    container.state,
+                    container.host,
+                    container.message,
+                    self._ends.get(container.id, ""),
+                    container.reason,
+                    self._reading.get(container.id, -math.inf),
+                )
+                for container in self._listed
+            },
+        )

@@ -1,0 +1,97 @@
+"""Asks an engine's module (Job.nodes) about ended containers: for the reason in the engine's words
+and the end of a log, which the master does not know. Logs are read from nodes beside the loop: a
+node that is gone takes seconds to say nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, cast
+
+from tfapp.frozen import frozen
+from tfapp.protocol.connection import ContainerReport
+
+LOG_LIMIT = 5.0  # seconds for all that is asked for at once
+THREADS = 64
+
+
+class Nodes(Protocol):
+    """The interface of such a module."""
+
+    def reason_of(self, message: str) -> str:
+        """The reason (contract.exit.REASONS) that an exit message stands for; "" for none."""
+
+    def read_end(self, node: str, container: str, file: str) -> str:
+        """The end of a log of `container`, by the engine's id of it, on the node whose pages are
+        at `node` (host:port); "" when the node does not tell. Called from many threads."""
+
+
+def load(module: str) -> Nodes | None:
+    """The module that a job names; None where it names none."""
+    return cast(Nodes, importlib.import_module(module)) if module else None
+
+
+def with_reason(container: ContainerReport, nodes: Nodes | None) -> ContainerReport:
+    """`container`, with the reason that its message stands for where its master told none."""
+    if nodes is None or container.reason:
+        return container
+    return dataclasses.replace(container, reason=nodes.reason_of(container.message))
+
+
+@frozen
+class Ends:
+    """The ends of logs that were read, by container; "" for none."""
+
+    of: Mapping[str, str]
+
+
+class NodeLogs:
+    """`deliver` is called from another thread, once for each call of `ask` and at most LOG_LIMIT
+    seconds after it. Without `nodes` no log can be read."""
+
+    def __init__(self, deliver: Callable[[Ends], None], nodes: Nodes | None):
+        self._deliver = deliver
+        self._nodes = nodes
+
+    def can_tell(self, container: ContainerReport) -> bool:
+        """Whether the log of a container that ended may say more than its reason does. That of a
+        node that is lost cannot be had."""
+        return self._nodes is not None and not container.reason
+
+    def ask(self, containers: Sequence[ContainerReport]) -> None:
+        """Begins to read the logs of `containers`; returns at once."""
+        # Not from two threads at a time: https://github.com/python/cpython/issues/91351
+        importlib.import_module("urllib.request")
+        # Daemons: the coordinator does not wait for them when it ends.
+        gather = self._gather
+        threading.Thread(target=gather, args=(self._nodes, tuple(containers)), daemon=True).start()
+
+    def _gather(self, nodes: Nodes, containers: Sequence[ContainerReport]) -> None:
+        deadline = time.monotonic() + LOG_LIMIT
+        left: queue.SimpleQueue[ContainerReport] = queue.SimpleQueue()
+        ends: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        for container in containers:
+            left.put(container)
+
+        def work() -> None:
+            while time.monotonic() < deadline:
+                try:
+                    container = left.get_nowait()
+                except queue.Empty:
+                    return
+                node, log = container.node, f"{container.service}.log"
+                ends.put((container.id, nodes.read_end(node, container.yarn_id, log)))
+
+        for _ in range(min(len(containers), THREADS)):
+            threading.Thread(target=work, daemon=True).start()
+        found = dict.fromkeys((container.id for container in containers), "")
+        for _ in containers:
+            try:
+                found.update([ends.get(timeout=max(deadline - time.monotonic(), 0.0))])
+            except queue.Empty:
+                break
+        self._deliver(Ends(found))

@@ -1,0 +1,200 @@
+"""The one step of the policy: an event comes in, actions go out. Deadlines pass in ticks only."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfapp.contract.names import FORMING
+from tfapp.coordinator.policy import (
+    actions,
+    ending,
+    ends,
+    events,
+    flexing,
+    forming,
+    judging,
+    verdicts,
+)
+from tfapp.coordinator.policy.forming import Step
+from tfapp.coordinator.policy.state import FINISHED, Instance, Intent, Recovery, State, fenced
+
+# So many seconds between two ticks mean that the coordinator itself stood still (the loop ticks
+# every second): then it is not known who was silent.
+PAUSED = 5.0
+# So many seconds afterwards no deadline passes: what was said meanwhile may be on its way.
+CATCH_UP = 1.0
+
+
+def step(state: State, event: events.Event) -> Step:
+    """The state after `event`, and what to do, in this order."""
+    if state.phase == FINISHED:
+        return state, ()
+    return _HANDLERS[type(event)](state, event)
+
+
+def _begin(state: State, event: events.Started) -> Step:
+    state, announced = forming.begin(state, event)
+    if not announced:
+        state = ending.decide(state, event.time, verdicts.nothing_to_run(state))
+    return state, announced
+
+
+def _stop_requested(state: State, event: events.StopRequested) -> Step:
+    """Somebody wants the end. A verdict that came before stands, and so does a failure that is
+    to become one: then the rest is told to hurry."""
+    if state.decided:
+        return ending.hurry(state, event.time), ()
+    state, survived = judging.hasten(state, event.time)
+    if survived:
+        state = ending.decide(state, event.time, verdicts.killed(state, event.message))
+    return state, ()
+
+
+def _answered(state: State, event: events.Answered) -> Step:
+    state, left = flexing.left(state, event.answer.container, event.answer.generation)
+    state, done = forming.answered(state, event)
+    return state, (*left, *done)
+
+
+def _exited(state: State, event: events.Exited) -> Step:
+    state, left = flexing.left(state, event.report.container, event.report.generation)
+    state, done = ends.exited(state, event)
+    return state, (*left, *done)
+
+
+def _container_ended(state: State, event: events.ContainerEnded) -> Step:
+    state, left = flexing.container_ended(state, event)
+    state, done = ends.container_ended(state, event)
+    return state, (*left, *done)
+
+
+# ---- what happens because time has passed -----------------------------------------------------
+def tick(state: State, event: events.Tick) -> Step:
+    """It is `event.time`, and everything that was said before has been heard."""
+    time = event.time
+    state = _after_pause(state, time)
+    if time < state.resumed + CATCH_UP:
+        return state, ()
+    done: tuple[actions.Action, ...] = ()
+    for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
+        state, more = ends.silent(state, instance, time)
+        done += more
+    if done and not state.decided:
+        return state, done  # the next tick, at once, knows what the master says of them
+    if not state.decided:
+        state, left = flexing.leave(state, time)
+        state, more = _go_on(state, time)
+        done += (*left, *more)
+    if state.decided:
+        if _lifetime(state) <= time:
+            state = ending.hurry(state, time)
+        state, more = ending.stop(state, time)
+        done += more
+    return state, done
+
+
+def _go_on(state: State, time: float) -> Step:
+    """Acts on failures and on waiting work; then on the deadlines that end the application."""
+    state, done = judging.look(state, time)
+    if state.failure is None and not state.decided:
+        state, formed = forming.complete(state, time)
+        state, released = forming.release(state)
+        state = ending.check_success(state, time)
+        done += (*formed, *released)
+    if state.decided:
+        return state, done
+    if not _recovers(state):
+        if _gang(state) <= time:
+            state = dataclasses.replace(judging.close(state), listing=True)
+            return state, (*done, actions.ListContainers())
+        if _lifetime(state) <= time:
+            state = judging.close(state)
+            return ending.decide(state, time, verdicts.lifetime_over(state)), done
+    state, restarted = judging.restart_programs(state, time)
+    joined: tuple[actions.Action, ...] = ()
+    if state.failure is None:
+        state, joined = flexing.join(state, time)
+    return state, (*done, *restarted, *joined)
+
+
+def next_deadline(state: State) -> float:
+    """The time at which a tick changes something, if nothing happens before; infinity for never."""
+    if state.phase == FINISHED:
+        return math.inf
+    silence = (_silence(state, instance) for instance in state.instances.values())
+    leaving = () if state.decided else (leaving.until for leaving in state.leaving.values())
+    return max(min((*_deadlines(state), *silence, *leaving)), state.resumed + CATCH_UP)
+
+
+def _deadlines(state: State) -> tuple[float, ...]:
+    if state.decided:
+        waiting = (i.due for i in ending.unstopped(state) if i.intent is Intent.STOP)
+        return (_lifetime(state), state.finish_by, *waiting)
+    failure = judging.due(state, state.ticked)
+    restarts = (i.due for i in state.instances.values() if i.intent is Intent.RESTART)
+    if _recovers(state):
+        return (failure, *restarts)
+    if state.failure is not None:
+        return (failure, _gang(state), _lifetime(state), *restarts)
+    return (_gang(state), _lifetime(state), _backed_off(state), flexing.due(state), *restarts)
+
+
+def _recovers(state: State) -> bool:
+    """Whether a failure is open whose settle time is short: deadlines wait for it."""
+    return state.failure is not None and (
+        state.phase != FORMING or state.failure.recovery is Recovery.NONE
+    )
+
+
+def _after_pause(state: State, time: float) -> State:
+    paused = time - state.ticked > PAUSED
+    state = dataclasses.replace(state, ticked=time)
+    if not paused:
+        return state
+    state = dataclasses.replace(state, resumed=time)
+    heard = (i for i in state.instances.values() if i.heard is not None)
+    return state.with_instances(dataclasses.replace(i, heard=time) for i in heard)
+
+
+def _silence(state: State, instance: Instance) -> float:
+    """The time at which the silence of `instance` becomes a loss: after its runner, if that cannot
+    reach the master, has ended its own program."""
+    return math.inf if instance.ended else fenced(state, instance)
+
+
+def _gang(state: State) -> float:
+    if state.phase != FORMING or state.listing:
+        return math.inf
+    return max(state.began, state.not_before) + state.job.limits.gang
+
+
+def _lifetime(state: State) -> float:
+    """Once the verdict is fixed, it only matters to those that were given time to finish."""
+    if not state.job.limits.lifetime or (state.decided and not ending.unhurried(state)):
+        return math.inf
+    return state.started + state.job.limits.lifetime
+
+
+def _backed_off(state: State) -> float:
+    """The end of the back-off, after which a complete cluster may be published."""
+    waiting = state.phase == FORMING and state.ticked < state.not_before
+    return state.not_before if waiting else math.inf
+
+
+_HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
+    events.Started: _begin,
+    events.Requested: forming.requested,
+    events.Refused: ends.refused,
+    events.Waits: forming.waits,
+    events.Answered: _answered,
+    events.Beaten: forming.beaten,
+    events.Exited: _exited,
+    events.ContainerEnded: _container_ended,
+    events.StopRequested: _stop_requested,
+    events.FlexRequested: flexing.requested,
+    events.Listed: ends.listed,
+    events.Tick: tick,
+}
