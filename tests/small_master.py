@@ -1,6 +1,7 @@
-"""A master just large enough for the calls of tfapp.skein_calls: `python small_master.py CERT KEY`
-prints its port and serves until its standard input ends, with whoever started it. Its switches
-are keys: see `Master.PutKey`."""
+"""A master just large enough for the calls of tfapp.protocol: `python small_master.py CERT KEY`
+prints its port and serves until its standard input ends, with whoever started it. It is built on
+Skein's own messages. Its switches are keys: `end-streams` ends all watches, `fail` (a status and a
+number, such as `UNKNOWN 2`) is how the next calls end."""
 
 from __future__ import annotations
 
@@ -23,15 +24,27 @@ class Master(skein_pb2_grpc.AppMasterServicer):
         self.watches = []
         self.containers = []
         self.calls = []
+        self.failures = []
+
+    def fail(self, context):
+        """Ends a call as `fail` said."""
+        if self.failures:
+            context.abort(self.failures.pop(), "Stream removed")
 
     def GetRange(self, request, context):
+        self.fail(context)
         found = [self.values[key] for key in sorted(self.values) if _inside(key, request)]
         return proto.GetRangeResponse(count=len(found), result=found, result_type="ITEMS")
 
     def PutKey(self, request, context):
         if request.HasField("owner") and request.owner.service_name == "ended":
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "Container has already completed")
+        self.fail(context)
         with self.lock:
+            if request.key == "fail":
+                status, count = request.value.decode().split()
+                self.failures = [grpc.StatusCode[status]] * int(count)
+                return proto.PutKeyResponse()
             if request.key == "end-streams":
                 for _, _, events in self.watches:
                     events.put(None)
@@ -64,7 +77,9 @@ class Master(skein_pb2_grpc.AppMasterServicer):
                 events.put(proto.WatchResponse(watch_id=watch_id, type=kind, event=[entry]))
 
     def Watch(self, requests, context):
+        self.fail(context)
         events: queue.Queue = queue.Queue()
+        context.add_callback(lambda: events.put(None))  # its thread ends with the call
 
         def subscribe():
             for request in requests:
@@ -75,7 +90,8 @@ class Master(skein_pb2_grpc.AppMasterServicer):
 
         threading.Thread(target=_quietly(subscribe), daemon=True).start()
         yield from iter(events.get, None)
-        context.abort(grpc.StatusCode.UNAVAILABLE, "the master ends")
+        if context.is_active():
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the master ends")
 
     def addContainer(self, request, context):
         if request.service_name != "worker":
@@ -88,6 +104,7 @@ class Master(skein_pb2_grpc.AppMasterServicer):
             exit_message=request.env["TFAPP_INSTANCE"],
         )
         self.containers.append(container)
+        self.fail(context)
         return container
 
     def getContainers(self, request, context):

@@ -4,10 +4,41 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Union
 
-from tfapp.skein_calls.events import Broken, Deleted, Put, StoreEvent
+from tfapp.frozen import frozen
+
+if TYPE_CHECKING:
+    from tfapp.protocol.client import Client
+
+
+@frozen
+class Put:
+    """A key was written. `owner` is a container id or None."""
+
+    key: str
+    value: bytes
+    owner: str | None = None
+
+
+@frozen
+class Deleted:
+    """A key is gone: deleted, or its owner's container ended."""
+
+    key: str
+
+
+@frozen
+class Broken:
+    """The last event of a watch whose stream ended. Events may have been missed."""
+
+    message: str
+
+
+StoreEvent = Union[Put, Deleted, Broken]
+
+Range = dict[str, str]  # the fields `start` and `end` of a request; "" as an end is no end
 
 
 class Watch:
@@ -15,29 +46,29 @@ class Watch:
 
     def __init__(
         self,
-        client: Any,
-        keys: tuple[str, ...],
-        prefixes: tuple[str, ...],
+        client: Client,
+        ranges: Sequence[Range],
         into: queue.SimpleQueue | None,
         on_close: Callable[[Watch], None],
+        timeout: float,
     ):
-        """`client` is of `client_class()`. `on_close` is told of the watch that is closed."""
+        """`on_close` is told of the watch that is closed. UnreachableError when the master has
+        not taken all `ranges` within `timeout` seconds."""
         self.events: queue.SimpleQueue = queue.SimpleQueue() if into is None else into
         self._client = client
         self._on_close = on_close
-        self._keys = keys
-        self._prefixes = prefixes
         self._requests: queue.SimpleQueue = queue.SimpleQueue()
-        self._unconfirmed = len(keys) + len(prefixes)
+        self._ranges = ranges
+        self._unconfirmed = len(ranges)
         self._settled = threading.Event()  # all taken by the master, or broken
         self._broken = ""
         self._closed = False
-        for request in _watch_requests(keys, prefixes):
-            self._requests.put(request)
-        self._call = client._call("Watch", iter(self._requests.get, None))
+        for span in ranges:
+            self._requests.put({"create": {**span, "event_type": "ALL"}})
+        self._call = client.stream("Watch", iter(self._requests.get, None))
         # A daemon: a stopped master must not keep a process from ending.
         threading.Thread(target=self._listen, name="tfapp-watch", daemon=True).start()
-        confirmed = self._settled.wait(client.deadline)
+        confirmed = self._settled.wait(timeout)
         if self._broken or not confirmed:
             self.close()
             raise client.unreachable("Watch", self._broken)
@@ -49,15 +80,10 @@ class Watch:
         self.close()
 
     def read(self) -> dict[str, bytes]:
-        """What stands now under all that is watched, in one call."""
-        from tfapp.skein_library import skein
-
-        reads = [*map(skein.kv.get, self._keys), *map(skein.kv.get_prefix, self._prefixes)]
-        results = self._client.kv.transaction(on_success=reads).results
-        values = dict(zip(self._keys, results))
-        for found in results[len(self._keys) :]:
-            values.update(found)
-        return {key: value for key, value in values.items() if value is not None}
+        """The present values of all keys that are watched, by one call."""
+        reads = [{"get_range": span} for span in self._ranges]
+        results = self._client.call("Transaction", on_success=reads).result
+        return {entry.key: entry.value for read in results for entry in read.get_range.result}
 
     def get(self, timeout: float) -> StoreEvent | None:
         """The next event, or None after `timeout` seconds without one."""
@@ -100,16 +126,14 @@ class Watch:
                 self.events.put(event)
 
 
-def _watch_requests(keys: Iterable[str], prefixes: Iterable[str]) -> Iterator[Any]:
-    from tfapp.skein_library import skein
+def key_range(key: str) -> Range:
+    """The range of one key."""
+    return {"start": key, "end": f"{key}\0"}
 
-    filters = [skein.kv.EventFilter(key=key) for key in keys]
-    filters += [skein.kv.EventFilter(prefix=prefix) for prefix in prefixes]
-    for wanted in filters:
-        create = skein.proto.WatchCreateRequest(
-            start=wanted.start, end=wanted.end, event_type="ALL"
-        )
-        yield skein.proto.WatchRequest(create=create)
+
+def prefix_range(prefix: str) -> Range:
+    """The range of all keys that begin with `prefix`."""
+    return {"start": prefix, "end": prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else ""}
 
 
 def _store_events(kind: str, entries: Iterable[Any]) -> Iterator[StoreEvent]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import skein
 
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.opening import connect
+from tfapp.protocol.connection import Connection, connect
 
 PATIENCE = 30  # seconds, for what happens at once unless it is broken
 
@@ -33,7 +32,6 @@ class Server:
     def connect(self, deadline: float = PATIENCE) -> Connection:
         return connect(
             f"127.0.0.1:{self.port}",
-            "application_1_0001",
             self.security.cert_bytes,
             self.security.key_bytes,
             deadline,

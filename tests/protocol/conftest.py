@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.skein_calls.server import Server
+from tests.protocol.server import Server
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 
-from tests.skein_calls.server import PATIENCE
-from tfapp.skein_calls.events import Broken, Deleted, Put
+from tests.protocol.server import PATIENCE
+from tfapp.protocol.watch import Broken, Deleted, Put
 
 
 def test_a_watch_delivers_in_order_what_comes_after_it(connection):

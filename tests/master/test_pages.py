@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from tfapp.master.pages import Page, Pages
+from tfapp.master.store import RequestError
+
+BOARD = Page("board", "http://127.0.0.1:6006/x", "Board")
+
+
+def test_added_and_removed():
+    pages = Pages()
+    pages.add(BOARD)
+    pages.add(Page("plain", "https://host"))
+    pages.add(Page("plain2", "https://host"))
+    assert [page.route for page in pages.all()] == ["board", "plain", "plain2"]
+    pages.remove("board")
+    pages.add(BOARD)
+    assert pages.all()[-1] == BOARD
+
+
+@pytest.mark.parametrize(
+    ("page", "code", "message"),
+    [
+        (Page("a/b", "http://x"), "INVALID_ARGUMENT", "routes must not contain '/'"),
+        (Page("a", "nonsense"), "INVALID_ARGUMENT", "'nonsense' is an invalid URL"),
+        (Page("a", "http://[x"), "INVALID_ARGUMENT", "is an invalid URL"),
+        (Page("board", "http://x"), "ALREADY_EXISTS", "route 'board' already exists"),
+        (Page("a", "http://x", "Board"), "ALREADY_EXISTS", "link name 'Board' already exists"),
+    ],
+)
+def test_refused(page, code, message):
+    pages = Pages()
+    pages.add(BOARD)
+    with pytest.raises(RequestError, match=message) as refused:
+        pages.add(page)
+    assert refused.value.code == code
+    assert pages.all() == (BOARD,)
+
+
+def test_removing_what_is_not_there():
+    with pytest.raises(RequestError, match="doesn't exist") as refused:
+        Pages().remove("a")
+    assert refused.value.code == "FAILED_PRECONDITION"

@@ -1,0 +1,38 @@
+"""A container's keys live as long as it does."""
+
+from __future__ import annotations
+
+
+def test_keys_go_with_their_container(client, boxes):
+    first, second = boxes
+    for key in ("kept", "given", "freed"):
+        client.kv.put(key, b"", owner=first)
+    client.kv.put("given", owner=second)
+    client.kv.put("freed", owner=None)
+    assert client.kv.get_range(return_owner=True) == {
+        "freed": (b"", None),
+        "given": (b"", second),
+        "kept": (b"", first),
+    }
+    client.kill_container(first)
+    assert client.kv.list_keys() == ["freed", "given"]
+
+
+def test_a_deleted_key_is_not_owned_any_more(client, boxes):
+    first, second = boxes
+    for key in ("a", "b", "c"):
+        client.kv.put(key, b"", owner=first)
+    client.kv.put("b", owner=second)
+    client.kv.put("c", owner=None)
+    client.kv.clear()
+    client.kv.update({"a": b"", "b": b"", "c": b""})
+    client.kill_container(first)
+    client.kill_container(second)
+    assert client.kv.list_keys() == ["a", "b", "c"]
+
+
+def test_keys_go_when_containers_are_scaled_away(client, boxes):
+    first, _ = boxes
+    client.kv.put("a", b"", owner=first)
+    client.scale("box", 1)
+    assert client.kv.missing("a")

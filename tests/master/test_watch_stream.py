@@ -1,0 +1,115 @@
+"""A stream by itself, for what no well-behaved client does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from tests.engines.applications import DEADLINE
+from tfapp.master.store import Entry
+from tfapp.master.watch_stream import WatchStream
+from tfapp.master.watches import Watches
+from tfapp.protocol.definition import messages
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    """A client that reads only while `reads` is set."""
+
+    def __init__(self):
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.written = asyncio.Queue()
+
+    async def write(self, message):
+        await self.reads.wait()
+        self.written.put_nowait(message)
+
+    async def abort(self, code, details):
+        raise Aborted(code, details)
+
+
+async def requests(*messages_, then_end=False):
+    for message in messages_:
+        yield message
+    if not then_end:
+        await asyncio.Event().wait()
+
+
+CREATE = messages.WatchRequest(create=messages.WatchCreateRequest())
+
+
+async def within(awaitable):
+    return await asyncio.wait_for(awaitable, DEADLINE)
+
+
+def run(test):
+    return asyncio.run(within(test()))
+
+
+def test_a_client_that_does_not_read_is_cut_off():
+    async def test():
+        watches, context = Watches(), Context()
+        stream = WatchStream(watches, max_queued=3)
+        serving = asyncio.ensure_future(stream.serve(requests(CREATE), context))
+        assert (await context.written.get()).type == messages.WatchResponse.CREATE
+        context.reads.clear()
+        for _ in range(10):
+            watches.notify("PUT", (Entry("a"),))
+        context.reads.set()
+        with pytest.raises(Aborted) as aborted:
+            await serving
+        assert aborted.value.args == (
+            grpc.StatusCode.UNAVAILABLE,
+            "the client does not read its events",
+        )
+        watches.notify("PUT", (Entry("a"),))
+
+    run(test)
+
+
+def test_a_client_that_sends_no_more_still_gets_events():
+    async def test():
+        watches, context = Watches(), Context()
+        stream = WatchStream(watches)
+        serving = asyncio.ensure_future(stream.serve(requests(CREATE, then_end=True), context))
+        await context.written.get()
+        watches.notify("PUT", (Entry("a", b"1"),))
+        event = await context.written.get()
+        assert [(e.key, e.value) for e in event.event] == [("a", b"1")]
+        stream.end("over")
+        with pytest.raises(Aborted):
+            await serving
+
+    run(test)
+
+
+def test_requests_that_cannot_be_read_end_the_stream():
+    async def broken():
+        yield CREATE
+        raise ValueError("nonsense")
+
+    async def test():
+        stream = WatchStream(Watches())
+        with pytest.raises(Aborted, match="nonsense"):
+            await stream.serve(broken(), Context())
+
+    run(test)
+
+
+def test_a_cancelled_watch_is_acknowledged_even_if_unknown():
+    async def test():
+        context = Context()
+        cancel = messages.WatchRequest(cancel=messages.WatchCancelRequest(watch_id=77))
+        stream = WatchStream(Watches())
+        serving = asyncio.ensure_future(stream.serve(requests(cancel), context))
+        answer = await context.written.get()
+        assert (answer.type, answer.watch_id) == (messages.WatchResponse.CANCEL, 77)
+        serving.cancel()
+
+    run(test)

@@ -1,0 +1,87 @@
+"""The interfaces that an engine gives its master: a launcher of containers, and a record of the
+run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tfapp.frozen import frozen
+from tfapp.master.ending import Ending
+
+
+class Told(Protocol):
+    """The ear of a container's master, for its launcher. Called in the master's event loop."""
+
+    def granted(self, host: str) -> bool:
+        """The container is about to run on `host`. False: it was killed meanwhile, and must not."""
+
+    def waits(self, text: str) -> None:
+        """Why the container has not begun yet: "waiting for 2 GPUs"; "" when there is no reason
+        any more. At any time before `granted`."""
+
+
+@frozen
+class Task:
+    """One container to run, or the master script. `service` is Skein's Service or Master message:
+    its files, script and resources. `environment` is what every engine's container gets: what
+    the spec and `add_container` give, and Skein's own variables. The launcher adds those that
+    tell of the place: NM_HOST, LOCAL_DIRS, LOG_DIRS, PWD, CUDA_VISIBLE_DEVICES."""
+
+    id: str  # "container_1700000000000_0001_01_000002", never given twice
+    name: str  # Skein's id of it, "worker_1"; "" for the master script
+    instance: str  # "worker/1"; "" for the master script
+    service: Any
+    environment: Mapping[str, str]
+
+
+@frozen
+class Ended:
+    """The end of a container. `code`: its exit code, or minus the number of the signal that killed
+    it; None where it is unknown. `message`: the engine's words, "" where the code is enough.
+    `reason`: one of tfapp.contract.exit.REASONS, "" where the engine knows none. `last_lines`: of
+    its log, where the launcher has it."""
+
+    code: int | None
+    message: str = ""
+    reason: str = ""
+    last_lines: str = ""
+
+
+class Launcher(Protocol):
+    """Runs containers somewhere. All methods are called in the master's event loop."""
+
+    async def run(self, task: Task, told: Told) -> Ended:
+        """Runs one container until it has ended and nothing of it lives; on a machine that is
+        lost (reason "node-lost") it may live on: its runner's fence ends it, and the coordinator
+        waits for that. Calls `told.granted` once, right before its script begins. May wait for
+        what the container needs, and tells what that is. OSError or TfappError when it cannot be
+        started."""
+
+    async def kill(self, id: str) -> None:
+        """Ends a container whose `run` goes on, or which still waits. `run` returns when it is
+        done."""
+
+    async def close(self) -> None:
+        """Ends everything that `run` has started, and nothing else. `run` starts nothing more.
+        Returns when all processes have ended."""
+
+
+class Record(Protocol):
+    """The place where a master writes down the state of its run. Called in a thread of its own, in
+    order. TfappError when nothing can be written."""
+
+    def serving(self, address: str) -> None:
+        """Clients can connect to `address` (host:port) from now on."""
+
+    def published(self, status: bytes) -> None:
+        """The coordinator has published `status`, JSON of an ApplicationStatus. Once a second at
+        most; of several the last."""
+
+    def ended(self, ending: Ending) -> None:
+        """Nothing of the run lives any more; its master is about to end."""
+
+
+def container_id(application: str, number: int) -> str:
+    """The id YARN would give to the application's container `number`; 1 is the master's."""
+    return f"container_{application.partition('_')[2]}_01_{number:06d}"

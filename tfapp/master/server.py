@@ -1,0 +1,359 @@
+"""The application master: serves one run until it ends.
+
+It knows neither processes nor machines: its launcher runs the containers, and its record takes
+what others have to know of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from tfapp.contract.encoding import encode
+from tfapp.contract.exit import container_message
+from tfapp.contract.names import ENV_INSTANCE, KEY_STATUS, WAITS_PREFIX, initial_instance
+from tfapp.contract.status import ApplicationStatus
+from tfapp.errors import TfappError, UnavailableError
+from tfapp.frozen import frozen
+from tfapp.master.ending import Driver, ending
+from tfapp.master.launcher import Ended, Launcher, Record, Task, container_id
+from tfapp.master.lifecycle import (
+    EXIT_MESSAGES,
+    FAILED,
+    REQUESTED,
+    SUCCEEDED,
+    ContainerRecord,
+    Lifecycle,
+)
+from tfapp.master.messages import read_rules
+from tfapp.master.service import AppMaster
+from tfapp.master.store import PUT, Entry, KeyValueStore, Owner, Put
+from tfapp.master.watches import Watches
+from tfapp.protocol.definition import handler, messages
+
+MAX_MESSAGE = 4 * 1024 * 1024  # bytes; gRPC's default, and Skein's
+STREAMS_GRACE = 1.0  # seconds for clients to take what was queued for them
+RECORD_INTERVAL = 1.0  # seconds between two statuses that are written down
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Application:
+    """The application that a master runs. `spec`: Skein's ApplicationSpec, serialized. `accepted`:
+    its status until the coordinator publishes one."""
+
+    id: str  # application_<milliseconds>_<run, 4 digits>
+    user: str
+    spec: bytes
+    accepted: ApplicationStatus
+
+
+@frozen
+class Endpoint:
+    """The addresses of a master: it listens at `listen` (an address of this machine, or 0.0.0.0),
+    and others reach it at `advertise`. `certificate` and `key` are the run's own, in PEM."""
+
+    listen: str
+    advertise: str
+    certificate: bytes
+    key: bytes = dataclasses.field(repr=False)
+
+
+@frozen
+class _End:
+    final_status: str
+    diagnostics: str
+    driver: Driver | None = None
+
+
+class Master:
+    """The master of one run; to be made and used in one event loop. `clock`: seconds since
+    1970."""
+
+    def __init__(
+        self,
+        application: Application,
+        endpoint: Endpoint,
+        launcher: Launcher,
+        record: Record,
+        clock: Callable[[], float],
+    ):
+        self._application = application
+        self._spec = messages.ApplicationSpec.FromString(application.spec)
+        self._endpoint = endpoint
+        self._launcher = launcher
+        self._record = record
+        self._clock = clock
+        self._address = ""
+        self._numbers = itertools.count(2)
+        self._tasks: set[asyncio.Future] = set()
+        self._ended: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
+        self._watches = Watches()
+        self._store = KeyValueStore(self._notify, self._check_owner)
+        self._published = asyncio.Event()
+        rules = {name: read_rules(service) for name, service in self._spec.services.items()}
+        has_driver = bool(self._spec.master.script)
+        self._lifecycle = Lifecycle(rules, self, clock, has_driver)
+
+    def end(self, status: str, message: str, driver: Driver | None = None) -> None:
+        """Makes the application end. The first call counts."""
+        if not self._ended.done():
+            self._ended.set_result(_End(status, message, driver))
+
+    async def serve(self, ready: Callable[[str], None]) -> None:
+        """Runs the application to its end. Calls `ready(address)` once clients can connect.
+        TfappError or OSError when it cannot begin."""
+        server, port = self._make_server()
+        self._address = _join(self._endpoint.advertise, port)
+        service = AppMaster(self._spec, self._store, self._watches, self._lifecycle, self.end)
+        server.add_generic_rpc_handlers((handler(service),))
+        try:
+            await server.start()
+            await self._start_application()
+            await asyncio.to_thread(self._record.serving, self._address)
+            log.info("serves %s at %s", self._application.id, self._address)
+            ready(self._address)
+            self._background(self._write_statuses())
+            end = await self._ended
+        except BaseException:
+            await self._launcher.close()
+            await server.stop(None)
+            raise
+        log.info("ends: %s: %s", end.final_status, end.diagnostics.partition("\n")[0])
+        last_known = self._last_status()
+        for task in self._tasks:
+            task.cancel()
+        await self._launcher.close()
+        service.end_streams("the application has ended")
+        await server.stop(STREAMS_GRACE)
+        said = ending(end.final_status, end.diagnostics, last_known, self._clock(), end.driver)
+        await asyncio.to_thread(self._record.ended, said)
+
+    def _make_server(self) -> tuple[grpc.aio.Server, int]:
+        endpoint = self._endpoint
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", MAX_MESSAGE),
+                ("grpc.so_reuseport", 0),  # nobody else may answer at this port
+            ]
+        )
+        credentials = grpc.ssl_server_credentials(
+            [(endpoint.key, endpoint.certificate)],
+            root_certificates=endpoint.certificate,
+            require_client_auth=True,
+        )
+        try:
+            port = server.add_secure_port(_join(endpoint.listen, 0), credentials)
+        except RuntimeError:
+            port = 0
+        if port == 0:
+            raise UnavailableError(
+                f"{endpoint.listen} is not an address of this machine to listen at"
+            )
+        return server, port
+
+    async def _start_application(self) -> None:
+        """Returns once the master script is about to start, or its service's containers are."""
+        if not self._spec.master.script:
+            self._lifecycle.start()
+            return
+        granted = asyncio.Event()
+
+        def begin() -> None:
+            self._lifecycle.start()
+            granted.set()
+
+        task = self._task(self._spec.master, container_id(self._application.id, 1))
+        driver = asyncio.ensure_future(self._launcher.run(task, _OfDriver(begin)))
+        waiting = asyncio.ensure_future(granted.wait())
+        await asyncio.wait({driver, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not granted.is_set():
+            driver.result()  # raises why not
+            raise UnavailableError("the master script cannot be started")
+        self._background(self._follow_driver(driver))
+
+    async def _follow_driver(self, driver: asyncio.Future[Ended]) -> None:
+        try:
+            ended = await driver
+        except (OSError, TfappError) as error:
+            self.end(FAILED, f"The master script cannot be started: {error}")
+            return
+        code = 1 if ended.code is None else ended.code
+        status, message = driver_ending(code if code >= 0 else 128 - code)
+        driver_end = Driver(ended.code, ended.last_lines, ended.message, ended.reason)
+        self.end(status, message, driver_end)
+
+    # -- what the lifecycle wants --
+    def launch(self, container: ContainerRecord) -> None:
+        """See `Effects`."""
+        container.engine_id = container_id(self._application.id, next(self._numbers))
+        self._background(self._live(container))
+
+    def kill(self, container: ContainerRecord) -> None:
+        """See `Effects`."""
+        self._background(self._launcher.kill(container.engine_id))
+
+    def drop_keys(self, owner: Owner) -> None:
+        """See `Effects`."""
+        self._store.drop_owner(owner)
+
+    def _notify(self, kind: str, entries: Sequence[Entry]) -> None:
+        self._watches.notify(kind, entries)
+        if kind == PUT and entries[0].key == KEY_STATUS:
+            self._published.set()
+
+    async def _write_statuses(self) -> None:
+        """Hands the newest status to the record."""
+        while True:
+            await self._published.wait()
+            self._published.clear()
+            entry = self._store.get(KEY_STATUS)
+            if entry is not None:
+                try:
+                    await asyncio.to_thread(self._record.published, entry.value)
+                except TfappError as error:
+                    log.error("the status cannot be written: %s", error)
+            await asyncio.sleep(RECORD_INTERVAL)
+
+    def _check_owner(self, owner: Owner) -> None:
+        self._lifecycle.check_owner(owner)
+
+    async def _live(self, container: ContainerRecord) -> None:
+        service = self._spec.services[container.service]
+        instance = container.env.get(ENV_INSTANCE) or initial_instance(container.id)
+        task = self._task(service, container.engine_id, container.id, instance, container.env)
+        told = _OfContainer(self._lifecycle, self._store, container, instance)
+        try:
+            ended = await self._launcher.run(task, told)
+        except (OSError, TfappError) as error:
+            log.error("%s cannot be started: %s", container.id, error)
+            self._lifecycle.not_started(container, str(error))
+            return
+        log.info("%s has ended: %s", container.id, ended)
+        state = SUCCEEDED if ended.code == 0 else FAILED
+        message = container_message(ended.message or EXIT_MESSAGES[state], ended.reason)
+        self._lifecycle.finished(container, state, message)
+
+    def _task(
+        self,
+        service: Any,
+        id: str,
+        name: str = "",
+        instance: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Task:
+        user = self._application.user
+        fixed = {
+            "CONTAINER_ID": id,
+            "USER": user,
+            "LOGNAME": user,
+            "HADOOP_USER_NAME": user,
+            "SKEIN_APPLICATION_ID": self._application.id,
+            "SKEIN_APPMASTER_ADDRESS": self._address,
+            "SKEIN_RESOURCE_MEMORY": str(service.resources.memory),
+            "SKEIN_RESOURCE_VCORES": str(service.resources.vcores),
+        }
+        if name:
+            fixed["SKEIN_CONTAINER_ID"] = name
+        return Task(id, name, instance, service, {**service.env, **(env or {}), **fixed})
+
+    def _background(self, work: Coroutine) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.end(FAILED, f"Unexpected error in application master: {task.exception()!r}")
+
+    def _last_status(self) -> ApplicationStatus:
+        entry = self._store.get(KEY_STATUS)
+        if entry is None:
+            return self._application.accepted
+        try:
+            return ApplicationStatus.from_dict(json.loads(entry.value))
+        except (ValueError, KeyError, TypeError):
+            return self._application.accepted
+
+
+class _OfDriver:
+    """See tfapp.master.launcher.Told: of the master script, which waits for nothing."""
+
+    def __init__(self, begin: Callable[[], None]):
+        self._begin = begin
+
+    def granted(self, host: str) -> bool:
+        """See Told.granted."""
+        self._begin()
+        return True
+
+    def waits(self, text: str) -> None:
+        """See Told.waits."""
+
+
+class _OfContainer:
+    """See tfapp.master.launcher.Told. The reason why a container waits is its message, and a key
+    that the coordinator watches."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        store: KeyValueStore,
+        container: ContainerRecord,
+        instance: str,
+    ):
+        self._lifecycle = lifecycle
+        self._store = store
+        self._container = container
+        self._key = WAITS_PREFIX + instance
+
+    def granted(self, host: str) -> bool:
+        """See Told.granted."""
+        container = self._container
+        self.waits("")
+        allowed = self._lifecycle.granted(container, host)
+        if allowed:
+            log.info("%s starts as %s on %s", container.id, container.engine_id, host)
+        return allowed
+
+    def waits(self, text: str) -> None:
+        """See Told.waits."""
+        container = self._container
+        if container.state != REQUESTED or text == container.message:
+            return
+        container.message = text
+        if text:
+            log.info("%s is %s", container.id, text)
+        value = encode({"container": container.id, "text": text})
+        owner = Owner(container.service, container.instance)
+        self._store.apply(Put(self._key, value, owner))
+
+
+def driver_ending(code: int) -> tuple[str, str]:
+    """Final status and diagnostics of a run whose master script ended with `code`, by Skein's
+    rules and in its words."""
+    if code == 0:
+        return SUCCEEDED, "Application driver completed successfully."
+    if code == 143:
+        return FAILED, (
+            "Application driver failed with exit code 143. This is often due to the "
+            "application master memory limit being exceeded. See the diagnostics for more "
+            "information."
+        )
+    message = f"Application driver failed with exit code {code}, see logs for more information."
+    return FAILED, message
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

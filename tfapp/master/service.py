@@ -1,0 +1,165 @@
+"""Skein's AppMaster service: all its calls, on the values of this engine.
+
+The event loop is the lock: no handler awaits between reading and changing the store.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from tfapp.master import messages as convert
+from tfapp.master.lifecycle import Lifecycle
+from tfapp.master.pages import NO_PAGES, PREFIX, Page, Pages
+from tfapp.master.store import KeyValueStore, RequestError
+from tfapp.master.watch_stream import WatchStream
+from tfapp.master.watches import Watches
+from tfapp.protocol.definition import messages
+
+
+def _unary(handler: Callable[[Any, Any], Any]) -> Callable:
+    """A call with one answer; RequestError becomes its gRPC status."""
+
+    @functools.wraps(handler)
+    async def call(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return handler(self, request)
+        except RequestError as error:
+            await context.abort(grpc.StatusCode[error.code], str(error))
+
+    return call
+
+
+class AppMaster:
+    """Its methods are the calls of tfapp.protocol.definition. `end(status, message)` is called when
+    a client shuts the application down; it returns at once."""
+
+    def __init__(
+        self,
+        spec: Any,
+        store: KeyValueStore,
+        watches: Watches,
+        lifecycle: Lifecycle,
+        end: Callable[[str, str], None],
+    ):
+        self._spec = spec
+        self._store = store
+        self._watches = watches
+        self._lifecycle = lifecycle
+        self._end = end
+        self._pages = Pages()
+        self._streams: set[WatchStream] = set()
+        self.progress = 0.1  # Skein's own until a program says otherwise
+
+    def end_streams(self, reason: str) -> None:
+        """Breaks all Watch streams once what is queued has been sent."""
+        for stream in tuple(self._streams):
+            stream.end(reason)
+
+    # -- the key-value store --
+    @_unary
+    def GetRange(self, request: Any) -> Any:
+        found = self._store.apply(convert.Get(convert.read_range(request)))
+        return convert.range_response(request, found)
+
+    @_unary
+    def DeleteRange(self, request: Any) -> Any:
+        found = self._store.apply(convert.Delete(convert.read_range(request)))
+        return convert.range_response(request, found)
+
+    @_unary
+    def PutKey(self, request: Any) -> Any:
+        return convert.put_response(request, self._store.apply(convert.read_put(request)))
+
+    @_unary
+    def Transaction(self, request: Any) -> Any:
+        conditions = [convert.read_condition(condition) for condition in request.condition]
+        on_success = [op for op in request.on_success if op.WhichOneof("request")]
+        on_failure = [op for op in request.on_failure if op.WhichOneof("request")]
+        succeeded, results = self._store.transaction(
+            conditions,
+            [convert.read_operation(op) for op in on_success],
+            [convert.read_operation(op) for op in on_failure],
+        )
+        taken = on_success if succeeded else on_failure
+        answers = [convert.operation_response(op, res) for op, res in zip(taken, results)]
+        return messages.TransactionResponse(succeeded=succeeded, result=answers)
+
+    async def Watch(self, requests: Any, context: Any) -> None:
+        stream = WatchStream(self._watches)
+        self._streams.add(stream)
+        try:
+            await stream.serve(requests, context)
+        finally:
+            self._streams.discard(stream)
+
+    # -- containers --
+    @_unary
+    def getContainers(self, request: Any) -> Any:
+        states = [messages.Container.State.Name(state) for state in request.states]
+        return self._containers(self._lifecycle.containers(request.services, states))
+
+    @_unary
+    def addContainer(self, request: Any) -> Any:
+        container = self._lifecycle.add(request.service_name, request.env)
+        return convert.container_message(container)
+
+    @_unary
+    def killContainer(self, request: Any) -> Any:
+        self._lifecycle.kill(convert.read_owner(request))
+        return messages.Empty()
+
+    @_unary
+    def scale(self, request: Any) -> Any:
+        return self._containers(
+            self._lifecycle.scale(request.service_name, request.count, request.delta)
+        )
+
+    def _containers(self, containers: Any) -> Any:
+        found = [convert.container_message(c) for c in containers]
+        return messages.ContainersResponse(containers=found)
+
+    # -- the application --
+    @_unary
+    def shutdown(self, request: Any) -> Any:
+        status = messages.FinalStatus.Type.Name(request.final_status)
+        self._end(status, request.diagnostics or "Shutdown requested by user.")
+        return messages.Empty()
+
+    @_unary
+    def getApplicationSpec(self, request: Any) -> Any:
+        return self._spec
+
+    @_unary
+    def SetProgress(self, request: Any) -> Any:
+        if not 0 <= request.progress <= 1:
+            raise RequestError(f"progress must be between 0 and 1, got {request.progress:g}")
+        self.progress = request.progress
+        return messages.Empty()
+
+    # -- web pages --
+    @_unary
+    def AddProxy(self, request: Any) -> Any:
+        self._pages.add(Page(request.route, request.target, request.link_name))
+        return messages.Empty()
+
+    @_unary
+    def RemoveProxy(self, request: Any) -> Any:
+        self._pages.remove(request.route)
+        return messages.Empty()
+
+    @_unary
+    def UiInfo(self, request: Any) -> Any:
+        # Nothing listens there: see tfapp.master.pages.
+        return messages.UIInfoResponse(ui_address=[NO_PAGES], proxy_prefix=PREFIX)
+
+    @_unary
+    def GetProxies(self, request: Any) -> Any:
+        found = [
+            messages.Proxy(route=p.route, target=p.target, link_name=p.link_name)
+            for p in self._pages.all()
+        ]
+        return messages.GetProxiesResponse(proxy=found)

@@ -1,0 +1,210 @@
+"""The connection to an application's master, and the calls to it."""
+
+from __future__ import annotations
+
+import importlib
+import queue
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfapp.contract.exit import read_container_message
+from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
+from tfapp.protocol.watch import Watch, key_range, prefix_range
+
+if TYPE_CHECKING:
+    from tfapp.protocol.client import Client
+
+LIVE_STATES = ("WAITING", "REQUESTED", "RUNNING")
+FINISHED_STATES = ("SUCCEEDED", "FAILED", "KILLED")
+
+
+@frozen
+class ContainerReport:
+    """The master's report of a container. `state` is one of LIVE_STATES or FINISHED_STATES;
+    `message` tells the end of a finished one, and `reason` is one of contract.exit.REASONS, ""
+    where the master knows none. `yarn_id` is YARN's own id of it, `node` the address of its node's
+    web pages (host:port)."""
+
+    id: str  # "<service>_<number>"
+    service: str
+    state: str
+    host: str
+    message: str
+    yarn_id: str = ""
+    node: str = ""
+    reason: str = ""
+
+
+class Connection:
+    """A connection to one application's master, for any number of threads. All methods raise
+    `UnreachableError` when it does not answer by the deadline and `RefusedError` when it says
+    no. `close()` it, or use it as a context manager: an open watch keeps it alive otherwise."""
+
+    def __init__(self, client: Client, container: str = ""):
+        self._client = client
+        self._watches: set[Watch] = set()
+        self.container = container  # this container's id; "" outside of a service's container
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all watches and releases the connection. May be called twice."""
+        for watch in tuple(self._watches):
+            watch.close()
+        self._client.close()
+
+    # -- the key-value store --
+    def get(self, key: str) -> bytes | None:
+        """The value of `key`, None when there is none."""
+        found = self._client.call("GetRange", **key_range(key)).result
+        return found[0].value if found else None
+
+    def get_prefix(self, prefix: str) -> dict[str, bytes]:
+        """All keys that begin with `prefix`, and their values."""
+        found = self._client.call("GetRange", **prefix_range(prefix)).result
+        return {entry.key: entry.value for entry in found}
+
+    def put(self, key: str, value: bytes, owner: str | None = None) -> None:
+        """Writes `key`. With an owner, it is deleted when that container ends; RefusedError
+        when it has ended already."""
+        self._client.call("PutKey", **_put(key, value, owner))
+
+    def put_own(self, key: str, value: bytes) -> None:
+        """Writes `key`, to be deleted when this container ends."""
+        self.put(key, value, owner=self.container)
+
+    def update(self, values: Mapping[str, bytes], owners: Mapping[str, str] | None = None) -> None:
+        """Writes all of `values` in one call, or none. `owners`: key -> container id."""
+        owners = owners or {}
+        puts = [{"put_key": _put(key, values[key], owners.get(key))} for key in values]
+        if puts:
+            self._client.call("Transaction", on_success=puts)
+
+    def discard(self, key: str) -> None:
+        """Deletes `key` if it is there."""
+        self._client.call("DeleteRange", **key_range(key))
+
+    def watch(
+        self,
+        keys: Sequence[str] = (),
+        prefixes: Sequence[str] = (),
+        into: queue.SimpleQueue | None = None,
+    ) -> Watch:
+        """Follows keys and prefixes from now on, in commit order. Returns when the master has
+        taken all of them. Events land in `into` when one is given (several sources can share a
+        queue), in the watch's own queue otherwise. A key matched twice is delivered twice."""
+        ranges = [*map(key_range, keys), *map(prefix_range, prefixes)]
+        watch = self._client.repeat(
+            lambda seconds: Watch(self._client, ranges, into, self._watches.discard, seconds)
+        )
+        self._watches.add(watch)
+        return watch
+
+    # -- containers --
+    def containers(self, states: Sequence[str] = LIVE_STATES) -> tuple[ContainerReport, ...]:
+        """The containers of all services that are in one of `states`."""
+        found = self._client.call("getContainers", states=states).containers
+        return tuple(map(_report, sorted(found, key=lambda c: (c.service_name, c.instance))))
+
+    def add_container(self, service: str, env: Mapping[str, str]) -> str:
+        """Requests one more container, returns its id. Never repeated: after an
+        UnreachableError only `containers()` can tell whether it was requested."""
+        return _id(self._client.call("addContainer", service_name=service, env=dict(env)))
+
+    def kill_container(self, container: str) -> None:
+        """Ends a container; nothing happens when it has ended already."""
+        self._client.call("killContainer", **_instance(container))
+
+    # -- the application --
+    def set_progress(self, progress: float) -> None:
+        """The share of the work that is done, 0 to 1."""
+        self._client.call("SetProgress", progress=progress)
+
+    def add_page(self, route: str, target: str, title: str) -> None:
+        """Adds a link to `target` to the application's web page. Never repeated."""
+        self._client.call("AddProxy", route=route, target=target, link_name=title)
+
+    def remove_page(self, route: str) -> None:
+        """Removes a link again. RefusedError when there is none."""
+        self._client.call("RemoveProxy", route=route)
+
+    def shutdown(self, status: str, diagnostics: str) -> None:
+        """Ends the application. `status` is SUCCEEDED, FAILED or KILLED. Never repeated."""
+        self._client.call("shutdown", final_status=status, diagnostics=diagnostics)
+
+
+def load() -> None:
+    """Imports gRPC, which a connection does otherwise. To be called before there is a second
+    thread that imports anything: importlib of CPython 3.11 and older can deadlock between two.
+    https://github.com/python/cpython/issues/91351"""
+    importlib.import_module("tfapp.protocol.client")
+
+
+def connect(
+    address: str, certificate: bytes, key: bytes, deadline: float | None = None
+) -> Connection:
+    """A connection from outside: `address` is host:port, then the application's credentials in
+    PEM. Nothing is sent yet: the first call finds out."""
+    return Connection(_client(address, certificate, key, deadline))
+
+
+def from_current(environ: Mapping[str, str], deadline: float | None = None) -> Connection:
+    """The connection of a process that an application's master started with `environ`.
+    UnavailableError elsewhere."""
+    address, container = environ.get("SKEIN_APPMASTER_ADDRESS"), environ.get("CONTAINER_ID", "")
+    # YARN makes a folder for the container on each of its disks and fills one of them.
+    folders = [Path(disk, container) for disk in environ.get("LOCAL_DIRS", "").split(",")]
+    for folder in folders if address and container else ():
+        try:
+            certificate = (folder / ".skein.crt").read_bytes()
+            key = (folder / ".skein.pem").read_bytes()
+        except FileNotFoundError:
+            continue
+        client = _client(str(address), certificate, key, deadline)
+        return Connection(client, environ.get("SKEIN_CONTAINER_ID", ""))
+    raise UnavailableError(
+        "this process is not part of an application",
+        hint="it is started by an application's master, not by hand",
+    )
+
+
+def _client(address: str, certificate: bytes, key: bytes, deadline: float | None) -> Client:
+    from tfapp.protocol.client import DEADLINE, Client
+
+    return Client(address, certificate, key, DEADLINE if deadline is None else deadline)
+
+
+def _put(key: str, value: bytes, owner: str | None) -> dict[str, Any]:
+    """Fields of PutKeyRequest."""
+    fields: dict[str, Any] = {"key": key, "value": value}
+    return fields if owner is None else {**fields, "owner": _instance(owner)}
+
+
+def _instance(container: str) -> dict[str, Any]:
+    """Fields of ContainerInstance."""
+    service, _, number = container.rpartition("_")
+    return {"service_name": service, "instance": int(number)}
+
+
+def _report(container: Any) -> ContainerReport:
+    message, reason = read_container_message(container.exit_message)
+    return ContainerReport(
+        id=_id(container),
+        service=container.service_name,
+        state=container.State.Name(container.state),
+        host=container.yarn_node_http_address.rpartition(":")[0],
+        message=message,
+        yarn_id=container.yarn_container_id,
+        node=container.yarn_node_http_address,
+        reason=reason,
+    )
+
+
+def _id(container: Any) -> str:
+    return f"{container.service_name}_{container.instance}"
