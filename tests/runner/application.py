@@ -17,32 +17,28 @@ from typing import Any
 import skein
 
 import tfapp
+from tests.contract_values import FAILURE_POLICY, make_limits
 from tests.runner.driving import PATIENCE, alive, eventually
-from tfapp.contract.container import (
-    ENV_GENERATION,
-    ENV_INSTANCE,
-    FILES_DIR,
-    JOB_FILE,
-    PACKAGE_DIR,
-    PRIVATE_FILE,
-)
-from tfapp.contract.control import Cluster, Member, Order
 from tfapp.contract.encoding import encode
-from tfapp.contract.job import ComponentJob, ExportTemplate, Job
-from tfapp.contract.keys import (
+from tfapp.contract.job import ComponentJob, ExportTemplate, Job, Limits, Private, Resources
+from tfapp.contract.messages import Answer, Cluster, ExitReport, Member, Order
+from tfapp.contract.names import (
     ANSWER_PREFIX,
     BEAT_PREFIX,
+    ENV_GENERATION,
+    ENV_INSTANCE,
     EXIT_PREFIX,
+    FILES_DIR,
+    JOB_FILE,
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
     ORDER_PREFIX,
+    PACKAGE_DIR,
+    PRIVATE_FILE,
     REPORT_PREFIX,
 )
-from tfapp.contract.limits import Limits
-from tfapp.contract.private import Private
-from tfapp.contract.reports import Answer, ExitReport
-from tfapp.skein_calls.opening import connect
+from tfapp.protocol.connection import connect
 
 RUNNER = "import os, sys; from tfapp.runner.main import main; sys.exit(main([], os.environ))"
 SMALL_MASTER = Path(__file__).parent.parent / "small_master.py"
@@ -61,7 +57,7 @@ class Own(Script):
 
 _PID = re.compile(r"^pid (\d+)\n", re.MULTILINE)
 PORT = "${worker.ALLOCATED_PORT}{PER_CONTAINER}"
-LIMITS = Limits(gang=60, heartbeat=0.2, heartbeat_lost=20)
+LIMITS = make_limits(gang=60, heartbeat=0.2, heartbeat_lost=20)
 
 
 class Application:
@@ -95,9 +91,7 @@ class Application:
         )
         assert self.master.stdout is not None
         self.address = f"127.0.0.1:{int(self.master.stdout.readline())}"
-        self.connection = connect(
-            self.address, "application_1_0001", self.security.cert_bytes, self.security.key_bytes
-        )
+        self.connection = connect(self.address, self.security.cert_bytes, self.security.key_bytes)
         self.watch = self.connection.watch(prefixes=[REPORT_PREFIX])
 
     def write_script(self, text: str) -> None:
@@ -124,9 +118,7 @@ class Application:
                 instances=2,
                 min_instances=0,
                 max_instances=None,
-                memory=1024,
-                vcores=1,
-                gpus=0,
+                container=Resources(1024, 1),
                 script="scripts/tensorflow.py",
                 script_timeout=30,
                 exports=(
@@ -148,6 +140,7 @@ class Application:
             components=(component,),
             success=("worker",),
             limits=dataclasses.replace(LIMITS, **limits),
+            failure=FAILURE_POLICY,
         )
         private = Private({"worker": env or {}}, redact)
         (self.root / JOB_FILE).write_bytes(encode(job))

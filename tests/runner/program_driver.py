@@ -15,13 +15,13 @@ import sys
 import threading
 from pathlib import Path
 
-from tfapp.runner import process_tree
+from tfapp import processes
 from tfapp.runner.program import RunningProgram, StartError
 
 
 def main() -> None:
     asked = json.loads(sys.argv[1])
-    process_tree.adopt_orphans()
+    processes.adopt_orphans()
     sink = os.open(asked["log"], os.O_WRONLY | os.O_CREAT)
     try:
         program = RunningProgram(
@@ -49,7 +49,7 @@ def main() -> None:
             "exit": dataclasses.asdict(program.exit),
             "last": program.last_lines(),
             "running": program.running(),
-            "left": [process.pid for process in process_tree.left_behind()],
+            "left": [process.pid for process in processes.left_behind()],
         }
         print(json.dumps(told), flush=True)
 

@@ -1,4 +1,4 @@
-"""What a container is read from, and where its programs find themselves."""
+"""Reading of a container, and the folders of its programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from tests.test_script import context_of
-from tfapp.contract.container import JOB_FILE, PRIVATE_FILE
 from tfapp.contract.encoding import encode
-from tfapp.contract.private import Private
+from tfapp.contract.job import Private
+from tfapp.contract.names import JOB_FILE, PRIVATE_FILE
 from tfapp.runner.container import Container, ContainerError
 
 ENVIRON = {

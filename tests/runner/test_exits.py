@@ -52,11 +52,22 @@ def test_memory_kills(tmp_path, cgroup, file, before, after, happened):
     counter = tmp_path / "sys/fs/cgroup" / file
     counter.parent.mkdir(parents=True)
     counter.write_text(f"oom_kill {before}\n" if before.isdigit() else before)
-    kills = exits.MemoryKills(CONTAINER, tmp_path)
+    kills = exits.MemoryKills(CONTAINER, root=tmp_path)
     counter.write_text(f"oom_kill {after}\n" if after.isdigit() else after)
     assert kills.happened() is happened
 
 
+def test_memory_kills_in_a_container_that_sees_its_own_cgroup_alone(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("4:memory:/kubepods/pod1/main\n")
+    counter = tmp_path / "sys/fs/cgroup/memory/memory.oom_control"
+    counter.parent.mkdir(parents=True)
+    counter.write_text("oom_kill 0\n")
+    kills = [exits.MemoryKills(CONTAINER, alone, tmp_path) for alone in (True, False)]
+    counter.write_text("oom_kill 1\n")
+    assert [each.happened() for each in kills] == [True, None]
+
+
 def test_memory_kills_that_cannot_be_seen_are_none(tmp_path):
-    assert exits.MemoryKills(CONTAINER, tmp_path).happened() is False
+    assert exits.MemoryKills(CONTAINER, root=tmp_path).happened() is False
     assert exits.MemoryKills(CONTAINER).happened() is False

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,36 @@ def test_from_answer_to_dismissal(application):
     ]
 
 
+def test_the_program_cannot_act_as_the_application(application):
+    application.write_program(
+        "import os, pathlib, skein, sys, time\n"
+        "root = pathlib.Path('..').resolve()\n"
+        "print(sorted(str(found) for found in root.rglob('*.pem')))\n"
+        "print([name for name in os.environ if name.startswith('SKEIN')])\n"
+        "os.environ['SKEIN_APPLICATION_ID'] = 'application_1_0001'\n"
+        f"os.environ['SKEIN_APPMASTER_ADDRESS'] = '{application.address}'\n"
+        "for name in [name for name in sys.modules if name.startswith('skein')]:\n"
+        "    del sys.modules[name]\n"
+        "import skein\n"
+        "try:\n"
+        "    print(skein.ApplicationClient.from_current())\n"
+        "except FileNotFoundError as error:\n"
+        "    print(error)\n"
+        "while not os.path.exists('end'):\n"
+        "    time.sleep(0.01)\n"
+    )
+    application.start()
+    application.rendezvous()
+    application.logged("Failed to resolve .skein.{crt,pem}")
+    # The runner needs no key to connect once more.
+    application.connection.put("end-streams", b"")
+    application.logged("opening a new one")
+    (application.root / "work" / "end").touch()
+    report = application.exit_report()
+    assert (report.exit.code, report.last_lines.splitlines()[:2]) == (0, ["[]", "[]"])
+    assert application.dismissed() == 0
+
+
 def test_what_the_program_gets(application):
     application.write_program(
         "import json, os, sys\n"
@@ -64,7 +95,21 @@ def test_what_the_program_gets(application):
     ]
     assert (path[0], folder) == (f"{root}/files", f"{root}/work")
     assert not [place for place in path if "tfapp-package" in place]
-    assert sorted(os.listdir(folder)) == ["data.txt", "program.py"]
+    assert sorted(os.listdir(folder)) == ["data.txt", "program.py", "tfapp-cluster.json"]
+    assert json.loads((Path(folder) / "tfapp-cluster.json").read_text()) == {
+        "generation": 1,
+        "members": [
+            {
+                "instance": f"worker/{index}",
+                "component": "worker",
+                "index": index,
+                "role": "worker",
+                "host": host,
+                "exports": {"worker": {"host_port": address}},
+            }
+            for index, host, address in [(0, "127.0.0.1", own), (1, "10.0.0.9", "10.0.0.9:2222")]
+        ],
+    }
     assert json.loads(env.pop("TF_CONFIG")) == {
         "cluster": {"worker": [own, "10.0.0.9:2222"]},
         "task": {"type": "worker", "index": 0},
@@ -85,6 +130,8 @@ def test_what_the_program_gets(application):
         "TFAPP_CHECKPOINT_DIR": "/ckpt dir/digits",
         "TFAPP_DATA_DIR": "hdfs://nn/data",
         "TFAPP_PROGRESS_FILE": f"{root}/work/tfapp-progress",
+        "TFAPP_CLUSTER_FILE": f"{root}/work/tfapp-cluster.json",
+        "TFAPP_METRICS_FILE": f"{root}/work/tfapp-metrics.json",
         "PYTHONUNBUFFERED": "1",
         "WORKER_NUMBER": "0",
         "TOT_WORKERS": "2",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfapp.runner.output import LastLines, Redactor, pump, redact
@@ -17,9 +19,10 @@ from tfapp.runner.output import LastLines, Redactor, pump, redact
     [
         ([], "abc", "abc"),
         (["hunter2"], "the word is hunter2, hunter2!", "the word is [secret], [secret]!"),
-        (["abc", "abcdef"], "abcdef abc", "[secret] [secret]"),
-        (["a.c"], "abc a.c", "abc [secret]"),
-        (["no", ""], "no change", "no change"),
+        (["abcd", "abcdef"], "abcdef abcd", "[secret] [secret]"),
+        (["abcd", "cdefgh"], "abcdefgh", "[secret]efgh"),
+        (["a.cd"], "abcd a.cd", "abcd [secret]"),
+        (["yes", ""], "yes, change", "yes, change"),
         (["größe"], "größe", "[secret]"),
         (["one\ntwo"], "one\ntwo\none", "[secret]\none"),
     ],
@@ -28,20 +31,50 @@ def test_secrets_are_struck_out(secrets, text, shown):
     assert redact(text, secrets) == shown
 
 
-@given(
-    secrets=st.lists(st.text("ab", min_size=3, max_size=6), max_size=3),
-    text=st.text("abc", max_size=40),
-    cuts=st.lists(st.integers(0, 40), max_size=6),
+def struck_out(text, secrets):
+    """The expected output of the redactor: it strikes out the leftmost secret, of several the
+    longest."""
+    longest_first = sorted(
+        (secret for secret in secrets if len(secret) >= 4), key=len, reverse=True
+    )
+    if not longest_first:
+        return text
+    return re.sub("|".join(map(re.escape, longest_first)), "[secret]", text)
+
+
+# Few are looked for one by one, many by their words; short ones and long ones by different words.
+SECRETS = st.one_of(
+    st.lists(st.text("ab", min_size=3, max_size=20), max_size=3),
+    st.lists(st.text("ab", min_size=3, max_size=20), min_size=9, max_size=20, unique=True),
 )
-def test_how_a_stream_is_cut_makes_no_difference(secrets, text, cuts):
+
+
+@settings(max_examples=400)
+@given(data=st.data(), secrets=SECRETS, cuts=st.lists(st.integers(0, 150), max_size=6))
+def test_how_a_stream_is_cut_makes_no_difference(data, secrets, cuts):
+    part = st.one_of(st.text("abc", max_size=12), st.sampled_from([*secrets, "a"]))
+    text = "".join(data.draw(st.lists(part, max_size=12)))
     redactor = Redactor(secrets)
     shown = b""
     edges = [0, *sorted(cuts), len(text)]
     for start, end in zip(edges, edges[1:]):
         shown += redactor.feed(text[start:end].encode())
     shown += redactor.finish()
-    assert shown.decode() == redact(text, secrets)
-    assert not any(secret in shown.decode() for secret in secrets)
+    assert shown.decode() == redact(text, secrets) == struck_out(text, secrets)
+
+
+@pytest.mark.parametrize("size", [15, 64, 2048, 64 * 1024])
+@pytest.mark.parametrize("others", [0, 20])
+def test_long_secrets_are_struck_out_wherever_they_stand(size, others):
+    generator = random.Random(size)
+    secrets = [generator.randbytes(size).hex()[:size] for _ in range(1 + others)]
+    for before in range(0, 17):
+        redactor = Redactor(secrets)
+        text = ("." * before + secrets[0] + "and so on").encode()
+        shown = redactor.feed(text[: before + size // 2]) + redactor.feed(
+            text[before + size // 2 :]
+        )
+        assert shown + redactor.finish() == b"." * before + b"[secret]and so on"
 
 
 def test_only_what_may_become_a_secret_is_held_back():

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfapp.contract.control import Cluster, Member, Order
 from tfapp.contract.exit import Exit
+from tfapp.contract.messages import Cluster, Member, Order
 from tfapp.runner import policy
 from tfapp.runner.events import (
-    Answer,
+    Attempt,
     Choose,
     Chosen,
     ClusterFormed,
@@ -23,13 +23,14 @@ from tfapp.runner.events import (
     Leave,
     OrderGiven,
     Prepared,
+    Register,
     Report,
     Restart,
     Stop,
     Tick,
     Unwell,
 )
-from tfapp.runner.policy import GANG_MARGIN, NEVER_RAN, State
+from tfapp.runner.policy import GANG_MARGIN, NEVER_RAN, RunnerState
 from tfapp.script import Program
 
 PROGRAM = Program(("python3", "train.py"))
@@ -38,6 +39,7 @@ BROKEN = Exit(3, None, "exit", "exit code 3")
 KILLED = Exit(None, 9, "signal", "killed by SIGKILL (9)")
 REFUSED = Exit(None, None, "start", "TensorFlow is not installed")
 HANGS = Exit(None, None, "hang", "process 7 was stopped")
+FIRST = Attempt(1)
 GANG = 600.0
 
 
@@ -53,9 +55,9 @@ def again(generation: int, attempt: int) -> OrderGiven:
     return OrderGiven(Order(generation, "restart", attempt=attempt))
 
 
-def play(*history, start: float = 0.0) -> tuple[State, list]:
+def play(*history, start: float = 0.0) -> tuple[RunnerState, list]:
     """`history`: events, each at the time of the number before it."""
-    state, now, done = State("worker", GANG, requested=1), start, []
+    state, now, done = RunnerState("worker", GANG, requested=1), start, []
     for item in history:
         if isinstance(item, (int, float)):
             now = float(item)
@@ -67,17 +69,17 @@ def play(*history, start: float = 0.0) -> tuple[State, list]:
 
 READY = (Prepared(), GenerationSeen(1))
 RUNNING = (*READY, formed(1), Chosen(PROGRAM))
-STARTED = [Answer(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
+STARTED = [Register(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
 
 
 @pytest.mark.parametrize(
     ("history", "actions", "phase"),
     [
         pytest.param((GenerationSeen(1),), [], policy.PREPARING, id="prepares before it answers"),
-        pytest.param((GenerationSeen(1), Prepared()), [Answer(1)], policy.WAITING, id="answers"),
+        pytest.param((GenerationSeen(1), Prepared()), [Register(1)], policy.WAITING, id="answers"),
         pytest.param((Prepared(),), [], policy.WAITING, id="waits for a generation"),
-        pytest.param(READY, [Answer(1)], policy.WAITING, id="answers when there is one"),
-        pytest.param((*READY, GenerationSeen(1)), [Answer(1)], policy.WAITING, id="answers once"),
+        pytest.param(READY, [Register(1)], policy.WAITING, id="answers when there is one"),
+        pytest.param((*READY, GenerationSeen(1)), [Register(1)], policy.WAITING, id="answers once"),
         pytest.param(RUNNING, STARTED, policy.RUNNING, id="starts"),
         pytest.param(
             (*RUNNING, Ended(DONE), ordered("exit")),
@@ -92,11 +94,11 @@ STARTED = [Answer(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
             id="reports a refusal before any generation",
         ),
         pytest.param(
-            (*READY, formed(2)), [Answer(1)], policy.WAITING, id="ignores another cluster"
+            (*READY, formed(2)), [Register(1)], policy.WAITING, id="ignores another cluster"
         ),
         pytest.param(
             (*READY, Failed(REFUSED)),
-            [Answer(1), Report(1, REFUSED, False)],
+            [Register(1), Report(1, REFUSED, False)],
             policy.REPORTED,
             id="reports that it has no port",
         ),
@@ -108,39 +110,59 @@ STARTED = [Answer(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
         ),
         pytest.param(
             (*READY, formed(1, ("worker",)), ComponentsReleased(1, ("ps",))),
-            [Answer(1)],
+            [Register(1)],
             policy.WAITING,
             id="is held back",
         ),
         pytest.param(
             (*READY, formed(1, ("worker",)), ComponentsReleased(1, ("worker",))),
-            [Answer(1), Choose(Cluster(1, (), ("worker",)))],
+            [Register(1), Choose(Cluster(1, (), ("worker",)))],
             policy.STARTING,
             id="is released",
         ),
         pytest.param(
             (*READY, ComponentsReleased(1, ("worker",)), formed(1, ("worker",))),
-            [Answer(1), Choose(Cluster(1, (), ("worker",)))],
+            [Register(1), Choose(Cluster(1, (), ("worker",)))],
             policy.STARTING,
             id="is released before it knows the cluster",
         ),
         pytest.param(
             (*READY, formed(1, ("ps",))),
-            [Answer(1), Choose(Cluster(1, (), ("ps",)))],
+            [Register(1), Choose(Cluster(1, (), ("ps",)))],
             policy.STARTING,
             id="others are held back",
         ),
         pytest.param(
-            (*RUNNING, Unwell(REFUSED), Ended(KILLED)),
+            (*RUNNING, Unwell(FIRST, REFUSED), Ended(KILLED)),
             [*STARTED, Kill(), Report(1, REFUSED, False)],
             policy.REPORTED,
             id="ends a program that is not well",
         ),
         pytest.param(
-            (*RUNNING, Ended(DONE), Unwell(REFUSED)),
+            (*RUNNING, Ended(DONE), Unwell(FIRST, REFUSED)),
             [*STARTED, Report(1, DONE, False)],
             policy.REPORTED,
             id="a program that has ended is neither well nor unwell",
+        ),
+        pytest.param(
+            (*RUNNING, Ended(DONE), GenerationSeen(2), formed(2), Chosen(PROGRAM))
+            + (Unwell(FIRST, REFUSED),),
+            [
+                *STARTED,
+                Report(1, DONE, False),
+                Register(2),
+                Choose(Cluster(2, ())),
+                Launch(PROGRAM),
+            ],
+            policy.RUNNING,
+            id="a word on an earlier generation's program is late",
+        ),
+        pytest.param(
+            (*RUNNING, Ended(DONE), again(1, 1), Chosen(PROGRAM), Unwell(FIRST, REFUSED)),
+            [*STARTED, Report(1, DONE, False), Restart(), Choose(Cluster(1, ()))]
+            + [Launch(PROGRAM)],
+            policy.RUNNING,
+            id="a word on an earlier attempt's program is late",
         ),
     ],
 )
@@ -173,7 +195,7 @@ def test_one_generation(history, actions, phase):
         ),
         pytest.param(
             (*READY, ordered("stop")),
-            [Answer(1), Report(1, NEVER_RAN, True)],
+            [Register(1), Report(1, NEVER_RAN, True)],
             id="stops while it waits",
         ),
         pytest.param(
@@ -188,7 +210,7 @@ def test_one_generation(history, actions, phase):
         ),
         pytest.param(
             (*READY, GenerationSeen(2), ordered("stop", 1)),
-            [Answer(1), Answer(2)],
+            [Register(1), Register(2)],
             id="ignores an order for an older generation",
         ),
     ],
@@ -200,35 +222,35 @@ def test_orders(history, actions):
 @pytest.mark.parametrize(
     ("history", "actions"),
     [
-        pytest.param((*READY, GenerationSeen(2)), [Answer(1), Answer(2)], id="while it waits"),
+        pytest.param((*READY, GenerationSeen(2)), [Register(1), Register(2)], id="while it waits"),
         pytest.param(
             (*READY, formed(1), GenerationSeen(2), Chosen(PROGRAM)),
-            [*STARTED[:2], Answer(2)],
+            [*STARTED[:2], Register(2)],
             id="while it starts",
         ),
         pytest.param(
             (*RUNNING, GenerationSeen(2), Ended(KILLED, True), formed(2), Chosen(PROGRAM)),
-            [*STARTED, Kill(), Answer(2), Choose(Cluster(2, ())), Launch(PROGRAM)],
+            [*STARTED, Kill(), Register(2), Choose(Cluster(2, ())), Launch(PROGRAM)],
             id="while it runs: not before the program is dead",
         ),
         pytest.param(
             (*RUNNING, ordered("stop"), GenerationSeen(2), Ended(KILLED), formed(2)),
-            [*STARTED, Stop(), Kill(), Answer(2), Choose(Cluster(2, ()))],
+            [*STARTED, Stop(), Kill(), Register(2), Choose(Cluster(2, ()))],
             id="while it stops",
         ),
         pytest.param(
             (*RUNNING, GenerationSeen(2), Ended(KILLED), formed(2)),
-            [*STARTED, Kill(), Report(1, KILLED, False), Answer(2), Choose(Cluster(2, ()))],
+            [*STARTED, Kill(), Report(1, KILLED, False), Register(2), Choose(Cluster(2, ()))],
             id="after its program has ended by itself",
         ),
         pytest.param(
-            (*RUNNING, Unwell(HANGS), GenerationSeen(2), Ended(KILLED, True)),
-            [*STARTED, Kill(), Kill(), Report(1, HANGS, False), Answer(2)],
+            (*RUNNING, Unwell(FIRST, HANGS), GenerationSeen(2), Ended(KILLED, True)),
+            [*STARTED, Kill(), Kill(), Report(1, HANGS, False), Register(2)],
             id="while its hanging program is killed",
         ),
         pytest.param(
             (*RUNNING, Ended(BROKEN), GenerationSeen(2), Tick()),
-            [*STARTED, Report(1, BROKEN, False), Answer(2)],
+            [*STARTED, Report(1, BROKEN, False), Register(2)],
             id="after it has reported",
         ),
         pytest.param(
@@ -238,7 +260,7 @@ def test_orders(history, actions):
         ),
         pytest.param(
             (*RUNNING, GenerationSeen(2), GenerationSeen(3), Ended(KILLED, True)),
-            [*STARTED, Kill(), Answer(3)],
+            [*STARTED, Kill(), Register(3)],
             id="overtaken by the next",
         ),
         pytest.param(
@@ -255,8 +277,8 @@ def test_a_new_generation(history, actions):
 def test_a_cluster_that_never_forms_is_given_up():
     late = GANG + GANG_MARGIN
     exit = Exit(None, None, "deadline", "no cluster was formed within 660 s of its answer")
-    assert play(*READY, late - 1, Tick())[1] == [Answer(1)]
-    assert play(*READY, late, Tick())[1] == [Answer(1), Report(1, exit, False)]
+    assert play(*READY, late - 1, Tick())[1] == [Register(1)]
+    assert play(*READY, late, Tick())[1] == [Register(1), Report(1, exit, False)]
 
 
 def test_a_coordinator_that_never_comes_is_given_up():
@@ -268,7 +290,7 @@ def test_a_coordinator_that_never_comes_is_given_up():
 
 def test_who_is_held_back_waits_as_long_as_it_takes():
     state, done = play(*READY, formed(1, ("worker",)), 1e9, Tick())
-    assert (done, state.deadline) == ([Answer(1)], None)
+    assert (done, state.deadline) == ([Register(1)], None)
 
 
 def test_who_has_reported_waits_for_what_the_coordinator_makes_of_it():
@@ -294,7 +316,7 @@ def test_a_program_starts_again_with_the_same_cluster():
 def test_nothing_starts_again_in_another_generation():
     once_more = again(1, 1)
     state, done = play(*RUNNING, Ended(BROKEN), GenerationSeen(2), once_more)
-    assert (done[-1], state.phase) == (Answer(2), policy.WAITING)
+    assert (done[-1], state.phase) == (Register(2), policy.WAITING)
 
 
 def test_a_refused_instance_never_starts_whatever_is_ordered():
@@ -317,21 +339,22 @@ def member(instance: str, container: str) -> Member:
     ids=["itself", "itself, whatever its container", "its replacement", "only others"],
 )
 def test_a_runner_starts_only_in_a_cluster_of_its_own(members, phase):
-    state = State("worker", GANG, 1, "worker/0", "worker_0")
+    state = RunnerState("worker", GANG, 1, "worker/0", "worker_0")
     for event in (*READY, ClusterFormed(Cluster(1, members))):
         state, _ = policy.step(state, event, 0.0)
     assert state.phase == phase
 
 
 def test_an_order_for_an_earlier_container_is_none():
-    state = State("worker", GANG, requested=3)
+    state = RunnerState("worker", GANG, requested=3)
     state, done = policy.step(state, ordered("stop", generation=2), 0.0)
     assert (state.phase, done) == (policy.PREPARING, ())
 
 
 EVENTS = st.one_of(
     st.sampled_from([Prepared(), Prepared(REFUSED), Tick(), Chosen(PROGRAM)]),
-    st.sampled_from([Failed(REFUSED), Ended(DONE), Ended(KILLED, True), Unwell(REFUSED)]),
+    st.sampled_from([Failed(REFUSED), Ended(DONE), Ended(KILLED, True)]),
+    st.builds(Unwell, st.builds(Attempt, st.integers(1, 4), st.integers(0, 3)), st.just(REFUSED)),
     st.integers(1, 4).map(GenerationSeen),
     st.builds(formed, st.integers(1, 4), st.sampled_from([(), ("worker",)])),
     st.builds(ComponentsReleased, st.integers(1, 4), st.just(("worker",))),
@@ -341,7 +364,7 @@ EVENTS = st.one_of(
 
 
 class World:
-    """What a runner's surroundings can do: no program ends that does not run, and so on."""
+    """The events that can happen to a runner: no program ends that does not run, and so on."""
 
     def __init__(self):
         self.programs = 0
@@ -367,7 +390,7 @@ class World:
 
     def does(self, action) -> None:
         assert not self.left, "nothing is done after leaving"
-        if isinstance(action, Answer):
+        if isinstance(action, Register):
             assert self.programs == 0, "an answer says that no older program lives"
             assert self.prepared
             assert action.generation > max(self.answered, default=0)
@@ -393,7 +416,7 @@ class World:
 @settings(max_examples=500)
 @given(history=st.lists(st.tuples(st.floats(0, 400), EVENTS), max_size=60))
 def test_no_history_breaks_the_promises(history):
-    state, now, world = State("worker", GANG, requested=1), 0.0, World()
+    state, now, world = RunnerState("worker", GANG, requested=1), 0.0, World()
     for wait, event in history:
         if not world.can(event):
             continue

@@ -1,4 +1,4 @@
-"""What counts as progress, and what happens without any."""
+"""Progress of programs, and the end of those that show none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.runner.driving import eventually
-from tfapp.runner.progress import Progress, watch
+from tfapp.runner.progress import Progress, Saved, watch
 
 PATIENCE = 30  # seconds
 
@@ -87,3 +87,36 @@ def test_it_is_watched_as_long_as_it_lives(program):
     names = lambda: [thread.name for thread in threading.enumerate()]  # noqa: E731
     eventually(lambda: "tfapp-progress" not in names(), "the thread has ended")
     assert found.empty()
+
+
+def test_what_a_program_saves_is_seen(tmp_path):
+    folder, file = tmp_path / "checkpoints", tmp_path / "progress"
+    (folder / "train").mkdir(parents=True)
+    touch(folder / "ckpt-1.index")
+    saved = Saved([file, folder])
+    touch(folder / "train" / "events.out.tfevents.17.host.v2")
+    assert not saved.anything()
+    touch(folder / "train" / "ckpt-2.index")
+    assert saved.anything()
+    saved = Saved([file, folder])
+    assert not saved.anything()
+    touch(file)
+    assert saved.anything()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_folder_that_does_not_answer_may_hold_something_new(monkeypatch, tmp_path, when):
+    monkeypatch.setattr("tfapp.runner.progress._LOOK_LIMIT", 0.1)
+    gate, look = threading.Event(), Saved._look
+    hanging = iter([when == "before", when == "after"])
+    monkeypatch.setattr(Saved, "_look", lambda saved: next(hanging) and gate.wait() or look(saved))
+    assert Saved([tmp_path]).anything()
+    gate.set()
+
+
+def test_a_folder_of_more_files_than_are_looked_at_may_hold_something_new(monkeypatch, tmp_path):
+    monkeypatch.setattr("tfapp.runner.progress._MOST_ENTRIES", 3)
+    touch(tmp_path / "ckpt-1.index")
+    assert not Saved([tmp_path]).anything()
+    touch(tmp_path / "ckpt-2.index")
+    assert Saved([tmp_path]).anything()

@@ -6,13 +6,18 @@ import os
 import signal
 import socket
 
-from tfapp.contract.exit import Exit
-from tfapp.runner.process_tree import Process, stopped
-from tfapp.runner.standstill import Standstill
+import pytest
 
-# Serves its own port, as TensorFlow does, and ends with the number of a file that it counts in.
+from tests.runner.driving import eventually
+from tfapp.contract.exit import Exit
+from tfapp.processes import Stat, stopped
+from tfapp.runner.progress import StoppedDetector
+
+# Serves its own port, as TensorFlow does, and ends with the number of a file that it counts in. It
+# leaves a returned value, and an earlier one is gone.
 COUNTING = """
 import json, os, pathlib, socket, sys
+pathlib.Path(os.environ["TFAPP_LOG_DIR"], "tfapp-returned.json").touch(exist_ok=False)
 config = json.loads(os.environ["TF_CONFIG"])
 port = int(config["cluster"]["worker"][0].rpartition(":")[2])
 server = socket.socket()
@@ -54,6 +59,75 @@ def test_a_reported_runner_takes_part_in_the_next_generation(application):
     assert application.exit_report(generation=2).exit.code == 2
 
 
+# Calls that are about the first program return while the second one runs, and say no good.
+LATE = """
+import time
+from tfapp.runner import tensorflow_env
+from tfapp.script import Program, Script
+
+class Own(Script):
+    starts = 0
+
+    def start(self, context):
+        Own.starts += 1
+        env = tensorflow_env.task_environment(context.instance, context.members)
+        return Program((context.python, str(context.files_dir / "program.py")), env)
+
+    def status(self, context, handle):
+        if Own.starts == 1 and LATE == "status":
+            return self.wait(context)
+        if (context.work_dir / "over").exists():
+            (context.work_dir / "well").touch()
+        return True
+
+    def stop(self, context, handle):
+        if Own.starts == 1:
+            self.wait(context)
+            raise RuntimeError("it does not stop")
+        handle.signal(15)
+
+    def wait(self, context):
+        (context.work_dir / "called").touch()
+        while not (context.work_dir / "second").exists():
+            time.sleep(0.01)
+        (context.work_dir / "over").touch()
+        return False
+"""
+ENDS_ONCE_CALLED = """
+import os, pathlib, sys, time
+begun = pathlib.Path("begun")
+again = begun.exists()
+begun.touch()
+while again or not pathlib.Path("called").exists():
+    if again:
+        pathlib.Path("second").touch()
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("call", ["status", "stop"])
+def test_a_call_that_returns_late_is_not_about_the_next_program(application, call):
+    application.write_script(LATE.replace("LATE", repr(call)))
+    application.write_program(ENDS_ONCE_CALLED)
+    application.start()
+    application.rendezvous()
+    if call == "stop":
+        application.beat("running")
+        application.order("stop", grace=30.0)
+    assert application.exit_report().exit.code == 3
+    application.announce(2)
+    application.form(application.answer(2))
+    well = application.root / "work" / "well"
+    eventually(
+        lambda: well.exists() or application.log().count("worker/0 has ended") == 2,
+        "the second program was looked at",
+    )
+    application.order("stop", generation=2, grace=30.0)
+    report = application.exit_report(generation=2)
+    assert (report.exit.text, report.stopped) == ("killed by SIGTERM (15)", True)
+
+
 def test_a_stopped_program_is_noticed_and_ended(application):
     application.write_program(SLEEPING)
     application.start()
@@ -67,11 +141,11 @@ def test_a_stopped_program_is_noticed_and_ended(application):
 
 def test_what_was_stopped_only_for_a_moment_is_none():
     now = [0.0]
-    standstill = Standstill(lambda: now[0])
-    halted, running = Process(7, 1, 1, "T"), Process(7, 1, 1, "S")
+    detector = StoppedDetector(lambda: now[0])
+    halted, running = Stat(7, "T", 1, 1), Stat(7, "S", 1, 1)
     looks = []
     for process in (halted, running, halted, halted):
         now[0] += 5.0
-        looks.append(standstill.look(stopped([process])))
+        looks.append(detector.look(stopped([process])))
     text = "process 7 was stopped (SIGSTOP) and did not go on within 5.0 s"
     assert looks == [None, None, None, Exit(None, None, "hang", text)]

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tfapp.contract.control import Member
+from tfapp.contract.messages import Member
 from tfapp.runner import tensorflow_env
 from tfapp.runner.tensorflow_env import NoAddressError
 

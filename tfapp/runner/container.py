@@ -1,50 +1,49 @@
-"""What a runner finds in its container: the job, its own place in it, folders, host."""
+"""The container as its runner finds it: the job, the instance, folders, host."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.container import (
+from tfapp.contract.job import ComponentJob, Job, Private, Settings
+from tfapp.contract.names import (
     ENV_GENERATION,
     ENV_INSTANCE,
     FILES_DIR,
     INSTANCE_FILE,
     JOB_FILE,
+    MASTER_KEY_FILE,
     PACKAGE_DIR,
     PRIVATE_FILE,
     PYTHON,
+    RETURNED_FILE,
+    initial_instance,
+    instance_id,
+    parse_instance,
 )
-from tfapp.contract.instances import initial_instance, instance_id, parse_instance
-from tfapp.contract.job import ComponentJob, Job
-from tfapp.contract.private import Private
+from tfapp.frozen import frozen
 
 WORK_DIR = "work"  # the program's working directory, made by the runner
 PROGRESS_FILE = "tfapp-progress"  # in the work folder
+CLUSTER_FILE = "tfapp-cluster.json"  # there too
+METRICS_FILE = "tfapp-metrics.json"  # there too
 IMAGE_PYTHON = "python3"  # in an image there may be no other, least of all tfapp's own
 CHECKPOINTS_DIR = "checkpoints"  # without a checkpoint prefix, private to the container
 
 # The program must not act as the application: Skein's own variables stay with the runner.
 HIDDEN_PREFIX = "SKEIN_"
 
-_HOST_KEY = "site.global.advertise.host"
-_PREFIX_KEY = "site.global.user.checkpoint.prefix"
-_DATA_KEY = "site.global.user.data.dir"
-_MODE_KEY = "site.global.run.mode"
-_PYTHON_KEY = "site.global.python.executable"
-
 
 class ContainerError(Exception):
     """This process does not stand in a container of an application; one sentence."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Container:
-    """The surroundings of one instance."""
+    """The container of one instance, as its runner finds it."""
 
     job: Job
     private: Private
@@ -95,11 +94,26 @@ class Container:
 
     @property
     def progress_file(self) -> Path:
-        """What a program touches to show that it gets on."""
+        """The file that a program touches to show progress."""
         return self.work_dir / PROGRESS_FILE
 
+    @property
+    def cluster_file(self) -> Path:
+        """All members of the cluster with their exports, for the program."""
+        return self.work_dir / CLUSTER_FILE
+
+    @property
+    def metrics_file(self) -> Path:
+        """The file to which a program reports its metrics."""
+        return self.work_dir / METRICS_FILE
+
+    @property
+    def returned_file(self) -> Path:
+        """The file in which a program leaves what its function returned."""
+        return self.log_dir / RETURNED_FILE
+
     def known(self) -> dict[str, str]:
-        """What the placeholders stand for that a container can replace, but for THIS_HOST."""
+        """The values of the placeholders that a container can replace, but for THIS_HOST."""
         return {
             "COMPONENT_ID": str(self.index),
             "CONTAINER_ID": self.environ.get("CONTAINER_ID", self.id),
@@ -110,30 +124,31 @@ class Container:
 
     def host(self, site: Mapping[str, str]) -> str:
         """The name under which the others reach this container."""
-        return site.get(_HOST_KEY) or self.environ.get("NM_HOST") or "127.0.0.1"
+        return Settings(site).text("advertise.host") or self.environ.get("NM_HOST") or "127.0.0.1"
 
     def python(self, site: Mapping[str, str]) -> str:
         """The interpreter of the user's program."""
-        if site.get(_MODE_KEY, "local") != "local":
-            return site.get(_PYTHON_KEY) or IMAGE_PYTHON
+        executable = Settings(site).text("python.executable")
+        if Settings(site).text("run.mode") not in ("", "local"):
+            return executable or IMAGE_PYTHON
         if self.job.python == PYTHON:
             return str(self.root / PYTHON)
-        return site.get(_PYTHON_KEY) or self.job.python
+        return executable or self.job.python
 
     def data_dir(self, site: Mapping[str, str]) -> str:
         """A path, a URL or ""."""
-        return site.get(_DATA_KEY, "")
+        return Settings(site).text("user.data.dir")
 
     def checkpoint_dir(self, site: Mapping[str, str]) -> str:
         """PREFIX/APPLICATION, or, without a prefix, a folder that lasts as long as this
         container."""
-        prefix = site.get(_PREFIX_KEY, "")
+        prefix = Settings(site).text("user.checkpoint.prefix")
         if not prefix:
             return str(self.root / CHECKPOINTS_DIR)
         return f"{prefix.rstrip('/')}/{self.job.name}"
 
     def inherited_environ(self) -> dict[str, str]:
-        """The container's environment without what is the runner's alone."""
+        """The container's environment without the variables that are the runner's alone."""
         return {
             name: value
             for name, value in self.environ.items()
@@ -141,8 +156,18 @@ class Container:
         }
 
     def name_logs(self) -> None:
-        """Says in the log folder whose logs these are, for who finds them after the end."""
+        """Writes the instance's name into the log folder: readers find the folder after the end."""
         (self.log_dir / INSTANCE_FILE).write_text(instance_id(self.component.name, self.index))
+
+    def delete_master_key(self) -> None:
+        """Takes the key to the application's master out of reach of the program, which might act
+        as the application by accident: a runner needs it only to connect.
+
+        The program has the runner's user id. So it could still read the runner's memory (ptrace,
+        /proc/PID/mem), and other copies of the key where they lie: the application's folder
+        under TFAPP_HOME; on YARN the NodeManager's cache and the staging folder on HDFS. Other
+        containers, and the master, have their own copy or link. OSError when it stays."""
+        (self.root / MASTER_KEY_FILE).unlink(missing_ok=True)
 
     def make_work_dir(self) -> None:
         """Makes the program's working directory, with links to what stands beside the program,

@@ -1,53 +1,69 @@
-"""Builds what a package's script sees of its instance, at each stage of a generation."""
+"""From a component's configuration to one instance's ports and exports, and to the context that a
+package's script sees.
+
+Placeholders are replaced in this order: ports and facts of the container, then references between
+values; the exports follow from that. Placeholders that need the whole cluster (hosts of components,
+the task's place) are replaced last, in the values that the script sees.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tfapp.contract.control import Member
-from tfapp.contract.instances import instance_id
+from tfapp import placeholders
+from tfapp.contract.job import ExportTemplate
+from tfapp.contract.messages import Member
+from tfapp.contract.names import instance_id
+from tfapp.frozen import frozen
+from tfapp.placeholders import CONTAINER, HOST, PORT, PROGRAM, REFERENCE, Placeholder
 from tfapp.runner import tensorflow_env
 from tfapp.runner.container import Container
-from tfapp.runner.exports import (
-    SITE_GLOBAL,
-    Settings,
-    expander,
-    export_values,
-    program_config,
-    settle,
-)
 from tfapp.script import Context, Executed
 
 Exports = Mapping[str, Mapping[str, str]]
 Execute = Callable[[Context, Sequence[str], float], Executed]
 
 _FLAGS = ("JOB_NAME", "TASK_INDEX", "PS_HOSTS", "WORKER_HOSTS")
+SITE_GLOBAL = "site.global."
 
 
-def take_settings(container: Container, take_port: Callable[[int], int]) -> Settings:
+class ExportError(Exception):
+    """An export cannot be made; the text is a sentence for the user."""
+
+
+@frozen
+class InstanceSettings:
+    """The `site.*` values of one instance, and the ports in them, by key. A value with several
+    ports is listed with its first."""
+
+    site: Mapping[str, str]
+    ports: Mapping[str, int]
+
+
+def take_settings(container: Container, take_port: Callable[[int], int]) -> InstanceSettings:
     """The component's settings for this instance. What `take_port` raises passes through;
     ValueError for values that refer to each other in a ring."""
     component = container.component
     return settle(component.site, component.name, _facts(container), take_port)
 
 
-def make_exports(container: Container, settings: Settings) -> dict[str, dict[str, str]]:
-    """What the instance exports. ExportError when a placeholder remains."""
+def make_exports(container: Container, settings: InstanceSettings) -> dict[str, dict[str, str]]:
+    """The exports of the instance. ExportError when a placeholder remains."""
     host = container.host(settings.site)
     return export_values(container.component.exports, settings, host, _facts(container))
 
 
 def build_context(
     container: Container,
-    settings: Settings,
+    settings: InstanceSettings,
     generation: int,
     exports: Exports,
     execute: Execute,
     members: tuple[Member, ...] = (),
 ) -> Context:
     """`execute` is that of the run mode; `members` is empty before the cluster is known.
-    NoAddressError when the configuration
-    asks for addresses that a member does not export."""
+    NoAddressError when the configuration asks for an address that a member does not export."""
     job, component = container.job, container.component
     site = settings.site
     instance = instance_id(component.name, container.index)
@@ -101,7 +117,9 @@ def _facts(container: Container) -> dict[str, str]:
     return {**container.known(), "THIS_HOST": host}
 
 
-def _own_variables(container: Container, generation: int, settings: Settings) -> dict[str, str]:
+def _own_variables(
+    container: Container, generation: int, settings: InstanceSettings
+) -> dict[str, str]:
     """The TFAPP_ variables that every program gets."""
     component = container.component
     return {
@@ -117,10 +135,121 @@ def _own_variables(container: Container, generation: int, settings: Settings) ->
         "TFAPP_CHECKPOINT_DIR": container.checkpoint_dir(settings.site),
         "TFAPP_DATA_DIR": container.data_dir(settings.site),
         "TFAPP_PROGRESS_FILE": str(container.progress_file),
+        "TFAPP_CLUSTER_FILE": str(container.cluster_file),
+        "TFAPP_METRICS_FILE": str(container.metrics_file),
         # Without it the log would show a program's lines only when many have gathered.
         "PYTHONUNBUFFERED": "1",
     }
 
 
+def cluster_json(generation: int, members: Iterable[Member]) -> str:
+    """The content of a program's TFAPP_CLUSTER_FILE."""
+    known = ("instance", "component", "index", "role", "host", "exports")
+    return json.dumps(
+        {
+            "generation": generation,
+            "members": [{name: getattr(m, name) for name in known} for m in members],
+        }
+    )
+
+
 def _without_prefix(key: str) -> str:
     return key[len(SITE_GLOBAL) :] if key.startswith(SITE_GLOBAL) else key
+
+
+# ---- Values ----------------------------------------------------------------------------------
+def settle(
+    site: Mapping[str, str],
+    component: str,
+    known: Mapping[str, str],
+    take_port: Callable[[int], int],
+) -> InstanceSettings:
+    """Replaces ports, container facts (`known`: name -> text) and references in `site`.
+
+    `take_port(preferred)` is called for every place where a port of `component` is written;
+    another component's port is "0" here. ValueError for a ring of references.
+    """
+    ports: dict[str, int] = {}
+    settled = {}
+    for key in sorted(site):
+
+        def lookup(found: Placeholder, key: str = key) -> str | None:
+            if found.kind == CONTAINER:
+                return known.get(found.name)
+            if found.kind != PORT:
+                return None
+            if found.component != component:
+                return "0"
+            number = take_port(found.default or 0)
+            ports.setdefault(key, number)
+            return str(number)
+
+        settled[key] = placeholders.substitute(site[key], lookup)
+    return InstanceSettings(placeholders.resolve(settled), ports)
+
+
+def export_values(
+    templates: Iterable[ExportTemplate],
+    settings: InstanceSettings,
+    host: str,
+    known: Mapping[str, str],
+) -> dict[str, dict[str, str]]:
+    """group -> name -> value. In an export every `<component>_HOST` is this instance's host.
+    ExportError for a placeholder that nothing replaces."""
+
+    def lookup(found: Placeholder) -> str | None:
+        if found.kind == HOST:
+            return host
+        return known.get(found.name, settings.site.get(found.name))
+
+    groups: dict[str, dict[str, str]] = {}
+    for template in templates:
+        try:
+            value = placeholders.substitute(template.value, lookup, partial=False)
+        except KeyError as error:
+            raise ExportError(
+                f"export {template.group}/{template.name}: nothing replaces {error.args[0]}"
+            ) from None
+        groups.setdefault(template.group, {})[template.name] = value
+    return groups
+
+
+def expander(
+    settings: InstanceSettings,
+    component: str,
+    components: Sequence[str],
+    members: Sequence[Member],
+    known: Callable[[str], str | None],
+) -> Callable[[str, str], str]:
+    """`expand(key, text)` replaces everything in a text that stands, or stood, in the `site.*`
+    value of `key`. `known(name)` gives container facts and what a program may ask for."""
+
+    def expand(key: str, text: str) -> str:
+        def lookup(found: Placeholder) -> str | None:
+            if found.kind == HOST:
+                wanted = placeholders.host_component(found, components)
+                return None if wanted is None else hosts_of(wanted, members)
+            if found.kind == PORT:
+                return str(settings.ports.get(key, 0)) if found.component == component else "0"
+            if found.kind == REFERENCE:
+                value = settings.site.get(found.name)
+                return None if value is None else expand(found.name, value)
+            return known(found.name) if found.kind in (CONTAINER, PROGRAM) else None
+
+        return placeholders.substitute(text, lookup)
+
+    return expand
+
+
+def program_config(site: Mapping[str, str], expand: Callable[[str, str], str]) -> dict[str, str]:
+    """The script's config: `site.global.*` without that prefix, placeholders replaced."""
+    return {
+        key[len(SITE_GLOBAL) :]: expand(key, text)
+        for key, text in site.items()
+        if key.startswith(SITE_GLOBAL)
+    }
+
+
+def hosts_of(component: str, members: Iterable[Member]) -> str:
+    """Comma list of the hosts of a component's instances, by index."""
+    return ",".join(member.host for member in members if member.component == component)

@@ -1,66 +1,75 @@
-"""What can happen to a runner, and what it can do about it: the policy's events and actions."""
+"""The events and actions of a runner's policy."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Union
+from typing import NamedTuple, Union
 
-from tfapp.contract.control import Cluster, Order
 from tfapp.contract.exit import Exit
+from tfapp.contract.messages import Cluster, Order
+from tfapp.frozen import frozen
 from tfapp.script import Program
 
 
+class Attempt(NamedTuple):
+    """One start of the program: its generation, and the number of restarts in that before it.
+    Results that may come back late carry the attempt that they are about."""
+
+    generation: int
+    number: int = 0
+
+
 # ---- events ----------------------------------------------------------------------------------
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Prepared:
     """The script is loaded and has looked around; `refusal` says why it will not start."""
 
     refusal: Exit | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class GenerationSeen:
     number: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ClusterFormed:
     cluster: Cluster
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ComponentsReleased:
     generation: int
     components: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class OrderGiven:
     order: Order
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Chosen:
     """The package's script has said what to run."""
 
     program: Program
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Failed:
     """No program runs, and this is why."""
 
     exit: Exit
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Unwell:
-    """The program runs, but the package's script has no hope for it."""
+    """The program runs, but it hangs, or the package's script has no hope for it."""
 
+    attempt: Attempt
     exit: Exit
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Ended:
     """The program is dead, with all that it has started. `killed`: by this runner."""
 
@@ -68,7 +77,7 @@ class Ended:
     killed: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Tick:
     """Time has passed."""
 
@@ -88,36 +97,36 @@ Event = Union[
 
 
 # ---- actions ---------------------------------------------------------------------------------
-@dataclasses.dataclass(frozen=True)
-class Answer:
+@frozen
+class Register:
     """Take ports, export, and say so."""
 
     generation: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Choose:
     """Ask the package's script what to run."""
 
     cluster: Cluster
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Launch:
     program: Program
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Stop:
     """Let the script ask the program to end."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Kill:
     """End the program and all that it has started, now."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Report:
     generation: int
     exit: Exit
@@ -125,14 +134,14 @@ class Report:
     attempt: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Restart:
     """Forget the program that has ended, and keep its ports for the next one."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Leave:
     """Nothing is left to do here."""
 
 
-Action = Union[Answer, Choose, Launch, Stop, Kill, Report, Restart, Leave]
+Action = Union[Register, Choose, Launch, Stop, Kill, Report, Restart, Leave]

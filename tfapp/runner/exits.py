@@ -1,4 +1,4 @@
-"""How a program ended, in words and numbers."""
+"""The end of a program, in words and numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHELL_SIGNAL = 128  # a shell says 128 + n when its program was killed by signa
 
 def decode(returncode: int, out_of_memory: bool | None = False) -> Exit:
     """From `subprocess`'s return code: negative for a signal. `out_of_memory`: whether the kernel
-    has killed somebody in this container for memory; None for somebody here or elsewhere."""
+    has killed a process of this container for memory; None: of this container or another."""
     if returncode >= 0:
         text = f"exit code {returncode}"
         name = _name(returncode - _SHELL_SIGNAL)
@@ -42,11 +42,12 @@ def _name(number: int) -> str:
 
 
 class MemoryKills:
-    """What the kernel has killed for memory since this was made, as far as the cgroup of this
-    process tells. `container` is the CONTAINER_ID: YARN names a container's own cgroup so.
-    `root` stands for the file system's."""
+    """The processes that the kernel has killed for memory since this was made, by the counters of
+    this process's cgroup. `container` is the CONTAINER_ID, by which YARN names a container's own
+    cgroup. `alone`: this process's cgroup is its container's own, as in a pod. `root` is the root
+    of the file system."""
 
-    def __init__(self, container: str, root: Path = Path("/")):
+    def __init__(self, container: str, alone: bool = False, root: Path = Path("/")):
         self._before = 0
         self._own = False
         self._file: Path | None = None
@@ -54,7 +55,7 @@ class MemoryKills:
             count = _count(file)
             if count is not None:
                 self._before, self._file = count, file
-                self._own = bool(container) and container in group.split("/")
+                self._own = alone or (bool(container) and container in group.split("/"))
                 return
 
     def happened(self) -> bool | None:
@@ -76,7 +77,11 @@ def _counters(root: Path) -> Iterator[tuple[str, Path]]:
         if not controllers:  # version 2
             yield group, root / "sys/fs/cgroup" / group.lstrip("/") / "memory.events"
         elif controllers == "memory":
-            yield group, root / "sys/fs/cgroup/memory" / group.lstrip("/") / "memory.oom_control"
+            mounted = root / "sys/fs/cgroup/memory"
+            yield group, mounted / group.lstrip("/") / "memory.oom_control"
+            # In a container without a cgroup namespace its group is named as the host does, and
+            # mounted as if it were the first.
+            yield group, mounted / "memory.oom_control"
 
 
 def _count(file: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""A runner's sign of life, and its end when nobody can have seen one: the fence.
+"""Heartbeats of a runner, and the fence: its end when none has arrived for too long.
 
 When the master cannot be reached for `lost` seconds, the coordinator may by now have replaced
 this instance. Its program then must not go on beside the replacement.

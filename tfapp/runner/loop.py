@@ -1,4 +1,4 @@
-"""The runner at work: what happens becomes events for the policy, its actions become deeds."""
+"""The runner at work: what happens becomes events for the policy, its actions are carried out."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfapp.contract.exit import Exit
-from tfapp.contract.reports import Beat
+from tfapp.contract.messages import Beat
+from tfapp.protocol.connection import Connection
+from tfapp.protocol.watch import Broken, Deleted, Put
 from tfapp.runner import events, policy
 from tfapp.runner.container import Container
 from tfapp.runner.heartbeat import Heartbeat
-from tfapp.runner.instance import FailedError, Instance, ScriptDone
 from tfapp.runner.master import PATIENCE, Master
+from tfapp.runner.package_script import Outcome
 from tfapp.runner.preparation import Preparation
+from tfapp.runner.progress import StoppedDetector
 from tfapp.runner.run_mode import RunMode
-from tfapp.runner.script_calls import Outcome
-from tfapp.runner.standstill import Standstill
+from tfapp.runner.supervisor import FailedError, ScriptDone, Supervisor
 from tfapp.script import Program
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.events import Broken, Deleted, Put
 
 FENCED = 1  # exit code of a runner that lost its master
 
@@ -42,9 +42,9 @@ class Runner:
         clock: Callable[[], float] = time.monotonic,
     ):
         limits = container.job.limits
-        self._instance = Instance(container, preparation, mode, say)
+        self._supervisor = Supervisor(container, preparation, mode, say)
         patience = max(limits.heartbeat_lost, PATIENCE)
-        self._master = Master(connection, self._instance.name, patience, clock)
+        self._master = Master(connection, self._supervisor.name, patience, clock)
         self._preparation = preparation
         self._mode = mode
         self._script = container.component.script
@@ -52,11 +52,11 @@ class Runner:
         self._say = say
         self._leave = leave
         self._clock = clock
-        self._state = policy.State(
+        self._state = policy.RunnerState(
             component=container.component.name,
             gang=limits.gang,
             requested=container.generation,
-            instance=self._instance.name,
+            instance=self._supervisor.name,
             container=connection.container,
         )
         self._interval = limits.heartbeat
@@ -64,7 +64,7 @@ class Runner:
             self._beat, self._abandon, limits.heartbeat, limits.heartbeat_lost, clock
         )
         self._beats = 0
-        self._standstill = Standstill(self._clock)
+        self._stopped = StoppedDetector(self._clock)
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
     def run(self) -> int:
@@ -86,7 +86,7 @@ class Runner:
         finally:
             watch.close()
             self._heartbeat.close(timeout=1)
-            self._instance.release_ports()
+            self._supervisor.release_ports()
         return 0
 
     def _abandon(self, message: str) -> None:
@@ -96,14 +96,15 @@ class Runner:
         self._leave(FENCED)
 
     def _doing(self) -> tuple[int, str]:
-        """What a heartbeat tells: the generation, and what is done in it."""
+        """The content of a heartbeat: the generation, and the runner's state in it."""
         return self._state.generation, policy.BEAT_STATES[self._state.phase]
 
     def _beat(self, doing: tuple[int, str]) -> None:
         self._beats += 1
         generation, state = doing
-        program = self._instance.program
+        program = self._supervisor.program
         docker = program.container if program is not None else ""
+        measured = self._supervisor.measure()
         self._master.beat(
             Beat(
                 generation,
@@ -111,8 +112,11 @@ class Runner:
                 state,
                 docker,
                 container=self._master.container,
-                host=self._instance.host,
-                preparing=self._instance.preparing,
+                host=self._supervisor.host,
+                preparing=self._supervisor.preparing,
+                metrics=measured.metrics,
+                step=measured.step,
+                steps_per_second=measured.steps_per_second,
             )
         )
 
@@ -143,9 +147,9 @@ class Runner:
         if isinstance(item, Deleted):
             return ()
         if isinstance(item, ScriptDone):
-            return self._script_done(item.name, item.outcome)
+            return self._script_done(item)
         if isinstance(item, events.Prepared) and item.refusal is not None:
-            self._instance.show(self._preparation.traceback)
+            self._supervisor.show(self._preparation.traceback)
         if isinstance(item, events.Ended):
             self._next_status = None
         if isinstance(item, events.Tick):
@@ -156,23 +160,26 @@ class Runner:
         if self._next_status is None or self._clock() < self._next_status:
             return ()
         self._next_status = None
-        program = self._instance.program
-        hanging = self._standstill.look(program.stopped() if program is not None else ())
+        program = self._supervisor.program
+        hanging = self._stopped.look(program.stopped() if program is not None else ())
         if hanging is not None:
-            return (events.Unwell(hanging),)
-        self._instance.ask_status()
+            return (events.Unwell(self._state.current, hanging),)
+        self._supervisor.ask_status()
         return ()
 
-    def _script_done(self, name: str, outcome: Outcome) -> tuple[events.Event, ...]:
+    def _script_done(self, done: ScriptDone) -> tuple[events.Event, ...]:
+        if done.attempt != self._state.current:
+            return ()
+        name, outcome = done.name, done.outcome
         if name == "status":
             return self._status_told(outcome)
         if outcome.failure is not None:
-            self._instance.show(outcome.traceback)
+            self._supervisor.show(outcome.traceback)
         if name == "start":
             return (self._chosen(outcome),)
         if outcome.failure is not None:
-            self._instance.tell(outcome.failure.text)
-            self._instance.kill()
+            self._supervisor.tell(outcome.failure.text)
+            self._supervisor.kill()
         return ()
 
     def _chosen(self, outcome: Outcome) -> events.Event:
@@ -185,38 +192,38 @@ class Runner:
         return events.Chosen(outcome.value)
 
     def _status_told(self, outcome: Outcome) -> tuple[events.Event, ...]:
-        program = self._instance.program
+        program = self._supervisor.program
         if program is None or not program.alive:
             return ()
         self._next_status = self._clock() + self._interval
         if outcome.failure is not None:
-            self._instance.show(outcome.traceback)
-            return (events.Unwell(outcome.failure),)
+            self._supervisor.show(outcome.traceback)
+            return (events.Unwell(self._state.current, outcome.failure),)
         if not outcome.value:
             text = f"{self._script}: status() says that the program is not well"
-            return (events.Unwell(Exit(None, None, "script", text)),)
+            return (events.Unwell(self._state.current, Exit(None, None, "script", text)),)
         return ()
 
-    # ---- deeds -------------------------------------------------------------------------------
+    # ---- what is done ------------------------------------------------------------------------
     def _do(self, action: events.Action) -> None:
         """FailedError when it cannot be done."""
-        instance, master = self._instance, self._master
-        if isinstance(action, events.Answer):
-            master.answer(instance.answer(action.generation, master.container))
-            instance.tell(
-                f"{instance.name} is ready for generation {action.generation}, "
+        supervisor, master = self._supervisor, self._master
+        if isinstance(action, events.Register):
+            master.answer(supervisor.answer(action.generation, master.container))
+            supervisor.tell(
+                f"{supervisor.name} is ready for generation {action.generation}, "
                 "waiting for the others"
             )
         elif isinstance(action, events.Restart):
-            instance.keep_address()
+            supervisor.keep_address()
         elif isinstance(action, events.Choose):
-            instance.choose(action.cluster)
+            supervisor.choose(action.cluster, self._state.current)
         elif isinstance(action, events.Launch):
-            instance.launch(action.program)
+            supervisor.launch(action.program)
             self._next_status = self._clock() + self._interval
         elif isinstance(action, events.Stop):
-            instance.stop()
+            supervisor.stop()
         elif isinstance(action, events.Kill):
-            instance.kill()
+            supervisor.kill()
         elif isinstance(action, events.Report):
-            master.report(instance.report(action, master.container))
+            master.report(supervisor.report(action, master.container))

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfapp.contract.log_lines import OWN_LINE
+from tfapp import processes
+from tfapp.contract.names import OWN_LINE
 from tfapp.errors import TfappError
-from tfapp.runner import process_tree
+from tfapp.protocol.connection import from_current, load
 from tfapp.runner.container import Container, ContainerError
 from tfapp.runner.loop import Runner
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.run_mode import RunMode, open_mode
-from tfapp.skein_calls.opening import from_current, load_skein
 
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -30,13 +30,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         container = Container.read(Path.cwd(), environ)
         container.make_work_dir()
         container.name_logs()
-        process_tree.adopt_orphans()
+        processes.adopt_orphans()
         with contextlib.closing(open_mode(container, say)) as mode:
             signal.signal(signal.SIGTERM, lambda *_: _terminate(mode))
-            load_skein()
-            preparation = Preparation(container, mode)
-            preparation.start()
-            with from_current() as connection:
+            load()
+            with from_current(environ) as connection:
+                container.delete_master_key()
+                preparation = Preparation(container, mode)
+                preparation.start()
                 return Runner(container, connection, preparation, mode, say).run()
     except (ContainerError, TfappError, OSError) as error:
         say(str(error))
@@ -44,7 +45,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def say(text: str) -> None:
-    """Writes to the container's log. A log that takes nothing more stops nobody."""
+    """Writes to the container's log. An error of the log is ignored."""
     lines = "".join(f"{OWN_LINE}{line}\n" for line in text.splitlines())
     try:
         os.write(sys.stderr.fileno(), lines.encode(errors="replace"))
@@ -53,6 +54,6 @@ def say(text: str) -> None:
 
 
 def _terminate(mode: RunMode) -> None:
-    # What ends a container sends SIGKILL 250 ms later: too little for any program to be asked.
+    # SIGKILL follows 250 ms later: too little time to ask a program to end.
     mode.kill_all()
     os._exit(_TERMINATED)

@@ -1,4 +1,4 @@
-"""What a runner says to its master and hears from it, with patience for a master that is away."""
+"""A runner's calls to its master, which are repeated while the master is away."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tfapp.contract.control import Cluster, Order
 from tfapp.contract.encoding import encode
-from tfapp.contract.keys import (
+from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Order
+from tfapp.contract.names import (
     ANSWER_PREFIX,
     BEAT_PREFIX,
     CONTROL_PREFIX,
@@ -20,11 +20,10 @@ from tfapp.contract.keys import (
     KEY_RELEASED,
     ORDER_PREFIX,
 )
-from tfapp.contract.reports import Answer, Beat, ExitReport
 from tfapp.errors import UnreachableError
+from tfapp.protocol.connection import Connection
+from tfapp.protocol.watch import Watch
 from tfapp.runner import events
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.watch import Watch
 
 # Seconds without the master after which a runner gives up, if its fence is not quicker.
 PATIENCE = 60.0
@@ -59,7 +58,7 @@ class Master:
         )
 
     def read(self, watch: Watch) -> list[events.Event]:
-        """What stood there before, the generation first."""
+        """The events of the keys that exist already, the generation first."""
         found = self._patiently(watch.read)
         ordered = sorted(found, key=lambda key: (key != KEY_GENERATION, key))
         return [event for key in ordered for event in self.understand(key, found[key])]

@@ -3,56 +3,120 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable, Iterator
+
+from tfapp.contract.job import MIN_SECRET
 
 STRUCK_OUT = b"[secret]"
-MIN_SECRET = 3  # characters; striking out "1" or "no" would only spoil the text
 
 _CHUNK = 64 * 1024
+_WORDS = (8, 4)  # bytes of a word
+_UNSEEN = 14  # bytes of the longest beginning of a secret in which there may be no aligned word
+_FEW = 8  # secrets that are looked for one by one, which takes 0.4 ns for a byte and a secret
 
 
 class Redactor:
-    """Strikes secrets out of a stream of bytes. It holds back only an end that may become a
-    secret with the bytes to come, so that progress bars stay alive."""
+    """Strikes secrets of at least MIN_SECRET characters out of a stream of bytes. It holds back
+    only an end that may become a secret with the bytes to come, so that progress bars stay
+    alive."""
 
     def __init__(self, secrets: Iterable[str]):
         encoded = {secret.encode() for secret in secrets if len(secret) >= MIN_SECRET}
-        # The longest first: one secret may be the beginning of another.
-        self._secrets = sorted(encoded, key=lambda secret: (-len(secret), secret))
-        self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)))
+        self._search = _Search(encoded) if encoded else None
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What of the stream so far can be shown now."""
-        if not self._secrets:
+        """The part of the stream so far that can be shown now."""
+        return self._strike_out(data, hold=True)
+
+    def finish(self) -> bytes:
+        """The rest, when nothing more comes."""
+        return self._strike_out(b"", hold=False)
+
+    def _strike_out(self, data: bytes, hold: bool) -> bytes:
+        if self._search is None:
             return data
         text = self._held + data
+        suspects = self._search.suspects(text)
+        end = len(text) - (self._search.beginning(text, suspects) if hold else 0)
         shown = bytearray()
         position = 0
-        end = len(text) - self._possible_beginning(text)
-        for match in self._pattern.finditer(text):
-            if match.start() >= end:
+        for start, stop in _matches(text, suspects):
+            if start >= end:
                 break
-            shown += text[position : match.start()] + STRUCK_OUT
-            position = match.end()
+            shown += text[position:start] + STRUCK_OUT
+            position = stop
         end = max(end, position)
         self._held = text[end:]
         return bytes(shown + text[position:end])
 
-    def finish(self) -> bytes:
-        """The rest, when nothing more comes."""
-        rest, self._held = self._held, b""
-        return self._pattern.sub(STRUCK_OUT, rest) if self._secrets else rest
 
-    def _possible_beginning(self, text: bytes) -> int:
+class _Search:
+    """Finds out which of many secrets may be in a text, without looking for each: a key file is
+    a thousand secrets, one for each of its lines.
+
+    The text is read as words of 8 bytes, one after the other. A secret of 15 bytes or more
+    covers at least one whole word, and that is one of the 8 words which begin at its first 8
+    bytes. A set of these words is compared with those of the text at once. Secrets of 7 to 14
+    bytes are found by words of 4 bytes in the same way."""
+
+    def __init__(self, secrets: Collection[bytes]):
+        self._always: set[bytes] = set()
+        tables: dict[int, dict[int, set[bytes]]] = {size: {} for size in _WORDS}
+        for secret in secrets:
+            size = next((size for size in _WORDS if len(secret) >= 2 * size - 1), 0)
+            if not size or len(secrets) <= _FEW:
+                self._always.add(secret)
+                continue
+            for offset in range(size):
+                number = int.from_bytes(secret[offset : offset + size], sys.byteorder)
+                tables[size].setdefault(number, set()).add(secret)
+        self._tables = [(size, table, set(table)) for size, table in tables.items() if table]
+        self._beginnings = {
+            secret[:length]
+            for secret in secrets
+            for length in range(1, min(len(secret), _UNSEEN + 1))
+        }
+
+    def suspects(self, text: bytes) -> set[bytes]:
+        """The secrets that may be in `text`, or begin at its end with more than _UNSEEN bytes."""
+        found = set(self._always)
+        for size, table, numbers in self._tables:
+            whole = memoryview(text)[: len(text) // size * size]
+            words = whole.cast("Q" if size == 8 else "I")
+            for number in numbers.intersection(words):
+                found |= table[number]
+        return found
+
+    def beginning(self, text: bytes, suspects: Iterable[bytes]) -> int:
         """Length of the longest end of `text` that is a true beginning of a secret."""
-        longest = min(len(text), len(self._secrets[0]) - 1)
-        for length in range(longest, 0, -1):
-            end = text[-length:]
-            if any(len(s) > length and s.startswith(end) for s in self._secrets):
-                return length
-        return 0
+        longest = 0
+        for secret in suspects:
+            anchor = secret[:_UNSEEN]
+            if len(text) <= _UNSEEN or text[-_UNSEEN:] not in secret:
+                continue
+            start = text.find(anchor, max(0, len(text) - len(secret) + 1))
+            while start >= 0 and not secret.startswith(text[start:]):
+                start = text.find(anchor, start + 1)
+            if start >= 0:
+                longest = max(longest, len(text) - start)
+        short = range(min(len(text), _UNSEEN), longest, -1)
+        return next((n for n in short if text[-n:] in self._beginnings), longest)
+
+
+def _matches(text: bytes, secrets: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """Start and stop of each secret in `text` that begins after the one before. Of several that
+    begin at one place the longest counts."""
+    found = {secret: start for secret in secrets if (start := text.find(secret)) >= 0}
+    while found:
+        secret = min(found, key=lambda secret: (found[secret], -len(secret)))
+        stop = found[secret] + len(secret)
+        yield found[secret], stop
+        for secret in [secret for secret, start in found.items() if start < stop]:
+            found[secret] = text.find(secret, stop)
+            if found[secret] < 0:
+                del found[secret]
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""What a runner decides, as a pure function: a state and an event in, a state and actions out.
+"""A runner's decisions, as a pure function: a state and an event in, a state and actions out.
 
 No clock and no I/O: every event comes with its time. `tfapp.runner.loop` turns what happens into
-events and actions into deeds. A generation goes
+events, and carries out the actions. A generation goes
 
     PREPARING -> WAITING -> STARTING -> RUNNING -> (STOPPING | REPLACED) -> REPORTED -> DONE
 
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfapp.contract.control import Cluster, Order
 from tfapp.contract.exit import Exit
+from tfapp.contract.messages import Cluster, Order
+from tfapp.frozen import frozen
 from tfapp.runner.events import (
     Action,
-    Answer,
+    Attempt,
     Choose,
     Chosen,
     ClusterFormed,
@@ -32,6 +33,7 @@ from tfapp.runner.events import (
     Leave,
     OrderGiven,
     Prepared,
+    Register,
     Report,
     Restart,
     Stop,
@@ -57,13 +59,13 @@ BEAT_STATES = {
 GANG_MARGIN = 60.0  # seconds after which a runner no longer expects the coordinator's own deadline
 
 
-Decision = tuple["State", tuple[Action, ...]]
+Decision = tuple["RunnerState", tuple[Action, ...]]
 
 NEVER_RAN = Exit(None, None, "stopped", "stopped before its program started")
 
 
-@dataclasses.dataclass(frozen=True)
-class State:
+@frozen
+class RunnerState:
     """Everything a runner has to remember. Times are seconds of the caller's clock."""
 
     component: str
@@ -82,8 +84,13 @@ class State:
     verdict: Exit | None = None  # takes the place of how the program will end
     deadline: float | None = None  # when a Tick will change something
 
+    @property
+    def current(self) -> Attempt:
+        """The start of the program that is being prepared, or goes on, or is over."""
+        return Attempt(self.generation, self.attempt)
 
-def step(state: State, event: Event, now: float) -> Decision:
+
+def step(state: RunnerState, event: Event, now: float) -> Decision:
     """The state after `event`, and what to do, in this order."""
     if state.phase == DONE:
         return state, ()
@@ -102,11 +109,11 @@ def step(state: State, event: Event, now: float) -> Decision:
     if isinstance(event, Failed):
         return _over(state, event.exit, now)
     if isinstance(event, Unwell):
-        return _unwell(state, event.exit)
+        return _unwell(state, event)
     return _tick(state, now)
 
 
-def _generation(state: State, number: int, now: float) -> Decision:
+def _generation(state: RunnerState, number: int, now: float) -> Decision:
     if number <= state.wanted:
         return state, ()
     state = dataclasses.replace(state, wanted=number)
@@ -118,7 +125,7 @@ def _generation(state: State, number: int, now: float) -> Decision:
     return state, ()
 
 
-def _answer(state: State, now: float) -> Decision:
+def _answer(state: RunnerState, now: float) -> Decision:
     """Begins the newest generation, as far as that can be done now."""
     if state.stop is not None and state.stop.generation >= state.wanted:
         return _report(dataclasses.replace(state, generation=state.wanted), NEVER_RAN, now)
@@ -137,10 +144,10 @@ def _answer(state: State, now: float) -> Decision:
         return dataclasses.replace(state, phase=PREPARING, deadline=None), ()
     if state.prepared.refusal is not None:
         return _report(state, state.prepared.refusal, now)
-    return state, (Answer(state.generation),)
+    return state, (Register(state.generation),)
 
 
-def _prepared(state: State, event: Prepared, now: float) -> Decision:
+def _prepared(state: RunnerState, event: Prepared, now: float) -> Decision:
     state = dataclasses.replace(state, prepared=event)
     if state.phase != PREPARING:
         return state, ()
@@ -153,9 +160,9 @@ def _prepared(state: State, event: Prepared, now: float) -> Decision:
     return dataclasses.replace(state, phase=WAITING, deadline=_patience(state, now)), ()
 
 
-def _learn(state: State, event: ClusterFormed | ComponentsReleased) -> State:
+def _learn(state: RunnerState, event: ClusterFormed | ComponentsReleased) -> RunnerState:
     if state.phase != WAITING:
-        return state  # who has not answered, or is over already, starts nothing in this cluster
+        return state  # without a registration, or once it is over, nothing starts in this cluster
     if isinstance(event, ComponentsReleased):
         if event.generation == state.generation:
             return dataclasses.replace(state, released=event.components)
@@ -164,7 +171,7 @@ def _learn(state: State, event: ClusterFormed | ComponentsReleased) -> State:
     return state
 
 
-def _is_mine(state: State, cluster: Cluster) -> bool:
+def _is_mine(state: RunnerState, cluster: Cluster) -> bool:
     """Whether this runner, and no replacement of it, is a member."""
     containers = [m.container for m in cluster.members if m.instance == state.instance]
     if not containers:
@@ -172,7 +179,7 @@ def _is_mine(state: State, cluster: Cluster) -> bool:
     return containers[0] in ("", state.container)
 
 
-def _maybe_start(state: State) -> Decision:
+def _maybe_start(state: RunnerState) -> Decision:
     if state.phase != WAITING or state.cluster is None:
         return state, ()
     if state.component in state.cluster.held and state.component not in state.released:
@@ -181,7 +188,7 @@ def _maybe_start(state: State) -> Decision:
     return dataclasses.replace(state, phase=STARTING, deadline=None), (Choose(state.cluster),)
 
 
-def _chosen(state: State, program: Program, now: float) -> Decision:
+def _chosen(state: RunnerState, program: Program, now: float) -> Decision:
     if state.phase != STARTING:
         return state, ()
     if state.wanted > state.generation:
@@ -191,7 +198,7 @@ def _chosen(state: State, program: Program, now: float) -> Decision:
     return dataclasses.replace(state, phase=RUNNING), (Launch(program),)
 
 
-def _order(state: State, order: Order, now: float) -> Decision:
+def _order(state: RunnerState, order: Order, now: float) -> Decision:
     if order.generation < max(state.generation, state.requested):
         return state, ()  # for an earlier program, or an earlier container of this instance
     if order.action == "restart":
@@ -210,7 +217,7 @@ def _order(state: State, order: Order, now: float) -> Decision:
     return _report(dataclasses.replace(state, stop=order), NEVER_RAN, now)
 
 
-def _restart(state: State, order: Order) -> Decision:
+def _restart(state: RunnerState, order: Order) -> Decision:
     cluster, over = state.cluster, state.phase == REPORTED
     again = order.generation == state.generation and order.attempt > state.attempt
     if not (over and again) or cluster is None:
@@ -221,18 +228,18 @@ def _restart(state: State, order: Order) -> Decision:
     return state, (Restart(), Choose(cluster))
 
 
-def _stop(state: State, order: Order, now: float) -> Decision:
+def _stop(state: RunnerState, order: Order, now: float) -> Decision:
     state = dataclasses.replace(state, phase=STOPPING, stop=order, deadline=now + order.grace)
     return state, (Stop(),) if order.grace > 0 else (Kill(),)
 
 
-def _unwell(state: State, exit: Exit) -> Decision:
-    if state.phase != RUNNING:
+def _unwell(state: RunnerState, event: Unwell) -> Decision:
+    if state.phase != RUNNING or event.attempt != state.current:
         return state, ()
-    return dataclasses.replace(state, verdict=exit), (Kill(),)
+    return dataclasses.replace(state, verdict=event.exit), (Kill(),)
 
 
-def _ended(state: State, event: Ended, now: float) -> Decision:
+def _ended(state: RunnerState, event: Ended, now: float) -> Decision:
     """A program that was over before it could be killed for the next generation is reported all
     the same: it may be why there is one."""
     by_itself = state.verdict is not None or not (event.killed or state.stop)
@@ -243,7 +250,7 @@ def _ended(state: State, event: Ended, now: float) -> Decision:
     return after, actions
 
 
-def _over(state: State, exit: Exit, now: float) -> Decision:
+def _over(state: RunnerState, exit: Exit, now: float) -> Decision:
     if state.phase == PREPARING or state.phase == REPORTED:
         return state, ()
     if state.wanted > state.generation:
@@ -251,7 +258,7 @@ def _over(state: State, exit: Exit, now: float) -> Decision:
     return _report(state, state.verdict or exit, now)
 
 
-def _report(state: State, exit: Exit, now: float) -> Decision:
+def _report(state: RunnerState, exit: Exit, now: float) -> Decision:
     report = Report(state.generation, exit, state.stop is not None, state.attempt)
     return dataclasses.replace(
         state,
@@ -262,7 +269,7 @@ def _report(state: State, exit: Exit, now: float) -> Decision:
     ), (report,)
 
 
-def _tick(state: State, now: float) -> Decision:
+def _tick(state: RunnerState, now: float) -> Decision:
     if state.deadline is None or now < state.deadline:
         return state, ()
     if state.phase == STOPPING:
@@ -276,6 +283,6 @@ def _tick(state: State, now: float) -> Decision:
     return _report(state, Exit(None, None, "deadline", text), now)
 
 
-def _patience(state: State, now: float) -> float:
-    """When a runner that waits for the coordinator's next word gives up."""
+def _patience(state: RunnerState, now: float) -> float:
+    """The time at which a runner that waits for the coordinator gives up."""
     return now + state.gang + GANG_MARGIN

@@ -1,4 +1,4 @@
-"""What a runner can do before it knows its master: load the package's script, look around."""
+"""A runner's work before its first generation: load the package's script, let it look around."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import queue
 from pathlib import Path
 
 from tfapp.runner import context as contexts
-from tfapp.runner import script_calls
+from tfapp.runner import package_script
 from tfapp.runner.container import Container
 from tfapp.runner.events import Prepared
+from tfapp.runner.package_script import Outcome, load_script
 from tfapp.runner.run_mode import RunMode
-from tfapp.runner.script_calls import Outcome
-from tfapp.runner.script_loader import load_script
 from tfapp.script import Context, Script, ScriptError
 
 
 class Preparation:
-    """Runs beside the connection to the master, which takes as long to set up. Puts one
+    """Runs beside the first words with the master, which take as long. Puts one
     `Prepared` into `events`; then `script` is there, or `traceback` when the script has one."""
 
     def __init__(self, container: Container, mode: RunMode):
@@ -29,7 +28,7 @@ class Preparation:
     def start(self) -> None:
         """Returns at once."""
         component = self._container.component
-        script_calls.call(
+        package_script.call(
             "prepare()",
             self._prepare,
             self._mode.patience + component.script_timeout,
@@ -41,7 +40,7 @@ class Preparation:
 
     def _prepare(self) -> Outcome:
         container = self._container
-        loaded = script_calls.outcome_of(
+        loaded = package_script.outcome_of(
             "its import",
             lambda: load_script(container.package_dir, container.component.script),
             Path(container.component.script),

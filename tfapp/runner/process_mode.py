@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
-from tfapp.runner import process_tree
+from tfapp import processes
 from tfapp.runner.container import Container
 from tfapp.runner.program import RunningProgram
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
@@ -28,8 +28,8 @@ class ProcessMode:
         """Nothing is needed."""
 
     def start(self, program: Program, context: Context) -> RunningProgram:
-        """See RunMode.start. The program has a TMPDIR of its own: what is killed leaves behind
-        what it would have deleted."""
+        """See RunMode.start. The program has a TMPDIR of its own: a killed program leaves temporary
+        files behind."""
         self._delete_temporary()
         env = {**context.env, **self._make_temporary(context), **program.env}
         folder = program.cwd or context.work_dir
@@ -43,7 +43,7 @@ class ProcessMode:
     def kill_all(self) -> None:
         """See RunMode.kill_all."""
         program = self._program
-        process_tree.kill_all(process_tree.KILL_LIMIT, spare=program.pid if program else 0)
+        processes.kill_left_behind(processes.KILL_LIMIT, spare=program.pid if program else 0)
         self._delete_temporary()
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class ProcessMode:
 
 
 def execute(context: Context, argv: Sequence[str], limit: float) -> Executed:
-    """What `Context.execute` does without an image."""
+    """Does `Context.execute` without an image."""
     try:
         done = subprocess.run(
             argv,

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from tfapp import processes
 from tfapp.contract.exit import Exit
-from tfapp.contract.log_lines import MAX_LAST_LINES
-from tfapp.runner import exits, process_tree
+from tfapp.contract.names import ENV_OWN_CGROUP, MAX_LAST_LINES
+from tfapp.runner import exits
 from tfapp.runner.output import LastLines, Redactor, pump
 
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
@@ -40,9 +41,10 @@ class RunningProgram:
     ):
         """StartError when it cannot be."""
         self._clock = clock
-        self._memory_kills = exits.MemoryKills(env.get("CONTAINER_ID", ""))
+        self._memory_kills = exits.MemoryKills(
+            env.get("CONTAINER_ID", ""), alone=ENV_OWN_CGROUP in env
+        )
         self._last = LastLines(MAX_LAST_LINES)
-        self._ended = threading.Event()
         self._signals = threading.Lock()  # between a signal and the reaping of its target
         source, output = os.pipe()
         try:
@@ -52,6 +54,7 @@ class RunningProgram:
             raise
         finally:
             os.close(output)
+        self._pids: tuple[int, ...] = (self.pid,)
         self.started = clock()
         self.seconds = 0.0  # how long it ran, once it has ended
         self.exit: Exit | None = None  # once it has ended
@@ -82,7 +85,13 @@ class RunningProgram:
 
     def stopped(self) -> tuple[str, ...]:
         """See Running.stopped."""
-        return process_tree.stopped(process_tree.left_behind())
+        found = processes.left_behind()
+        self._pids = tuple(process.pid for process in found if not process.dead)
+        return processes.stopped(found)
+
+    def pids(self) -> tuple[int, ...]:
+        """See Running.pids."""
+        return self._pids
 
     def signal(self, number: int) -> None:
         """Sends a signal to the program and its process group."""
@@ -92,27 +101,22 @@ class RunningProgram:
 
     def kill(self) -> None:
         """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
-        process_tree.kill_all(0, spare=self.pid)
+        processes.kill_left_behind(0, spare=self.pid)
 
     def wait(self) -> Exit:
-        """Waits until the program ends by itself or is killed, then ends what it has left
-        behind. After it nothing of the program lives, or the result says what does."""
+        """Waits until the program ends by itself or is killed, then ends what it has left behind.
+        Afterwards no process of the program lives, or the result names those that do."""
         # Not reaped yet, so that its number is nobody else's while signals are sent.
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self.seconds = self._clock() - self.started
         with self._signals:
             returncode = self._process.wait()
-        survivors = process_tree.kill_all(process_tree.KILL_LIMIT, clock=self._clock)
+        survivors = processes.kill_left_behind(processes.KILL_LIMIT, clock=self._clock)
         if not survivors:
-            self._pump.join(process_tree.KILL_LIMIT)
+            self._pump.join(processes.KILL_LIMIT)
         decoded = exits.decode(returncode, self._memory_kills.happened())
         self.exit = _with_survivors(decoded, survivors)
-        self._ended.set()
         return self.exit
-
-    def wait_ended(self, timeout: float) -> bool:
-        """Whether, within `timeout` seconds, another thread's `wait` has come back."""
-        return self._ended.wait(timeout)
 
     @property
     def written(self) -> int:

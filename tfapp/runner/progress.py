@@ -1,8 +1,10 @@
-"""Notices a program that lives and does not get on."""
+"""Notices a program that hangs, as it was stopped or makes no progress, and whether one that failed
+had made some."""
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,11 +14,34 @@ from tfapp.contract.exit import Exit
 from tfapp.runner.run_mode import Running
 
 _MOST_ENTRIES = 10_000  # of a folder; what lies beyond them is not looked at
+_LOOK_LIMIT = 2.0  # seconds for a look at what a program has saved
+_EVENTS = "events.out.tfevents"  # begins the names of TensorBoard's files: no checkpoints
+
+
+class StoppedDetector:
+    """Looks from time to time whether a program was stopped (SIGSTOP): it lives, and nothing comes
+    of it any more. `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]):
+        self._clock = clock
+        self._since: dict[str, float] = {}  # when it was first seen stopped
+
+    def look(self, stopped: Iterable[str]) -> Exit | None:
+        """The Exit of a program that has a stopped process at two looks in a row; None for others.
+        `stopped`: see Running.stopped."""
+        now = self._clock()
+        before = self._since
+        self._since = {what: before.get(what, now) for what in stopped}
+        for what in self._since:
+            if what in before:
+                text = f"{what} and did not go on within {now - before[what]:.1f} s"
+                return Exit(None, None, "hang", text)
+        return None
 
 
 class Progress:
-    """What `program` shows: its output, and changes of `places`, files or folders that need not
-    be there yet. `limit`: seconds that it may show nothing. `clock` gives seconds."""
+    """The progress of `program`: its output, and changes of `places`, files or folders that need
+    not exist yet. `limit`: seconds without progress that are allowed. `clock` gives seconds."""
 
     def __init__(
         self,
@@ -34,7 +59,7 @@ class Progress:
         self._since = clock()
 
     def look(self) -> Exit | None:
-        """How the program has ended, in effect, when it has shown nothing for too long."""
+        """The Exit of a program that has shown no progress for too long; None for others."""
         now, written = self._clock(), self._program.written
         marked = self._marked if written > self._written else self._mark()
         if (written, marked) != (self._written, self._marked):
@@ -49,7 +74,7 @@ class Progress:
 
     def _mark(self) -> int:
         """Another number after any change of the places."""
-        return sum(time for place in self._places for time in _times(place))
+        return sum(found.st_mtime_ns for place in self._places for _, found in walk(place))
 
 
 def watch(
@@ -73,13 +98,48 @@ def watch(
     threading.Thread(target=run, name="tfapp-progress", daemon=True).start()
 
 
-def _times(place: Path) -> Iterator[int]:
+class Saved:
+    """The files that a program saves from now on in `places`, files or folders that need not exist
+    yet."""
+
+    def __init__(self, places: Iterable[Path]):
+        self._places = tuple(places)
+        self._before = self._look_in_time()
+
+    def anything(self) -> bool:
+        """Whether there is anything new; True where that cannot be seen."""
+        return self._before is None or self._look_in_time() != self._before
+
+    def _look_in_time(self) -> int | None:
+        """None where the look takes too long: a folder of a server that does not answer must hold
+        up neither the wait for a program nor its report."""
+        found: list[int | None] = []
+        looking = threading.Thread(target=lambda: found.append(self._look()), daemon=True)
+        looking.start()
+        looking.join(_LOOK_LIMIT)
+        return found[0] if found else None
+
+    def _look(self) -> int | None:
+        """Another number after any change of a file that is not TensorBoard's, None where there
+        are too many to look at."""
+        times = 0
+        for place in self._places:
+            for count, (path, found) in enumerate(walk(place), 1):
+                if count == _MOST_ENTRIES:
+                    return None
+                if stat.S_ISREG(found.st_mode) and not os.path.basename(path).startswith(_EVENTS):
+                    times += found.st_mtime_ns
+        return times
+
+
+def walk(place: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """What there is at and below `place`, links not followed, as far as a look goes."""
     left, unvisited = _MOST_ENTRIES, [os.fspath(place)]
     while unvisited and left:
         left -= 1
         path = unvisited.pop()
         try:
-            yield os.stat(path).st_mtime_ns
+            yield path, os.stat(path)
             with os.scandir(path) as entries:
                 unvisited += (entry.path for entry in entries if not entry.is_symlink())
         except OSError:  # a file, which has no entries, or gone again

@@ -1,4 +1,4 @@
-"""How a runner starts programs: as processes of its container, or in a Docker image."""
+"""The interface of run modes: programs run as processes of the container, or in a Docker image."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ class Running(Handle, Protocol):
         """Whether the program may still be there. Asks nobody, and never waits."""
 
     def stopped(self) -> tuple[str, ...]:
-        """What of the program lives and was stopped, each as the beginning of a sentence:
+        """The processes of the program that were stopped, each as the beginning of a sentence:
         "process 17 was stopped (SIGSTOP)". Asks nobody, and never waits."""
+
+    def pids(self) -> tuple[int, ...]:
+        """The processes of the program that lived when `stopped` was asked last, the first one
+        before that, as this machine numbers them. Costs nothing."""
 
     @property
     def written(self) -> int:
@@ -52,7 +56,7 @@ class RunMode(Protocol):
 
     @property
     def preparing(self) -> str:
-        """What `prepare` is at, where that takes long: "pulling image mine:1". Else ""."""
+        """The present work of `prepare`, where that takes long: "pulling image mine:1". Else ""."""
 
     def start(self, program: Program, context: Context) -> Running:
         """StartError when it cannot be started."""

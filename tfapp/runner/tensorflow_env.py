@@ -1,4 +1,4 @@
-"""What TensorFlow, and scripts written for Slider or TF-Spawner, want to know of a cluster.
+"""The environment of a cluster for TensorFlow, and for scripts written for Slider or TF-Spawner.
 
 Pure. A task's index is its place among the instances of its role, in job order. Evaluator and
 TensorBoard stand outside of the cluster. The Slider flags and WORKER_NUMBER count a chief as
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfapp.contract.control import Member
+from tfapp.contract.messages import Member
 from tfapp.script import ScriptError
 
 CLUSTER_ROLES = ("chief", "worker", "ps")

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.docker import Docker, Mount
-from tfapp.contract.job import ComponentJob
-from tfapp.runner.docker import init
-from tfapp.runner.docker.identity import LABEL, LABEL_RUNNER
+from tfapp.contract.job import ComponentJob, Docker, Mount
+from tfapp.frozen import frozen
+from tfapp.runner.docker.ownership import LABEL, LABEL_RUNNER
 from tfapp.script import Context
 
-# What names this machine's folders, programs and sockets means nothing in an image.
+# Variables that name this machine's folders, programs and sockets mean nothing in an image.
 MACHINE_VARIABLES = {
     *("PATH", "HOME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD"),
     *("JAVA_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_YARN_HOME"),
@@ -33,11 +32,11 @@ SOCKET = "docker.sock"  # of a Docker engine
 _INDEX = re.compile(r"[0-9]+\Z")
 
 
-class RefusedError(Exception):
-    """The container cannot be asked for; the text is a sentence for the user."""
+class ConfigError(Exception):
+    """No container can be made of this configuration; the text is a sentence for the user."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class User:
     """Numbers of a user and its groups."""
 
@@ -46,10 +45,10 @@ class User:
     groups: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """What a container's request takes from the runner: its user, its name for labels, the
-    engine's CPUs, and the GPUs that the instance was given."""
+@frozen
+class HostFacts:
+    """Facts of the machine for a container's request: the runner's user and its name for labels,
+    the engine's CPUs, and the GPUs that the instance was given."""
 
     user: User
     runner: str
@@ -60,7 +59,7 @@ class Place:
 def container_config(
     context: Context,
     docker: Docker,
-    place: Place,
+    facts: HostFacts,
     argv: Sequence[str],
     env: Mapping[str, str],
     cwd: Path,
@@ -68,24 +67,24 @@ def container_config(
 ) -> dict[str, Any]:
     """The whole request. `env` is what the program gets, `mounts` all that it sees of the
     machine."""
-    component, user = context.component, place.user
+    component, user = context.component, facts.user
     host: dict[str, Any] = {
         "AutoRemove": True,
         # Signals reach the program and its children, and these are waited for.
         "Init": True,
         "NetworkMode": "host",
         "UsernsMode": "host",
-        "Memory": component.memory << 20,
-        "MemorySwap": component.memory << 20,
-        "NanoCpus": min(component.vcores, place.cpus) * 10**9,
+        "Memory": component.container.memory << 20,
+        "MemorySwap": component.container.memory << 20,
+        "NanoCpus": min(component.container.vcores, facts.cpus) * 10**9,
         "GroupAdd": [str(group) for group in user.groups],
         "LogConfig": {"Type": "none"},  # the output goes to the instance's log
         "Mounts": [_mount(mount) for mount in mounts],
         **_options(docker),
     }
-    if place.gpus:
+    if facts.gpus:
         host["DeviceRequests"] = [
-            {"Driver": "", "DeviceIDs": list(place.gpus), "Capabilities": [["gpu"]]}
+            {"Driver": "", "DeviceIDs": list(facts.gpus), "Capabilities": [["gpu"]]}
         ]
     return {
         "Image": docker.image,
@@ -94,7 +93,7 @@ def container_config(
         "Env": [f"{name}={value}" for name, value in sorted(env.items())],
         "WorkingDir": str(cwd),
         "User": f"{user.uid}:{user.gid}",
-        "Labels": labels(context, place.runner),
+        "Labels": labels(context, facts.runner),
         "AttachStdout": True,
         "AttachStderr": True,
         "HostConfig": host,
@@ -102,7 +101,7 @@ def container_config(
 
 
 def labels(context: Context, runner: str) -> dict[str, str]:
-    """What tells whose container it is."""
+    """Labels that name the owner of the container."""
     return {
         LABEL: "1",
         LABEL_RUNNER: runner,
@@ -117,8 +116,8 @@ def labels(context: Context, runner: str) -> dict[str, str]:
 def environment(
     env: Mapping[str, str], own: Iterable[str], gpus: Sequence[str], home: Path
 ) -> dict[str, str]:
-    """What a program gets in an image of what it would get as a process. `own` names the
-    variables that the user or the script has set: they stay, whatever they are."""
+    """The part of a program's environment that it gets in an image. `own` names the variables that
+    the user or the script has set: they all stay."""
     own = set(own)
     kept = {n: v for n, v in env.items() if n in own or n not in MACHINE_VARIABLES}
     # Among the GPUs that a container is given, CUDA counts from 0.
@@ -127,43 +126,35 @@ def environment(
     kept.setdefault("HOME", str(home))
     # A signal is for all of the program's process group, as it is without Docker.
     kept["TINI_KILL_PROCESS_GROUP"] = "1"
-    kept.update(init.VERBOSITY)
     return kept
 
 
 def granted_gpus(component: ComponentJob, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The ids of the GPUs that the engine has given to this instance. RefusedError when it was
+    """The ids of the GPUs that the engine has given to this instance. ConfigError when it was
     to get some and nothing says which."""
-    if not component.gpus:
+    if not component.container.gpus:
         return ()
     for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
         words = environ.get(name, "").split(",")
         ids = tuple(word.strip() for word in words if word.strip())
         if ids and ids[0] not in ("all", "none", "void", "-1"):
             return ids
-    raise RefusedError(
-        f"{component.name} asks for {component.gpus} GPUs (yarn.gpus), and neither "
+    raise ConfigError(
+        f"{component.name} asks for {component.container.gpus} GPUs (yarn.gpus), and neither "
         "CUDA_VISIBLE_DEVICES nor NVIDIA_VISIBLE_DEVICES says which this container was given"
     )
 
 
 def own_mounts(context: Context) -> tuple[Mount, ...]:
-    """What a program sees at the same path as its runner: the package and the program to read,
-    its working and log folders, the checkpoints and the data to write."""
+    """The mounts that a program has at the same path as its runner: the package and the program to
+    read, its working and log folders, the checkpoints and the data to write."""
     writable = [str(context.work_dir), str(context.log_dir)]
-    writable += [path for path in map(local_path, folders(context).values()) if path]
+    folders = (context.checkpoint_dir, context.data_dir)
+    writable += [path for path in map(local_path, folders) if path]
     read_only = [path for path in (context.package_dir, context.files_dir) if path.is_dir()]
     found = [Mount(str(path), str(path), True) for path in read_only]
     found += [Mount(path, path) for path in dict.fromkeys(writable)]
     return tuple(found)
-
-
-def folders(context: Context) -> dict[str, str]:
-    """Key -> path or URL of the folders that appConfig names."""
-    return {
-        "site.global.user.checkpoint.prefix": context.checkpoint_dir,
-        "site.global.user.data.dir": context.data_dir,
-    }
 
 
 def local_path(folder: str) -> str:
@@ -174,7 +165,7 @@ def local_path(folder: str) -> str:
 
 
 def check_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """Each target once, in order of depth. RefusedError for a source that is not there or would
+    """Each target once, in order of depth. ConfigError for a source that is not there or would
     give the whole machine away, and for two sources at one target."""
     found: dict[str, Mount] = {}
     for mount in mounts:
@@ -183,7 +174,7 @@ def check_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
         _check_source(mount)
         other = found.setdefault(target, mount)
         if os.path.realpath(other.source) != os.path.realpath(mount.source):
-            raise RefusedError(
+            raise ConfigError(
                 f"two mounts at {target} in the container: {other.source} and {mount.source}"
             )
     return tuple(sorted(found.values(), key=lambda mount: (mount.target.count("/"), mount.target)))
@@ -191,19 +182,19 @@ def check_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
 
 def _check_source(mount: Mount) -> None:
     if not os.path.isabs(mount.source):
-        raise RefusedError(f"{mount.source!r} cannot be mounted: the path is not absolute")
+        raise ConfigError(f"{mount.source!r} cannot be mounted: the path is not absolute")
     try:
         real = os.path.realpath(mount.source)
     except OSError as error:
-        raise RefusedError(f"{mount.source} cannot be mounted: {error.strerror}") from error
+        raise ConfigError(f"{mount.source} cannot be mounted: {error.strerror}") from error
     if not os.path.exists(real):
-        raise RefusedError(
+        raise ConfigError(
             f"{mount.source} does not exist on this machine and cannot be mounted in the "
             "container; make it, or mount it there too"
         )
     engine = os.path.basename(real) == SOCKET or os.path.exists(os.path.join(real, SOCKET))
     if real in ("/", "/proc", "/sys", "/dev") or engine:
-        raise RefusedError(f"{mount.source} is not mounted: it would give the machine away")
+        raise ConfigError(f"{mount.source} is not mounted: it would give the machine away")
 
 
 def _mount(mount: Mount) -> dict[str, Any]:

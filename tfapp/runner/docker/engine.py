@@ -30,8 +30,8 @@ class MissingError(EngineError):
 
 
 def load() -> None:
-    """Imports the SDK, as `Engine` does otherwise; see `load_skein` in
-    tfapp.skein_calls.opening. EngineError when there is none."""
+    """Imports the SDK, as `Engine` does otherwise; see `load` in
+    tfapp.protocol.connection. EngineError when there is none."""
     try:
         import docker  # noqa: F401
     except ImportError as error:
@@ -61,7 +61,7 @@ class Engine:
         self._api.close()
 
     def info(self) -> Mapping[str, Any]:
-        """What the engine says of itself and its machine."""
+        """The engine's report of itself and its machine."""
         with self._calling("describe itself"):
             return self._api.info()
 
@@ -107,14 +107,14 @@ class Engine:
             self._api.unpause(id)
 
     def output(self, id: str) -> Output:
-        """What a container writes from now on."""
+        """The output of a container from now on."""
         with self._calling("attach to a container"):
             chunks = self._api.attach(id, stdout=True, stderr=True, stream=True, demux=True)
         return Output(chunks, self._stream(chunks, "send a container's output"))
 
     def events(self, id: str) -> Generator[Mapping[str, Any], None, None]:
-        """What has happened to a container, and what will. Ends, or raises GoneError, when the
-        engine does."""
+        """The past and future events of a container. Ends, or raises GoneError, when the engine
+        does."""
         with self._calling("watch a container"):
             found = self._api.events(
                 since=1, filters={"container": id, "type": "container"}, decode=True
@@ -148,9 +148,9 @@ class Engine:
 
         return errors
 
-    def _stream(self, items: Any, deed: str) -> Generator[Any, None, None]:
+    def _stream(self, items: Any, task: str) -> Generator[Any, None, None]:
         try:
-            with self._calling(deed):
+            with self._calling(task):
                 yield from items
         finally:
             with contextlib.suppress(OSError):  # the other side was faster
@@ -158,16 +158,16 @@ class Engine:
             items._response.close()  # which the SDK leaves to chance
 
     @contextlib.contextmanager
-    def _calling(self, deed: str) -> Iterator[None]:
+    def _calling(self, task: str) -> Iterator[None]:
         import requests
         import urllib3
 
         try:
             yield
         except self._errors.NotFound as error:
-            raise MissingError(f"the Docker engine cannot {deed}: {_words(error)}") from error
+            raise MissingError(f"the Docker engine cannot {task}: {_words(error)}") from error
         except self._errors.APIError as error:
-            raise EngineError(f"the Docker engine cannot {deed}: {_words(error)}") from error
+            raise EngineError(f"the Docker engine cannot {task}: {_words(error)}") from error
         except (
             self._errors.DockerException,
             requests.RequestException,
@@ -195,8 +195,8 @@ class Engine:
 
 
 class Output:
-    """(standard output, standard error) of a container until its end; whatever breaks the stream
-    also ends it."""
+    """(standard output, standard error) of a container until its end; an error of the stream ends
+    it too."""
 
     def __init__(self, source: Any, chunks: Iterator[tuple[bytes | None, bytes | None]]):
         self._source = source

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from tfapp.contract.container import ENV_GUARD
-from tfapp.contract.log_lines import OWN_LINE
+from tfapp.contract.names import ENV_GUARD, OWN_LINE
+from tfapp.processes import Process, send
 from tfapp.runner.docker.engine import CALL_LIMIT, Engine, EngineError
-from tfapp.runner.docker.identity import LABEL_RUNNER, Process, runner_name
+from tfapp.runner.docker.ownership import LABEL_RUNNER, runner_name
 
 _ROOT = Path(__file__).parents[3]
 _CREATING, _STARTED, _ENDED, _DONE = "creating", "started", "ended", "done"
@@ -35,8 +35,8 @@ _END_LIMIT = 5.0  # seconds for a guard that was told that it is done
 
 @dataclasses.dataclass
 class Started:
-    """What has come of the making of a container. `process` is its first, None when it did not
-    start or has ended."""
+    """The result of a container's creation: its first process, None when it did not start or has
+    ended."""
 
     process: Process | None = None
 
@@ -58,8 +58,9 @@ class Guard:
 
     @contextlib.contextmanager
     def expecting(self) -> Iterator[Started]:
-        """In the block a container is made: the engine may still be at it when this process is
-        dead. The block puts in its first process, which the guard can kill without the engine."""
+        """Announces that the block creates a container: the engine may finish that after this
+        process has died. The block sets the container's first process, which the guard can kill
+        without the engine."""
         self._write(_CREATING)
         started = Started()
         try:
@@ -103,9 +104,10 @@ def main(argv: Sequence[str]) -> int:
             return 0
         creating = word == _CREATING
         if word == _STARTED:
-            containers.append(Process(*map(int, numbers)))
+            pid, started = map(int, numbers)
+            containers.append(Process(pid, started))
     for process in containers:  # at once: this process may be killed the next moment
-        process.kill()
+        send(process, signal.SIGKILL)
     return _remove_all(argv[0], creating)
 
 

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tfapp.contract.docker import Docker, Mount
+from tfapp.contract.job import Docker, Mount
 from tfapp.runner.container import Container
 from tfapp.runner.docker import creation, engine, pull
-from tfapp.runner.docker.creation import Place, RefusedError, User
+from tfapp.runner.docker.creation import ConfigError, HostFacts, User
 from tfapp.runner.docker.engine import Engine, EngineError, patiently
 from tfapp.runner.docker.guard import Guard
+from tfapp.runner.docker.ownership import sweep
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
-from tfapp.runner.docker.sweep import sweep
 from tfapp.runner.program import StartError
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
 
@@ -43,7 +43,7 @@ class DockerMode:
         self._secrets = container.private.redact
         self._engine: Engine | None = None
         self._guard: Guard | None = None
-        self._place: Place | None = None
+        self._facts: HostFacts | None = None
         self._running: set[DockerProgram] = set()
         self._pull: pull.Progress | None = None  # while there is one
 
@@ -71,10 +71,10 @@ class DockerMode:
             cpus = int(found.info()["NCPU"])
             sweep(found)
             self._guard = Guard(environ)
-            self._place = Place(_user(), self._guard.runner, cpus, gpus)
+            self._facts = HostFacts(_user(), self._guard.runner, cpus, gpus)
             login, self._pull = self._login(), pull.Progress(self._docker.image)
             pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
-        except (EngineError, RefusedError, OSError) as error:
+        except (EngineError, ConfigError, OSError) as error:
             raise ScriptError(str(error)) from error
         finally:
             self._pull = None
@@ -138,13 +138,13 @@ class DockerMode:
         sink: int = 1,
         errors: int | None = None,
     ) -> DockerProgram:
-        docker, guard, place = self._engine, self._guard, self._place
-        assert docker and guard and place, "nothing is started before the preparation"
+        docker, guard, facts = self._engine, self._guard, self._facts
+        assert docker and guard and facts, "nothing is started before the preparation"
         try:
             mounts = self._mounts(context)
-        except RefusedError as error:
+        except ConfigError as error:
             raise StartError(str(error)) from error
-        config = creation.container_config(context, self._docker, place, argv, env, cwd, mounts)
+        config = creation.container_config(context, self._docker, facts, argv, env, cwd, mounts)
         try:
             patiently(docker.ping, _RESTART_LIMIT)
             with guard.expecting() as expected:
@@ -153,15 +153,15 @@ class DockerMode:
         except EngineError as error:
             raise StartError(str(error)) from error
         except StartError as error:
-            raise StartError(f"{error}{_about(place.gpus)}") from error
+            raise StartError(f"{error}{_about(facts.gpus)}") from error
         self._running.add(program)
         return program
 
     def _environment(self, context: Context, given: Mapping[str, str]) -> dict[str, str]:
         own = (*given, *self._container.private.env.get(context.component.name, ()))
-        assert self._place is not None
+        assert self._facts is not None
         env = {**context.env, **given}
-        return creation.environment(env, own, self._place.gpus, context.work_dir)
+        return creation.environment(env, own, self._facts.gpus, context.work_dir)
 
     def _mounts(self, context: Context) -> tuple[Mount, ...]:
         checkpoints = creation.local_path(context.checkpoint_dir)
@@ -169,7 +169,7 @@ class DockerMode:
             try:
                 os.makedirs(checkpoints, exist_ok=True)
             except OSError as error:
-                raise RefusedError(f"{checkpoints} cannot be made: {error.strerror}") from error
+                raise ConfigError(f"{checkpoints} cannot be made: {error.strerror}") from error
         return creation.check_mounts((*creation.own_mounts(context), *self._docker.mounts))
 
     def _login(self) -> Mapping[str, str] | None:

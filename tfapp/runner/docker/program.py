@@ -6,18 +6,20 @@ import contextlib
 import dataclasses
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Union
 
+from tfapp import processes
 from tfapp.contract.exit import Exit
-from tfapp.contract.log_lines import MAX_LAST_LINES
-from tfapp.runner import exits, process_tree
-from tfapp.runner.docker import identity
+from tfapp.contract.names import MAX_LAST_LINES
+from tfapp.frozen import frozen
+from tfapp.runner import exits
+from tfapp.runner.docker import ownership
 from tfapp.runner.docker.engine import Engine, EngineError, MissingError
-from tfapp.runner.docker.init import InitWords
-from tfapp.runner.docker.lines import ERR, OUT, merged
+from tfapp.runner.docker.lines import WholeLines
 from tfapp.runner.output import LastLines, Redactor, relay
 from tfapp.runner.program import StartError
 
@@ -25,32 +27,34 @@ KILL_LIMIT = 30.0  # seconds that an end may take to be confirmed
 
 _SIGHT_LIMIT = 10.0  # seconds in which an engine knows of a process's end
 _LOOK_EVERY = 0.5  # seconds between looks at a program of which the engine says nothing
-_SHELL_SIGNAL = 128  # an engine says 128 + n when signal n ended a program, or its init
+# An engine reports 128 + n when signal n ended a program, or its init. A program that exits with
+# such a code itself is mostly a shell that passes on how its child ended: it counts as the same.
+_SHELL_SIGNAL = 128
 _NOT_RUN = 127  # what the container's init says when it cannot run the program
 _INIT_WORDS = "[FATAL tini"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Died:
     code: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _MemoryKill:
     pass
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Paused:
     paused: bool  # or goes on
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Removed:
     pass
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Lost:
     message: str
 
@@ -76,10 +80,10 @@ class DockerProgram:
         self._clock = clock
         self._name, self._image = config["Entrypoint"][0], config["Image"]
         self._last = LastLines(MAX_LAST_LINES)
-        self._init = InitWords()
+        self._written = 0
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
         self._ended = threading.Event()
-        self.process: identity.Process | None = None  # the container's first
+        self.process: processes.Process | None = None  # the container's first
         self._memory_kill = False
         self._paused = False
         self.exit: Exit | None = None  # once it has ended
@@ -98,8 +102,7 @@ class DockerProgram:
     def _start(self, redactor: Redactor, sink: int, errors: int | None) -> None:
         events = self._engine.events(self.container)
         output = self._engine.output(self.container)
-        pieces = self._pieces(output, errors)
-        chunks = merged(pieces) if errors is None else (piece for _, piece in pieces)
+        chunks = self._lines(output, errors)
         self._pump = _background("output", lambda: relay(chunks, sink, redactor, self._last))
         _background("events", lambda: self._watch(events))
         try:
@@ -109,6 +112,7 @@ class DockerProgram:
             raise
         self.started = self._clock()
         self.process = self._find_process()
+        self._pids: tuple[int, ...] = (self.pid,) if self.pid else ()
 
     @property
     def pid(self) -> int:
@@ -118,7 +122,7 @@ class DockerProgram:
     @property
     def alive(self) -> bool:
         """Whether the program may still be there. Asks nobody, and never waits."""
-        return self.exit is None and self.process is not None and self.process.alive()
+        return self.exit is None and self.process is not None and processes.is_alive(self.process)
 
     def running(self) -> bool:
         """Whether Docker says that it runs. An engine that does not answer has not said that it
@@ -138,18 +142,24 @@ class DockerProgram:
             return ()
         if self._paused:  # whose processes look as if they slept
             return (f"its container {self.container[:12]} was paused (docker pause)",)
-        return process_tree.stopped(process_tree.tree(self.pid))
+        found = processes.tree(self.pid)
+        self._pids = tuple(process.pid for process in found if not process.dead)
+        return processes.stopped(found)
+
+    def pids(self) -> tuple[int, ...]:
+        """See Running.pids. Without what `docker exec` has started."""
+        return self._pids
 
     def signal(self, number: int) -> None:
         """Sends a signal to the program and its process group."""
         # By way of the container's init, not of the engine: that may hang.
         if self.process is not None:
-            self.process.signal(number)
+            processes.send(self.process, number)
 
     def kill(self) -> None:
         """Sends SIGKILL to all of the container; `wait` waits for it."""
         if self.process is not None:
-            self.process.kill()
+            processes.send(self.process, signal.SIGKILL)
         if self._paused:  # and dies when it goes on
             _background("unpause", self._unpause)
 
@@ -172,20 +182,20 @@ class DockerProgram:
     @property
     def written(self) -> int:
         """Bytes of output so far."""
-        return self._last.total
+        return self._written
 
     def last_lines(self) -> str:
         """The end of the output so far, without secrets."""
         return self._last.text()
 
-    def _find_process(self) -> identity.Process | None:
+    def _find_process(self) -> processes.Process | None:
         """The container's first process, None when it has ended. EngineError when it is none of
         this machine, where neither ports nor folders would be those of the runner."""
         end = self._clock() + _SIGHT_LIMIT
         while (pid := self._engine_pid()) != 0:
-            process = identity.of_container(pid, self.container)
+            process = ownership.of_container(pid, self.container)
             if process is not None:
-                if identity.shares_network(pid):
+                if ownership.shares_network(pid):
                     return process
                 raise EngineError(
                     "the Docker engine gives containers a network of its own even where the "
@@ -201,7 +211,7 @@ class DockerProgram:
         return None
 
     def _engine_pid(self) -> int:
-        """What the engine says is the container's first process, 0 when it has ended."""
+        """The container's first process by the engine's word, 0 when it has ended."""
         try:
             return int(self._engine.state(self.container).get("Pid", 0))
         except MissingError:
@@ -238,7 +248,8 @@ class DockerProgram:
             self._note(news)
 
     def _clear_up(self, lost: bool) -> str:
-        """Ends what is left, and sees that the container goes. Words about what remains."""
+        """Ends the processes that are left, and removes the container. Returns words about what
+        remains."""
         self.kill()
         end = self._clock() + KILL_LIMIT
         while self.alive:
@@ -266,20 +277,20 @@ class DockerProgram:
             return f"; its container {self.container[:12]} remains: {error}"
         return ""
 
-    def _pieces(
+    def _lines(
         self, output: Iterable[tuple[bytes | None, bytes | None]], errors: int | None
-    ) -> Iterator[tuple[str, bytes]]:
-        """Standard output without the init's words, with standard error unless that goes
-        elsewhere."""
-        for out, err in output:
-            if err and errors is not None:
-                self._last.feed(err)
-                os.write(errors, err)
-            elif err:
-                yield ERR, err
-            if out:
-                yield OUT, self._init.feed(out)
-        yield OUT, self._init.finish()
+    ) -> Iterator[bytes]:
+        """Whole lines of standard output, and of standard error unless that goes elsewhere."""
+        streams = WholeLines(), WholeLines()
+        for pieces in output:
+            for stream, piece in zip(streams, pieces):
+                self._written += len(piece or b"")
+                if piece and stream is streams[1] and errors is not None:
+                    self._last.feed(piece)
+                    os.write(errors, piece)
+                elif piece:
+                    yield stream.feed(piece)
+        yield b"\n".join(filter(None, (stream.finish() for stream in streams)))
 
     def _note(self, news: _News) -> None:
         if isinstance(news, _MemoryKill):
@@ -296,7 +307,7 @@ class DockerProgram:
             why = last.rpartition("failed: ")[2]
             text = f"{self._name} cannot be run in image {self._image}: {why}"
             return Exit(None, None, "start", text)
-        if exits.is_signal(code - _SHELL_SIGNAL) and not self._init.by_itself:
+        if exits.is_signal(code - _SHELL_SIGNAL):
             code = _SHELL_SIGNAL - code
         return exits.decode(code, self._memory_kill)
 

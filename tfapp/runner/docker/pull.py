@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tfapp.contract.docker import Docker
+from tfapp.contract.job import Docker
 from tfapp.runner.docker.engine import Engine, EngineError
 
 TOLD_EVERY = 30.0  # seconds between lines of progress in a log
@@ -68,7 +68,7 @@ def login_of(secret: str) -> Mapping[str, str]:
 
 
 def _pull(engine: Engine, image: str, login: Mapping[str, str] | None, progress: Progress) -> str:
-    """What went wrong, "" when nothing did."""
+    """Pulls the image. Returns the error, "" for none."""
     try:
         return progress.follow(engine.pull(image, login))
     except EngineError as error:
@@ -76,7 +76,7 @@ def _pull(engine: Engine, image: str, login: Mapping[str, str] | None, progress:
 
 
 class Progress:
-    """How far the pull of an image is, by the engine's reports. For any thread to read."""
+    """The progress of an image's pull, by the engine's reports. For any thread to read."""
 
     def __init__(self, image: str):
         self.words = ""  # "pulling image X: 2 of 5 layers, 30 of 120 MiB" once it has begun

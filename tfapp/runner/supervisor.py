@@ -1,4 +1,4 @@
-"""The deeds of a runner: ports, exports, the program, the calls into the package's script."""
+"""Carries out what a runner decides: ports, exports, the program, the calls into its script."""
 
 from __future__ import annotations
 
@@ -7,49 +7,51 @@ import os
 import queue
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.control import Cluster
+from tfapp import processes
 from tfapp.contract.exit import Exit
-from tfapp.contract.instances import instance_id
-from tfapp.contract.log_lines import MAX_LAST_LINES
-from tfapp.contract.reports import Answer, ExitReport
+from tfapp.contract.messages import Answer, Cluster, ExitReport
+from tfapp.contract.names import MAX_LAST_LINES, instance_id
+from tfapp.frozen import frozen
 from tfapp.runner import context as contexts
-from tfapp.runner import ports, process_tree, progress, script_calls
+from tfapp.runner import metrics, package_script, ports, progress
 from tfapp.runner.container import Container
+from tfapp.runner.context import ExportError, InstanceSettings
 from tfapp.runner.docker.creation import local_path
-from tfapp.runner.events import Ended, Report, Unwell
-from tfapp.runner.exports import ExportError, Settings
+from tfapp.runner.events import Attempt, Ended, Report, Unwell
 from tfapp.runner.output import redact
+from tfapp.runner.package_script import Outcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import RunMode, Running
-from tfapp.runner.script_calls import Outcome
 from tfapp.runner.tensorflow_env import NoAddressError
 from tfapp.script import Context, Program, Script
 
 
 class FailedError(Exception):
-    """A deed that failed; `exit` is how that is reported."""
+    """An action that failed; `exit` is how that is reported."""
 
     def __init__(self, reason: str, text: str):
         super().__init__(text)
         self.exit = Exit(None, None, reason, text)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ScriptDone:
-    """A call into the package's script is over."""
+    """A call into the package's script is over, maybe long after the program that it is about."""
 
     name: str
+    attempt: Attempt
     outcome: Outcome
 
 
-class Instance:
-    """One instance in its container. What happens later is put into the preparation's queue:
-    `ScriptDone` after a call, `Ended` after the program. `say(line)` writes to the log."""
+class Supervisor:
+    """Supervises the program of one instance in its container. What happens later is put into the
+    preparation's queue: `ScriptDone` after a call, `Ended` after the program. `say(line)` writes
+    to the log."""
 
     def __init__(
         self,
@@ -60,14 +62,17 @@ class Instance:
     ):
         self.name = instance_id(container.component.name, container.index)
         self.program: Running | None = None
-        self._killed = False  # the program, by this runner
+        self._meter: metrics.Meter | None = None  # of the program
+        self._attempt = Attempt(0)
+        self._killed = False  # whether this runner has killed the program
+        self._progressed = True  # whether the program has saved anything, or nobody can see that
         self._container = container
         self._preparation = preparation
         self._events: queue.SimpleQueue = preparation.events
         self._mode = mode
         self._say = say
         self._ports: list[ports.HeldPort] = []
-        self._settings = Settings({}, {})
+        self._settings = InstanceSettings({}, {})
         self._exports: contexts.Exports = {}
         self._context: Context | None = None
         self._traceback = ""  # the script's own, in place of the last lines of a program
@@ -77,6 +82,7 @@ class Instance:
         while an older program lives."""
         self.release_ports()
         self.program, self._context, self._traceback = None, None, ""
+        self._meter = None
         try:
             self._settings = contexts.take_settings(self._container, self._take_port)
             self._exports = contexts.make_exports(self._container, self._settings)
@@ -96,14 +102,16 @@ class Instance:
         """Forgets the program that has ended. FailedError when a port that it was given is not
         free any more."""
         self.program, self._context, self._traceback = None, None, ""
+        self._meter = None
         try:
             self._ports = [ports.hold_again(held) for held in self._ports]
         except ports.NoPortError as error:
             raise FailedError("start", f"{error} (on {self.host})") from error
 
-    def choose(self, cluster: Cluster) -> None:
+    def choose(self, cluster: Cluster, attempt: Attempt) -> None:
         """Asks the script for the program. FailedError when the cluster lacks an address."""
         settings, generation = self._settings, cluster.generation
+        self._attempt = attempt
         try:
             self._context = context = contexts.build_context(
                 self._container,
@@ -125,28 +133,47 @@ class Instance:
         ports.release(held for held in self._ports if held.number in released)
         command = shlex.join(program.argv).replace(f"{self._container.root}/", "")
         self.tell(f"starting {command}")
+        # Made first: it forgets what an older program has reported.
+        container = self._container
+        meter = metrics.Meter(
+            container.metrics_file, lambda: running.pids(), private=container.work_dir
+        )
         try:
+            cluster = contexts.cluster_json(context.generation, context.members)
+            self._container.cluster_file.write_text(cluster)
+            # An older program's value is no value of this one, which may end without any.
+            self._container.returned_file.unlink(missing_ok=True)
             running = self._mode.start(program, context)
+        except OSError as error:
+            raise FailedError("start", f"its files cannot be made ready: {error}") from error
         except StartError as error:
             raise FailedError("start", str(error)) from error
-        self.program, self._killed = running, False
+        self.program, self._killed, self._progressed = running, False, True
+        self._meter = meter
+        folder = local_path(context.checkpoint_dir)
+        places = [self._container.progress_file, *([Path(folder)] if folder else [])]
+        unseen = bool(context.checkpoint_dir) and not folder
 
         def wait() -> None:
+            saved = progress.Saved(() if unseen else places)
             exit = running.wait()
-            self._events.put(Ended(exit, self._killed))
+            try:
+                if exit.reason == "exit" and exit.code and not unseen:
+                    self._progressed = saved.anything()
+                meter.last(metrics.LAST_LOOK_LIMIT)
+            finally:  # without it the instance would never take part again
+                self._events.put(Ended(exit, self._killed))
 
         threading.Thread(target=wait, name="tfapp-program", daemon=True).start()
-        self._watch_progress(running, context)
+        self._watch_progress(running, places)
 
-    def _watch_progress(self, running: Running, context: Context) -> None:
+    def _watch_progress(self, running: Running, places: Sequence[Path]) -> None:
         limit = self._container.component.progress_timeout
         if not limit:
             return
-        folder = local_path(context.checkpoint_dir)
-        places = [self._container.progress_file, *([Path(folder)] if folder else [])]
-        interval = self._container.job.limits.heartbeat
+        interval, attempt = self._container.job.limits.heartbeat, self._attempt
         progress.watch(
-            running, places, limit, interval, lambda exit: self._events.put(Unwell(exit))
+            running, places, limit, interval, lambda exit: self._events.put(Unwell(attempt, exit))
         )
 
     def stop(self) -> None:
@@ -159,8 +186,23 @@ class Instance:
         """Lets the script look at the program."""
         context, program = self._context, self.program
         assert context is not None and program is not None, "only what runs is looked at"
-        process_tree.reap(spare=program.pid)
+        processes.reap(spare=program.pid)
         self._call("status", lambda: self._script.status(context, program))
+
+    def measure(self) -> metrics.Reading:
+        """What the program measures, for a heartbeat. For any thread."""
+        meter, program = self._meter, self.program
+        if meter is None:
+            return metrics.NOTHING
+        if program is None or not program.alive:
+            return self._told(meter.reading)
+        return self._told(meter.look(metrics.LOOK_LIMIT))
+
+    def _told(self, reading: metrics.Reading) -> metrics.Reading:
+        """`reading` without secrets."""
+        secrets = self._container.private.redact
+        told = {redact(name, secrets): value for name, value in reading.metrics.items()}
+        return dataclasses.replace(reading, metrics=told)
 
     def kill(self) -> None:
         """Kills the program with all that it has started; `Ended` follows."""
@@ -179,14 +221,15 @@ class Instance:
             self.tell(traceback)
 
     def report(self, action: Report, container_id: str) -> ExitReport:
-        """What is to be told of the end of a generation here, without secrets."""
+        """The report of the end of a generation here, without secrets."""
         program = self.program
         secrets = self._container.private.redact
         exit = action.exit
-        # How a program ended is tfapp's own sentence, and a value such as KILL is no secret in it.
+        # The end of a program is tfapp's own sentence, and a value such as KILL is no secret in it.
         if exit.reason in ("script", "start"):
             exit = dataclasses.replace(exit, text=redact(exit.text, secrets))
         self._say(f"{self.name} has ended: {exit.text}")
+        measured = self._told(self._meter.reading) if self._meter else metrics.NOTHING
         return ExitReport(
             generation=action.generation,
             instance=self.name,
@@ -197,6 +240,10 @@ class Instance:
             last_lines=program.last_lines() if program else _end(redact(self._traceback, secrets)),
             seconds=round(program.seconds, 3) if program else 0.0,
             attempt=action.attempt,
+            progressed=self._progressed,
+            metrics=measured.metrics,
+            step=measured.step,
+            steps_per_second=measured.steps_per_second,
         )
 
     def release_ports(self) -> None:
@@ -205,7 +252,7 @@ class Instance:
         self._ports = []
 
     def _take_port(self, preferred: int) -> int:
-        allowed = self._container.component.site.get("site.global.slider.allowed.ports", "")
+        allowed = self._container.component.settings.text("slider.allowed.ports")
         held = ports.hold(allowed, preferred)
         self._ports.append(held)
         return held.number
@@ -217,7 +264,7 @@ class Instance:
 
     @property
     def preparing(self) -> str:
-        """What the preparation is at, where that takes long, without secrets; else ""."""
+        """The present work of the preparation, where that takes long, without secrets; else ""."""
         return redact(self._mode.preparing, self._container.private.redact)
 
     @property
@@ -227,14 +274,14 @@ class Instance:
         return script
 
     def _call(self, name: str, function: Callable[[], Any]) -> None:
-        component = self._container.component
-        script_calls.call(
+        component, attempt = self._container.component, self._attempt
+        package_script.call(
             f"{name}()",
             function,
             component.script_timeout,
             Path(component.script),
             self._container.package_dir,
-            lambda outcome: self._events.put(ScriptDone(name, outcome)),
+            lambda outcome: self._events.put(ScriptDone(name, attempt, outcome)),
             overdue="timeout" if name == "start" else "script",
         )
 

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from tfapp.contract.control import Member
 from tfapp.contract.job import ExportTemplate
-from tfapp.runner.exports import (
+from tfapp.contract.messages import Member
+from tfapp.runner.context import (
     ExportError,
-    Settings,
+    InstanceSettings,
     expander,
     export_values,
     program_config,
@@ -24,7 +24,7 @@ MEMBERS = tuple(
 )
 
 
-def settled(site: dict[str, str], asked: list[int] | None = None) -> Settings:
+def settled(site: dict[str, str], asked: list[int] | None = None) -> InstanceSettings:
     numbers = itertools.count(40000)
 
     def take_port(preferred: int) -> int:
@@ -46,7 +46,7 @@ def test_each_place_gets_a_port_of_its_own_and_other_components_get_none():
         },
         asked,
     )
-    assert settings == Settings(
+    assert settings == InstanceSettings(
         site={
             "site.global.a.port": "40000",
             "site.global.b": "40001-40002",
@@ -81,7 +81,7 @@ def test_exports_hold_the_own_host_and_the_taken_port():
         ExportTemplate("worker", "id", "${COMPONENT_ID}@${THIS_HOST}"),
         ExportTemplate("all", "first", "${PS_HOST}"),
     )
-    settings = Settings({"site.global.port": "40000"}, {})
+    settings = InstanceSettings({"site.global.port": "40000"}, {})
     assert export_values(templates, settings, "h1", FACTS) == {
         "worker": {"host_port": "h1:40000", "id": "1@h1"},
         "all": {"first": "h1"},
@@ -91,7 +91,7 @@ def test_exports_hold_the_own_host_and_the_taken_port():
 def test_an_export_that_cannot_be_made_is_named():
     template = ExportTemplate("worker", "host_port", "${site.global.nothing}")
     with pytest.raises(ExportError) as error:
-        export_values((template,), Settings({}, {}), "h1", FACTS)
+        export_values((template,), InstanceSettings({}, {}), "h1", FACTS)
     assert str(error.value) == ("export worker/host_port: nothing replaces ${site.global.nothing}")
 
 

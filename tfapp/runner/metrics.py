@@ -1,0 +1,211 @@
+"""What a program measures: read from the file that it reports to, and from the files that it writes
+for TensorBoard. A look reads a bounded amount, whatever the program reports."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from tfapp.contract import metrics
+from tfapp.contract.metrics import Measure
+from tfapp.frozen import frozen
+from tfapp.runner.open_event_files import OpenEventFiles
+
+LOOK_LIMIT = 0.25  # seconds that a heartbeat waits for a look; a shared folder may be slow
+LAST_LOOK_LIMIT = 2.0  # the same for the report of a program's end
+
+_WINDOW = 30.0  # seconds over which steps per second are counted
+_PAUSE = 60.0  # without a step for so long, and three times the window, they are not known any more
+_MOST_BYTES = 64 << 10  # of the file that a program reports to
+_LAST_LOOKS = 16  # at event files, once nobody writes them
+
+
+@frozen
+class Reading:
+    """What is known of a program's metrics."""
+
+    metrics: Mapping[str, Measure]
+    step: int | None
+    steps_per_second: float | None
+
+
+NOTHING = Reading({}, None, None)
+
+
+@frozen
+class _Reported:
+    """What a program's file says."""
+
+    metrics: Mapping[str, Measure]
+    step: int | None
+    time: float
+
+
+_NOT_REPORTED = _Reported({}, None, 0.0)
+
+
+class Meter:
+    """The metrics of one program. `file`: what it reports to; what stands there now is an older
+    program's. `pids`: the processes of the program. `private`: a folder to which it alone writes.
+    `look` may be called by several threads."""
+
+    def __init__(
+        self,
+        file: Path,
+        pids: Callable[[], Iterable[int]],
+        private: Path | None = None,
+        calendar: Callable[[], float] = time.time,
+    ):
+        self._file = ReportFile(file)
+        self._events = OpenEventFiles(pids)
+        self._speed = Speed()
+        self._private = private
+        self._calendar = calendar
+        self._began = calendar()
+        self._lock = threading.Lock()
+        self._looking: threading.Thread | None = None
+        self.reading = NOTHING  # of the last look
+        self._over = False  # whether the program has ended
+
+    def look(self, limit: float) -> Reading:
+        """What it measures now, or what was found last where a look takes longer than `limit`
+        seconds. There is one look at a time, in a thread of its own."""
+        with self._lock:
+            looking = self._looking
+            if looking is None or not looking.is_alive():
+                looking = threading.Thread(target=self._look, name="tfapp-metrics", daemon=True)
+                looking.start()
+                self._looking = looking
+        looking.join(limit)
+        return self.reading
+
+    def last(self, limit: float) -> Reading:
+        """What it measured up to its end, for after that."""
+        with self._lock:
+            self._over, looking = True, self._looking
+        if looking is not None:
+            looking.join(limit)
+            if looking.is_alive():
+                return self.reading
+        return self.look(limit)
+
+    def _look(self) -> None:
+        reported, events = self._file.read(), self._events
+        over = self._over
+        if over and self._private is not None:
+            events.add_written(self._private, self._began)
+        for _ in range(_LAST_LOOKS if over else 1):
+            if not events.look():
+                break
+        source, step, when = "", reported.step, reported.time
+        if step is None:
+            source, step, when = events.newest_step()
+        self.reading = Reading(
+            metrics.cut((*reported.metrics.items(), *_unsaid(events.newest(), reported.metrics))),
+            step,
+            self._speed.at(source, step, when, self._calendar()),
+        )
+        if over:
+            events.close()
+
+
+def _unsaid(
+    found: Iterable[tuple[str, Measure]], reported: Mapping[str, Measure]
+) -> Iterator[tuple[str, Measure]]:
+    """Without what was reported too: Keras writes "loss" as train/epoch_loss, and "val_loss" as
+    validation/epoch_loss."""
+    for name, value in found:
+        run, _, tag = name.rpartition("/")
+        metric = tag.removeprefix("epoch_")
+        said = f"val_{metric}" if run.endswith("validation") else metric
+        if metric == tag or said not in reported:
+            yield name, value
+
+
+class ReportFile:
+    """The file that a program reports to, as `tfapp.program.reporting` writes it:
+    {"step": 12 or null, "time": seconds since 1970, "metrics": {"loss": 0.31}}."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._last = _NOT_REPORTED
+        with contextlib.suppress(OSError):
+            path.unlink()
+        self._read = _identity(path)  # what was read, or is not to be
+
+    def read(self) -> _Reported:
+        """What it says, or what it said when that could be read last."""
+        seen = _identity(self._path)
+        if seen is None or seen == self._read:
+            return self._last
+        try:
+            # A pipe of this name must not hold it up.
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                whole = stat.S_ISREG(os.fstat(descriptor).st_mode)
+                data = os.read(descriptor, _MOST_BYTES) if whole else b""
+            finally:
+                os.close(descriptor)
+            self._last = _reported(json.loads(data))
+            self._read = seen
+        except (OSError, ValueError):  # a program that writes it itself may be in the middle of it
+            pass
+        return self._last
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _reported(data: object) -> _Reported:
+    """ValueError for anything but an object."""
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    step, when, values = data.get("step"), data.get("time"), data.get("metrics")
+    found = {}
+    for name, value in values.items() if isinstance(values, dict) else ():
+        number = metrics.measure(value)
+        if number is not None:
+            found[name] = number
+    whole = type(step) is int and abs(step) < 1 << 63
+    known = metrics.measure(when)
+    return _Reported(found, step if whole else None, known if isinstance(known, float) else 0.0)
+
+
+class Speed:
+    """Steps per second, over a short time."""
+
+    def __init__(self) -> None:
+        self._source = ""
+        self._points: collections.deque[tuple[int, float]] = collections.deque()  # (step, time)
+
+    def at(self, source: str, step: int | None, when: float, now: float) -> float | None:
+        """With `source`'s step at the time `when`. None where it is not known yet, or any more:
+        nothing has come for long. Times: seconds since 1970."""
+        points = self._points
+        if step is None:
+            return None
+        if points and (source != self._source or step < points[-1][0] or when < points[-1][1]):
+            points.clear()
+        self._source = source
+        if not points or step > points[-1][0]:
+            points.append((step, when))
+        while len(points) > 2 and points[-1][1] - points[1][1] >= _WINDOW:
+            points.popleft()
+        if len(points) < 2:
+            return None
+        (first, began), (last, ended) = points[0], points[-1]
+        if ended <= began or now - ended > max(_PAUSE, 3 * (ended - began)):
+            return None
+        return float(f"{(last - first) / (ended - began):.4g}")

@@ -1,0 +1,150 @@
+"""The event files of TensorBoard that a program has open: found among its descriptors, read as they
+grow."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tfapp.contract import metrics
+from tfapp.contract.metrics import Measure
+from tfapp.runner import event_files
+from tfapp.runner.event_files import NoEventFileError
+from tfapp.runner.progress import walk
+
+_MOST_FILES = 16  # that are open in a program
+_MOST_DESCRIPTORS = 4096  # of a program's processes, that a look goes through
+_MOST_TAGS = 256
+_EVENT_FILE = re.compile(r"\btfevents\b")
+
+
+class OpenEventFiles:
+    """The event files that the processes `pids()` have open for writing."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]):
+        self._pids = pids
+        self._files: dict[tuple[int, int], _EventFile] = {}  # by device and inode
+        self._any = False  # whether there was ever one
+        # By name, the newest last: what it is, and the step and time that it is of.
+        self._values: dict[str, tuple[Measure, int, float]] = {}
+
+    def look(self) -> bool:
+        """Reads what is new in them, and says whether there was anything. Those that were closed
+        since are read to their end."""
+        open_now = set()
+        for identity, path in self._find():
+            open_now.add(identity)
+            self._add(identity, path)
+        anything = False
+        for identity, file in tuple(self._files.items()):
+            if self._take(file):
+                anything = True
+            elif identity not in open_now:
+                self._files.pop(identity).close()
+        return anything
+
+    def add_written(self, folder: Path, since: float) -> None:
+        """Takes those below `folder` that were written since then, where none was seen: the
+        program has ended before, or nobody may see what it has open. `since`: seconds since
+        1970."""
+        if self._any:
+            return
+        for path, found in walk(folder):
+            named = _EVENT_FILE.search(os.path.basename(path)) is not None
+            if named and stat.S_ISREG(found.st_mode) and found.st_mtime >= since:
+                self._add((found.st_dev, found.st_ino), path)
+
+    def _add(self, identity: tuple[int, int], path: str) -> None:
+        if identity in self._files or len(self._files) >= _MOST_FILES:
+            return
+        file = _EventFile.open(path)
+        if file is not None:
+            self._files[identity], self._any = file, True
+
+    def newest(self) -> list[tuple[str, Measure]]:
+        """The last value of each tag, by "FOLDER/TAG" as TensorBoard shows it; the newest first,
+        those of one moment by name."""
+        found = sorted(self._values.items(), key=lambda item: (-item[1][2], item[0]))
+        return [(name, value) for name, (value, _, _) in found]
+
+    def newest_step(self) -> tuple[str, int | None, float]:
+        """The name with the highest step: some count epochs, some steps. "", None and 0 without."""
+        found = ((step, name, when) for name, (_, step, when) in self._values.items())
+        step, name, when = max(found, default=(None, "", 0.0))
+        return name, step, when
+
+    def close(self) -> None:
+        """Lets go of all."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def _find(self) -> Iterable[tuple[tuple[int, int], str]]:
+        """(device and inode, a path to open it by) of each."""
+        left = _MOST_DESCRIPTORS
+        for pid in self._pids():
+            folder = f"/proc/{pid}/fd"
+            try:
+                numbers = os.listdir(folder)[:left]
+            except OSError:  # it has ended, or is not to be looked into
+                continue
+            left -= len(numbers)
+            for number in numbers:
+                path = f"{folder}/{number}"
+                try:
+                    if _EVENT_FILE.search(os.path.basename(os.readlink(path))) is None:
+                        continue
+                    # The link's own mode says how it was opened: proc(5).
+                    if not os.lstat(path).st_mode & stat.S_IWUSR:
+                        continue
+                    found = os.stat(path)
+                except OSError:  # closed by now
+                    continue
+                yield (found.st_dev, found.st_ino), path
+
+    def _take(self, file: _EventFile) -> bool:
+        """Whether there was anything new."""
+        before = file.offset
+        for scalar in file.read():
+            name = f"{file.folder}/{scalar.tag}"
+            value = metrics.measure(scalar.value)
+            if value is not None and len(name) <= metrics.MAX_NAME:
+                self._values.pop(name, None)
+                self._values[name] = (value, scalar.step, scalar.time)
+        while len(self._values) > _MOST_TAGS:
+            del self._values[next(iter(self._values))]
+        return file.offset != before
+
+
+class _EventFile:
+    """One of them. It stays open: its path may be that of another container, and its writer be
+    gone."""
+
+    def __init__(self, descriptor: int, folder: str):
+        self.folder = folder  # its name
+        self._descriptor = descriptor
+        self.offset = 0  # up to which it was read
+
+    @classmethod
+    def open(cls, path: str) -> _EventFile | None:
+        """By its path, or a link of /proc/PID/fd, of which a container's need not have the path
+        that it has here. None when it cannot be."""
+        try:
+            target = os.readlink(path) if os.path.islink(path) else path
+            folder = os.path.basename(os.path.dirname(target))
+            return cls(os.open(path, os.O_RDONLY | os.O_NONBLOCK), folder)
+        except OSError:
+            return None
+
+    def read(self) -> list[event_files.Scalar]:
+        """What is new."""
+        try:
+            self.offset, scalars = event_files.read_new(self._descriptor, self.offset)
+        except (NoEventFileError, OSError):
+            return []
+        return scalars
+
+    def close(self) -> None:
+        os.close(self._descriptor)
