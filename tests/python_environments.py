@@ -1,13 +1,29 @@
 """Small Python environments, packed as venv-pack packs them. No network is needed: what this
-interpreter has installed, they find by a path file."""
+interpreter has installed, they find by a path file. And one that pip makes, once per machine."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+import sys
 import sysconfig
 import tarfile
 import venv
 from pathlib import Path
+from unittest import mock
+
+from tfapp.engines.leftovers import CACHE
+from tfapp.environment import build
+from tfapp.environment.unpacked import unpack
+
+# The last TensorFlow with Estimators, without what only GPUs need.
+WITH_ESTIMATORS = "tensorflow-cpu==2.15.*"
+# Of it and what it depends on, for compilers, developers and TensorBoard.
+_UNUSED = (
+    *("tensorflow/include", "tensorflow/xla_aot_runtime_src", "clang", "pip", "setuptools"),
+    *("tensorboard", "tensorboard_data_server", "pyasn1_modules", "oauthlib"),
+)
 
 
 def make(folder: Path, borrow: bool = True) -> Path:
@@ -26,3 +42,34 @@ def pack(environment: Path, target: Path) -> Path:
         for name in sorted(os.listdir(environment)):
             archive.add(environment / name, name)
     return target
+
+
+def share_with_estimators(home: Path) -> None:
+    """Makes the environment WITH_ESTIMATORS, unless this machine has it, for all that name it as
+    `packages` with TFAPP_HOME `home`. A quarter of its files remains: a NodeManager without
+    Hadoop's native library starts a `chmod` for each, which takes minutes for all of them."""
+    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+    environments = cache / "test-environments"
+    environments.mkdir(parents=True, exist_ok=True)
+    environ = {**os.environ, "PIP_NO_COMPILE": "1"}
+    wanted = build.Wanted(build.parse_requirements(WITH_ESTIMATORS))
+    with open(environments / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # not twice at the same time
+        with mock.patch.object(build, "_pack", _pack_thin):
+            archive = build.build(wanted, environments, sys.executable, environ, print)
+        unpacked = unpack(archive, environments)
+    shared = home / CACHE / "environments"
+    shared.mkdir(parents=True, exist_ok=True)
+    for made in (archive, unpacked):
+        if not (shared / made.name).exists():
+            (shared / made.name).symlink_to(made)
+
+
+def _pack_thin(environment: Path, target: Path, whole=build._pack) -> None:
+    """Without tests, and without what a training does not use."""
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    for name in _UNUSED:
+        shutil.rmtree(packages / name)
+    for tests in sorted(packages.rglob("tests")):
+        shutil.rmtree(tests, ignore_errors=True)  # of another that is gone
+    whole(environment, target)

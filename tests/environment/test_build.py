@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
+import platform
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tfapp.environment import build, unpacked
+from tfapp.environment import build, interpreter, unpacked
 from tfapp.errors import UnavailableError
 
 ROOT = Path(__file__).parents[2]
+HERE = platform.python_version()
+MINOR = "{}.{}".format(*sys.version_info)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +36,32 @@ def test_requirements(text, found):
 
 
 def test_the_archive_is_named_by_what_is_in_it(tmp_path):
-    def name(*requirements: str) -> str:
-        return build.archive_of(requirements, tmp_path, sys.executable).name
+    def name(*requirements: str, version: str = "") -> str:
+        wanted = build.Wanted(requirements, version)
+        return build.archive_of(wanted, tmp_path, sys.executable, {}).name
 
     assert name("a==1") == name("a==1") != name("a==2")
+    assert name("a==1") != name("a==1", version=MINOR) == name("a==1", version=HERE)
     assert name("a==1").endswith(".tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("here", "version", "platform", "on_this_machine", "expected"),
+    [
+        ("linux-x86_64", "", "", False, ("", "linux-x86_64")),
+        ("linux-x86_64", "3.9", "", True, ("3.9", "linux-x86_64")),
+        ("linux-x86_64", "", "linux-aarch64", False, (MINOR, "linux-aarch64")),
+        ("darwin-arm64", "", "", True, ("", "darwin-arm64")),
+        ("darwin-arm64", "", "", False, (MINOR, "linux-x86_64")),
+        ("darwin-arm64", "3.9.1", "linux-aarch64", False, ("3.9.1", "linux-aarch64")),
+    ],
+)
+def test_what_is_wanted_follows_from_the_nodes(
+    monkeypatch, here, version, platform, on_this_machine, expected
+):
+    monkeypatch.setattr(build, "HERE", here)
+    wanted = build.wanted("a==1", version, platform, on_this_machine)
+    assert (wanted.requirements, (wanted.version, wanted.platform)) == (("a==1",), expected)
 
 
 def test_what_tfapp_needs_is_what_it_declares():
@@ -44,45 +70,173 @@ def test_what_tfapp_needs_is_what_it_declares():
     assert set(build.OWN) <= set(config["options"]["install_requires"].split())
 
 
-def wheel(folder: Path, name: str) -> None:
+def wheel(folder: Path, name: str, tag: str = "py3-none-any", needs: tuple[str, ...] = ()) -> None:
+    """`needs`: requirements. Its script of the same name prints where its interpreter is."""
     info = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as file:
-        file.writestr(f"{name}.py", "here = True\n")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0"]
+    lines += [f"Requires-Dist: {requirement}" for requirement in needs]
+    with zipfile.ZipFile(folder / f"{name}-1.0-{tag}.whl", "w") as file:
+        source = f"import sys\ntag = {tag!r}\ndef main():\n    print(sys.executable)\n"
+        file.writestr(f"{name}.py", source)
+        file.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
+        file.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        file.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name} = {name}:main\n")
         file.writestr(f"{info}/RECORD", "")
 
 
 @pytest.fixture
-def environ(tmp_path, monkeypatch):
-    """pip's own variables: no index, one folder of wheels."""
+def wheels(tmp_path, monkeypatch):
+    """All that pip finds."""
     monkeypatch.setattr(build, "OWN", ())
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    wheel(wheels, "small")
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    wheel(folder, "small")
+    return folder
+
+
+@pytest.fixture
+def environ(wheels, tmp_path):
+    """pip's own variables: no index, one folder of wheels. HOME and PATH have no other Python."""
     own = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
-    return {**os.environ, **own}
+    return {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), **own}
 
 
+def said(*words: str | Path) -> str:
+    """Of a program that has no variables."""
+    done = subprocess.run(words, env={}, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.slow  # pip makes an environment
 def test_it_is_made_once_and_runs_elsewhere(tmp_path, environ):
     notes: list[str] = []
     folder = tmp_path / "environments"
-    archive = build.build(("small==1.0",), folder, sys.executable, environ, notes.append)
+    wanted = build.Wanted(("small==1.0",))
+    archive = build.build(wanted, folder, sys.executable, environ, notes.append)
     assert notes[0].startswith("makes a Python environment of small==1.0: ")
     assert any(note.startswith("pip: Installing") for note in notes)
     assert list(folder.iterdir()) == [archive]
     told = len(notes)
-    assert build.build(("small==1.0",), folder, sys.executable, {}, notes.append) == archive
+    assert build.build(wanted, folder, sys.executable, environ, notes.append) == archive
     assert len(notes) == told
     python, _ = unpacked.interpreter(archive, folder)
-    program = "import small, sys; print(small.here, sys.prefix)"
-    done = subprocess.run([*python, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["True", str(unpacked.folder_of(archive, folder))]
+    place = unpacked.folder_of(archive, folder)
+    assert said(*python, "-c", "import small, sys; print(sys.prefix)") == str(place)
+    assert said(place / "bin" / "small") == str(place / "bin" / "python")
 
 
+@pytest.mark.slow  # pip makes an environment
 def test_pip_has_the_last_word_and_nothing_is_left(tmp_path, environ):
     folder = tmp_path / "environments"
+    wanted = build.Wanted(("no-such-package==1",))
     with pytest.raises(UnavailableError) as error:
-        build.build(("no-such-package==1",), folder, sys.executable, environ, lambda _: None)
+        build.build(wanted, folder, sys.executable, environ, lambda _: None)
     assert "No matching distribution found for no-such-package==1" in str(error.value)
     assert list(folder.iterdir()) == []
+
+
+ALONE = """
+import bz2, ctypes, json, lzma, site, small, sqlite3, ssl, sys, zlib
+files = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if "/" in line}
+print(json.dumps([sys.version.split()[0], sys.prefix, site.ENABLE_USER_SITE, sys.path[1:],
+                  sorted(files)]))
+"""
+
+
+@pytest.mark.slow  # pip makes an environment
+def test_it_brings_its_interpreter(tmp_path, environ):
+    """Of the version that runs this, and nothing of the original is used any more."""
+    folder = tmp_path / "environments"
+    wanted = build.Wanted(("small==1.0",), MINOR)
+    archive = build.build(wanted, folder, sys.executable, environ, lambda _: None)
+    (python,), _ = unpacked.interpreter(archive, folder)
+    place = unpacked.folder_of(archive, folder)
+    version, prefix, user_site, path, files = json.loads(said(python, "-c", ALONE))
+    assert (version, prefix, user_site) == (HERE, str(place), False)
+    assert [entry for entry in path if not entry.startswith(str(place))] == []
+    assert [file for file in files if file.startswith(sys.base_prefix + "/lib/python")] == []
+    libraries = [file for file in files if ".so" in file and not file.startswith(str(place))]
+    names = {os.path.basename(file).partition(".so")[0] for file in libraries}
+    assert names <= {"ld-linux-x86-64", "ld-linux-aarch64", "libc", "libdl", "libm"} | {
+        *("libpthread", "librt", "libutil")
+    }
+    assert said(place / "bin" / "small") == str(place / "bin" / "python")
+    assert not list(place.glob("lib/python*/test")) and list(place.glob("lib/python*/LICENSE.txt"))
+
+
+def make_uv(folder: Path, body: str) -> None:
+    """A program `uv` that runs `body`: $4 is the folder to install to, $5 what is asked for."""
+    folder.mkdir(exist_ok=True)
+    (folder / "uv").write_text(f'#!/bin/sh\nset -e\necho "$*" > {folder}/asked\n{body}\n')
+    (folder / "uv").chmod(0o755)
+
+
+@pytest.mark.slow  # pip makes an environment
+def test_where_this_machine_has_none_uv_brings_it(tmp_path, environ, monkeypatch):
+    broken = interpreter.Installation("/bin/false", "/no/python", HERE)
+    monkeypatch.setattr(build, "installations", lambda *_: iter([broken]))
+    folder, notes = tmp_path / "environments", []
+    wanted = build.Wanted(("small==1.0",), MINOR)
+    with pytest.raises(UnavailableError) as error:
+        build.build(wanted, folder, sys.executable, environ, lambda _: None)
+    assert (str(error.value), error.value.hint) == (
+        f"there is no Python {MINOR} to send to {build.HERE}\n"
+        f"  /no/python {HERE}: false fails: exit code 1\n"
+        "  uv: it is not installed",
+        f"`pip install uv`: it brings one; or install Python {MINOR} on this machine.",
+    )
+    make_uv(tmp_path / "bin", f'mkdir "$4"; ln -s {sys.base_prefix} "$4/$5"')
+    archive = build.build(wanted, folder, sys.executable, environ, notes.append)
+    asked = (tmp_path / "bin" / "asked").read_text().split()
+    assert asked[:3] == ["python", "install", "--install-dir"]
+    assert asked[4:] == [f"cpython-{MINOR}-{build.HERE}-gnu"]
+    assert f"uv brings Python {MINOR} for {build.HERE}" in notes
+    (python,), _ = unpacked.interpreter(archive, folder)
+    assert said(python, "-c", "import small, sys; print(sys.version.split()[0])") == HERE
+
+
+THERE = """
+there="$4/$5/lib/python3.12"
+mkdir -p "$there/test" "$4/$5/bin"
+echo interpreter > "$4/$5/bin/python3.12"
+touch "$there/os.py" "$there/LICENSE.txt" "$4/$5/lib/libpython3.12.so.1.0"
+"""
+
+
+@pytest.mark.slow  # pip makes an environment
+def test_for_another_platform_it_is_made_of_wheels(tmp_path, environ, wheels, monkeypatch):
+    """Submitted from a Mac: wheels, and markers of requirements, are those of the nodes."""
+    monkeypatch.setattr(build, "HERE", "darwin-arm64")
+    make_uv(tmp_path / "bin", THERE)
+    for tag in ("manylinux_2_17_x86_64", "manylinux_2_17_aarch64", "macosx_11_0_arm64"):
+        wheel(wheels, "fast", f"cp312-cp312-{tag}")
+    wheel(wheels, "armed")
+    there = "sys_platform == 'linux' and platform_machine == 'aarch64' and python_version == '3.12'"
+    needs = (f"fast; {there}", "small; python_version < '3.12' or platform_machine != 'aarch64'")
+    wheel(wheels, "both", needs=(*needs, "armed; platform_machine == 'aarch64'"))
+    wanted = build.wanted("both", "3.12", "linux-aarch64", here=False)
+    folder, notes = tmp_path / "environments", []
+    archive = build.build(wanted, folder, sys.executable, environ, notes.append)
+    assert notes[0].startswith("makes a Python environment of Python 3.12, both for linux-aarch64")
+    asked = (tmp_path / "bin" / "asked").read_text().split()
+    assert asked[4:] == ["cpython-3.12-linux-aarch64-gnu"]
+    place = unpacked.unpack(archive, folder)
+    packages = place / "lib" / "python3.12" / "site-packages"
+    found = {path.name for path in packages.iterdir() if path.suffix == ".py"}
+    assert found == {"armed.py", "both.py", "fast.py"}
+    assert "cp312-cp312-manylinux_2_17_aarch64" in (packages / "fast.py").read_text()
+    assert (place / "bin" / "python").read_text() == "interpreter\n"
+    assert (place / "bin" / "both").read_bytes().startswith(build._BESIDE)
+    assert sorted(p.name for p in (place / "lib").iterdir()) == [
+        "libpython3.12.so.1.0",
+        "python3.12",
+    ]
+    assert not (packages.parent / "test").exists()
+
+    with tarfile.open(wheels / "sourceonly-1.0.tar.gz", "w:gz"):
+        pass
+    wanted = build.wanted("sourceonly", "3.12", "linux-aarch64", here=False)
+    with pytest.raises(UnavailableError) as error:
+        build.build(wanted, folder, sys.executable, environ, lambda _: None)
+    assert "No matching distribution found for sourceonly" in str(error.value)
+    assert "only wheels are installed from here" in error.value.hint

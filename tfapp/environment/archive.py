@@ -1,4 +1,4 @@
-"""What an archive of a Python environment is, by a look into it: nothing is unpacked."""
+"""Checks an archive of a Python environment without unpacking it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _FITTING = ("any", "linux", "manylinux", "musllinux")  # how platforms of fittin
 
 
 class UnfitError(Exception):
-    """Why a file is no environment that containers can use: the rest of a sentence about it."""
+    """A file is no environment that containers can use. The message is the rest of a sentence about
+    it."""
 
 
 def is_pex(name: str) -> bool:
@@ -28,8 +29,8 @@ def is_pex(name: str) -> bool:
 
 
 def look(path: Path) -> None:
-    """UnfitError for what is no archive of an environment, or one for another platform. Reads as
-    far as the interpreter, all of an archive that has none."""
+    """UnfitError when the file is no archive of an environment, or one for another platform. Reads
+    as far as the interpreter, all of an archive that has none."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UnfitError("is not a regular file")

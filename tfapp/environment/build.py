@@ -1,5 +1,6 @@
-"""Makes an archive of a Python environment out of requirements: a virtual environment that pip
-fills, packed. Once for each set of requirements, interpreter and platform."""
+"""Makes an archive of a Python environment out of requirements: pip fills a virtual environment, or
+an interpreter that travels, and it is packed. Once for each set of requirements, interpreter and
+platform."""
 
 from __future__ import annotations
 
@@ -7,22 +8,34 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 
-from tfapp.environment.archive import PYTHON
-from tfapp.environment.partial import partial_folder
+from tfapp.disk import partial_folder
+from tfapp.environment import foreign_pip
+from tfapp.environment.archive import PYTHON, UnfitError
+from tfapp.environment.downloaded import download
+from tfapp.environment.interpreter import Installation, copy, copy_unseen, installations
 from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
 
 LIMIT = 3600.0  # seconds for pip
 KEPT_LINES = 4  # of pip's last words
 
-# What tfapp's own part of a container imports, as setup.cfg has it.
-OWN = ("skein>=0.8.2", "grpcio>=1.50", "protobuf>=4", "setuptools", "docker>=6")
+# The requirements of tfapp's own part of a container, as setup.cfg has them.
+OWN = ("grpcio>=1.50", "protobuf>=4", "docker>=6")
+
+# The first lines of a script whose interpreter lies beside it: sh goes on in Python.
+_BESIDE = b"""#!/bin/sh
+'''exec' "$(dirname -- "$(realpath -- "$0")")/python" "$0" "$@"
+' '''
+"""
 
 _COMPRESSION = 1  # zlib's fastest: a third larger than its best, in a fifth of the time
 
@@ -42,40 +55,215 @@ def parse_requirements(text: str) -> tuple[str, ...]:
     return tuple(sorted(filter(None, found)))
 
 
-def archive_of(requirements: tuple[str, ...], environments: Path, python: str) -> Path:
-    """Where the archive lies, or will: named by all that determines what is in it."""
+HERE = f"{sys.platform}-{platform.machine()}"
+
+# The newest C library that wheels for another machine may need: of Debian 10, RHEL 8 and later.
+_GLIBC = 28
+
+
+@frozen
+class Wanted:
+    """What is to be in an environment. `version`: of the interpreter that it brings, "3.11" or
+    "3.11.7"; "", on this platform alone: it links to the one that tfapp runs by. `platform`: of
+    the nodes, "linux-x86_64"."""
+
+    requirements: tuple[str, ...]
+    version: str = ""
+    platform: str = HERE
+
+    @property
+    def minor(self) -> str:
+        return ".".join(self.version.split(".")[:2])
+
+    def __str__(self) -> str:
+        words = [f"Python {self.version}"] if self.version else []
+        words += self.requirements
+        return ", ".join(words) + ("" if self.platform == HERE else f" for {self.platform}")
+
+
+def wanted(packages: str, version: str, platform: str, here: bool) -> Wanted:
+    """By the values of site.global.python.packages, .version and .platform, "" where there is
+    none. `here`: the containers are on this machine. For another platform the interpreter travels
+    in any case, by default in the version that tfapp runs by."""
+    on_linux = HERE.startswith("linux-")
+    platform = platform or (HERE if here or on_linux else "linux-x86_64")
+    if platform != HERE:
+        version = version or "{}.{}".format(*sys.version_info)
+    return Wanted(parse_requirements(packages), version, platform)
+
+
+@frozen
+class _Source:
+    """Where the interpreter comes from. `decisive`: what names it; `installation`: the one that
+    is copied, None for that of uv or none at all."""
+
+    decisive: tuple[str, ...]
+    installation: Installation | None = None
+
+    def __str__(self) -> str:
+        return " ".join(self.decisive[1:]) if self.installation else self.decisive[0]
+
+
+def _sources(wanted: Wanted, python: str, environ: Mapping[str, str]) -> Iterator[_Source]:
+    """From the best on."""
+    if not wanted.version:
+        yield _Source(("venv", os.path.realpath(python), platform.python_version()))
+        return
+    if wanted.platform == HERE:
+        for found in installations(wanted.version, python, environ):
+            yield _Source(("copy", os.path.realpath(found.prefix), found.version), found)
+    yield _Source(("uv", wanted.version))
+
+
+def _place(wanted: Wanted, source: _Source, environments: Path) -> Path:
     decisive = {
-        "requirements": [*requirements, *OWN],
-        "python": [os.path.realpath(python), platform.python_version()],
-        "platform": [sys.platform, platform.machine()],
+        "requirements": [*wanted.requirements, *OWN],
+        "python": source.decisive,
+        "platform": wanted.platform,
     }
     digest = hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:24]
     return environments / f"{digest}.tar.gz"
 
 
+def archive_of(wanted: Wanted, environments: Path, python: str, environ: Mapping[str, str]) -> Path:
+    """Where the archive lies, or will: named by all that determines what is in it. Where the
+    first interpreter of this version turns out not to travel, `build` takes another name."""
+    source = next(_sources(wanted, python, environ))
+    return _place(wanted, source, environments)
+
+
 def build(
-    requirements: tuple[str, ...],
+    wanted: Wanted,
     environments: Path,
     python: str,
     environ: Mapping[str, str],
     note: Callable[[str], None],
 ) -> Path:
-    """The archive of `requirements`, made unless it is there. `note` hears of progress.
-    UnavailableError when pip fails, with its last words; nothing half-made remains."""
-    archive = archive_of(requirements, environments, python)
-    if archive.exists():
-        return archive
-    note(f"makes a Python environment of {', '.join(requirements)}: once, it takes a while")
-    with partial_folder(environments) as folder:
-        target = folder / "environment"
+    """The archive of what is `wanted`, made unless it is there. `note` hears of progress.
+    UnavailableError when there is no such interpreter, or pip fails, with its last words; nothing
+    half-made remains."""
+    refused = []
+    for source in _sources(wanted, python, environ):
+        archive = _place(wanted, source, environments)
+        if archive.exists():
+            return archive
+        try:
+            with partial_folder(environments) as folder:
+                note(f"makes a Python environment of {wanted}: once, it takes a while")
+                target = _make(wanted, source, folder, python, environ, note)
+                note("packs the Python environment")
+                packed = folder / "packed.tar.gz"
+                _pack(target, packed)
+                os.replace(packed, archive)
+        except UnfitError as error:
+            refused.append(f"{source}: {error}")
+        else:
+            note(f"{archive}: {archive.stat().st_size / (1 << 20):.0f} MiB")
+            return archive
+    message = f"there is no Python {wanted.version} to send to {wanted.platform}"
+    hint = "`pip install uv`: it brings one"
+    if wanted.platform == HERE:
+        hint += f"; or install Python {wanted.version} on this machine"
+    raise UnavailableError("\n  ".join([message, *refused]), f"{hint}.")
+
+
+def _make(
+    wanted: Wanted,
+    source: _Source,
+    folder: Path,
+    python: str,
+    environ: Mapping[str, str],
+    note: Callable[[str], None],
+) -> Path:
+    """The environment, below `folder`. UnfitError when its interpreter cannot travel."""
+    target = folder / "environment"
+    if not wanted.version:
         _make_environment(target, python, environ)
-        _install(target, (*requirements, *OWN), environ, note)
-        note("packs the Python environment")
-        packed = folder / "packed.tar.gz"
-        _pack(target, packed)
-        os.replace(packed, archive)
-    note(f"{archive}: {archive.stat().st_size / (1 << 20):.0f} MiB")
-    return archive
+        runs_pip = str(target / PYTHON)
+        _install([runs_pip, "-m", "pip"], [], wanted, environ, note)
+    elif wanted.platform == HERE:
+        original = source.installation
+        if original is None:
+            program = download(wanted.version, wanted.platform, folder / "uv", environ, note)
+            original = Installation(str(program), str(program.parent.parent), wanted.version)
+        target.mkdir()
+        copy(original, target, environ)
+        runs_pip = _with_pip(original.executable, folder / "helper", environ)
+        options = ["--prefix", str(target), "--ignore-installed", "--no-warn-script-location"]
+        _install([runs_pip, "-m", "pip"], options, wanted, environ, note)
+    else:
+        program = download(wanted.version, wanted.platform, folder / "uv", environ, note)
+        target.mkdir()
+        packages = copy_unseen(program, target)
+        runs_pip = _with_pip(python, folder / "helper", environ)
+        pip = [runs_pip, foreign_pip.__file__, json.dumps(_markers(wanted))]
+        _install(pip, ["--target", str(packages), *_wheels(wanted)], wanted, environ, note)
+        _move(packages / "bin", target / "bin")
+    for script in sorted((target / "bin").iterdir()):
+        if script.is_file() and not script.is_symlink():
+            _make_relocatable(script, runs_pip)
+    return target
+
+
+def _with_pip(python: str, helper: Path, environ: Mapping[str, str]) -> str:
+    """`python` itself where it is this one, in a virtual environment with pip; else that of a
+    virtual environment `helper`. Elsewhere a distribution may have its own idea of pip."""
+    ready = python == sys.executable and sys.prefix != sys.base_prefix
+    if ready and PathFinder.find_spec("pip") is not None:
+        return python
+    _make_environment(helper, python, environ)
+    return str(helper / PYTHON)
+
+
+def _move(scripts: Path, target: Path) -> None:
+    """What `pip --target` puts beside the packages."""
+    if scripts.is_dir():
+        for script in scripts.iterdir():
+            shutil.move(str(script), str(target / script.name))
+        scripts.rmdir()
+
+
+def _markers(wanted: Wanted) -> dict[str, str]:
+    """What markers of requirements say on the nodes."""
+    full = wanted.version if wanted.version != wanted.minor else f"{wanted.minor}.0"
+    return {
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": wanted.platform.partition("-")[2],
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "platform_python_implementation": "CPython",
+        "python_version": wanted.minor,
+        "python_full_version": full,
+    }
+
+
+def _wheels(wanted: Wanted) -> list[str]:
+    """pip's options for the wheels that run on the nodes, the newest first."""
+    machine = wanted.platform.partition("-")[2]
+    tags = [f"manylinux_2_{minor}" for minor in range(_GLIBC, 4, -1)]
+    tags[12:12] = ["manylinux2014"]
+    tags += ["manylinux2010", "manylinux1", "linux"]
+    options = [word for tag in tags for word in ("--platform", f"{tag}_{machine}")]
+    return [
+        *("--only-binary=:all:", "--no-compile", "--implementation", "cp"),
+        *("--python-version", wanted.version, *options),
+    ]
+
+
+def _make_relocatable(script: Path, python: str) -> None:
+    """A script of pip begins with the path of `python`, which ran pip; from now on with that of
+    the interpreter beside itself, wherever that is."""
+    text = script.read_bytes()
+    first, _, rest = text.partition(b"\n")
+    if first == b"#!/bin/sh" and rest.startswith(b"'''exec'"):  # pip's for long paths
+        first, _, rest = rest.partition(b"\n")
+        rest = rest.partition(b"\n")[2]
+    elif not first.startswith(b"#!"):
+        return
+    if os.fsencode(python) in first:
+        script.write_bytes(_BESIDE + rest)
 
 
 def _make_environment(target: Path, python: str, environ: Mapping[str, str]) -> None:
@@ -96,44 +284,50 @@ def _make_environment(target: Path, python: str, environ: Mapping[str, str]) -> 
 
 
 def _install(
-    target: Path,
-    requirements: tuple[str, ...],
+    pip: list[str],
+    options: list[str],
+    wanted: Wanted,
     environ: Mapping[str, str],
     note: Callable[[str], None],
 ) -> None:
     """pip's own configuration and variables hold: an index, a folder of wheels, no network."""
-    command = [str(target / PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
-    command += ["--no-input", "--progress-bar", "off", "--", *requirements]
+    command = [*pip, "install", "--disable-pip-version-check", "--no-input"]
+    command += ["--progress-bar", "off", *options, "--", *wanted.requirements, *OWN]
     with tempfile.TemporaryFile("w+") as errors:
-        pip = subprocess.Popen(
+        running = subprocess.Popen(
             command,
-            env=dict(environ),
+            env={**environ, "PIP_USER": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
         )
-        with pip:
-            for line in pip.stdout or ():
+        with running:
+            for line in running.stdout or ():
                 if line.startswith(("Collecting ", "Installing ", "Building ")):
                     note(f"pip: {line.strip()[:200]}")
-        if pip.returncode:
+        if running.returncode:
             errors.seek(0)
-            raise _failed(errors.read())
+            raise _failed(errors.read(), wanted)
 
 
-def _failed(words: str) -> UnavailableError:
+def _failed(words: str, wanted: Wanted) -> UnavailableError:
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     said = [line for line in lines if line.startswith("ERROR:")] or lines
     last = "\n  ".join(said[-KEPT_LINES:]) or "it gave no reason"
+    hint = "Check the names and versions, and pip's index: `pip config list`."
+    if wanted.platform != HERE:
+        hint += (
+            f"\n  For {wanted.platform} only wheels are installed from here. Build the one that is "
+            "missing on Linux, and name its folder with PIP_FIND_LINKS; or submit from Linux."
+        )
     return UnavailableError(
-        f"pip could not install what site.global.python.packages names:\n  {last}",
-        "Check the names and versions, and pip's index: `pip config list`.",
+        f"pip could not install what site.global.python.packages names:\n  {last}", hint
     )
 
 
 def _pack(environment: Path, target: Path) -> None:
-    """The interpreter first: whoever looks for it need not read on."""
+    """The interpreter comes first: a search for it ends there."""
     with tarfile.open(target, "w:gz", compresslevel=_COMPRESSION) as archive:
         for name in ("bin", *sorted(set(os.listdir(environment)) - {"bin"})):
             archive.add(environment / name, name, filter=_packed)

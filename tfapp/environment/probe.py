@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import errno
 import json
 import os
@@ -13,48 +12,48 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfapp.environment import question
+from tfapp.frozen import frozen
 
 LIMIT = 300.0  # seconds: a PEX unpacks itself first
 
 
 class CannotRunError(Exception):
-    """Why the interpreter gave no answer: the rest of a sentence about it. `foreign`: it is made
-    for another machine."""
+    """The interpreter gave no answer. The message is the rest of a sentence about it. `foreign`: it
+    is made for another machine."""
 
     def __init__(self, reason: str, foreign: bool = False):
         super().__init__(reason)
         self.foreign = foreign
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """Something in a program's source. `line` and `column` count from 1; 0: unknown."""
+@frozen
+class SyntaxProblem:
+    """A syntax error in a program's source. `line` and `column` count from 1; 0: unknown."""
 
     line: int
     column: int
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Told:
-    """An interpreter's answer: its version, which of the modules it was asked for it lacks, what
-    is wrong with the source, and which modules it imports at its top level in vain."""
+@frozen
+class ProbeResult:
+    """An interpreter's answer: its version, the `modules` that it lacks, and the syntax error of
+    the source."""
 
     version: tuple[int, ...]
     lacking: tuple[str, ...]
-    syntax: Finding | None
-    missing: tuple[Finding, ...]
+    syntax: SyntaxProblem | None
 
 
 def ask(
     command: Sequence[str], environ: Mapping[str, str], modules: Sequence[str], source: bytes
-) -> Told:
+) -> ProbeResult:
     """Runs the interpreter once, unless it is this one. CannotRunError when it does not answer."""
     asked = {"modules": list(modules), "source": base64.b64encode(source).decode()}
     if tuple(command) == (sys.executable,) and "PYTHONPATH" not in os.environ:
         # `python -m` looks in the working folder, too, which a program does not.
         path = sys.path[1:] if sys.path[0] in ("", os.getcwd()) else sys.path
-        return _told(question.answer(asked, path))
+        return _result(question.answer(asked, path))
     try:
         done = subprocess.run(
             [*command, question.__file__],
@@ -72,16 +71,15 @@ def ask(
     except subprocess.TimeoutExpired:
         raise CannotRunError(f"did not answer within {LIMIT:g} s") from None
     try:
-        return _told(json.loads(done.stdout.splitlines()[-1]))
+        return _result(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError):
         words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
         raise CannotRunError(f"does not run: {words[0]}") from None
 
 
-def _told(answer: Mapping[str, Any]) -> Told:
-    return Told(
+def _result(answer: Mapping[str, Any]) -> ProbeResult:
+    return ProbeResult(
         version=tuple(answer["version"]),
         lacking=tuple(answer["lacking"]),
-        syntax=Finding(*answer["syntax"]) if answer["syntax"] else None,
-        missing=tuple(Finding(*found) for found in answer["missing"]),
+        syntax=SyntaxProblem(*answer["syntax"]) if answer["syntax"] else None,
     )

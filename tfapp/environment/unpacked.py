@@ -8,14 +8,15 @@ import os
 import subprocess
 from pathlib import Path
 
+from tfapp.disk import partial_folder
 from tfapp.environment.archive import PYTHON, UnfitError, is_pex
-from tfapp.environment.partial import partial_folder
 
 LIMIT = 1800.0  # seconds for unpacking
 
 
 def folder_of(archive: Path, environments: Path) -> Path:
-    """Where what is in `archive` now lies once it is unpacked. OSError when there is none."""
+    """The folder for the present content of `archive` once it is unpacked. OSError when there is no
+    archive."""
     status = os.stat(archive)
     text = f"{archive.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
     return environments / hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS, imports_of
+
+SOURCE = """\
+import os, tensorflow.keras as keras
+from . import sibling
+from ..above import name
+with scope():
+    import inside
+try:
+    import tried
+except (ImportError, OSError):
+    import instead
+try:
+    import closed
+finally:
+    pass
+if TYPE_CHECKING:
+    import types_alone
+elif late:
+    import conditional
+def main():
+    import called
+    def nested():
+        import nested_too
+class Any:
+    import of_a_class
+    async def method(self):
+        import in_method
+with contextlib.suppress(ImportError):
+    import suppressed
+for one in two:
+    from star import *
+else:
+    import otherwise
+"""
+
+
+def test_each_import_has_its_line_and_whether_it_is_carried_out():
+    found = imports_of(SOURCE, "pkg.sub")
+    assert [(one.line, one.module, one.when) for one in found if one.sure] == [
+        (1, "os", AT_LOAD),
+        (1, "tensorflow.keras", AT_LOAD),
+        (2, "pkg.sub", AT_LOAD),
+        (3, "pkg.above", AT_LOAD),
+        (5, "inside", AT_LOAD),
+        (7, "tried", PERHAPS),
+        (9, "instead", PERHAPS),
+        (11, "closed", AT_LOAD),
+        (17, "conditional", PERHAPS),
+        (19, "called", IN_FUNCTION),
+        (21, "nested_too", IN_FUNCTION),
+        (23, "of_a_class", AT_LOAD),
+        (25, "in_method", IN_FUNCTION),
+        (27, "suppressed", PERHAPS),
+        (29, "star", AT_LOAD),
+        (31, "otherwise", AT_LOAD),
+    ]
+    assert [one.module for one in found if not one.sure] == ["pkg.sub.sibling", "pkg.above.name"]
+
+
+def test_functions_that_are_called_count():
+    when = {one.module: one.when for one in imports_of(SOURCE, called=("main",))}
+    assert (when["called"], when["nested_too"], when["in_method"]) == (
+        AT_LOAD,
+        IN_FUNCTION,
+        IN_FUNCTION,
+    )
+    assert {one.when for one in imports_of(SOURCE, called=None)} == {AT_LOAD, PERHAPS}
+
+
+def test_a_relative_import_without_a_package_means_nothing():
+    assert imports_of("from . import a\nfrom ..b import c") == []
+    assert imports_of("from ... import a", "pkg") == []
+
+
+@pytest.mark.parametrize("source", ["if x\n", b"x\0", "(" * 10_000])
+def test_what_this_python_cannot_read(source):
+    assert imports_of(source) == []

@@ -1,0 +1,24 @@
+"""pip for a machine that is not this one: a program that gets the markers that differ there, as a
+JSON object, and pip's own arguments.
+
+`pip install --platform` chooses wheels by it, but takes the markers of requirements
+(`; sys_platform == "linux"`) from the machine that it runs on. pex replaces them in the same way:
+https://github.com/pex-tool/pex/blob/main/pex/pip/foreign_platform/markers.py"""
+
+import importlib
+import json
+import sys
+from typing import Any
+
+
+def main():
+    """Runs pip; returns its exit code."""
+    markers: Any = importlib.import_module("pip._vendor.packaging.markers")
+    there = json.loads(sys.argv[1])
+    here = markers.default_environment
+    markers.default_environment = lambda: {**here(), **there}
+    return importlib.import_module("pip._internal.cli.main").main(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

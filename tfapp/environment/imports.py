@@ -1,0 +1,104 @@
+"""The imports in a program's source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+
+from tfapp.frozen import frozen
+
+# Whether an import is carried out: when the module is loaded, when a function is called, or
+# perhaps never, as in `try: ... except ImportError:` and below an `if`.
+AT_LOAD, IN_FUNCTION, PERHAPS = "at load", "in a function", "perhaps"
+
+_FORGIVING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
+
+@frozen
+class Import:
+    """`module`: its dotted name. `line` and `column` count from 1. `when`: see above. `sure`:
+    False for `module.name` of `from module import name`, which need not be a module."""
+
+    module: str
+    line: int
+    column: int
+    when: str = AT_LOAD
+    sure: bool = True
+
+
+def imports_of(
+    source: bytes | str, package: str = "", called: Collection[str] | None = ()
+) -> list[Import]:
+    """The imports of a module's source, which is in `package`, in the order of their lines; what
+    is below `if TYPE_CHECKING` is left out. What the functions `called` import, None: all, counts
+    as imported at load. Empty for a source that this Python cannot read."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    found = _walk(tree.body, AT_LOAD, package, called)
+    return sorted(found, key=lambda one: (one.line, one.column, not one.sure))
+
+
+def _walk(
+    nodes: Iterable[ast.stmt], when: str, package: str, called: Collection[str] | None
+) -> Iterator[Import]:
+    for node in nodes:
+        inside = when
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from _imported(node, when, package)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if when == AT_LOAD and called is not None and node.name not in called:
+                inside = IN_FUNCTION
+        elif isinstance(node, ast.If) or _forgives(node):
+            inside = PERHAPS
+        yield from _walk(_below(node), inside, package, called)
+
+
+def _below(node: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements inside another one."""
+    if not (isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING"):
+        yield from getattr(node, "body", ())
+    yield from getattr(node, "orelse", ())
+    yield from getattr(node, "finalbody", ())
+    for branch in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield from branch.body
+
+
+def _imported(node: ast.Import | ast.ImportFrom, when: str, package: str) -> Iterator[Import]:
+    at = (node.lineno, node.col_offset + 1, when)
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Import(alias.name, *at)
+        return
+    module = absolute(node.module or "", node.level, package)
+    if module:
+        yield Import(module, *at)
+        for alias in node.names:
+            if alias.name != "*":
+                yield Import(f"{module}.{alias.name}", *at, sure=False)
+
+
+def absolute(module: str, level: int, package: str) -> str:
+    """The dotted name of what `from ..module import` in `package` means; "" for no module."""
+    if not level:
+        return module
+    parts = package.split(".")[: len(package.split(".")) - level + 1] if package else []
+    return ".".join((*parts, module)).rstrip(".") if parts else ""
+
+
+def _forgives(node: ast.stmt) -> bool:
+    """Whether a statement goes on where an import inside it fails."""
+    if isinstance(node, ast.With):
+        calls = [item.context_expr for item in node.items]
+        return any(isinstance(call, ast.Call) and _name(call.func) == "suppress" for call in calls)
+    for handler in getattr(node, "handlers", ()):
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        if any(kind is None or _name(kind) in _FORGIVING for kind in kinds):
+            return True
+    return False
+
+
+def _name(node: ast.expr) -> str:
+    """The last part of a dotted name."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

