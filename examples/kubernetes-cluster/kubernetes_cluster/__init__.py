@@ -1,0 +1,1 @@
+"""The parts of the Kubernetes cluster that `cluster.py` starts."""

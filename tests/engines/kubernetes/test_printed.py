@@ -1,0 +1,44 @@
+"""`tfapp compile` and `--dry-run` with --engine kubernetes; no cluster is asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tfapp.shipped import app_packages_dir
+
+TENSORFLOW = str(app_packages_dir() / "tensorflow")
+TAGS = ("--tag", "zoo", "--tag", "ant")
+WORDS = {
+    "compile": ("compile", TENSORFLOW, "--name", "app"),
+    "create": ("create", "app", "--appdef", TENSORFLOW, "--dry-run"),
+    "run": ("run", f"{TENSORFLOW}/scripts/tensorflow.py", "--dry-run", *TAGS),
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_objects_are_printed_and_no_file_is_kept(words, tmp_path, kubeconfig):
+    places = {"KUBECONFIG": str(kubeconfig(namespace="team")), "TFAPP_HOME": str(tmp_path / "home")}
+    more = ("--engine", "kubernetes", "--option", "env.TOKEN", "hush-hush")
+    done = subprocess.run(
+        [sys.executable, "-m", "tfapp", *words, *more],
+        env={**os.environ, **places}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = list(yaml.safe_load_all(done.stdout))
+    assert [body["kind"] for body in found] == [
+        "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "Secret", "Job",
+        "Pod", "Pod", "Pod", "Pod", "Pod",
+    ]  # fmt: skip
+    assert {body["metadata"]["namespace"] for body in found} == {"team"}
+    secrets = [body["data"] for body in found if body["kind"] == "Secret"]
+    assert {value for data in secrets for value in data.values()} == {"[secret]"}
+    assert "hush-hush" not in done.stdout
+    assert not (tmp_path / "home" / "compiled").exists()
+    # TF-Spawner's label is the first tag.
+    tag = found[-1]["metadata"]["labels"].get("training_attempt")
+    assert tag == ("zoo" if "--tag" in words else None)

@@ -1,0 +1,299 @@
+"""The checkpoint folder of an application, read in a container: in one of the application's while
+they run, else in that of a short-lived pod that has the same volume and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import posixpath
+import secrets
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfapp.engines import refusals
+from tfapp.engines.base import Checkpoints, StoredFile
+from tfapp.engines.checkpoint_folder import is_url, local_checkpoints
+from tfapp.engines.kubernetes import checkpoint_reader, names
+from tfapp.engines.kubernetes.api import Cluster, ExecError
+from tfapp.engines.kubernetes.names import CONTAINER
+from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
+
+PODS = "pods"  # of the application's Secret: JSON, component -> Pod
+COMPONENT = "fetch"  # of the short-lived pod
+POD_LIMIT = 300.0  # seconds until it must run
+POD_LIFE = 6 * 3600  # seconds after which Kubernetes ends it, if no command does
+
+# What the pod takes from a component's: all that decides whether it may run and sees its volumes.
+_SPEC = (
+    "affinity",
+    "imagePullSecrets",
+    "nodeSelector",
+    "runtimeClassName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+)
+_CONTAINER = ("image", "imagePullPolicy", "securityContext")
+_PASSING = ("emptyDir", "ephemeral", "secret", "configMap", "downwardAPI", "projected")
+
+Manifest = dict[str, Any]
+
+
+@frozen
+class Place:
+    """A container that has the checkpoint folder. `python`: its interpreter."""
+
+    pod: str
+    container: str
+    python: str
+
+
+class PodCheckpoints:
+    """See tfapp.engines.base.Checkpoints. `folder`: as the container has it."""
+
+    def __init__(self, cluster: Cluster, place: Place, folder: str):
+        self.place = folder
+        self._cluster = cluster
+        self._at = place
+
+    def files(self, path: str) -> tuple[StoredFile, ...]:
+        """See Checkpoints.files. UnavailableError where it cannot be read."""
+        try:
+            lines = b"".join(self._run("list", path)).splitlines()
+        except ExecError as error:
+            if error.code == checkpoint_reader.ABSENT:
+                raise refusals.no_stored_file(path, self.place) from error
+            raise self._unreadable(error) from error
+        return tuple(sorted((StoredFile(*json.loads(line)) for line in lines), key=_path))
+
+    def copy(self, path: str, folder: Path) -> None:
+        """See Checkpoints.copy. UnavailableError where it cannot be read, or not to the end."""
+        chunks = self._run("tar", path)
+        try:
+            unpack(chunks, folder)
+            for _ in chunks:  # to the exit code
+                pass
+        except ExecError as error:
+            raise self._unreadable(error) from error
+        except (tarfile.TarError, EOFError) as error:
+            raise UnavailableError(
+                f"{self.place} has not come to the end: {error}", "Try again."
+            ) from error
+
+    def _run(self, mode: str, path: str) -> Iterator[bytes]:
+        program = Path(checkpoint_reader.__file__).read_text("utf-8")
+        words = [self._at.python, "-c", program, mode, self.place, path]
+        return iter(self._cluster.exec(self._at.pod, self._at.container, words))
+
+    def _unreadable(self, error: ExecError) -> UnavailableError:
+        said = error.stderr.strip().splitlines()[-1:] or [error.message]
+        return UnavailableError(f"{self.place} cannot be read: {said[0]}")
+
+
+def _path(file: StoredFile) -> str:
+    return file.path
+
+
+def unpack(chunks: Iterator[bytes], folder: Path) -> None:
+    """Writes the files of a tar archive below `folder`; nothing that is no file, or leads out of
+    it. tarfile.TarError for what is no archive or ends too early."""
+    stream = io.BufferedReader(_Chunks(chunks), 1 << 16)
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is None or {"", ".", ".."} & {*member.name.split("/")}:
+                continue
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
+            os.utime(target, (member.mtime, member.mtime))
+
+
+class _Chunks(io.RawIOBase):
+    """A stream of bytes that come in pieces."""
+
+    def __init__(self, chunks: Iterator[bytes]):
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+# ---- Where it is read -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def reading(cluster: Cluster, name: str, run: int, folder: str, uid: str) -> Iterator[Checkpoints]:
+    """The checkpoint folder `folder`, as the containers of the application `name` have it. `run`:
+    its newest; `uid`: of its record. NotFoundError, UnavailableError."""
+    if not folder or (is_url(folder) and not folder.startswith("file://")):
+        local_checkpoints(name, folder)  # says why not
+    folder = folder[len("file://") :] if folder.startswith("file://") else folder
+    pods = _manifests(cluster, name)
+    holders = [component for component in pods if volumes_of(pods[component], folder)]
+    present = _running(cluster, name, run, pods, holders)
+    if present is not None:
+        yield PodCheckpoints(cluster, present, folder)
+    elif holders:
+        with _pod(cluster, name, pods[holders[0]], folder, uid) as place:
+            yield PodCheckpoints(cluster, place, folder)
+    else:
+        raise UnavailableError(
+            f"{folder} was in the containers of {name}, which have ended, and in no volume",
+            "Let site.global.kubernetes.volumes have a volume that holds "
+            "site.global.user.checkpoint.prefix.",
+        )
+
+
+def _manifests(cluster: Cluster, name: str) -> dict[str, Manifest]:
+    """Component -> the Pod of its containers, in job order."""
+    secret = cluster.get("Secret", names.application_object(name)) or {}
+    data = (secret.get("data") or {}).get(PODS)
+    return json.loads(base64.b64decode(data)) if data else {}
+
+
+def volumes_of(pod: Manifest, folder: str) -> list[Manifest]:
+    """The volume of a Pod that lasts and holds `folder`, or none."""
+    found = [
+        (mount["mountPath"], mount["name"])
+        for mount in _container(pod).get("volumeMounts") or ()
+        if f"{posixpath.normpath(folder)}/".startswith(f"{mount['mountPath'].rstrip('/')}/")
+    ]
+    name = max(found)[1] if found else ""
+    return [
+        volume
+        for volume in pod["spec"].get("volumes") or ()
+        if volume["name"] == name and not {*_PASSING} & volume.keys()
+    ]
+
+
+def _container(pod: Manifest) -> Manifest:
+    containers: list[Manifest] = pod["spec"]["containers"]
+    return next(one for one in containers if one["name"] == CONTAINER)
+
+
+def _python(pod: Manifest) -> str:
+    """See tfapp.engines.kubernetes.interpreter.command: sh -c TEXT PYTHON ..."""
+    return str(_container(pod)["command"][3])
+
+
+def _running(
+    cluster: Cluster, name: str, run: int, pods: Mapping[str, Manifest], holders: Sequence[str]
+) -> Place | None:
+    """A container of the application that runs, of the first component that has the folder in a
+    volume; where none has, of the first component."""
+    order = {names.label_value(component): pods[component] for component in holders or pods}
+    found: dict[str, str] = {}
+    for pod in cluster.list("Pod", names.run_labels(name, run), "status.phase=Running"):
+        metadata = pod["metadata"]
+        component = metadata.get("labels", {}).get(names.COMPONENT)
+        if component in order and "deletionTimestamp" not in metadata:
+            found.setdefault(component, metadata["name"])
+    for component, manifest in order.items():
+        if component in found:
+            return Place(found[component], CONTAINER, _python(manifest))
+    return None
+
+
+@contextlib.contextmanager
+def _pod(cluster: Cluster, name: str, pod: Manifest, folder: str, uid: str) -> Iterator[Place]:
+    """The short-lived pod, once it runs. UnavailableError with Kubernetes' words when it does not
+    in time."""
+    made = reader_pod(name, pod, folder, uid, secrets.token_hex(3))
+    own = made["metadata"]["name"]
+    try:
+        cluster.create(made)
+        _await(cluster, own, folder)
+        yield Place(own, CONTAINER, _python(pod))
+    finally:
+        cluster.delete("Pod", own, grace=0)
+
+
+def reader_pod(name: str, pod: Manifest, folder: str, uid: str, token: str) -> Manifest:
+    """The short-lived pod: with the image, the user and the nodes of a component's `pod`, and its
+    volume with `folder`, read-only. Pure."""
+    source = _container(pod)
+    volumes = volumes_of(pod, folder)
+    kept = {volume["name"] for volume in volumes}
+    record = names.application_object(name)
+    container = {
+        **{key: source[key] for key in _CONTAINER if key in source},
+        "name": CONTAINER,
+        "command": [_python(pod), "-c", f"import time; time.sleep({POD_LIFE})"],
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "128Mi"},
+            "limits": {"memory": "128Mi"},
+        },
+        "volumeMounts": [
+            {**mount, "readOnly": True}
+            for mount in source.get("volumeMounts") or ()
+            if mount["name"] in kept
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{record}-{COMPONENT}-{token}",
+            "labels": {**names.application_labels(name), names.COMPONENT: COMPONENT},
+            "annotations": pod["metadata"].get("annotations", {}),
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": record, "uid": uid}
+            ],
+        },
+        "spec": {
+            **{key: pod["spec"][key] for key in _SPEC if key in pod["spec"]},
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": POD_LIFE,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 0,
+            "volumes": volumes,
+            "containers": [container],
+        },
+    }
+
+
+def _await(cluster: Cluster, pod: str, folder: str) -> None:
+    """Until it runs."""
+    why = "Kubernetes gives no reason"
+    for change, now in cluster.watch("Pod", name=pod, timeout=POD_LIMIT):
+        status = now.get("status") or {}
+        if change != "DELETED" and status.get("phase") == "Running":
+            return
+        why = _why(status) or why
+        if change == "DELETED" or status.get("phase") in ("Failed", "Succeeded"):
+            break
+    raise UnavailableError(f"the pod {pod}, which is to read {folder}, does not run: {why}")
+
+
+def _why(status: Manifest) -> str:
+    """Why a pod does not run, in the words of the scheduler or the registry."""
+    for container in status.get("containerStatuses") or ():
+        for state in (container.get("state") or {}).values():
+            if state.get("message") or state.get("reason") not in (None, "ContainerCreating"):
+                return str(state.get("message") or state["reason"])
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "False" and condition.get("type") == "PodScheduled":
+            return str(condition.get("message") or condition.get("reason"))
+    return str(status.get("message") or "")

@@ -1,0 +1,168 @@
+"""What the API server refuses, and its silence, as exceptions of one sentence. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tfapp.engines.kubernetes.kinds import KINDS, Kind
+from tfapp.errors import (
+    BadStateError,
+    ExistsError,
+    ExitCode,
+    ForbiddenError,
+    NotFoundError,
+    TfappError,
+    UnavailableError,
+)
+
+TO_WEBSOCKETS = ("get", "create")  # create too, from Kubernetes 1.35 on
+
+
+class AwayError(UnavailableError):
+    """The API server does not answer, or says that it cannot now. It may later. `sent`: whether
+    the call may have reached it."""
+
+    def __init__(self, message: str, hint: str = "", sent: bool = True):
+        super().__init__(message, hint)
+        self.sent = sent
+
+
+class RefusedObjectError(TfappError):
+    """The API server does not take an object: a field is wrong, a quota is exceeded, an admission
+    rule says no. `causes`: pairs of a field, "" where none is told, and what is wrong with it."""
+
+    exit_code = ExitCode.BAD_CONFIGURATION
+
+    def __init__(self, message: str, hint: str = "", causes: tuple[tuple[str, str], ...] = ()):
+        super().__init__(message, hint)
+        self.causes = causes
+
+
+class ConflictError(BadStateError):
+    """The object was changed by someone else since it was read."""
+
+
+class GoneError(TfappError):
+    """The API server does not remember as much: a list has to be read again."""
+
+
+class ExecError(TfappError):
+    """A command in a container failed. `code`: its exit code, -1 when it did not start."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, message: str, code: int, stderr: str):
+        super().__init__(message, stderr.strip())
+        self.code = code
+        self.stderr = stderr
+
+
+class Asked(NamedTuple):
+    """A call: what was to be done to which object. `source`: the cluster and login, in words."""
+
+    source: str
+    verb: str  # as in rules of RBAC
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """As rules of RBAC have it: "pods/log"."""
+        return f"{self.kind.resource}/{self.subresource}".rstrip("/")
+
+    @property
+    def place(self) -> str:
+        return f" in namespace {self.namespace!r}" if self.kind.namespaced else ""
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind.kind} {self.name!r}" if self.name else self.resource
+
+
+def failure(code: int, text: str, asked: Asked) -> TfappError:
+    """The exception for an answer with the HTTP status `code` and the body `text`. That of 403 is
+    one of RBAC; see `rejected`."""
+    status = read_status(text)
+    words = status.get("message") or f"HTTP {code}"
+    if not status and code not in (401, 403):
+        words = f"HTTP {code}, and no words of a Kubernetes API"
+    reason = status.get("reason", "")
+    details = status.get("details") or {}
+    if code == 401:
+        return UnavailableError(
+            f"the Kubernetes API does not accept the login of {asked.source}",
+            "It has expired, or is of another cluster. Log in again.",
+        )
+    if code == 403:
+        return forbidden(asked, (asked.verb,))
+    if code == 404:
+        return _not_found(asked, details, words)
+    if code == 409:
+        if reason == "AlreadyExists":
+            return ExistsError(f"there is a {asked.what}{asked.place} already")
+        return ConflictError(f"the {asked.what}{asked.place} was changed meanwhile: {words}")
+    if code == 410:
+        return GoneError(words)
+    if asked.subresource and code == 400:
+        return BadStateError(f"{asked.subresource} of {asked.what}{asked.place}: {words}")
+    if code in (400, 413, 422):
+        return rejected(status, words, asked)
+    if code == 429 or code >= 500:
+        return AwayError(f"the Kubernetes API of {asked.source} cannot answer now: {words}")
+    return UnavailableError(f"the Kubernetes API of {asked.source} answered: {words}")
+
+
+def rejected(status: Mapping[str, Any], words: str, asked: Asked) -> RefusedObjectError:
+    """For an object that admission or validation refused."""
+    details = status.get("details") or {}
+    causes = tuple(
+        (cause.get("field", ""), cause.get("message", ""))
+        for cause in details.get("causes") or ()
+        if cause.get("message")
+    )
+    message = f"the Kubernetes API does not take the {asked.what}{asked.place}: {words}"
+    return RefusedObjectError(message, "", causes or (("", words),))
+
+
+def forbidden(asked: Asked, verbs: Iterable[str]) -> ForbiddenError:
+    """For a login that lacks a right."""
+    verbs = tuple(verbs)
+    return ForbiddenError(
+        f"{asked.source} may not {' and '.join(verbs)} {asked.resource}{asked.place}",
+        f"Ask its owner for a {'Role' if asked.kind.namespaced else 'ClusterRole'}"
+        f"{asked.place} with the rule {rule(asked.kind.group, asked.resource, verbs)}.",
+    )
+
+
+def rule(group: str, resource: str, verbs: Iterable[str]) -> str:
+    """A rule of a Role, as YAML in one line."""
+    listed = ", ".join(verbs)
+    return f'{{apiGroups: ["{group}"], resources: [{resource}], verbs: [{listed}]}}'
+
+
+def read_status(text: str) -> dict[str, Any]:
+    """The Status object of an answer, {} where it is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and found.get("kind") == "Status" else {}
+
+
+def _not_found(asked: Asked, details: Mapping[str, Any], words: str) -> TfappError:
+    if details.get("kind") == "namespaces" or asked.kind == KINDS["Namespace"]:
+        name = details.get("name") or asked.name
+        return NotFoundError(
+            f"there is no namespace {name!r} in the cluster of {asked.source}",
+            f"Name another with --namespace, or make it: `kubectl create namespace {name}`.",
+        )
+    if asked.name and details.get("name") == asked.name:
+        return NotFoundError(f"there is no {asked.what}{asked.place}")
+    return NotFoundError(
+        f"the Kubernetes API of {asked.source} has not found {asked.resource}: {words}",
+        f"Does that cluster have {asked.kind.version}?",
+    )

@@ -1,0 +1,225 @@
+"""A compiled application -> all that is created on a cluster for it, as plain data. Pure but for
+the reading of pod templates and of an environment that travels along."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfapp.compiler.compile import Compiled
+from tfapp.compiler.python import digest_of
+from tfapp.compiler.render import render_objects
+from tfapp.contract.encoding import encode
+from tfapp.engines.definition import Definition
+from tfapp.engines.kubernetes import names
+from tfapp.engines.kubernetes.pods import (
+    BOOTSTRAP,
+    CERTIFICATE,
+    KEY,
+    Manifest,
+    Places,
+    master_pod,
+    of_run,
+    pods,
+    ttl_of,
+)
+from tfapp.engines.kubernetes.record import DEFINITION
+from tfapp.master import bootstrap
+from tfapp.package.model import setting
+
+# Keys of the application's Secret beside its files, which are called by their SHA-256.
+SPEC, PODS, JOB = "spec", "pods", "job"
+FILES = "file:///tfapp/files/"  # then a SHA-256: the source of each file in the spec
+
+MAX_CONTENT = 1_000_000  # bytes in a Secret, whose limit is 1 MiB
+STRUCK_OUT = "[secret]"
+
+
+def objects(
+    compiled: Compiled, at: Places, record: Mapping[str, str], credentials: tuple[bytes, bytes]
+) -> list[Manifest]:
+    """All that the first run needs, in the order in which it is created: the record, the Secrets,
+    the master's rights, its Job. What comes after the record is owned by it (`owned`). `record`:
+    the record's data; `credentials`: certificate and key, PEM."""
+    assert compiled.package is not None
+    own_account = setting(compiled.package.config.global_, "kubernetes.service.account") is None
+    content = application_content(compiled, at)
+    return [
+        {
+            **_object("ConfigMap", at, names.application_object(at.name)),
+            "data": dict(record),
+        },
+        _secret(at, names.application_object(at.name), content),
+        *(rights(at) if own_account else ()),
+        *run_objects(content, at, credentials),
+    ]
+
+
+def run_objects(
+    content: Mapping[str, bytes], at: Places, credentials: tuple[bytes, bytes]
+) -> list[Manifest]:
+    """The Secret and the Job of run `at.run`. `content`: that of the application's Secret."""
+    job = json.loads(content[JOB])
+    template = of_run(job["spec"]["template"], at.name, at.run)
+    metadata = {**job["metadata"], "name": names.run_object(at.name, at.run)}
+    metadata["labels"] = {**metadata["labels"], names.RUN: str(at.run)}
+    certificate, key = credentials
+    secret = _secret(
+        at, names.run_object(at.name, at.run), {CERTIFICATE: certificate, KEY: key}, of_a_run=True
+    )
+    return [secret, {**job, "metadata": metadata, "spec": {**job["spec"], "template": template}}]
+
+
+def owned(body: Manifest, record: Mapping[str, Any]) -> Manifest:
+    """`body` as it belongs to the record, which the cluster has made: it goes with it."""
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": record["metadata"]["name"],
+        "uid": record["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+    }
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
+
+
+def printed(bodies: Sequence[Manifest]) -> list[Manifest]:
+    """`bodies` without the values of Secrets."""
+    return [
+        {**body, "data": dict.fromkeys(body["data"], STRUCK_OUT)}
+        if body["kind"] == "Secret"
+        else body
+        for body in bodies
+    ]
+
+
+def rendered(compiled: Compiled, at: Places) -> str:
+    """What `create` sends, as YAML without the values of Secrets, and a pod of each component as
+    the master makes it. The record gets its run, each pod its name, number and owner then."""
+    assert compiled.package is not None
+    definition = encode(Definition.of(at.name, compiled)).decode()
+    made = objects(compiled, at, {DEFINITION: definition}, (b"", b""))
+    return render_objects([*printed(made), *pods(compiled.package, compiled.job, at).values()])
+
+
+# ---- The application's Secret -----------------------------------------------------------------
+
+
+def application_content(compiled: Compiled, at: Places) -> dict[str, bytes]:
+    """The values of the application's Secret. Of the files it has the runtime archive and then as
+    many as there is room for, the smallest first; the master waits for the others."""
+    package, job, spec = compiled.package, compiled.job, compiled.spec
+    assert package is not None
+    data = {hashlib.sha256(file.data).hexdigest(): file.data for file in compiled.files}
+    runtime, *others = data  # the archive comes first: see Shipment.all
+    master = master_pod(
+        package, job, at, spec.master.resources.memory, spec.master.resources.vcores, runtime
+    )
+    content = {
+        SPEC: _spec_with_digests(compiled),
+        PODS: _json(pods(package, job, at)),
+        JOB: _json(_job(at, master, ttl_of(package))),
+        BOOTSTRAP: Path(bootstrap.__file__).read_bytes(),
+        runtime: data[runtime],
+    }
+    room = MAX_CONTENT - sum(map(len, content.values()))
+    for digest in sorted(others, key=lambda digest: (len(data[digest]), digest)):
+        room -= len(data[digest])
+        if room < 0:
+            break
+        content[digest] = data[digest]
+    return content
+
+
+def digests(compiled: Compiled) -> dict[str, str]:
+    """The SHA-256 of each file of the application that is on this machine, by its source in the
+    spec. An environment that is still to be made (`--dry-run`) is not."""
+    found = {file.source: hashlib.sha256(file.data).hexdigest() for file in compiled.files}
+    python = compiled.travelling
+    if python is not None and python.path is not None and python.path.exists():
+        found[python.url] = digest_of(python.path)
+    return found
+
+
+def _spec_with_digests(compiled: Compiled) -> bytes:
+    """Skein's ApplicationSpec, serialized, whose files are called by their content."""
+    known = digests(compiled)
+    definition = Definition.of(compiled.spec.name, compiled)
+    parts = [definition.spec.get("master", {}), *definition.spec.get("services", {}).values()]
+    for part in parts:
+        for file in part.get("files", {}).values():
+            if file["source"] in known:
+                file["source"] = FILES + known[file["source"]]
+    return definition.spec_message()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+# ---- The others -------------------------------------------------------------------------------
+
+
+def rights(at: Places) -> list[Manifest]:
+    """The master's ServiceAccount, and what it may do in its namespace."""
+    name = names.application_object(at.name)
+    role = {
+        **_object("Role", at, name, "rbac.authorization.k8s.io/v1"),
+        "rules": [
+            _rule("", "pods", "create", "get", "list", "watch", "delete", "patch"),
+            _rule("", "pods/log", "get"),
+            _rule("", "events", "create", "list"),
+            {**_rule("", "configmaps", "get", "patch"), "resourceNames": [name]},
+        ],
+    }
+    binding = {
+        **_object("RoleBinding", at, name, "rbac.authorization.k8s.io/v1"),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": at.namespace}],
+    }
+    return [_object("ServiceAccount", at, name), role, binding]
+
+
+def _rule(group: str, resource: str, *verbs: str) -> Manifest:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def _job(at: Places, pod: Manifest, ttl: int | None) -> Manifest:
+    """The master's Job: it is started once. Kueue, where a queue is named, holds it back until
+    there is room."""
+    body = _object("Job", at, names.run_object(at.name, at.run), "batch/v1", of_a_run=True)
+    body["metadata"]["labels"].update(at.queue_label)
+    metadata = {key: pod["metadata"][key] for key in ("labels", "annotations")}
+    spec: Manifest = {
+        "backoffLimit": 0,
+        "template": {"metadata": metadata, "spec": pod["spec"]},
+    }
+    if ttl is not None:
+        spec["ttlSecondsAfterFinished"] = ttl
+    return {**body, "spec": spec}
+
+
+def _secret(
+    at: Places, name: str, content: Mapping[str, bytes], of_a_run: bool = False
+) -> Manifest:
+    data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+    return {**_object("Secret", at, name, of_a_run=of_a_run), "type": "Opaque", "data": data}
+
+
+def _object(
+    kind: str, at: Places, name: str, version: str = "v1", of_a_run: bool = False
+) -> Manifest:
+    labels = names.run_labels(at.name, at.run) if of_a_run else names.application_labels(at.name)
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": at.namespace,
+            "labels": labels,
+            "annotations": names.application_annotations(at.name, at.user),
+        },
+    }

@@ -1,0 +1,223 @@
+"""What a pod object tells of its main container: how it ended, or why it has not begun. Pure.
+
+The fields and their words: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ and
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfapp.contract.names import CANNOT_START
+from tfapp.engines.kubernetes.names import CONTAINER
+from tfapp.master.launcher import Ended
+
+Pod = Mapping[str, Any]
+
+_LOST = ("DeletionByTaintManager", "DeletionByPodGC")
+# status.reason of pods that a kubelet ends as its machine goes down.
+_NODE_DOWN = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
+_DEADLINE = "DeadlineExceeded"  # also when this engine ends a pod
+# `waiting.reason` of a container.
+_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+_SOURCE = re.compile(r"(?:[0-9.]+|\[[0-9a-f:]+\]):[0-9]+->")  # of a connection, in Go's errors
+# `terminated.reason` of a container that never ran, and its exit code then.
+_NOT_STARTED = ("StartError", "ContainerCannotRun", "CreateContainerError", "RunContainerError")
+
+
+def ended(
+    pod: Pod, deleted: bool = False, killed: bool = False, began: bool = True
+) -> Ended | None:
+    """The end of the pod's main container, None while it may live. `deleted`: the object is gone.
+    `killed`: its master has ended it. `began`: its script has; then the end of its log is left out,
+    which may be the program's.
+
+    Nothing of it lives then, but on a node that is lost: there nobody knows."""
+    status = pod.get("status", {})
+    disruption = _disruption(status)
+    if not killed and disruption.get("reason") in _LOST:
+        return Ended(None, _lost(pod, disruption), "node-lost")
+    if not deleted and status.get("phase") not in ("Succeeded", "Failed"):
+        return None
+    main = _main_end(pod)
+    if main is not None and (main.get("reason") == "OOMKilled" or main.get("exitCode") == 0):
+        return of_main(pod)
+    if killed:
+        return Ended(None, "it was ended by its master")
+    if status.get("reason") in _NODE_DOWN:
+        return Ended(None, _lost(pod, status), "node-lost")
+    if disruption:
+        return Ended(None, _disrupted(disruption, status), "preempted")
+    if "deletionTimestamp" in pod.get("metadata", {}) or (deleted and main is None):
+        return Ended(None, "its pod was deleted", "preempted")
+    if status.get("reason") == _DEADLINE:
+        return Ended(None, "the deadline of its pod was over (activeDeadlineSeconds)")
+    if main is not None:
+        return _exit(main, began)
+    return _without_main(status)
+
+
+def of_main(pod: Pod, began: bool = True) -> Ended:
+    """The end of a main container that ended by itself."""
+    main = _main_end(pod) or {}
+    if main.get("exitCode") == 0:
+        return Ended(0)
+    if main.get("reason") == "OOMKilled":
+        return Ended(main["exitCode"], f"OOMKilled, exit code {main['exitCode']}", "memory")
+    return _exit(main, began)
+
+
+def main_runs(pod: Pod) -> bool:
+    """Whether the main container has begun, and not ended."""
+    return any(c["name"] == CONTAINER and "running" in _state(c) for c in _containers(pod))
+
+
+def outlived(pod: Pod) -> bool:
+    """Whether the main container has ended, while others of the pod go on."""
+    others = (c for c in _containers(pod) if c["name"] != CONTAINER)
+    return _main_end(pod) is not None and any("running" in _state(c) for c in others)
+
+
+def own_end(pod: Pod) -> str:
+    """Why this pod, the master's own, is told to end: "its pod was evicted (...)"; "" where it
+    does not tell."""
+    disruption = _disruption(pod.get("status", {}))
+    if disruption.get("reason") in _LOST:
+        return _lost(pod, disruption)
+    if disruption:
+        return _disrupted(disruption, {})
+    return "its pod was deleted" if "deletionTimestamp" in pod.get("metadata", {}) else ""
+
+
+def waits(pod: Pod) -> str:
+    """Why the main container has not begun, in the words of who keeps it: the scheduler, the
+    registry. "" where nobody says anything."""
+    status = pod.get("status", {})
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"waiting for a node: {condition.get('message') or condition.get('reason')}"
+    for image, state in _waiting(pod):
+        reason, message = state.get("reason", ""), state.get("message", "")
+        if reason in _NO_IMAGE:
+            return f"waiting for the image {image}: {_of_a_pull(reason, message)}".rstrip(": ")
+        if reason not in ("", "ContainerCreating", "PodInitializing"):
+            return f"waiting for its container: {reason}: {message}".rstrip(": ")
+    return ""
+
+
+def lacks_image(pod: Pod) -> bool:
+    """Whether a container waits for an image that could not be pulled."""
+    return any(state.get("reason") in _NO_IMAGE for _, state in _waiting(pod))
+
+
+def told_by_events(events: list[Mapping[str, Any]]) -> str:
+    """The same, of the events of a pod that has a node and no word in its status."""
+    telling = (e for e in events if e.get("type") != "Warning" or _hinders(e.get("reason", "")))
+    newest = max(telling, key=_when, default=None)
+    if newest is None:
+        return ""
+    reason, message = newest.get("reason", ""), newest.get("message", "")
+    if newest.get("type") == "Warning":
+        return f"waiting for its container: {reason}: {message}".rstrip(": ")
+    if reason == "Pulling":
+        return message[:1].lower() + message[1:]
+    return ""
+
+
+# ---- in parts --------------------------------------------------------------------------------
+def _containers(pod: Pod) -> list[Mapping[str, Any]]:
+    return list(pod.get("status", {}).get("containerStatuses", ()))
+
+
+def _state(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict(container.get("state", {}))
+
+
+def _main_end(pod: Pod) -> Mapping[str, Any] | None:
+    """The `terminated` state of the main container, None where there is none."""
+    found = (_state(c).get("terminated") for c in _containers(pod) if c["name"] == CONTAINER)
+    return next(found, None)
+
+
+def _exit(main: Mapping[str, Any], began: bool) -> Ended:
+    """The end of a main container that nobody from outside has brought about."""
+    code, words = main.get("exitCode"), _last_line(main.get("message", ""))
+    if main.get("reason") in _NOT_STARTED:
+        return Ended(code, f"its container does not start: {words or main['reason']}", "start")
+    if words.startswith(CANNOT_START):
+        return Ended(code, words[len(CANNOT_START) :], "start")
+    if words and not began:
+        return Ended(code, f"exit code {code}: {words}")
+    return Ended(code, f"exit code {code}")
+
+
+def _without_main(status: Mapping[str, Any]) -> Ended:
+    """A pod that failed before its main container began."""
+    for container in status.get("initContainerStatuses", ()):
+        end = container.get("state", {}).get("terminated")
+        if end and end.get("exitCode"):
+            said = f"its init container {container['name']} ended with exit code {end['exitCode']}"
+            words = _last_line(end.get("message", ""))
+            return Ended(end["exitCode"], f"{said}: {words}" if words else said, "start")
+    reason, message = status.get("reason", ""), status.get("message", "")
+    if not reason and status.get("phase") == "Succeeded":
+        return Ended(0)
+    # A node that does not take it: "OutOfmemory", "NodeAffinity". Another one may.
+    return Ended(None, f"its node did not take it: {reason}: {message}".rstrip(": "), "preempted")
+
+
+def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            return dict(condition)
+    return {}
+
+
+def _disrupted(disruption: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    verbs = {"PreemptionByScheduler": "preempted by the scheduler"}
+    said = f"its pod was {verbs.get(disruption.get('reason', ''), 'evicted')}"
+    message = status.get("message") or disruption.get("message") or disruption.get("reason", "")
+    return f"{said} ({message.rstrip('. ')})"
+
+
+def _lost(pod: Pod, said: Mapping[str, Any]) -> str:
+    node = pod.get("spec", {}).get("nodeName") or "its node"
+    return f"{node} is lost ({said.get('message') or said.get('reason')})"
+
+
+def _waiting(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(image, state) of each container that waits, init containers first."""
+    status = pod.get("status", {})
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(key, ()):
+            waiting = container.get("state", {}).get("waiting")
+            if waiting:
+                yield container.get("image", ""), waiting
+
+
+def _of_a_pull(reason: str, message: str) -> str:
+    """The registry's words. They are the same between two tries (ImagePullBackOff), and whatever
+    port of the node a try came from."""
+    _, tried, words = message.partition("ErrImagePull: ")
+    if reason == "ImagePullBackOff" and tried:
+        reason, message = "ErrImagePull", words
+    return f"{reason}: {_SOURCE.sub('', message)}"
+
+
+def _hinders(reason: str) -> bool:
+    """Whether a warning's reason may keep a container from beginning: "FailedMount", and not
+    "MissingClusterDNS"."""
+    return reason.startswith("Failed") or reason in ("NetworkNotReady", "BackOff", "InspectFailed")
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
+    return next((time for time in times if time), "")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line for line in lines if line.startswith(CANNOT_START)]
+    return (marked or lines or [""])[-1]

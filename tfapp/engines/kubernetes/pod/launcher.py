@@ -1,0 +1,408 @@
+"""Containers as pods: each is made of its component's manifest, watched, and ended by its deadline,
+so that its log stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from tfapp.contract.job import Limits
+from tfapp.engines.kubernetes import names
+from tfapp.engines.kubernetes.pod import endings
+from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api, ApiError, AwayError, thread
+from tfapp.errors import ForbiddenError, TfappError, UnavailableError
+from tfapp.frozen import frozen
+from tfapp.master.files import FileServer
+from tfapp.master.launcher import Ended, Launcher, Task, Told
+
+RUN_VOLUME = "tfapp-run"  # of a manifest: the run's Secret
+RETRY = 2.0  # seconds between two attempts to make a pod
+LOOK_EVERY = 5.0  # seconds between two looks at the events of pods that do not begin
+KILL_MARGIN = 2.0  # seconds for a runner to end its program
+QUIET = 5.0  # seconds that a pod may take to begin before somebody asks why
+ATTEMPTS = 3  # to end a pod that gets a node meanwhile
+CALL_PATIENCE = 10.0  # seconds for an API server that is away, to end a pod
+COURTESY = 3.0  # seconds for containers that were told to go, and whose ends are yet to be told
+CLOSE_LIMIT = 20.0  # seconds for all pods to end at the end of a run
+DELETE_LIMIT = 10.0  # seconds for those that were deleted then
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Run:
+    """The run that pods belong to. `job`: the object that owns them; `pods`: component -> Pod, for
+    any run of the application; `heartbeat`: seconds in which a runner learns that its container has
+    ended to the master."""
+
+    name: str
+    number: int
+    job: Mapping[str, Any]
+    pods: Mapping[str, Mapping[str, Any]]
+    heartbeat: float = Limits.heartbeat
+
+    def manifest(self, task: Task, address: str) -> dict[str, Any]:
+        """The pod of a container, which fetches its order at `address`. UnavailableError for an
+        unknown component."""
+        component, _, number = task.name.rpartition("_")
+        if component not in self.pods:
+            raise UnavailableError(f"the application's Secret has no pod for {component}")
+        pod = copy.deepcopy(dict(self.pods[component]))
+        metadata = pod["metadata"]
+        metadata["name"] = names.pod_name(self.name, self.number, component, int(number))
+        metadata["labels"] = {
+            **metadata.get("labels", {}),
+            names.RUN: str(self.number),
+            names.INSTANCE: names.instance_label(task.instance),
+        }
+        owner = {"apiVersion": "batch/v1", "kind": "Job", **self.job}
+        metadata["ownerReferences"] = [owner]
+        spec = pod["spec"]
+        for volume in spec.get("volumes", ()):
+            if volume["name"] == RUN_VOLUME:
+                volume["secret"]["secretName"] = names.run_object(self.name, self.number)
+        main = next(c for c in spec["containers"] if c["name"] == names.CONTAINER)
+        main["args"] = [address, task.id]
+        return pod
+
+
+class _Pod:
+    """One pod, from the wish for it to its end. Used in the event loop alone."""
+
+    def __init__(self, task: Task, name: str, told: Told):
+        self.task = task
+        self.name = name
+        self.created = False
+        self.began = False
+        self.runs = False  # its main container
+        self.seen: Mapping[str, Any] = {}  # its object, as it was last
+        self.main: Ended | None = None  # of a main container whose neighbours go on
+        self.killed = asyncio.Event()
+        self.end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.since = time.monotonic()
+        self._told = told
+        self._words = ""  # of its status
+
+    def granted(self, host: str) -> bool:
+        """See Told.granted."""
+        if self.killed.is_set():
+            return False
+        self.began = self._told.granted(host)
+        return self.began
+
+    def waits(self, text: str) -> None:
+        """See Told.waits."""
+        if not self.began and not self.end.done():
+            self._told.waits(text)
+
+    def note(self, pod: Mapping[str, Any], deleted: bool = False) -> None:
+        """What the API shows of it. What is older than what was seen tells nothing."""
+        if not deleted and _version(pod) < _version(self.seen):
+            return
+        self.seen = pod
+        found = endings.ended(pod, deleted, self.killed.is_set(), self.began)
+        if found is not None and not self.end.done():
+            self.end.set_result(self.main or found)
+        words = endings.waits(pod)
+        if words != self._words:
+            self._words = words
+            self.waits(words)
+        if endings.main_runs(pod) and not self.runs:
+            self.runs = True
+            self.waits("fetching its files")
+
+    @property
+    def quiet(self) -> bool:
+        """It has a node, and its status does not say why it has not begun."""
+        late = time.monotonic() > self.since + QUIET
+        return late and self.living and self.has_node and not (self.runs or self._words)
+
+    @property
+    def living(self) -> bool:
+        return self.created and not self.end.done()
+
+    @property
+    def has_node(self) -> bool:
+        return bool(self.seen.get("spec", {}).get("nodeName"))
+
+
+class PodLauncher:
+    """See tfapp.master.launcher.Launcher. `script` runs what is no pod. To be made in the event
+    loop, and used after `start`."""
+
+    def __init__(self, api: Api, run: Run, files: FileServer, script: Launcher):
+        self._api = api
+        self._run = run
+        self._files = files
+        self._script = script
+        self._loop = asyncio.get_running_loop()
+        self._pods: dict[str, _Pod] = {}  # by the pod's name
+        self._unwanted: set[str] = set()  # ids of containers that were killed before they were made
+        self._making: set[asyncio.Future] = set()
+        # Instance -> until when a program of it may live on a node that is lost to the cluster,
+        # while its runner reaches the master.
+        self._out_of_sight: dict[str, float] = {}
+        self._tasks: set[asyncio.Future] = set()
+        self._lists = 0  # of all pods, so far
+        self._closed = False
+        self._looks: asyncio.Task | None = None
+
+    def start(self) -> None:
+        """Begins to follow the run's pods."""
+        labels = names.run_labels(self._run.name, self._run.number)
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        path, query = self._api.path("pods"), {"labelSelector": selector}
+        thread(lambda: self._api.follow(path, query, _Follower(self)), "pods")
+        self._looks = asyncio.ensure_future(self._look_why())
+
+    async def run(self, task: Task, told: Told) -> Ended:
+        """See Launcher.run."""
+        if not task.name:
+            return await self._script.run(task, told)
+        if self._closed or task.id in self._unwanted:
+            return Ended(None)
+        manifest = self._run.manifest(task, self._files.address)
+        pod = _Pod(task, manifest["metadata"]["name"], told)
+        self._pods[pod.name] = pod
+        with self._files.offering(task, pod):
+            making = asyncio.ensure_future(self._make(pod, manifest))
+            self._making.add(making)
+            making.add_done_callback(self._making.discard)
+            # When this is given up, the pod stays known: `close` ends it.
+            try:
+                made = await asyncio.shield(making)
+            except TfappError:
+                del self._pods[pod.name]
+                raise
+            ended = await asyncio.shield(pod.end) if made else Ended(None)
+            del self._pods[pod.name]
+            if ended.reason == "node-lost" and pod.began:
+                until = time.monotonic() + self._run.heartbeat + KILL_MARGIN
+                self._out_of_sight[task.instance] = until
+            return ended
+
+    async def kill(self, id: str) -> None:
+        """See Launcher.kill."""
+        self._unwanted.add(id)
+        for pod in tuple(self._pods.values()):
+            if pod.task.id == id:
+                pod.killed.set()
+                if pod.living:
+                    await self._end(pod)
+                return
+        await self._script.kill(id)
+
+    async def close(self) -> None:
+        """See Launcher.close. Pods that do not end in time, on a node that is lost or with an API
+        server that is away, are left to their runners' fences."""
+        self._closed = True
+        for task in (*self._tasks, *filter(None, [self._looks])):
+            task.cancel()
+        script = asyncio.ensure_future(self._script.close())
+        for pod in self._pods.values():
+            if not pod.began:
+                pod.killed.set()
+        await asyncio.gather(*self._making, return_exceptions=True)
+        began = [pod.end for pod in self._pods.values() if pod.began]
+        if began:
+            await asyncio.wait(began, timeout=COURTESY)
+        for pod in self._pods.values():
+            pod.killed.set()
+        await self._end_all(self._end, CLOSE_LIMIT)
+        await self._end_all(self._delete, DELETE_LIMIT)
+        for pod in self._pods.values():
+            if pod.living:
+                log.error("the end of pod %s has not been seen", pod.name)
+        self._api.close()
+        await script
+
+    # -- making one --
+    async def _make(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
+        """Makes it; waits for a quota and for an API server that is away. False when it was killed
+        before. UnavailableError or ForbiddenError when it cannot be."""
+        until = self._out_of_sight.pop(pod.task.instance, 0.0)
+        if until > time.monotonic():
+            pod.waits("waiting for the end of the instance on the node that is lost")
+            await _either(pod.killed.wait(), until - time.monotonic())
+        forbidden_until = time.monotonic() + FORBIDDEN_LIMIT
+        while not pod.killed.is_set():
+            lists = self._lists
+            try:
+                made = await asyncio.to_thread(self._post, manifest)
+                pod.created = True
+                if pod.seen == {}:
+                    pod.note(made)
+                if lists != self._lists:  # it may have come, and gone, before one of them
+                    self._soon(self._look_for(pod))
+                if pod.killed.is_set():
+                    await self._end(pod)
+                return True
+            except AwayError as error:
+                pod.waits(f"waiting for the API server: {error}")
+            except ApiError as error:
+                if error.status == 403 and "exceeded quota" in error.message:
+                    pod.waits(f"waiting for room in the namespace's quota: {error}")
+                elif error.status == 409:  # of the namespace: it is being changed, or ends
+                    pod.waits(f"waiting for its pod to be accepted: {error}")
+                elif error.status != 403 or time.monotonic() > forbidden_until:
+                    kind = ForbiddenError if error.status == 403 else UnavailableError
+                    raise kind(f"its pod is refused: {error.message}") from error
+            await _either(pod.killed.wait(), RETRY)
+        return False
+
+    def _post(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._api.call("POST", self._api.path("pods"), manifest)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            # Of an attempt whose answer was lost: no other container has its name.
+            return self._api.call("GET", self._api.path("pods", manifest["metadata"]["name"]))
+
+    # -- ending them --
+    async def _end(self, pod: _Pod) -> None:
+        """By its deadline, at which its node ends it; one that has no node yet is deleted."""
+        path = self._api.path("pods", pod.name)
+        for _ in range(ATTEMPTS):
+            if pod.has_node:
+                await self._tell(pod, "PATCH", {"spec": {"activeDeadlineSeconds": 1}})
+                return
+            seen = pod.seen.get("metadata", {})
+            conditions = {key: seen[key] for key in ("uid", "resourceVersion") if key in seen}
+            if await self._tell(pod, "DELETE", {"preconditions": conditions}) or not pod.living:
+                return
+            with contextlib.suppress(ApiError, AwayError):  # the scheduler was faster
+                pod.note(await asyncio.to_thread(self._api.call, "GET", path))
+
+    async def _delete(self, pod: _Pod) -> None:
+        await self._tell(pod, "DELETE", {"gracePeriodSeconds": 1})
+
+    async def _tell(self, pod: _Pod, method: str, body: dict[str, Any]) -> bool:
+        """False when it is not what was expected any more, or the server is away."""
+        path = self._api.path("pods", pod.name)
+        try:
+            await asyncio.to_thread(self._api.call, method, path, body, CALL_PATIENCE)
+            return True
+        except ApiError as error:
+            if error.status == 404:
+                pod.note(pod.seen, deleted=True)
+            elif error.status != 409:
+                log.error("%s of pod %s: %s", method, pod.name, error)
+        except AwayError as error:
+            log.error("%s of pod %s: %s", method, pod.name, error)
+        return False
+
+    async def _end_all(self, end: Callable[[_Pod], Awaitable[None]], limit: float) -> None:
+        living = [pod for pod in self._pods.values() if pod.living]
+        if living:
+            waiting = {asyncio.ensure_future(_ended(end(pod), pod)) for pod in living}
+            _, late = await asyncio.wait(waiting, timeout=limit)
+            for each in late:
+                each.cancel()
+
+    # -- what the API shows --
+    def tell(self, work: Callable[..., None], *args: Any) -> None:
+        """Has the event loop call it. From any thread."""
+        try:
+            self._loop.call_soon_threadsafe(work, *args)
+        except RuntimeError:  # it has ended
+            return
+
+    def listed(self, items: Iterable[Mapping[str, Any]]) -> None:
+        """All pods of the run. One that is missing is gone, or too new."""
+        self._lists += 1
+        found = {item["metadata"]["name"]: item for item in items}
+        for name, pod in self._pods.items():
+            if name in found:
+                self.changed("MODIFIED", found[name])
+            elif pod.living:
+                self._soon(self._look_for(pod))
+
+    def changed(self, kind: str, item: Mapping[str, Any]) -> None:
+        """One of them."""
+        pod = self._pods.get(item["metadata"]["name"])
+        if pod is None:
+            return
+        pod.note(item, deleted=kind == "DELETED")
+        if pod.living and pod.main is None and endings.outlived(item):
+            pod.main = endings.of_main(item, pod.began)
+            self._soon(self._end(pod))
+
+    async def _look_for(self, pod: _Pod) -> None:
+        """Sees whether there is such a pod."""
+        path = self._api.path("pods", pod.name)
+        while pod.living:
+            try:
+                return pod.note(await asyncio.to_thread(self._api.call, "GET", path))
+            except ApiError as error:
+                if error.status == 404:
+                    return pod.note(pod.seen, deleted=True)
+                log.error("pod %s: %s", pod.name, error)
+            except AwayError as error:
+                log.error("pod %s: %s", pod.name, error)
+            await asyncio.sleep(RETRY)
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_why(self) -> None:
+        """Asks for the events of pods that have a node and do not begin: a volume that is missing
+        stands nowhere else."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            quiet = [pod for pod in self._pods.values() if pod.quiet]
+            if not quiet:
+                continue
+            path = f"{self._api.path('events')}?fieldSelector=involvedObject.kind%3DPod"
+            try:
+                found = await asyncio.to_thread(self._api.call, "GET", path)
+            except (ApiError, AwayError) as error:
+                log.info("events: %s", error)
+                continue
+            for pod in quiet:
+                of_it = [e for e in found["items"] if e["involvedObject"].get("name") == pod.name]
+                words = endings.told_by_events(of_it)
+                if words and pod.quiet:
+                    pod.waits(words)
+
+
+class _Follower:
+    """Hands what a thread hears to the event loop."""
+
+    def __init__(self, launcher: PodLauncher):
+        self._launcher = launcher
+
+    def listed(self, items: list[dict[str, Any]]) -> None:
+        """See Follower."""
+        self._launcher.tell(self._launcher.listed, items)
+
+    def changed(self, kind: str, item: dict[str, Any]) -> None:
+        """See Follower."""
+        self._launcher.tell(self._launcher.changed, kind, item)
+
+    def away(self, error: str) -> None:
+        """See Follower."""
+        log.error("the pods cannot be followed: %s", error)
+
+
+def _version(pod: Mapping[str, Any]) -> int:
+    """A count of all writes: what Kubernetes promises from 1.35 on, and did before."""
+    text = pod.get("metadata", {}).get("resourceVersion", "")
+    return int(text) if text.isdecimal() else 0
+
+
+async def _either(work: Coroutine[Any, Any, Any], seconds: float) -> None:
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(work, seconds)
+
+
+async def _ended(ending: Awaitable[None], pod: _Pod) -> None:
+    await ending
+    await asyncio.shield(pod.end)

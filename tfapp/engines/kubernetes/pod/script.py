@@ -1,0 +1,108 @@
+"""The master script, which is the coordinator: a process beside the master, in the same pod."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfapp.contract.names import MAX_LAST_LINES
+from tfapp.errors import UnavailableError
+from tfapp.master import bootstrap
+from tfapp.master.files import FileServer
+from tfapp.master.launcher import Ended, Task, Told
+
+TERM_GRACE = 1.0  # seconds between SIGTERM and SIGKILL
+CHUNK = 64 * 1024
+
+
+class ScriptLauncher:
+    """See tfapp.master.launcher.Launcher: of one task. `certificate` and `key` are files; `folder`
+    is for its working directory; `host` the address of this pod. Its output becomes this
+    process's."""
+
+    def __init__(self, files: FileServer, certificate: Path, key: Path, folder: Path, host: str):
+        self._files = files
+        self._certificate = certificate
+        self._key = key
+        self._folder = folder
+        self._host = host
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self, task: Task, told: Told) -> Ended:
+        """See Launcher.run."""
+        with self._files.offering(task, told):
+            try:
+                folder, order = await asyncio.to_thread(self._prepare, task.id)
+            except bootstrap.BadArchiveError as error:
+                raise UnavailableError(f"a file of the application {error}") from error
+        self._process = process = await asyncio.create_subprocess_exec(
+            *("bash", ".skein.sh"),
+            cwd=folder,
+            env={**os.environ, **order["environment"]},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        last = b""
+        while chunk := await process.stdout.read(CHUNK):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            last = (last + chunk)[-MAX_LAST_LINES:]
+        code = await process.wait()
+        return Ended(code, last_lines=last.decode(errors="replace").rstrip("\n"))
+
+    async def kill(self, id: str) -> None:
+        """See Launcher.kill. Nobody asks for it."""
+
+    async def close(self) -> None:
+        """See Launcher.close."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._signal(process.pid, signal.SIGTERM)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), TERM_GRACE)
+            self._signal(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    def _signal(self, pid: int, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, number)
+
+    def _prepare(self, id: str) -> tuple[str, dict[str, Any]]:
+        here = _Here(self._files, self._host)
+        folder, order = bootstrap.prepare(
+            here, id, str(self._certificate), str(self._key), str(self._folder)
+        )
+        return folder, order
+
+
+class _Here:
+    """A bootstrap's master (see tfapp.master.bootstrap.Master) in the same process."""
+
+    def __init__(self, files: FileServer, host: str):
+        self._files = files
+        self._host = host
+
+    def get(self, path: str, receive: Callable[[Any, str], Any]) -> Any:
+        """The order of a container: "/containers/ID?attempt=A"."""
+        id, _, attempt = path.rpartition("/")[2].partition("?attempt=")
+        order = self._files.order(id, attempt, self._host)
+        if order is None:
+            raise UnavailableError("the master script is not wanted any more")
+        return receive(io.BytesIO(json.dumps(order).encode()), self._host)
+
+    def fetch(self, digest: str, path: str) -> None:
+        """A link to the content with this SHA-256."""
+        found = self._files.path(digest)
+        assert found is not None, digest
+        os.symlink(found, path)

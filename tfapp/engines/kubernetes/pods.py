@@ -1,0 +1,485 @@
+"""A package -> the pods of its components and of the application master, as plain data, and what of
+it Kubernetes cannot give. Pure but for the reading of pod templates."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfapp.compiler.docker import image_of
+from tfapp.compiler.options import CompileOptions
+from tfapp.compiler.python import travels
+from tfapp.compiler.settings import ComponentSettings, effective
+from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
+from tfapp.contract.names import ENV_OWN_CGROUP
+from tfapp.engines.kubernetes import names
+from tfapp.engines.kubernetes.interpreter import IMAGE_PYTHON, command
+from tfapp.engines.kubernetes.names import CONTAINER, MASTER_COMPONENT
+from tfapp.engines.kubernetes.settings import PodSettings
+from tfapp.engines.kubernetes.template import Written, merged, read_template
+from tfapp.engines.kubernetes.volumes import EMPTY_DIR, Volume, VolumeError, holding, objection
+from tfapp.frozen import frozen
+from tfapp.package.amounts import seconds
+from tfapp.package.model import AppPackage, ConfigValue, setting
+from tfapp.problems import ERROR, WARNING, Position, Problem
+
+Manifest = dict[str, Any]
+
+CODE = "kubernetes"
+CHECKPOINT_CODE = "checkpoint-volume"
+
+# Where a pod has what is tfapp's. The names are those of the volumes.
+RUN_VOLUME, RUN_PATH = "tfapp-run", "/tfapp/run"  # of the run's Secret
+RUNTIME_VOLUME, RUNTIME_PATH = "tfapp-runtime", "/tfapp/runtime"
+APP_VOLUME, APP_PATH = "tfapp-app", "/tfapp/app"  # all of the application's Secret
+WORK_VOLUME, WORK_PATH = "tfapp-work", "/tfapp/work"
+SCRIPT_VOLUME, SCRIPT_FOLDER = "tfapp-script", "/script"  # see _needs_script_folder
+BOOTSTRAP, RUNTIME = "bootstrap.py", "runtime.zip"
+CERTIFICATE, KEY = "certificate", "key"  # in the run's Secret
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+NO_QUEUE = ("", "default")  # the flag's own default
+HOST = "kubernetes.io/hostname"
+
+RUNNER_MEMORY = 128  # MiB: of tfapp's own processes in a container, beside its program
+MASTER_CPU = "100m"  # of a master whose yarn.vcores nobody gave
+GRACE_MARGIN = 10  # seconds that a runner takes beyond the grace of its program
+
+# Writers of checkpoints, and readers.
+_WRITERS, _READERS = ("chief", "worker", "ps", "evaluator"), ("tensorboard",)
+
+
+@frozen
+class Places:
+    """For whom pods are made, and where. `run`: its number; `queue`: Kueue's local queue, "" or
+    "default" for none; `tags`: the user's."""
+
+    name: str
+    user: str
+    namespace: str
+    run: int = 1
+    queue: str = ""
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: CompileOptions, namespace: str) -> Places:
+        """Of an application that is compiled with `options`."""
+        return cls(options.name, options.user, namespace, 1, options.queue, tuple(options.tags))
+
+    @property
+    def secret(self) -> str:
+        """The application's Secret."""
+        return names.application_object(self.name)
+
+    def metadata(self, component: str) -> Manifest:
+        """Labels and annotations of a component's pods."""
+        labels = names.pod_labels(self.name, self.run, component, tags=self.tags)
+        return {
+            "namespace": self.namespace,
+            "labels": {**labels, **self.queue_label},
+            "annotations": names.application_annotations(self.name, self.user),
+        }
+
+    @property
+    def queue_label(self) -> dict[str, str]:
+        return {} if self.queue in NO_QUEUE else {QUEUE_LABEL: self.queue}
+
+
+# ---- What others call -------------------------------------------------------------------------
+
+
+def pods(package: AppPackage, job: Job, at: Places) -> dict[str, Manifest]:
+    """The Pod of each component, for run `at.run`. The launcher adds metadata.name, the label
+    `tfapp/instance`, the owner, and as `args` of the container "tfapp" ADDRESS CONTAINER_ID; for
+    another run see `of_run`."""
+    return {c.name: _Built(package, job, c, at).pod for c in job.components}
+
+
+def of_run(pod: Manifest, name: str, run: int) -> Manifest:
+    """The Pod, or the template of one, for another run of the application `name`."""
+    metadata = {**pod["metadata"], "labels": {**pod["metadata"]["labels"], names.RUN: str(run)}}
+    secret = {"secretName": names.run_object(name, run)}
+    volumes = [
+        {**volume, "secret": {**volume["secret"], **secret}}
+        if volume["name"] == RUN_VOLUME
+        else volume
+        for volume in pod["spec"]["volumes"]
+    ]
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "volumes": volumes}}
+
+
+def check(
+    package: AppPackage, job: Job, at: Places, claims: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[Problem]:
+    """What of a package cannot be had on Kubernetes, or not as it is written. `claims`: the access
+    modes of the PersistentVolumeClaims that are known, by name."""
+    found: dict[Problem, None] = {}
+    for component in job.components:
+        built = _Built(package, job, component, at)
+        found.update(dict.fromkeys(built.problems))
+        found.update(dict.fromkeys(_refused(package, built)))
+        found.update(dict.fromkeys(_check_checkpoints(built, claims or {})))
+    yield from found
+
+
+def master_pod(
+    package: AppPackage, job: Job, at: Places, memory: int, vcores: int, runtime: str
+) -> Manifest:
+    """metadata and spec of the master's pod, for the Job. Of the configuration it has what stands
+    in `global`; no pod template. `memory` in MiB; `runtime`: the key of the runtime archive in the
+    application's Secret."""
+    chief = next((c for c in job.components if c.role == "chief"), job.components[0])
+    own = ComponentSettings(package, chief.name, job.user, job.name)
+    shared = {
+        key: own.expand(value.text)
+        for key, value in package.config.global_.items()
+        if key.startswith(f"{SITE_GLOBAL}kubernetes.")
+    }
+    settings = Settings(shared)
+    configured = PodSettings.read(Settings({**shared, f"{SITE_GLOBAL}kubernetes.volumes": ""}))
+    image = settings.text("kubernetes.master.image") or _image(package, chief.name, own)
+    account = configured.service_account or names.application_object(at.name)
+    python, key = _python(package, chief.name, own)
+    if settings.text("kubernetes.master.image"):
+        python, key = IMAGE_PYTHON, ""
+    written = "yarn.vcores" in package.master.positions
+    cpu = str(vcores) if written else MASTER_CPU
+    container = {
+        **_container(image, configured),
+        "command": command(python, image, key, [f"{RUNTIME_PATH}/{RUNTIME}", "master"]),
+        "env": [
+            {"name": "TFAPP_NAME", "value": at.name},
+            *(
+                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+                for name, field in (
+                    ("TFAPP_RUN", f"metadata.labels['{names.RUN}']"),
+                    ("TFAPP_POD_NAME", "metadata.name"),
+                    ("TFAPP_POD_NAMESPACE", "metadata.namespace"),
+                    ("TFAPP_POD_IP", "status.podIP"),
+                )
+            ),
+            *_home(configured),
+        ],
+        "resources": {
+            "requests": {"cpu": cpu, "memory": f"{memory}Mi"},
+            "limits": {"memory": f"{memory}Mi"},
+        },
+        "volumeMounts": [*_mounts(), {"name": APP_VOLUME, "mountPath": APP_PATH, "readOnly": True}],
+    }
+    spec = {
+        **_spec(configured, Resources(memory, vcores, label=package.master.container.label), job),
+        "serviceAccountName": account,
+        "automountServiceAccountToken": True,
+        "volumes": [
+            *_volumes(at, {runtime: RUNTIME}),
+            {"name": APP_VOLUME, "secret": {"secretName": at.secret}},
+        ],
+        "containers": [container],
+    }
+    return {"metadata": at.metadata(MASTER_COMPONENT), "spec": spec}
+
+
+# ---- One component ----------------------------------------------------------------------------
+
+
+class _Built:
+    """The pod of one component, and what was found on the way."""
+
+    def __init__(self, package: AppPackage, job: Job, component: ComponentJob, at: Places):
+        self.job = component
+        self.instances = sum(each.instances for each in job.components)
+        self.values = effective(package, component.name)
+        self.component = package.component(component.name)
+        self.own = ComponentSettings(package, component.name, job.user, job.name)
+        self.problems: list[Problem] = []
+        self.settings = self._read()
+        self.image = _image(package, component.name, self.own)
+        self.pod = self._merged(package, self._pod(package, job, at), at)
+        self._hide_gpus()
+
+    def value(self, key: str) -> ConfigValue | None:
+        """That of site.global.`key`, where it was given."""
+        found = setting(self.values, key)
+        return None if found is None or found.is_default else found
+
+    def _read(self) -> PodSettings:
+        try:
+            return PodSettings.read(self.own.settings)
+        except VolumeError as error:
+            given = setting(self.values, "kubernetes.volumes")
+            at = given.at if given else self.component.at
+            self.problems.append(Problem(at, CODE, error.message, ERROR, error.hint))
+            without = {**self.own.site, f"{SITE_GLOBAL}kubernetes.volumes": ""}
+            return PodSettings.read(Settings(without))
+
+    def _pod(self, package: AppPackage, job: Job, at: Places) -> Manifest:
+        settings, size = self.settings, self.job.container
+        python, key = _python(package, self.job.name, self.own)
+        bootstrap = [f"{RUNTIME_PATH}/{BOOTSTRAP}"]
+        paths = [f"{RUN_PATH}/{CERTIFICATE}", f"{RUN_PATH}/{KEY}", WORK_PATH]
+        memory = f"{size.memory + RUNNER_MEMORY}Mi"
+        gpus = {settings.gpu_resource: str(size.gpus)} if size.gpus else {}
+        volumes = {f"tfapp-volume-{n}": volume for n, volume in enumerate(settings.volumes)}
+        if self._needs_script_folder():
+            volumes[SCRIPT_VOLUME] = Volume(EMPTY_DIR, "", SCRIPT_FOLDER)
+        container = {
+            **_container(self.image, settings),
+            "command": command(
+                python, self.image, key, bootstrap, paths, libraries=not travels(package)
+            ),
+            "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": "1"}],
+            "resources": {
+                "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
+                "limits": {"memory": memory, **gpus},
+            },
+            "volumeMounts": [*_mounts(), *(v.volume_mount(n) for n, v in volumes.items())],
+        }
+        spec = {
+            **_spec(settings, size, job),
+            "automountServiceAccountToken": False,
+            "topologySpreadConstraints": _spread(at),
+            "volumes": [
+                *_volumes(at, {BOOTSTRAP: BOOTSTRAP}),
+                *(v.manifest(n) for n, v in volumes.items()),
+            ],
+            "containers": [container],
+        }
+        if settings.service_account:
+            spec["serviceAccountName"] = settings.service_account
+        metadata = at.metadata(self.job.name)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def _needs_script_folder(self) -> bool:
+        """Whether its user may be unable to make the folder in which an entrypoint finds its
+        program: where TF-Spawner mounts a ConfigMap."""
+        link = self.own.settings.text("user.scripts.link").partition("=")[0]
+        mounts = {volume.mount for volume in self.settings.volumes}
+        return posixpath.dirname(link) == SCRIPT_FOLDER and SCRIPT_FOLDER not in mounts
+
+    def _merged(self, package: AppPackage, pod: Manifest, at: Places) -> Manifest:
+        """With the component's template."""
+        value = setting(self.values, "kubernetes.pod.template")
+        if value is None:
+            return pod
+        name = self.own.settings.text("kubernetes.pod.template")
+        template, problems = read_template(package, value, name)
+        self.problems += problems
+        if template is None:
+            return pod
+        asked = package.resources[self.job.name].positions
+        image, cpu = self.value("docker.image"), self.value("kubernetes.cpu.request")
+        declared = [c for c in self.component.docker_containers[:1] if c.get("image")]
+
+        def counts(*places: Position | None) -> bool:
+            """Whether one of them goes before the template: one that the command line names goes
+            before all files."""
+            return any(place and (value.at.line or not place.line) for place in places)
+
+        written = Written(
+            image=counts(image.at if image else None, *(self.component.at for _ in declared)),
+            memory=counts(asked.get("yarn.memory")),
+            cpu=counts(asked.get("yarn.vcores"), cpu.at if cpu else None),
+            namespace=at.namespace,
+        )
+        found, problems = merged(template, pod, written)
+        self.problems += problems
+        return found
+
+    def _hide_gpus(self) -> None:
+        """Images of NVIDIA ask for all GPUs of a node, and a node may give them to a pod that has
+        none of its own."""
+        container = self.pod["spec"]["containers"][0]
+        variable = "NVIDIA_VISIBLE_DEVICES"
+        known = any(entry["name"] == variable for entry in container["env"])
+        if not known and all("/" not in name for name in container["resources"]["limits"]):
+            container["env"] = [*container["env"], {"name": variable, "value": "void"}]
+
+
+def _image(package: AppPackage, component: str, own: ComponentSettings) -> str:
+    return image_of(package, package.component(component), own)
+
+
+def _python(package: AppPackage, component: str, own: ComponentSettings) -> tuple[str, str]:
+    """The interpreter of the image for tfapp's own part of a pod, and the key that names it."""
+    runner = own.settings.text("python.runner")
+    if runner:
+        return runner, f"{SITE_GLOBAL}python.runner"
+    executable = "" if travels(package) else own.settings.text("python.executable")
+    return (executable, f"{SITE_GLOBAL}python.executable") if executable else (IMAGE_PYTHON, "")
+
+
+def _container(image: str, settings: PodSettings) -> Manifest:
+    """The container "tfapp", but for its command, resources and mounts."""
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": settings.pull_policy or "IfNotPresent",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _home(settings: PodSettings) -> list[Manifest]:
+    """A folder for a user whom the image does not know."""
+    return [{"name": "HOME", "value": WORK_PATH}] if settings.user else []
+
+
+def _mounts() -> list[Manifest]:
+    return [
+        {"name": RUN_VOLUME, "mountPath": RUN_PATH, "readOnly": True},
+        {"name": RUNTIME_VOLUME, "mountPath": RUNTIME_PATH, "readOnly": True},
+        {"name": WORK_VOLUME, "mountPath": WORK_PATH},
+    ]
+
+
+def _volumes(at: Places, runtime: Mapping[str, str]) -> list[Manifest]:
+    """`runtime`: key of the application's Secret -> file below RUNTIME_PATH."""
+    return [
+        {"name": RUN_VOLUME, "secret": {"secretName": names.run_object(at.name, at.run)}},
+        {
+            "name": RUNTIME_VOLUME,
+            "secret": {
+                "secretName": at.secret,
+                "items": [{"key": key, "path": path} for key, path in runtime.items()],
+            },
+        },
+        {"name": WORK_VOLUME, "emptyDir": {}},
+    ]
+
+
+def _spec(settings: PodSettings, size: Resources, job: Job) -> Manifest:
+    """What the pods of components and the master's have in common."""
+    security: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if settings.user:
+        security |= {"runAsUser": settings.user, "runAsNonRoot": True}
+        # Volumes are given to the user's group once, not file by file at each start.
+        security |= {"fsGroup": settings.user, "fsGroupChangePolicy": "OnRootMismatch"}
+    found = {
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace) + GRACE_MARGIN,
+        "securityContext": security,
+        "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
+        "priorityClassName": settings.priority_class,
+        "nodeSelector": dict(settings.node_selector),
+        "tolerations": [dict(toleration) for toleration in settings.tolerations],
+        "affinity": _affinity(size),
+    }
+    return {key: value for key, value in found.items() if value not in ("", [], {})}
+
+
+def _spread(at: Places) -> list[Manifest]:
+    """Pods go to different nodes where there is room. The master's does not count: two workers
+    would be on the node where that is not. Only one such wish is allowed for a kind of place."""
+    others = {"key": names.COMPONENT, "operator": "NotIn", "values": [MASTER_COMPONENT]}
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOST,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {
+                "matchLabels": names.application_labels(at.name),
+                "matchExpressions": [others],
+            },
+        }
+    ]
+
+
+def _affinity(size: Resources) -> Manifest:
+    """A node label by its key, and hosts by their names."""
+    wanted: list[Manifest] = []
+    if size.label:
+        wanted.append({"key": size.label, "operator": "Exists"})
+    if size.nodes:
+        wanted.append({"key": HOST, "operator": "In", "values": list(size.nodes)})
+    if not wanted:
+        return {}
+    term = {"matchExpressions": wanted}
+    if size.relax_locality and not size.label:
+        prefers = "preferredDuringSchedulingIgnoredDuringExecution"
+        return {"nodeAffinity": {prefers: [{"weight": 100, "preference": term}]}}
+    requires = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"nodeAffinity": {requires: {"nodeSelectorTerms": [term]}}}
+
+
+# ---- What cannot be had -----------------------------------------------------------------------
+
+
+# Settings of run mode docker that a pod has no word for.
+_NOT_OF_A_POD = {
+    "docker.mounts": "pods have site.global.kubernetes.volumes",
+    "docker.credential": "name a Secret in site.global.kubernetes.image.pull.secrets",
+    "docker.host": "a node's own container engine runs the pods: remove it",
+    "docker.pull.timeout": "remove it: site.global.gang.timeout limits the pull",
+}
+
+
+def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
+    """Values that would have no effect."""
+    name, asked = built.job.name, package.resources[built.job.name]
+    if asked.container.racks:
+        hint = "zones are labels of nodes: site.global.kubernetes.node.selector: "
+        hint += "topology.kubernetes.io/zone=NAME"
+        message = f"yarn.racks of {name}: Kubernetes knows no racks"
+        yield Problem(asked.place("yarn.racks"), CODE, message, ERROR, hint)
+    for key, hint in _NOT_OF_A_POD.items():
+        value = built.value(key)
+        if value is not None and value.text:
+            message = f"site.global.{key} has no effect on Kubernetes"
+            yield Problem(value.key_at, CODE, message, ERROR, hint)
+    for container in built.component.docker_containers[:1]:
+        for field in ("options", "mounts"):
+            if container.get(field):
+                at = built.component.place(f"dockerContainers.0.{field}")
+                message = f"{name}: a pod does not have the {field} of dockerContainers"
+                yield Problem(at, CODE, message, ERROR, "pods have site.global.kubernetes.*")
+    image = setting(built.values, "docker.image")
+    given = built.pod["spec"]["containers"][0]["image"]
+    if not given:
+        message = f"{name} has no image"
+        hint = "name it with site.global.docker.image"
+        yield Problem(image.at if image else built.component.at, CODE, message, ERROR, hint)
+    elif image is not None and image.is_default and given == image.text:
+        message = f"no site.global.docker.image is given: the default, {given}, is used"
+        hint = "name the image that has what your program needs"
+        yield Problem(package.positions.get("application", built.component.at), CODE, message,
+                      WARNING, hint)  # fmt: skip
+
+
+def _check_checkpoints(built: _Built, claims: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    """A checkpoint folder that not every instance has, or that ends with its pod."""
+    value = setting(built.values, "user.checkpoint.prefix")
+    prefix = built.own.settings.text("user.checkpoint.prefix").removeprefix("file://")
+    role = built.job.role
+    if value is None or not built.job.instances or role not in (*_WRITERS, *_READERS):
+        return
+    if not prefix or "://" in prefix or "${" in prefix:
+        return
+    found = holding(built.pod, CONTAINER, prefix)
+    if found is None:
+        message = f"{built.job.name}: the checkpoint folder {prefix} is in no volume of its pods"
+        hint = "name one that all pods can write: site.global.kubernetes.volumes: pvc:CLAIM:/PATH"
+        yield Problem(value.at, CHECKPOINT_CODE, message, ERROR, hint)
+        return
+    if role in _READERS and "emptyDir" not in found[0]:
+        return
+    why = objection(*found, many=built.instances > 1, claims=claims)
+    if why is not None:
+        message, hint, certain = why
+        message = (
+            f"{built.job.name}: the checkpoint folder is in a volume that does not fit: {message}"
+        )
+        severity = ERROR if certain else WARNING
+        yield Problem(value.at, CHECKPOINT_CODE, message, severity, hint)
+
+
+def ttl_of(package: AppPackage) -> int | None:
+    """Seconds for which the pods of a run stay after its end; None for as long as the
+    application."""
+    value = setting(package.config.global_, "kubernetes.ttl")
+    return None if value is None else math.ceil(seconds(value.text))

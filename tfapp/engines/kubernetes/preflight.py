@@ -1,0 +1,359 @@
+"""Finds applications that a namespace can never run, before anything is made: rights, what the API
+server and its admission do not take, what is named and not there, nodes and quotas.
+
+What the login may not look at is not checked; the API server has the last word anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfapp.compiler.settings import effective
+from tfapp.engines.kubernetes import names, pods
+from tfapp.engines.kubernetes.api import Cluster
+from tfapp.engines.kubernetes.capacity import Demand, excesses, lacks
+from tfapp.engines.kubernetes.failures import RefusedObjectError, rule
+from tfapp.engines.kubernetes.objects import digests, objects, rights
+from tfapp.engines.kubernetes.pods import CODE, Places
+from tfapp.engines.kubernetes.rights import NEEDED, OF_ACCOUNTS, OF_PORTS, missing, refusal
+from tfapp.errors import ForbiddenError
+from tfapp.package.model import AppPackage, ConfigValue, setting
+from tfapp.problems import WARNING, Position, Problem
+
+if TYPE_CHECKING:
+    from tfapp.compiler.compile import Compiled
+
+MASTER = names.MASTER_COMPONENT
+ACCOUNT = "site.global.kubernetes.service.account"
+_DEFAULT_ACCOUNT = "default"
+_NEVER = "never-fits"
+AT_ONCE = 4  # calls
+# API groups of what adds nodes when pods wait for them.
+_ADDS_NODES = ("karpenter.sh", "karpenter.azure.com", "karpenter.k8s.aws", "auto.gke.io")
+
+# The part of a pod's specification -> the key below site.global. that it comes from.
+_KEYS = (
+    ("volumes", "kubernetes.volumes"),
+    ("nodeSelector", "kubernetes.node.selector"),
+    ("tolerations", "kubernetes.tolerations"),
+    ("priorityClassName", "kubernetes.priority.class"),
+    ("serviceAccountName", "kubernetes.service.account"),
+    ("imagePullSecrets", "kubernetes.image.pull.secrets"),
+    ("securityContext", "kubernetes.user"),
+    ("containers[0].volumeMounts", "kubernetes.volumes"),
+    ("containers[0].image", "docker.image"),
+    ("", "kubernetes.pod.template"),
+)
+# A resource that a pod asks for -> where it is asked for: below site.global., in resources.
+_OF_RESOURCES = {"cpu": ("kubernetes.cpu.request", "yarn.vcores"), "memory": ("", "yarn.memory")}
+_OF_GPUS = ("kubernetes.gpu.resource", "yarn.gpus")
+
+
+class Wanted(NamedTuple):
+    """A pod with its name, and how many like it."""
+
+    component: str  # MASTER for the application's own
+    instances: int
+    pod: dict[str, Any]
+
+
+def check(cluster: Cluster, compiled: Compiled, at: Places) -> tuple[Problem, ...]:
+    """An error for each thing that would wait or fail for ever, a warning where nodes may be added.
+    ForbiddenError for rights that the login lacks; ExistsError when the name is taken;
+    NotFoundError when the namespace is missing."""
+    package = compiled.package
+    if package is None:
+        return ()
+    bodies = objects(compiled, at, {}, (b"", b""))
+    _check_rights(cluster, compiled, at, bodies)
+    found = set(pods.check(package, compiled.job, at, claims(cluster)))
+    wanted = _wanted(compiled, at, bodies[-1])
+    checks: list[Callable[[], Iterable[Problem]]] = [
+        # Who may not bind every role has to have the rights of one that is not there yet.
+        *(
+            functools.partial(_check_object, cluster, package, body)
+            for body in bodies
+            if body["kind"] != "RoleBinding"
+        ),
+        # One without instances is checked when it gets some.
+        *(functools.partial(_check_pod, cluster, package, e, at) for e in wanted if e.instances),
+        functools.partial(_check_nodes, cluster, package, wanted),
+        functools.partial(_check_quotas, cluster, package, wanted),
+        functools.partial(_check_queue, cluster, at),
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # most of the time is the API server's
+        found.update(*pool.map(lambda check: tuple(check()), checks))
+    return tuple(sorted(found))
+
+
+def claims(cluster: Cluster) -> dict[str, Sequence[str]]:
+    """The access modes of each PersistentVolumeClaim, {} where they may not be listed."""
+    with contextlib.suppress(ForbiddenError):
+        return {
+            each["metadata"]["name"]: (each.get("spec") or {}).get("accessModes") or ()
+            for each in cluster.list("PersistentVolumeClaim")
+        }
+    return {}
+
+
+def _check_rights(
+    cluster: Cluster, compiled: Compiled, at: Places, bodies: Sequence[Mapping[str, Any]]
+) -> None:
+    """ForbiddenError for all that is missing at once; for what has a way around it, with that."""
+    makes_account = any(body["kind"] == "Role" for body in bodies)
+    accounts = missing(cluster, OF_ACCOUNTS) if makes_account else ()
+    lacking = (*missing(cluster, NEEDED), *accounts)
+    if lacking:
+        raise refusal(cluster, lacking, own_account(at) if accounts else "")
+    lacking = () if cluster.in_cluster else missing(cluster, OF_PORTS)
+    large = left_out(compiled, bodies) if lacking else ()
+    if large:
+        instead = (
+            f"Or have {' and '.join(large)} in the image: together, files of 1 MB need no port."
+        )
+        raise refusal(cluster, lacking, instead)
+
+
+def left_out(compiled: Compiled, bodies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of files that are too large for the Secrets among `bodies`."""
+    kept = {key for body in bodies if body["kind"] == "Secret" for key in body["data"]}
+    known = digests(compiled).items()
+    return tuple(source.rpartition("/")[2] for source, digest in known if digest not in kept)
+
+
+def own_account(at: Places) -> str:
+    """What to do where nobody may make service accounts."""
+    return f"Or set {ACCOUNT} to a service account that has the rules {of_master(at)}."
+
+
+def of_master(at: Places) -> str:
+    """The rules that a master's service account needs, as YAML in one line."""
+    role = next(body for body in rights(at) if body["kind"] == "Role")
+    return ", ".join(
+        rule(each["apiGroups"][0], each["resources"][0], each["verbs"]) for each in role["rules"]
+    )
+
+
+def _wanted(compiled: Compiled, at: Places, job: Mapping[str, Any]) -> list[Wanted]:
+    """The master's pod, and one of each component."""
+    assert compiled.package is not None
+    template = job["spec"]["template"]
+    master = {"apiVersion": "v1", "kind": "Pod", **template}
+    made = pods.pods(compiled.package, compiled.job, at)
+    found = [Wanted(MASTER, 1, _named(master, names.run_object(at.name, at.run), at))]
+    for component in compiled.job.components:
+        name = names.pod_name(at.name, at.run, component.name, 0)
+        pod = _named(made[component.name], name, at)
+        found.append(Wanted(component.name, component.instances, pod))
+    return found
+
+
+def _named(pod: Mapping[str, Any], name: str, at: Places) -> dict[str, Any]:
+    metadata = {**pod["metadata"], "name": name, "namespace": at.namespace}
+    return {**pod, "metadata": metadata}
+
+
+# ---- The API server's own word ----------------------------------------------------------------
+
+
+def _check_object(
+    cluster: Cluster, package: AppPackage, body: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Of what would be made, pods aside; of a Secret without its content."""
+    tried = dict(body)
+    if tried["kind"] == "Secret":
+        tried["data"] = dict.fromkeys(tried["data"], "")
+    try:
+        cluster.create(tried, dry_run=True)
+    except RefusedObjectError as error:
+        for field, message in error.causes:
+            where = f"{body['kind']}{f' at {field}' if field else ''}"
+            text = f"the cluster does not take the application's {where}: {message}"
+            hint = f"Set {ACCOUNT}." if body["kind"].startswith("Role") else ""
+            yield Problem(place(package, MASTER, field), CODE, text, hint=hint)
+
+
+def _check_pod(
+    cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places
+) -> tuple[Problem, ...]:
+    """What it names and is not there; else what the API server says."""
+    absent = tuple(_absent(cluster, package, wanted, at))
+    return absent or tuple(_refused(cluster, package, wanted, at))
+
+
+def _refused(
+    cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places
+) -> Iterator[Problem]:
+    """What admission says of a pod: Pod Security, limits, quotas, classes. A login that may not
+    make pods does not hear it."""
+    spec = dict(wanted.pod["spec"])
+    if spec.get("serviceAccountName") == names.application_object(at.name):
+        spec["serviceAccountName"] = _DEFAULT_ACCOUNT  # its own is not made yet
+    body = {**wanted.pod, "spec": spec}
+    with contextlib.suppress(ForbiddenError):
+        try:
+            cluster.create(body, dry_run=True)
+        except RefusedObjectError as error:
+            for field, message in error.causes:
+                told = f" at {field}" if field else ""
+                yield Problem(
+                    place(package, wanted.component, field),
+                    CODE,
+                    f"the cluster does not take pods of {wanted.component}{told}: {message}",
+                )
+
+
+def place(package: AppPackage, component: str, field: str) -> Position:
+    """Where the user wrote what stands at `field` of a pod, as nearly as that is known."""
+    values = _values(package, component)
+    inner = field.replace("spec.template.", "", 1) if field.startswith("spec.template.") else field
+    inner = inner.replace("spec.", "", 1)
+    if ".resources." in inner:
+        resource = inner.rpartition(".resources.")[2].partition(".")[2]
+        return _place_of_resource(package, component, resource.strip("[]"))
+    for part, key in _KEYS:
+        value = _given(values, key)
+        if inner.startswith(part) and value is not None:
+            return value.at
+    return _at(package, component)
+
+
+def _values(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
+    return package.config.global_ if component == MASTER else effective(package, component)
+
+
+def _given(values: Mapping[str, ConfigValue], key: str) -> ConfigValue | None:
+    found = setting(values, key) if key else None
+    return None if found is None or found.is_default else found
+
+
+def _at(package: AppPackage, component: str) -> Position:
+    return package.master.at if component == MASTER else package.component(component).at
+
+
+def _place_of_resource(package: AppPackage, component: str, resource: str) -> Position:
+    key, asked = _OF_RESOURCES.get(resource, _OF_GPUS if "/" in resource else ("", ""))
+    value = _given(_values(package, component), key)
+    if value is not None:
+        return value.at
+    size = package.master if component == MASTER else package.resources[component]
+    return size.place(asked)
+
+
+# ---- What is named and not there --------------------------------------------------------------
+
+
+def _absent(cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places) -> Iterator[Problem]:
+    """Objects that a pod names, told once where several name them at one place. A class that the
+    login may not look at is checked by the dry run."""
+    own = {names.application_object(at.name), names.run_object(at.name, at.run)}
+    for kind, name, field in references(wanted.pod["spec"]):
+        if name in own:
+            continue
+        with contextlib.suppress(ForbiddenError):
+            found = cluster.get(kind, name)
+            if found is None:
+                where = f" in namespace {at.namespace!r}" if kind != "PriorityClass" else ""
+                message = f"there is no {kind} {name!r}{where}"
+                yield Problem(place(package, wanted.component, field), CODE, message)
+            elif (found.get("status") or {}).get("phase") == "Lost":
+                message = f"the volume of {kind} {name!r} is lost"
+                yield Problem(place(package, wanted.component, field), CODE, message)
+
+
+def references(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(kind, name, field) of each object that must be there for a pod of this specification."""
+    for number, volume in enumerate(spec.get("volumes") or ()):
+        field = f"spec.volumes[{number}]"
+        for kind, source, key in (
+            ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
+            ("Secret", "secret", "secretName"),
+            ("ConfigMap", "configMap", "name"),
+        ):
+            named = volume.get(source) or {}
+            if named.get(key) and not named.get("optional"):
+                yield kind, named[key], field
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        sources = [*(container.get("envFrom") or ())]
+        sources += [each.get("valueFrom") or {} for each in container.get("env") or ()]
+        for source in sources:
+            for kind, keys in (
+                ("Secret", ("secretRef", "secretKeyRef")),
+                ("ConfigMap", ("configMapRef", "configMapKeyRef")),
+            ):
+                for named in filter(None, map(source.get, keys)):
+                    if not named.get("optional"):
+                        yield kind, named["name"], "spec.containers"
+    for secret in spec.get("imagePullSecrets") or ():
+        yield "Secret", secret["name"], "spec.imagePullSecrets"
+    if spec.get("serviceAccountName"):
+        yield "ServiceAccount", spec["serviceAccountName"], "spec.serviceAccountName"
+    if spec.get("priorityClassName"):
+        yield "PriorityClass", spec["priorityClassName"], "spec.priorityClassName"
+
+
+# ---- Nodes, quotas, queues --------------------------------------------------------------------
+
+
+def _check_nodes(
+    cluster: Cluster, package: AppPackage, wanted: Sequence[Wanted]
+) -> Iterator[Problem]:
+    try:
+        nodes = cluster.list("Node")
+    except ForbiddenError:
+        return
+    found = [
+        (each.component, lack)
+        for each in wanted
+        if each.instances
+        for lack in lacks(each.component, each.pod, nodes)
+    ]
+    severity = {"severity": WARNING} if found and adds_nodes(cluster) else {}
+    for component, lack in found:
+        at = place(package, component, lack.field)
+        kind, _, resource = lack.field.partition(".")
+        if kind == "resources":
+            at = _place_of_resource(package, component, resource)
+        elif lack.field == "spec.affinity":
+            at = _place_of_affinity(package, component)
+        yield Problem(at, _NEVER, lack.message, hint=lack.hint, **severity)
+
+
+def _place_of_affinity(package: AppPackage, component: str) -> Position:
+    size = package.master if component == MASTER else package.resources[component]
+    return size.place("yarn.nodes" if "yarn.nodes" in size.positions else "yarn.label.expression")
+
+
+def adds_nodes(cluster: Cluster) -> bool:
+    """Whether the cluster seems to add nodes when pods wait for them."""
+    with contextlib.suppress(ForbiddenError):
+        if any(group.endswith(_ADDS_NODES) for group in cluster.groups()):
+            return True
+    return cluster.autoscaled()
+
+
+def _check_quotas(
+    cluster: Cluster, package: AppPackage, wanted: Sequence[Wanted]
+) -> Iterator[Problem]:
+    try:
+        quotas = cluster.list("ResourceQuota")
+    except ForbiddenError:
+        return
+    demands = [Demand(each.component, each.instances, each.pod) for each in wanted]
+    for excess in excesses(demands, quotas):
+        at = _place_of_resource(package, excess.name, excess.resource)
+        yield Problem(at, _NEVER, excess.message, hint="Ask for less, or for a larger quota.")
+
+
+def _check_queue(cluster: Cluster, at: Places) -> Iterator[Problem]:
+    if at.queue in pods.NO_QUEUE:
+        return
+    with contextlib.suppress(ForbiddenError):
+        if cluster.get("LocalQueue", at.queue) is None:
+            message = f"there is no LocalQueue {at.queue!r} in namespace {at.namespace!r}"
+            hint = "--queue names a local queue of Kueue. Leave it out where there is none."
+            yield Problem(Position(f"--queue {at.queue}"), "queue", message, hint=hint)
