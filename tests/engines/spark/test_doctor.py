@@ -1,0 +1,48 @@
+"""The doctor's findings where no session runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfapp.engines.diagnosis import OK, WARNING
+from tfapp.engines.spark.doctor import examine_protection
+
+SECURE = """\
+# Of all drivers.
+spark.master=spark://host:7077
+
+spark.authenticate            true
+  spark.network.crypto.enabled: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        (SECURE, OK, "Spark's authentication and encryption are on"),
+        (
+            SECURE.replace("spark.authenticate", "#spark.authenticate"),
+            WARNING,
+            "Spark's connections are not protected: spark.authenticate is off",
+        ),
+        (
+            None,
+            WARNING,
+            "Spark's connections are not protected: spark.authenticate and "
+            "spark.network.crypto.enabled are off",
+        ),
+    ],
+)
+@pytest.mark.parametrize("where", ["SPARK_CONF_DIR", "SPARK_HOME"])
+def test_protection_of_what_travels(tmp_path, where, text, level, said):
+    folder = tmp_path if where == "SPARK_CONF_DIR" else tmp_path / "conf"
+    folder.mkdir(exist_ok=True)
+    if text is not None:
+        (folder / "spark-defaults.conf").write_text(text)
+    found = examine_protection({where: str(tmp_path)})
+    assert (found.subject, found.level, found.text) == ("protection", level, said)
+    assert (level == OK) == (found.hint == "")
+
+
+def test_without_a_spark_there_are_no_settings():
+    assert examine_protection({}).level == WARNING

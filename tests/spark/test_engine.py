@@ -1,0 +1,372 @@
+"""Applications on the executors of a real cluster, and what can happen to them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tfapp
+from tests.end_to_end.command_line import call
+from tests.engines.applications import eventually
+from tests.spark.conftest import SETTINGS, Drivers, wait_for
+from tests.spark.conftest import program as spark_cluster
+from tests.spark.test_cluster import executors
+from tfapp.engines import open_engine
+from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
+
+TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
+
+
+def parents(pid: int) -> list[tuple[int, str]]:
+    """A process and all above it, the nearest first, with their command lines."""
+    found = []
+    while pid > 1:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        found.append((pid, words))
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def above(pid: int, what: str) -> int:
+    """The nearest process above with `what` in its command line."""
+    return next(p for p, words in parents(pid) if what in words)
+
+
+def living() -> list[int]:
+    """Processes of containers on executors."""
+    done = subprocess.run(["pgrep", "-f", "/keeper.py"], capture_output=True)
+    return [int(pid) for pid in done.stdout.split()]
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that every program here sees."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def program(shared):
+    """A program that waits in generation 1, and what tells its processes' ids."""
+
+    def train(ctx, shared=str(shared)):
+        import os
+        import pathlib
+        import time
+
+        generation = os.environ["TFAPP_GENERATION"]
+        pathlib.Path(shared, f"{ctx.role}-{ctx.index}-{generation}").write_text(str(os.getpid()))
+        while generation == "1" and not pathlib.Path(shared, "go").exists():
+            time.sleep(0.05)
+        return generation
+
+    def pids(names=("worker-0-1", "worker-1-1")):
+        paths = [shared / name for name in names]
+        eventually(lambda: all(path.exists() and path.read_text() for path in paths))
+        return [int(path.read_text()) for path in paths]
+
+    return train, pids
+
+
+@pytest.fixture
+def waiting(program):
+    return program[0]
+
+
+@pytest.fixture
+def pids(program):
+    return program[1]
+
+
+def test_two_workers_and_a_process_beside_the_driver(spark, shared, waiting, pids):
+    beside = tfapp.Component("256 MiB", options={"site.global.spark.on.driver": True})
+    components = {**TWO, "evaluator": beside}
+    with tfapp.submit(waiting, components, spark=spark, name="app", show=False) as application:
+        *workers, evaluator = pids(("worker-0-1", "worker-1-1", "evaluator-0-1"))
+        for pid in workers:
+            assert above(pid, "CoarseGrainedExecutorBackend")
+        assert not any("CoarseGrainedExecutor" in words for _, words in parents(evaluator))
+        tracker = spark.sparkContext.statusTracker()
+        assert len(tracker.getActiveJobsIds()) == 2
+        (shared / "go").touch()
+        assert application.wait().state == "SUCCEEDED"
+        assert application.logs("worker/1")["worker/1"].endswith("exit code 0\n")
+    eventually(lambda: not tracker.getActiveJobsIds())
+    wait_for(lambda: not living(), "end of all containers")
+
+
+def test_it_shrinks_and_grows(spark, shared, waiting, pids):
+    with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
+        pids()
+        application.flex("worker", 3)
+        eventually(lambda: (shared / "worker-2-2").exists())
+        assert application.wait().state == "SUCCEEDED"
+        assert len(application.status().instances) == 3
+
+
+@pytest.mark.parametrize("what", ["program", "runner", "keeper", "Python worker", "executor"])
+def test_a_process_is_killed(spark, waiting, pids, what):
+    names = {
+        "runner": "tfapp-runtime runner",
+        "keeper": "keeper.py",
+        "Python worker": "pyspark.daemon",
+        "executor": "CoarseGrainedExecutorBackend",
+    }
+    with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
+        pid = pids()[1]
+        os.kill(pid if what == "program" else above(pid, names[what]), signal.SIGKILL)
+        assert application.wait().state == "SUCCEEDED"
+        status = application.status()
+    assert status.generation == 2, status
+    # What takes the container away is a loss of infrastructure, not a failure of the program.
+    assert status.restarts == (1 if what in ("program", "runner") else 0), status
+
+
+def test_a_job_is_cancelled(spark, waiting, pids):
+    with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
+        pids()
+        spark.sparkContext.cancelAllJobs()
+        assert application.wait().state == "SUCCEEDED"
+        assert application.status().generation == 2
+
+
+def test_machines_that_do_not_answer(cluster, spark, shared, waiting, pids):
+    """The worker of one instance is paused, that of the other is cut off: one executor ends when
+    Spark has given up its worker, the other goes on. Both instances run again on the first."""
+    for worker in (1, 2):  # where another test has left both executors on one
+        for executor in cluster.executors(worker)[1:]:
+            executor.send(signal.SIGKILL)
+    wait_for(lambda: all(len(cluster.executors(worker)) == 1 for worker in (1, 2)), "one on each")
+    large = {"worker": tfapp.Component("256 MiB", instances=2, vcores=2)}  # one on an executor
+    with tfapp.submit(waiting, large, spark=spark, name="app", show=False) as application:
+        pids()
+        hosts = {"paused": cluster.address("worker1"), "cut": cluster.address("worker2")}
+        assert {i.host for i in application.status().instances} == set(hosts.values())
+        (executor,) = cluster.executors(1)
+        cluster.pause_worker(1)
+        cluster.cut_worker(2)
+        try:
+            wait_for(lambda: not executor.alive(), "end of the executor of the paused worker")
+            cluster.resume_worker(1)
+            assert application.wait().state == "SUCCEEDED"
+            status = application.status()
+        finally:
+            cluster.resume_worker(1)
+            cluster.join_worker(2)
+    assert {i.host for i in status.instances} == {hosts["paused"]}
+    assert (status.restarts, status.losses > 0) == (0, True), status
+    said = "\n".join(moment.text for moment in status.timeline)
+    assert f"Spark has ended its task on {hosts['paused']}" in said
+    assert f"the connection to {hosts['cut']} is lost" in said
+    wait_for(lambda: not living(), "end of all containers, those of the cut worker too")
+    wait_for(lambda: len(cluster.registered()) == 2, "both workers")
+    wait_for(lambda: executors(spark) == 2, "both executors")
+
+
+def test_more_containers_than_slots(spark, shared, waiting):
+    """Six slots: the seventh waits, and its reason is told."""
+    seven = {"worker": tfapp.Component("256 MiB", instances=7)}
+    with pytest.raises(tfapp.errors.InvalidPackageError, match="at most 6 tasks at a time"):
+        tfapp.submit(waiting, seven, spark=spark, name="app", show=False)
+    held = spark.sparkContext.parallelize(range(5), 5)
+    more = {"spark": spark, "show": False, "options": {"site.global.gang.timeout": 8}}
+
+    def hold(_, shared=str(shared)):
+        import pathlib
+        import time
+
+        while not pathlib.Path(shared, "go").exists():
+            time.sleep(0.05)
+
+    from pyspark import InheritableThread
+
+    holder = InheritableThread(target=lambda: held.foreachPartition(hold))
+    holder.start()
+    try:
+        eventually(lambda: len(spark.sparkContext.statusTracker().getActiveJobsIds()) == 1)
+        with pytest.raises(ApplicationFailedError) as failed:
+            tfapp.run(waiting, TWO, name="app", **more)
+        assert failed.value.result.exit_code == 67
+        assert "waiting for a slot of Spark: its executors have 6, " in str(failed.value)
+    finally:
+        (shared / "go").touch()
+        holder.join()
+
+
+def test_wrong_sessions(spark, waiting):
+    with pytest.raises(UsageError, match="spark= is a str"):
+        tfapp.submit(waiting, TWO, spark="spark://host:7077", name="app", show=False)
+    with pytest.raises(UsageError, match="is for the engine spark, and this is local"):
+        tfapp.submit(waiting, TWO, spark=spark, engine="local", name="app", show=False)
+
+
+# ---- Drivers that are processes of their own ---------------------------------------------------
+
+DRIVER = """
+import sys, time
+from pyspark.sql import SparkSession
+import tfapp
+
+builder = SparkSession.builder
+for setting in sys.argv[2:]:
+    builder = builder.config(*setting.split("="))
+spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").getOrCreate()
+
+def train(ctx, shared=sys.argv[1]):
+    import os, pathlib, time
+    place = pathlib.Path(shared, f"{ctx.role}-{ctx.index}")
+    told = os.environ["CUDA_VISIBLE_DEVICES"] + " on " + os.readlink("/proc/self/ns/net")
+    place.write_text(place.read_text() + " again" if place.exists() else told)
+    while not pathlib.Path(shared, "go").exists():
+        time.sleep(0.05)
+
+gpus = int(spark.conf.get("spark.executor.resource.gpu.amount", "0"))
+workers = {"worker": tfapp.Component("256 MiB", instances=2, gpus=1 if gpus else 0)}
+print(spark.version)
+print(tfapp.run(train, workers, name="app", spark=spark, show=False).state)
+"""
+
+
+@pytest.fixture
+def driver(drivers, shared, tmp_path):
+    """Starts a driver, on the cluster of all tests or on another one; ends it."""
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    with contextlib.ExitStack() as stack:
+
+        def start(*settings, drivers=drivers):
+            environ = {**drivers.environ, "TFAPP_HOME": os.environ["TFAPP_HOME"]}
+            own = dataclasses.replace(drivers, environ=environ)
+            return stack.enter_context(own.running(sys.executable, script, shared, *settings))
+
+        yield start
+
+
+@pytest.fixture
+def other_spark(cluster, tmp_path):
+    """A cluster of Spark 3.5 beside that of all tests."""
+    version = "3.5.9"
+    if not spark_cluster.folder_in(cluster.cache, version).is_dir():
+        fetch = f"`python examples/spark-cluster/cluster.py build --spark {version}` fetches it"
+        reason = f"this machine has no Spark {version}: {fetch}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    other = spark_cluster.Cluster(tmp_path / "other", cluster.cache)
+    size = spark_cluster.Size(workers=1)
+    other.start(size, secure=True, version=version, settings=SETTINGS)
+    yield Drivers(other.environ())
+    other.stop()
+
+
+# One executor, wherever there is room for it, with the GPUs that the worker's script has found.
+GPUS = ("spark.executor.resource.gpu.amount=2", "spark.cores.max=3")
+
+
+def await_gpus(shared):
+    """Each of two programs on the same machine has a GPU of its own."""
+
+    def texts():
+        return [path.read_text() for path in shared.glob("worker-*")]
+
+    eventually(lambda: sum(" on " in text for text in texts()) == 2)
+    (first, here), (second, there) = sorted(text.split(" on ") for text in texts())
+    assert (first, second, here) == ("0", "1", there)
+
+
+def test_spark_3_5(driver, other_spark, shared):
+    process = driver(*GPUS, drivers=other_spark)
+    await_gpus(shared)
+    (shared / "go").touch()
+    said = process.communicate(timeout=120)[0]
+    assert said.endswith("SUCCEEDED\n"), said
+    assert "\n3.5.9\n" in f"\n{said}"
+
+
+def test_spark_starts_nothing_a_second_time(driver, shared):
+    """Its speculation begins a second task beside each that takes more than a second."""
+    process = driver(
+        "spark.speculation=true",
+        "spark.speculation.interval=100ms",
+        "spark.speculation.task.duration.threshold=1s",
+    )
+    eventually(lambda: len(list(shared.glob("worker-*"))) == 2)
+    time.sleep(4)
+    assert not any("again" in path.read_text() for path in shared.glob("worker-*"))
+    (shared / "go").touch()
+    assert process.communicate(timeout=120)[0].endswith("SUCCEEDED\n")
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_the_driver_ends(driver, shared, tfapp_home, how):
+    process = driver(*GPUS)
+    await_gpus(shared)
+    process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+    process.wait(60)
+    wait_for(lambda: not living(), "end of all containers")
+    engine = open_engine("spark", tfapp_home, os.environ)
+    wait_for(lambda: not engine.find("app").live, "the verdict")
+    found = engine.find("app").status
+    assert (found.state, found.verdict.summary) == ("FAILED", "The Spark driver has ended.")
+
+
+def test_the_command_is_the_driver(cluster, tfapp_home):
+    """A package trains; the application is known afterwards."""
+    root = Path(__file__).parents[2]
+    example = root / "examples" / "digits-multiworker"
+    words = ["create", "digits", "--appdef", str(root / "app-packages" / "tensorflow")]
+    words += ["--template", str(example / "appConfig.yaml")]
+    words += ["--resources", str(example / "resources.yaml"), "--files", str(example / "train.py")]
+    words += ["--option", "site.global.spark.master", cluster.master, "--option"]
+    words += ["site.global.spark.conf", "spark.cores.max=4, spark.executor.cores=2"]
+    environment = {**cluster.environ(), "TFAPP_HOME": str(tfapp_home), "TFAPP_ENGINE": "spark"}
+
+    def command(*more):
+        words = [sys.executable, "-m", "tfapp", *more]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
+
+    done = command(*words, "--detach")
+    assert done.returncode == 2
+    assert "--detach: on the engine spark the command is the driver" in done.stderr
+    done = command(*words)
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy 0.9" in done.stdout
+    assert "digits: Succeeded" in done.stderr
+    assert "warning: Spark's connections are not protected" not in done.stderr
+    assert "test accuracy 0.9" in command("logs", "digits", "worker/0").stdout
+    done = command("destroy", "digits")
+    assert (done.returncode, done.stderr) == (0, "digits is destroyed\n")
+
+
+@pytest.mark.parametrize(
+    "master, said",
+    [
+        ("local[2]", "Spark runs in local mode (local[2]): its tasks are threads of the driver"),
+        ("spark://127.0.0.1:1", "no Spark master answers: 127.0.0.1:1: Connection refused"),
+        ("", "there is no SparkSession in this process"),
+    ],
+)
+def test_no_spark_to_be_had(cluster, tfapp_home, tmp_path, monkeypatch, master, said):
+    program = tmp_path / "train.py"
+    program.write_text("print('hello')\n")
+    monkeypatch.syspath_prepend(str(cluster.library))
+    monkeypatch.setattr("tfapp.engines.spark.session.active_context", lambda: None)
+    words = ["run", program, "--engine", "spark", "--name", "app"]
+    if master:
+        words += ["--option", "site.global.spark.master", master]
+    ended = call(words, {**os.environ, "TFAPP_HOME": str(tfapp_home)}, tmp_path)
+    assert said in ended.err
+    assert ended.code in (UsageError.exit_code, UnavailableError.exit_code)
+    assert (
+        call(["list", "--engine", "spark", "-q"], {"TFAPP_HOME": str(tfapp_home)}, tmp_path).out
+        == ""
+    )

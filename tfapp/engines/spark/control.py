@@ -1,0 +1,152 @@
+"""The master's side of the connections that the driver and the containers' keepers hold, with the
+application's credentials. Each begins with a line of JSON that says whose it is:
+
+    {"role": "orders"}      of the driver's agent: what Spark is to do, a line of JSON each
+    {"role": "reports"}     of the same: what Spark has done
+    {"role": "container", "id": ID, "attempt": N}    of a keeper: see tfapp.engines.spark.keeper
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from tfapp.engines.spark.keeper import notice_silence
+from tfapp.master.files import tls_context
+from tfapp.master.server import Endpoint
+
+MAX_LINE = 1 << 16
+MAX_FRAME = 1 << 26  # bytes; the largest are records of what functions returned
+
+log = logging.getLogger(__name__)
+
+
+class Ear(Protocol):
+    """Hears what is said on the connections. Called in the event loop."""
+
+    def agent_came(self) -> None:
+        """The driver takes orders from now on."""
+
+    def agent_left(self) -> None:
+        """It is gone: the driver has ended."""
+
+    def report(self, said: Mapping[str, Any]) -> None:
+        """A line of the driver's agent."""
+
+    async def container(self, id: str, attempt: int, line: Line) -> None:
+        """A keeper asks to begin. Returns when the connection may be closed."""
+
+
+class Line:
+    """A connection to a keeper."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._reader = reader
+        self._writer = writer
+        self.host: str = writer.get_extra_info("peername")[0]
+
+    def say(self, word: bytes) -> None:
+        """GO or END of tfapp.engines.spark.keeper."""
+        self._writer.write(word)
+
+    async def frame(self) -> tuple[bytes, bytes] | None:
+        """The next: its kind and its data. None at the end of the connection."""
+        try:
+            head = await self._reader.readexactly(5)
+            kind, (size,) = head[:1], struct.unpack(">I", head[1:])
+            if size > MAX_FRAME:
+                raise ConnectionError(f"a frame of {size} bytes")
+            return kind, await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, OSError) as error:
+            log.info("a container's connection has ended: %r", error)
+            return None
+
+
+class Control:
+    """Listens at `address` (host:port) from its making, serves from `start` until `close`. OSError
+    when it cannot."""
+
+    def __init__(self, endpoint: Endpoint, ear: Ear):
+        self._endpoint = endpoint
+        self._ear = ear
+        self._orders: asyncio.StreamWriter | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.AbstractServer | None = None
+        family = socket.AF_INET6 if ":" in endpoint.listen else socket.AF_INET
+        self._socket = socket.create_server((endpoint.listen, 0), family=family, backlog=1024)
+        host = f"[{endpoint.advertise}]" if ":" in endpoint.advertise else endpoint.advertise
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+
+    async def start(self) -> None:
+        """Takes connections, those too that wait already."""
+        self._server = await asyncio.start_server(
+            self._serve, sock=self._socket, ssl=tls_context(self._endpoint), limit=MAX_LINE
+        )
+
+    def close(self) -> None:
+        """Ends all connections."""
+        if self._server is not None:
+            self._server.close()
+        self._socket.close()
+        for writer in tuple(self._connections):
+            writer.close()
+
+    def order(self, what: Mapping[str, Any]) -> bool:
+        """Sends an order to the driver's agent. False when there is none."""
+        if self._orders is None:
+            return False
+        self._orders.write(json.dumps(what).encode() + b"\n")
+        return True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._known(writer), contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            notice_silence(writer.get_extra_info("socket"))
+            hello = await _line(reader) or {}
+            role = hello.get("role")
+            if role == "orders":
+                await self._serve_agent(reader, writer)
+            elif role == "reports":
+                await self._take_reports(reader)
+            elif role == "container":
+                line = Line(reader, writer)
+                await self._ear.container(str(hello["id"]), int(hello["attempt"]), line)
+
+    @contextmanager
+    def _known(self, writer: asyncio.StreamWriter) -> Iterator[None]:
+        self._connections.add(writer)
+        try:
+            yield
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+
+    async def _serve_agent(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._orders = writer
+        self._ear.agent_came()
+        await _line(reader)  # nothing comes but the end
+        self._orders = None
+        self._ear.agent_left()
+
+    async def _take_reports(self, reader: asyncio.StreamReader) -> None:
+        while said := await _line(reader):
+            self._ear.report(said)
+
+
+async def _line(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """A line of JSON; None at the end, and for what is none."""
+    try:
+        text = await reader.readline()
+        found = json.loads(text) if text else None
+    except (OSError, ValueError) as error:
+        log.warning("a connection said what cannot be read: %r", error)
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,78 @@
+"""Checks what the engine needs around it on the driver's machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
+from tfapp.engines.spark import session
+
+
+def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Each thing that is checked. Nothing is started."""
+    yield examine_pyspark()
+    yield examine_java(environ)
+    if importlib.util.find_spec("pyspark") is not None:
+        yield examine_session()
+        yield examine_protection(environ)
+
+
+def examine_pyspark() -> Finding:
+    """Whether it is installed beside tfapp."""
+    if importlib.util.find_spec("pyspark") is None:
+        return Finding("pyspark", PROBLEM, "not installed", f"Install it: {session.INSTALL}.")
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:  # of a Spark distribution, by PYTHONPATH
+        version = "of unknown version"
+    if version.startswith(("1.", "2.", "3.0", "3.1", "3.2", "3.3", "3.4")):
+        return Finding("pyspark", PROBLEM, version, "The engine needs Spark 3.5 or newer.")
+    return Finding("pyspark", OK, version)
+
+
+def examine_java(environ: Mapping[str, str]) -> Finding:
+    """Whether the driver can start one."""
+    home = environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH"))
+    if found is None:
+        hint = "Install Java 17, or set JAVA_HOME."
+        return Finding("java", PROBLEM, "none in PATH, and no JAVA_HOME", hint)
+    return Finding("java", OK, found)
+
+
+def examine_session() -> Finding:
+    """The session of this process."""
+    context = session.active_context()
+    if context is None:
+        text = f"none in this process: a command opens the one of {session.MASTER_KEY}"
+        return Finding("session", OK, text)
+    found, free = session.slots(context)
+    return Finding("session", OK, f"{context.master}, {found} slots, {free} free")
+
+
+def examine_protection(environ: Mapping[str, str]) -> Finding:
+    """Whether others on the network can get what travels to executors: by the session of this
+    process, else by what a new one begins with."""
+    context = session.active_context()
+    said = session.unprotected(defaults(environ) if context is None else context.getConf())
+    if said is None:
+        return Finding("protection", OK, "Spark's authentication and encryption are on")
+    return Finding("protection", WARNING, *said)
+
+
+def defaults(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of spark-defaults.conf, {} without one."""
+    home = environ.get("SPARK_HOME")
+    folder = environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    try:
+        text = Path(folder or "", "spark-defaults.conf").read_text() if folder else ""
+    except OSError:
+        text = ""
+    # A name, then its value after spaces, "=" or ":", as in Java's properties.
+    lines = (re.match(r"\s*([^#!\s=:]+)\s*[=:]?\s*(.*)", line) for line in text.splitlines())
+    return {match[1]: match[2].strip() for match in lines if match}

@@ -1,0 +1,151 @@
+"""The driver's agent: submits the jobs of one application to the SparkContext of this process, as
+its master wants them, and tells it how they ended. Its connection's end is the driver's end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import ssl
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfapp.engines.folders import RunFolder
+from tfapp.engines.spark import CONTROL_FILE
+from tfapp.engines.spark.session import profile, running, slots
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+LOOK_EVERY = 1.0  # seconds between two looks at the SparkContext
+CONNECT_LIMIT = 20.0
+OVER = "The SparkContext was stopped."
+
+log = logging.getLogger(__name__)
+
+
+_AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
+
+
+class Agent:
+    """Of one run, whose master serves. It goes on in threads of its own until the master ends."""
+
+    def __init__(self, context: SparkContext, run: RunFolder):
+        """OSError when the master cannot be reached."""
+        self._context = context
+        tls = ssl.create_default_context(cafile=run.certificate)
+        tls.load_cert_chain(run.certificate, run.key)
+        tls.check_hostname = False  # all of an application have this one certificate
+        host, _, port = (run.path / CONTROL_FILE).read_text().rpartition(":")
+        address = (host.strip("[]"), int(port))
+        # Two connections: one is read, the other is written, each by one thread at a time.
+        self._orders = _connect(tls, address, "orders")
+        self._reports = _connect(tls, address, "reports")
+        self._lock = threading.Lock()
+        self._waiting: set[str] = set()  # jobs that have not ended
+        self._over = threading.Event()
+        _AGENTS.add(self)
+
+    def start(self) -> None:
+        """Takes orders from now on."""
+        for work in (self._take_orders, self._look):
+            threading.Thread(target=work, name="tfapp-spark", daemon=True).start()
+
+    def _take_orders(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._orders.makefile("rb") as lines:
+            for line in lines:
+                order = json.loads(line)
+                if order["do"] == "run":
+                    self._begin(order)
+                else:
+                    self._cancel(order["id"])
+        self._over.set()
+        for id in tuple(self._waiting):  # the master has ended, in order or not
+            self._cancel(id)
+        self.close()
+
+    def _begin(self, order: Mapping[str, Any]) -> None:
+        from pyspark import InheritableThread
+
+        self._waiting.add(order["id"])
+        InheritableThread(target=self._run, args=(order,), daemon=True).start()
+
+    def _run(self, order: Mapping[str, Any]) -> None:
+        id, words = order["id"], ""
+        try:
+            self._submit(order)
+        except Exception as error:  # Spark's Java exceptions have no class of their own here
+            words = first_words(error)
+            log.info("the job of %s has failed", id, exc_info=True)
+            if not running(self._context):
+                self._report({"over": OVER})
+        self._waiting.discard(id)
+        self._report({"ended": id, "words": words})
+
+    def _submit(self, order: Mapping[str, Any]) -> None:
+        from pyspark import cloudpickle
+
+        from tfapp.engines.spark import container
+
+        context = self._context
+        context.setJobGroup(order["id"], order["label"], interruptOnCancel=True)
+        data = context.parallelize([0], 1)
+        needs = profile(context, order["vcores"], order["gpus"])
+        if needs is not None:
+            data = data.withResources(needs)
+        # The executors have no tfapp: the function itself travels.
+        cloudpickle.register_pickle_by_value(container)
+        data.mapPartitions(container.container(order["order"])).collect()
+
+    def _cancel(self, id: str) -> None:
+        with contextlib.suppress(Exception):  # the context is gone, and its jobs with it
+            self._context.cancelJobGroup(id)
+
+    def _look(self) -> None:
+        """Tells when the SparkContext is gone, and how many slots it has while jobs wait."""
+        while not self._over.wait(LOOK_EVERY):
+            if not running(self._context):
+                self._report({"over": OVER})
+                return
+            if self._waiting:
+                with contextlib.suppress(Exception):  # the context ends at this moment
+                    found, free = slots(self._context)
+                    self._report({"slots": found, "free": free})
+
+    def _report(self, what: Mapping[str, Any]) -> None:
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._reports.sendall(json.dumps(what).encode() + b"\n")
+
+    def close(self) -> None:
+        """Ends its connections, of this process alone."""
+        for connection in (self._orders, self._reports):
+            with contextlib.suppress(OSError):
+                connection.close()
+
+
+def _close_all() -> None:
+    for agent in tuple(_AGENTS):
+        agent.close()
+
+
+# A child of the driver must not keep the connections open: their end is the driver's.
+os.register_at_fork(after_in_child=_close_all)
+
+
+def _connect(tls: ssl.SSLContext, address: tuple[str, int], role: str) -> ssl.SSLSocket:
+    connection = tls.wrap_socket(socket.create_connection(address, CONNECT_LIMIT))
+    connection.settimeout(None)
+    connection.sendall(json.dumps({"role": role}).encode() + b"\n")
+    return connection
+
+
+def first_words(error: Exception) -> str:
+    """What a person needs of Spark's exceptions, which are pages long."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage()) if java is not None else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(error).__name__

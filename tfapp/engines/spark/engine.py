@@ -1,0 +1,135 @@
+"""Applications on the executors of a SparkContext."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfapp.engines.base import check_run_modes
+from tfapp.engines.definition import Definition
+from tfapp.engines.folders import RunFolder
+from tfapp.engines.local.engine import KILL_DEADLINE, processes_of
+from tfapp.engines.recorded import RecordedEngine, check_files_are_local
+from tfapp.engines.spark import MASTER, ON_DRIVER, SETTINGS, session
+from tfapp.engines.spark.driver import Agent
+from tfapp.engines.state import RunConfig
+from tfapp.errors import InvalidPackageError, UnavailableError
+from tfapp.problems import Problem, has_errors
+from tfapp.processes import kill_all
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from tfapp.compiler.compile import Compiled, CompileOptions
+    from tfapp.contract.job import Job
+    from tfapp.engines.diagnosis import Finding
+    from tfapp.package.model import AppPackage
+
+PYTHON = "python3"  # which is the executors' own in a container: see tfapp.engines.spark.container
+
+
+class SparkEngine(RecordedEngine):
+    """Runs applications as Spark jobs of this process, the driver; they end with it."""
+
+    name = "spark"
+    launcher = "tfapp.engines.spark.launcher"
+    stays = True
+
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        clock: Callable[[], float] = time.time,
+    ):
+        super().__init__(home, home / "spark", "", environ or {}, python, clock)
+        self._context: SparkContext | None = None
+
+    def use(self, spark: Any) -> None:
+        """See RunsInSession: a SparkSession or SparkContext."""
+        self._context = session.context_of(spark)
+
+    def examine(
+        self, python: str | None = None, options: Mapping[str, str] | None = None
+    ) -> Iterator[Finding]:
+        """See Engine.examine."""
+        from tfapp.engines.spark import doctor
+
+        yield from super().examine(python, options)
+        yield from doctor.examine(self._environ)
+
+    def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
+        """See Engine.options: the interpreter is the executors'."""
+        from tfapp.compiler.python import node_python
+
+        options = dataclasses.replace(options, python=PYTHON)
+        python, key = node_python(package, options)
+        return dataclasses.replace(options, python=python, python_key=key)
+
+    def check(self, compiled: Compiled) -> Sequence[Problem]:
+        """InvalidPackageError for what Spark can never give; UnavailableError and UsageError where
+        there is no Spark to be had. Returns what may go wrong."""
+        from tfapp.engines.spark import preflight
+
+        check_run_modes(self, compiled)
+        check_files_are_local(compiled)
+        context = self._opened(compiled.spec.name, self.kept(compiled))
+        problems = tuple(preflight.check(context, compiled))
+        if has_errors(problems):
+            raise InvalidPackageError(problems)
+        return problems
+
+    def check_start(self, definition: Definition) -> None:
+        """See RecordedEngine.check_start."""
+        self._opened(definition.name, definition.engine)
+
+    def kept(self, compiled: Compiled) -> Mapping[str, Any]:
+        """See RecordedEngine.kept: where components run, and how a command opens the session."""
+        return kept(compiled.job)
+
+    def bind(self) -> str:
+        """See RecordedEngine.bind: where the executors find the driver."""
+        assert self._context is not None
+        return session.driver_host(self._context)
+
+    def launched(self, run: RunFolder) -> None:
+        """See RecordedEngine.launched: the jobs are submitted from here."""
+        assert self._context is not None
+        try:
+            Agent(self._context, run).start()
+        except (OSError, ValueError) as error:
+            raise UnavailableError(f"the application master cannot be reached: {error}") from error
+
+    def end_leftovers(self, run: RunFolder, config: RunConfig) -> None:
+        """See RecordedEngine.end_leftovers: those on this machine. A keeper ends its own."""
+        kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
+
+    def _opened(self, name: str, facts: Mapping[str, Any]) -> SparkContext:
+        """The session that was given, else that of this process, else a new one."""
+        if self._context is None:
+            session.require_pyspark()
+            self._context = session.active_context()
+        if self._context is None:
+            if not facts.get(MASTER):
+                raise UnavailableError(
+                    "there is no SparkSession in this process",
+                    f"Give one with spark=, or say where Spark is: {session.MASTER_KEY}.",
+                )
+            self._context = session.open_context(name, facts[MASTER], facts[SETTINGS])
+            atexit.register(self._context.stop)
+        return session.checked(self._context)
+
+
+def kept(job: Job) -> dict[str, Any]:
+    """What a definition keeps for this engine."""
+    first = job.components[0].settings if job.components else None
+    return {
+        ON_DRIVER: [c.name for c in job.components if c.settings.flag("spark.on.driver")],
+        MASTER: first.text("spark.master") if first else "",
+        SETTINGS: list(first.names("spark.conf")) if first else [],
+    }

@@ -1,0 +1,202 @@
+"""Keeps one container on an executor: starts it, tells the master what it writes and how it ended,
+and ends all of it when the master says so or the Spark task is gone.
+
+    python3 keeper.py
+
+The first line of standard input is the order, JSON: `id`, `attempt` (Spark's), `control` (host:port
+of the master's control server), `files` (host:port of its file server), `folder` (the container's
+own, with the files crt, key and bootstrap.py), `environment`. Then nothing comes; the end of
+standard input is the end of the Spark task, of its executor or of the driver.
+
+It is no child of the runner, and a subreaper: nothing that the container starts can leave it.
+Standard library only: this file travels to where nothing of tfapp is.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import sys
+
+GO = b"go\n"
+END = b"end\n"
+# Frames to the master: one letter, the length in 4 bytes, and the data.
+LOG, RETURNED, EXIT = b"L", b"R", b"X"
+RETURNED_FILE = "tfapp-returned.json"  # tfapp.contract.names
+TERM_GRACE = 0.25  # seconds between SIGTERM and SIGKILL, YARN's own
+CONNECT_LIMIT = 20.0  # seconds
+SILENCE = 20  # seconds after which a connection to a machine that does not answer is over
+CHUNK = 1 << 16
+CANNOT_START_CODE = 78  # tfapp.contract.names
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def main():
+    """Returns an exit code, which says nothing: the master has been told."""
+    with open(0, "rb", buffering=0, closefd=False) as unread:  # nothing but the line
+        order = json.loads(unread.readline())
+    try:
+        return asyncio.run(Keeper(order).keep())
+    finally:
+        shutil.rmtree(order["folder"], ignore_errors=True)
+
+
+class Keeper:
+    """Of one container."""
+
+    def __init__(self, order):
+        self.order = order
+        self.folder = order["folder"]
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.writer: asyncio.StreamWriter
+
+    async def keep(self):
+        """Runs the container to its end."""
+        try:
+            reader, self.writer = await asyncio.wait_for(self.connect(), CONNECT_LIMIT)
+        except (OSError, asyncio.TimeoutError) as error:
+            print(f"tfapp: the application master cannot be reached: {error}", file=sys.stderr)
+            return 1
+        gone = asyncio.ensure_future(end_of_input())
+        answer = asyncio.ensure_future(reader.readline())
+        await asyncio.wait({gone, answer}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done() or answer.exception() or answer.result() != GO:
+            return 0  # it was killed meanwhile, or has been started before
+        if self.libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+        ended = await self.run(reader, gone)
+        self.frame(EXIT, json.dumps(ended).encode())
+        with contextlib.suppress(OSError):
+            await asyncio.wait_for(self.writer.drain(), SILENCE)
+            self.writer.close()
+            await asyncio.wait_for(self.writer.wait_closed(), SILENCE)
+        return 0
+
+    async def connect(self):
+        tls = ssl.create_default_context(cafile=os.path.join(self.folder, "crt"))
+        tls.load_cert_chain(os.path.join(self.folder, "crt"), os.path.join(self.folder, "key"))
+        tls.check_hostname = False  # all of an application have this one certificate
+        host, _, port = self.order["control"].rpartition(":")
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=tls)
+        notice_silence(writer.get_extra_info("socket"))
+        hello = {"role": "container", "id": self.order["id"], "attempt": self.order["attempt"]}
+        writer.write(json.dumps(hello).encode() + b"\n")
+        await writer.drain()
+        return reader, writer
+
+    async def run(self, reader, gone):
+        """What is told of its end: `code`, as Python has it, None of one that did not end by
+        itself or as the master wanted; `lost`: whether the Spark task went first."""
+        parts = ("bootstrap.py", "crt", "key")
+        bootstrap, certificate, key = (os.path.join(self.folder, name) for name in parts)
+        words = (bootstrap, self.order["files"], self.order["id"], certificate, key, self.folder)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *words,
+            env=self.order["environment"],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+        )
+        pump = asyncio.ensure_future(self.pump(process.stdout))
+        told = asyncio.ensure_future(end_of_order(reader))
+        exit = asyncio.ensure_future(process.wait())
+        await asyncio.wait({exit, told, gone}, return_when=asyncio.FIRST_COMPLETED)
+        lost = not exit.done() and not told.done()
+        if not exit.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            await asyncio.wait({exit}, timeout=TERM_GRACE)
+        await kill_all(exit)
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(pump, SILENCE)
+        self.send_returned()
+        return {"code": None if lost else exit.result(), "lost": lost}
+
+    async def pump(self, output):
+        while data := await output.read(CHUNK):
+            self.frame(LOG, data)
+            await self.writer.drain()
+
+    def send_returned(self):
+        """What the program's function returned, if there is such a thing."""
+        path = os.path.join(self.order["environment"]["LOG_DIRS"], RETURNED_FILE)
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            self.frame(RETURNED, file.read())
+
+    def frame(self, kind, data):
+        self.writer.write(kind + struct.pack(">I", len(data)) + data)
+
+
+async def end_of_input():
+    """Returns at the end of standard input."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(CHUNK):
+        pass
+
+
+async def end_of_order(reader):
+    """Returns when the master wants the end, or is gone."""
+    with contextlib.suppress(OSError):
+        await reader.readline()
+
+
+def notice_silence(connection):
+    """Ends a connection to a machine that is gone without a word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", SILENCE // 4),
+        ("TCP_KEEPINTVL", SILENCE // 4),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", SILENCE * 1000),
+    ):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+async def kill_all(exit):
+    """Kills what is below this process, and what that starts meanwhile, until nothing is left.
+    `exit`: the end of the container's first process, which others wait for."""
+    while True:
+        alive = [pid for pid, state in below(os.getpid()) if state != "Z"]
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not alive:
+            await exit
+            return
+        await asyncio.sleep(0.02)
+
+
+def below(root):
+    """(pid, state) of all descendants of the process `root`."""
+    children: dict[int, list[tuple[int, str]]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            children.setdefault(int(fields[1]), []).append((int(name), fields[0]))
+    found, todo = [], [root]
+    while todo:
+        for pid, state in children.get(todo.pop(), ()):
+            found.append((pid, state))
+            todo.append(pid)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The SparkContext of this process: found, opened, and what it can give. The only door to pyspark
+on the driver's side, but for the agent's threads."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import socket
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tfapp.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+INSTALL = "pip install 'tfapp[spark]'"
+MASTER_KEY = "site.global.spark.master"
+SETTINGS_KEY = "site.global.spark.conf"
+OVERHEAD = "spark.executor.memoryOverhead"
+ANSWER_LIMIT = 5.0  # seconds
+_BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+WAY_OUT = (
+    "Start the driver's session with a master that has executors: spark://HOST:PORT, yarn, "
+    "local-cluster[2,1,1024]. For this machine alone there is the engine local."
+)
+
+
+class Conf(Protocol):
+    """A SparkConf, or a dictionary of the same."""
+
+    def get(self, key: str, /) -> str | None:
+        """None for a setting that is not made."""
+
+
+def require_pyspark() -> None:
+    """UnavailableError without pyspark."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise UnavailableError("the engine spark needs pyspark", f"Install it: {INSTALL}.")
+
+
+def context_of(session: Any) -> SparkContext:
+    """That of a SparkSession, or a SparkContext itself. UsageError for anything else, for Spark
+    Connect, and for Spark in local mode."""
+    require_pyspark()
+    from pyspark import SparkContext
+
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "spark= is a session of Spark Connect",
+            "Its driver is elsewhere, and runs no jobs for this process. Start a classic "
+            "SparkSession in this process: SparkSession.builder.master(...).getOrCreate().",
+        )
+    context = getattr(session, "sparkContext", session)
+    if not isinstance(context, SparkContext):
+        raise UsageError(
+            f"spark= is a {type(session).__name__}", "It is a SparkSession or a SparkContext."
+        )
+    return checked(context)
+
+
+def active_context() -> SparkContext | None:
+    """That of this process, if there is one. UsageError for one in local mode."""
+    loaded = sys.modules.get("pyspark")  # nobody can have made one without it
+    context = loaded.SparkContext._active_spark_context if loaded is not None else None
+    return checked(context) if context is not None and running(context) else None
+
+
+def checked(context: SparkContext) -> SparkContext:
+    """UsageError for Spark in local mode; UnavailableError for a context that was stopped."""
+    if not running(context):
+        raise UnavailableError("the SparkContext was stopped", "Start another session.")
+    _refuse_local(str(context.master))
+    return context
+
+
+def _refuse_local(master: str) -> None:
+    if master == "local" or master.startswith("local["):
+        raise UsageError(
+            f"Spark runs in local mode ({master}): its tasks are threads of the driver",
+            WAY_OUT,
+        )
+
+
+def _check_answers(master: str) -> None:
+    """UnavailableError when nothing listens at any of spark://HOST:PORT,HOST:PORT. Spark itself
+    would try for a minute."""
+    if not master.startswith("spark://"):
+        return
+    reasons = []
+    for address in master[len("spark://") :].split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_LIMIT).close()
+            return
+        except (OSError, ValueError, OverflowError) as error:
+            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise UnavailableError(
+        f"no Spark master answers: {'; '.join(reasons)}",
+        f"Look at the address, {MASTER_KEY}, and whether it runs.",
+    )
+
+
+def open_context(name: str, master: str, settings: Iterable[str]) -> SparkContext:
+    """A new one for the application `name`. `settings`: "spark.executor.memory=2g".
+    UnavailableError when there is none to be had."""
+    require_pyspark()
+    _refuse_local(master)
+    _check_answers(master)
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf().setMaster(master).setAppName(name)
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        conf.set(key.strip(), value.strip())
+    conf.setIfMissing("spark.ui.showConsoleProgress", "false")
+    conf.setIfMissing("spark.log.level", "ERROR")
+    try:
+        context = SparkContext(conf=conf)
+    except Exception as error:  # Java's, of which there are many kinds
+        text = str(error).strip().splitlines()[0]
+        raise UnavailableError(f"Spark at {master} cannot be used: {text}") from error
+    return checked(context)
+
+
+def running(context: SparkContext) -> bool:
+    """Whether it was not stopped."""
+    try:
+        return context._jsc is not None and not context._jsc.sc().isStopped()
+    except Exception:  # its JVM has ended
+        return False
+
+
+def driver_host(context: SparkContext) -> str:
+    """The address by which executors reach this machine."""
+    return context.getConf().get("spark.driver.host") or "127.0.0.1"
+
+
+def slots(context: SparkContext) -> tuple[int, int]:
+    """Tasks that its executors can run at a time, and how many of them are free."""
+    found = context._jsc.sc().statusStore().executorList(True).iterator()
+    total = used = 0
+    while found.hasNext():
+        executor = found.next()
+        if executor.id() != "driver":
+            total += executor.maxTasks()
+            used += executor.activeTasks()
+    return total, max(total - used, 0)
+
+
+def most_slots(context: SparkContext) -> int | None:
+    """How many tasks can ever run at a time, None where that can change or is not known yet."""
+    conf = context.getConf()
+    if conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+        return None
+    per_task = int(conf.get("spark.task.cpus", "1"))
+    cores = conf.get("spark.cores.max")
+    if cores:
+        return int(cores) // per_task
+    if context.master == "yarn":
+        executors = int(conf.get("spark.executor.instances", "2"))
+        return executors * (int(conf.get("spark.executor.cores", "1")) // per_task)
+    return None
+
+
+def unprotected(conf: Conf) -> tuple[str, str] | None:
+    """What is to be said, and done, where others on the network can read what travels to
+    executors, or be given it; None where they cannot."""
+
+    def on(key: str) -> bool:
+        return (conf.get(key) or "").strip().lower() == "true"
+
+    # spark.ssl.enabled does not count here: the connections of driver and executors have a setting
+    # of their own. Encryption without authentication keeps nobody out:
+    # https://spark.apache.org/docs/latest/security.html
+    ways = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+    encrypted = any(map(on, (*ways, "spark.authenticate.enableSaslEncryption")))
+    off = [] if on("spark.authenticate") else ["spark.authenticate"]
+    off += [] if encrypted else [ways[0]]
+    if not off:
+        return None
+    keys, verb = " and ".join(off), "is" if len(off) == 1 else "are"
+    return f"Spark's connections are not protected: {keys} {verb} off", (
+        "The application's credentials travel in Spark's tasks. Set "
+        f"{' and '.join(f'{key}=true' for key in off)} before the session begins "
+        f"(spark-defaults.conf, {SETTINGS_KEY}), unless nobody else is on the network."
+    )
+
+
+def overhead_memory(context: SparkContext) -> int | None:
+    """MiB that an executor has beside its JVM's heap, for programs among others. None where no
+    cluster manager limits it."""
+    conf, master = context.getConf(), str(context.master)
+    if master != "yarn" and not master.startswith("k8s://"):
+        return None
+    given = conf.get(OVERHEAD)
+    if given:
+        return mebibytes(given)
+    factor = conf.get("spark.executor.memoryOverheadFactor")
+    if not factor and master != "yarn":
+        factor = conf.get("spark.kubernetes.memoryOverheadFactor")
+    least = mebibytes(conf.get("spark.executor.minMemoryOverhead") or "384m")
+    heap = mebibytes(conf.get("spark.executor.memory") or "1g")
+    return max(int(heap * float(factor or "0.1")), least)
+
+
+def executor_cores(context: SparkContext) -> int:
+    """Those of each executor, where a cluster manager limits their memory."""
+    return int(context.getConf().get("spark.executor.cores") or "1")
+
+
+def mebibytes(text: str) -> int:
+    """An amount of memory as Spark writes it: "2g", "512m", "1536" (MiB)."""
+    number, unit = text.strip().lower().removesuffix("b"), "m"
+    if number[-1] in _BYTES:
+        number, unit = number[:-1], number[-1]
+    return int(number) * _BYTES[unit] >> 20
+
+
+def profile(context: SparkContext, vcores: int, gpus: int) -> Any:
+    """The ResourceProfile of a task that needs so much, None for what tasks have anyway."""
+    per_task = int(context.getConf().get("spark.task.cpus", "1"))
+    if vcores == per_task and not gpus:
+        return None
+    return _profile(vcores, gpus)
+
+
+@functools.cache
+def _profile(vcores: int, gpus: int) -> Any:
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+    needs = TaskResourceRequests().cpus(vcores)
+    if gpus:
+        needs = needs.resource("gpu", gpus)
+    return ResourceProfileBuilder().require(needs).build
