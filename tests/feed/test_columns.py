@@ -1,0 +1,141 @@
+"""Arrow's columns as arrays, and what makes no tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tfapp.feed.columns import (
+    TEXT,
+    Feature,
+    arrays_of,
+    check,
+    digest_of,
+    features_of,
+    record_batch,
+    serialized,
+)
+from tfapp.feed.intervals import DIGESTS
+from tfapp.feed.rows import batches_of
+from tfapp.feed.wire import FeedError
+
+
+def batch(**columns):
+    return pa.record_batch(list(map(pa.array, columns.values())), names=list(columns))
+
+
+def stream(made):
+    """What travels."""
+    return b"".join(map(memoryview, serialized(made)))
+
+
+def of_rows(elements):
+    return list(batches_of(elements, part=3))
+
+
+def test_columns_travel_with_their_types_and_shapes():
+    made = pa.record_batch(
+        [
+            pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32())),
+            pa.array([7, 8], pa.int16()),
+            pa.array(["a", "bc"]),
+            pa.array([[[1, 2, 3]], [[4, 5, 6]]]),
+            pa.array([True, False]),
+        ],
+        names=["x", "n", "text", "deep", "flag"],
+    )
+    assert features_of(made) == (
+        Feature("x", "float32", (2,)),
+        Feature("n", "int16", ()),
+        Feature("text", TEXT, ()),
+        Feature("deep", "int64", (1, 3)),
+        Feature("flag", "bool", ()),
+    )
+    arrays = arrays_of(stream(made.slice(1)))
+    assert {name: values.tolist() for name, values in arrays.items()} == {
+        "x": [[3.0, 4.0]],
+        "n": [8],
+        "text": ["bc"],
+        "deep": [[[4, 5, 6]]],
+        "flag": [False],
+    }
+    assert (arrays["x"].dtype, arrays["n"].dtype) == (np.float32, np.int16)
+
+
+def test_arrays_become_columns_again():
+    given = {"a": np.arange(24.0).reshape(2, 3, 4), "b": np.array([1, 2])}
+    back = arrays_of(stream(record_batch(given)))
+    assert all(np.array_equal(back[name], given[name]) for name in given)
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([[1.0, 2.0], [1.0]], "row 11 of partition 3: it has 1 values where the first row has 2"),
+        ([[1.0], None], "row 11 of partition 3: it is null"),
+        ([[1.0, 2.0], [1.0, None]], "row 11 of partition 3: it has a null in it"),
+        ([1, None], "row 11 of partition 3: it is null"),
+        ([[[1], [2]], [[1], [2, 3]]], "row 11 of partition 3: it has 2 values where"),
+    ],
+)
+def test_a_row_that_is_not_like_the_first_is_named(column, words):
+    made = batch(x=column)
+    with pytest.raises(FeedError, match=f"column 'x', {words}"):
+        check(made, features_of(made.slice(0, 1)), first=10, part=3)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.map_(pa.string(), pa.int32()), pa.list_(pa.string())]
+)
+def test_a_type_that_makes_no_tensor_is_refused(kind):
+    made = pa.record_batch([pa.nulls(1, kind)], names=["when"])
+    with pytest.raises(FeedError, match="column 'when' is .* which makes no tensor"):
+        features_of(made)
+
+
+def test_digests_add_up_whatever_the_pieces():
+    made = batch(x=[[float(n), 1.0] for n in range(1000)], text=[str(n) for n in range(1000)])
+    whole = digest_of(made, 5)
+    for cuts in ([1], [64, 65], [100, 500, 999]):
+        pieces = [0, *cuts, 1000]
+        parts = [digest_of(made.slice(a, b - a), 5 + a) for a, b in zip(pieces, pieces[1:])]
+        assert sum(parts) % DIGESTS == whole
+    moved = made.take(pa.array(np.random.RandomState(1).permutation(1000)))
+    assert digest_of(moved, 5) != whole
+
+
+@pytest.mark.parametrize(
+    ("elements", "columns"),
+    [
+        ([1, 2], {"value": [1, 2]}),
+        ([[1.5, 2.0], [3.0, 4.0]], {"value": [[1.5, 2.0], [3.0, 4.0]]}),
+        ([np.ones(2, "float32")] * 2, {"value": [[1.0, 1.0], [1.0, 1.0]]}),
+        ([([1.0, 2.0], 7), ([3.0, 4.0], 8)], {"0": [[1.0, 2.0], [3.0, 4.0]], "1": [7, 8]}),
+        ([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], {"a": [1, 2], "b": ["x", "y"]}),
+        ([b"ab", b"c"], {"value": [b"ab", b"c"]}),
+    ],
+)
+def test_elements_of_an_rdd_become_columns(elements, columns):
+    (made,) = of_rows(elements)
+    assert made.to_pydict() == columns
+
+
+def test_arrays_keep_their_type_and_batches_are_bounded():
+    made = of_rows(np.zeros((3000, 4), "float32"))
+    assert [each.num_rows for each in made] == [1024, 1024, 952]
+    assert features_of(made[0]) == (Feature("value", "float32", (4,)),)
+
+
+@pytest.mark.parametrize(
+    ("elements", "words"),
+    [
+        ([np.ones(2), np.ones(1)], "column 'value', row 1 of partition 3: it has the shape"),
+        ([{"a": 1}, {"b": 1}], "partition 3, rows from 0 on: an element is not like the first"),
+        ([(1, "a"), (1, "a", 2)], "different numbers of items"),
+        ([object(), object()], "column 'value', partition 3, rows from 0 on: they make no tensor"),
+    ],
+)
+def test_elements_that_are_not_alike_are_named(elements, words):
+    with pytest.raises(FeedError, match=words):
+        of_rows(elements)

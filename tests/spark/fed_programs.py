@@ -1,0 +1,106 @@
+"""Programs that are fed. They are shipped with this file."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+
+
+def collect(ctx, folder, batch=64, shuffle=0, pause=0.0, stop_after=0):
+    """Saves the ids that it got, in their order."""
+    import numpy as np
+
+    pathlib.Path(folder, f"pid-{ctx.index}-{ctx.generation}").write_text(str(os.getpid()))
+    ids, checked = [], 0
+    for number, found in enumerate(ctx.feed.batches(batch, shuffle=shuffle), 1):
+        ids += found["id"].tolist()
+        checked += int((found["x"][:, 3] == found["id"]).sum())
+        if number == stop_after:
+            ctx.feed.stop()
+        time.sleep(pause)
+    np.save(f"{folder}/{ctx.index}-{ctx.generation}.npy", np.asarray(ids, dtype="int64"))
+    return {"rows": len(ids), "checked": checked}
+
+
+def learn_ids(ctx, folder, batch, dies_after):
+    """Its model is the ids that it got. It saves it every ten batches, with the feed's state, and
+    goes on from there."""
+    import json
+
+    begun, ids = time.monotonic(), []
+    model = pathlib.Path(folder, f"model-{ctx.index}.json")
+    if ctx.generation > 1:
+        # What all have saved: the smallest number of batches.
+        saved = sorted(pathlib.Path(folder).glob("model-*.json"))
+        models = [json.loads(path.read_text()) for path in saved]
+        least = min(one["state"][2] for one in models)
+        state = [*models[0]["state"][:2], least]
+        ctx.feed.restore(state)
+        ids = models[ctx.index]["ids"][: least * batch]
+    base = len(ids) // batch
+    for number, found in enumerate(ctx.feed.batches(batch), 1):
+        ids += found["id"].tolist()
+        if number % 10 == 0 and ctx.generation == 1:
+            partial = model.with_suffix(".part")
+            partial.write_text(json.dumps({"state": ctx.feed.state(number), "ids": ids}))
+            partial.replace(model)
+        if ctx.generation == 1 and ctx.index == 1 and number == dies_after:
+            time.sleep(max(0, begun + 11 - time.monotonic()))  # else it is taken for broken
+            os.kill(os.getpid(), 9)
+        time.sleep(0.005)
+    return {"ids": ids, "base": base}
+
+
+def wait_for_nothing(ctx):
+    """Never reads what it is fed."""
+    ctx.feed.batches(64)
+    time.sleep(600)
+
+
+def raise_after(ctx, batches):
+    """Fails in the middle."""
+    for number, _ in enumerate(ctx.feed.batches(64), 1):
+        if number == batches:
+            raise RuntimeError(f"batch {number} is bad")
+
+
+def digits(ctx):
+    """Learns the digits under MultiWorkerMirroredStrategy, from batches of the feed."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    data = strategy.distribute_datasets_from_function(
+        lambda _: ctx.feed.dataset(32, ("image", "label"), shuffle=256)
+    )
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros((64, 10)))
+        bias = tf.Variable(tf.zeros((10,)))
+    variables = [weights, bias]
+
+    @tf.function
+    def step(batch):
+        def learn(batch):
+            image, label = batch
+            with tf.GradientTape() as tape:
+                logits = tf.matmul(image / 16.0, weights) + bias
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, variables)
+            replica = tf.distribute.get_replica_context()
+            gradients = replica.all_reduce("mean", gradients)
+            for variable, gradient in zip(variables, gradients):
+                variable.assign_sub(0.5 * gradient)
+            hits = tf.cast(tf.argmax(logits, 1) == tf.cast(label, tf.int64), tf.float32)
+            return tf.reduce_mean(hits)
+
+        return strategy.reduce("mean", strategy.run(learn, args=(batch,)), axis=None)
+
+    accuracies = [float(step(batch)) for batch in data]
+    last = accuracies[-20:]
+    return {"steps": len(accuracies), "accuracy": sum(last) / len(last)}
+
+
+def answer(ctx, less=0):
+    """Answers with what its rows' numbers add up to."""
+    ctx.feed.serve(lambda found: {"total": found["x"].sum(1)[: len(found["x"]) - less]})

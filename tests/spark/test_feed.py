@@ -1,0 +1,297 @@
+"""Feeding programs from a real Spark cluster: every row once, whatever happens."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfapp
+from tests.spark import fed_programs as programs
+from tests.spark.conftest import wait_for
+from tfapp.errors import ApplicationFailedError, FeedError, UsageError
+
+TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
+
+
+def rows(spark, count, partitions, first=0):
+    """A DataFrame of so many rows: `id`, and `x`, four numbers of which the last is it."""
+    return spark.range(first, first + count, 1, partitions).selectExpr(
+        "id", "array(cast(id / 2 AS float), 0f, 1f, cast(id AS float)) x"
+    )
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that every program here sees."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def submit(spark, shared):
+    """Submits a program that is fed, `with submit(collect) as app`."""
+
+    def submit(program, components=TWO, needs_folder=True, **more):
+        if needs_folder:
+            program = functools.partial(program, folder=str(shared))
+        options = {"spark": spark, "name": "app", "feed": True, "show": False, **more}
+        return tfapp.submit(program, components, **options)
+
+    return submit
+
+
+def got(folder, count, generation=1):
+    """The ids that each program got, after its end."""
+    return [np.load(folder / f"{index}-{generation}.npy").tolist() for index in range(count)]
+
+
+def test_every_row_goes_to_one_program_and_all_get_as_many(spark, shared, submit):
+    with submit(programs.collect) as app:
+        result = app.feed(rows(spark, 20_000, 7), rest="share")
+        values = app.result().returned
+        exports = app.exports()
+    ids = got(shared, 2)
+    assert sorted(ids[0] + ids[1]) == list(range(20_000))
+    assert [one["rows"] for one in values.values()] == [10_000, 10_000]
+    assert [one["checked"] for one in values.values()] == [10_000, 10_000]
+    assert (result.rows, result.batches, result.dropped, result.lost) == (20_000, 156, 0, 0)
+    assert not result.stopped
+    assert set(exports["worker/0"]["worker"]) == {"host_port", "feed"}
+
+
+def test_epochs_a_shuffle_and_rows_of_an_rdd_on_another_engine(spark, cluster, shared, submit):
+    """The local engine, whose address executors know. A shuffle changes the order alone."""
+    options = {"site.global.advertise.host": cluster.address("driver")}
+    program = functools.partial(programs.collect, batch=50, shuffle=100)
+    data = rows(spark, 1000, 3).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    with submit(program, spark=None, engine="local", options=options) as app:
+        result = app.feed(data, epochs=2, rest="share")
+        app.result()
+    ids = got(shared, 2)
+    assert sorted(ids[0] + ids[1]) == sorted([*range(1000), *range(1000)])
+    assert ids[0][:100] != sorted(ids[0][:100])
+    assert (result.rows, result.batches, result.dropped) == (2000, 20, 0)
+
+
+def test_an_executor_is_killed_and_tasks_fail(spark, cluster, shared, submit):
+    """Every row once all the same."""
+    marker = str(shared / "failed")
+
+    def fragile(part, elements, marker=marker):
+        import os
+
+        for number, element in enumerate(elements):
+            if part == 2 and number == 700 and not os.path.exists(marker):
+                open(marker, "w").close()
+                raise ValueError("a source that fails in the middle")
+            yield element
+
+    program = functools.partial(programs.collect, pause=0.01)
+    data = rows(spark, 40_000, 6).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    options = {"site.global.advertise.host": cluster.address("driver")}
+    with submit(program, spark=None, engine="local", options=options) as app:
+        application = functools.partial(app.feed, data.mapPartitionsWithIndex(fragile))
+        with Background(application) as feeding:
+            wait_for(lambda: Path(marker).exists(), "a task that fails")
+            os.kill(cluster.executors(1)[0].pid, signal.SIGKILL)
+        app.result()
+    ids = got(shared, 2)
+    assert feeding.result.rows == 40_000 - feeding.result.dropped
+    assert len(set(ids[0] + ids[1])) == len(ids[0] + ids[1]) == feeding.result.rows
+    assert len(ids[0]) == len(ids[1])
+    assert feeding.result.dropped < 128
+
+
+class Background:
+    """Calls a function in a thread; its result, or what it raised, after the block."""
+
+    def __init__(self, function):
+        import threading
+
+        self.result = self.error = None
+
+        def work():
+            try:
+                self.result = function()
+            except BaseException as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=work)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.thread.join(300)
+        assert not self.thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+def test_a_source_that_changes_is_an_error(spark, shared, submit):
+    """Its task fails in the middle, and then it has other rows."""
+    marker = str(shared / "failed")
+
+    def changing(part, elements, marker=marker):
+        import os
+
+        again = os.path.exists(marker)
+        for number, element in enumerate(elements):
+            if number == 10_000 and not again:
+                open(marker, "w").close()
+                raise ValueError("a source that fails in the middle")
+            yield {**element, "id": element["id"] + 7} if again else element
+
+    data = rows(spark, 12_000, 1).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    changes = pytest.raises(FeedError, match="partition 0 has other rows .* persist the data")
+    with submit(programs.collect) as app, changes:
+        app.feed(data.mapPartitionsWithIndex(changing))
+
+
+def test_programs_begin_again_with_a_state_and_each_row_is_in_the_model_once(spark, submit):
+    program = functools.partial(programs.learn_ids, batch=20, dies_after=130)
+    with submit(program) as app:
+        result = app.feed(rows(spark, 8_000, 5), rest="share")
+        done = app.result()
+    values = list(done.returned.values())
+    ids = [one for value in values for one in value["ids"]]
+    assert sorted(ids) == list(range(8_000))
+    assert values[0]["base"] == values[1]["base"] >= 100
+    assert app.status().generation == 2
+    assert (result.lost, result.dropped) == (0, 0)
+
+
+def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, shared, submit):
+    program = functools.partial(programs.collect, pause=0.03)
+    with submit(program) as app:
+        with Background(lambda: app.feed(rows(spark, 80_000, 5), rest="share")) as feeding:
+            wait_for(lambda: (shared / "pid-1-1").exists(), "the program")
+            time.sleep(11)  # what fails earlier is taken for broken
+            os.kill(int((shared / "pid-1-1").read_text()), signal.SIGKILL)
+        app.result()
+    ids = got(shared, 2, generation=2)
+    result = feeding.result
+    assert 0 < result.lost < 80_000
+    assert len(set(ids[0] + ids[1])) == len(ids[0]) + len(ids[1]) == 80_000 - result.lost
+    assert result.rows == 80_000
+
+
+def test_the_digits_are_learned(spark, submit):
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    table = [(image.tolist(), int(label)) for image, label in zip(found.data, found.target)]
+    data = spark.createDataFrame(table, "image array<float>, label int").repartition(6).persist()
+    with submit(programs.digits, needs_folder=False) as app:
+        result = app.feed(data, epochs=6)
+        values = app.result().returned
+    assert {value["steps"] for value in values.values()} == {result.batches}
+    assert result.batches == 6 * 1797 // 64
+    assert all(value["accuracy"] > 0.9 for value in values.values())
+
+
+def test_a_program_stops_the_feed(spark, shared, submit):
+    program = functools.partial(programs.collect, stop_after=20)
+    with submit(program) as app:
+        result = app.feed(rows(spark, 50_000_000, 20), final=False)
+        values = app.result().returned
+    assert result.stopped
+    assert len({value["rows"] for value in values.values()}) == 1
+    assert result.rows < 1_000_000
+    assert app.feed(rows(spark, 10, 1)).stopped, "what comes after is not wanted either"
+
+
+def test_what_cannot_be_fed_is_told_at_once(spark, shared, submit):
+    """And the next data is fed by the same programs."""
+    ragged = spark.createDataFrame([(1, [1.0]), (2, [1.0, 2.0])], "id long, x array<float>")
+    null = spark.createDataFrame([(1, [1.0]), (None, [2.0])], "id long, x array<float>")
+    kinds = spark.sql("select 1L id, map(1, 2) x")
+    with submit(programs.collect) as app:
+        with pytest.raises(FeedError, match="column 'x' is map<int32, int32.*makes no tensor"):
+            app.feed(kinds)
+        with pytest.raises(FeedError, match="a list cannot be fed; give a Spark DataFrame"):
+            app.feed([1, 2])
+        with pytest.raises(FeedError, match="'x', row 1 of partition 0: .* 2 values where .* 1"):
+            app.feed(ragged.coalesce(1), final=False)
+    is_null = pytest.raises(FeedError, match="column 'id', row 1 of partition 0: it is null")
+    with submit(programs.collect, replace=True) as app, is_null:
+        app.feed(null.coalesce(1))
+    with pytest.raises(UsageError, match="app is not fed by this process"):
+        tfapp.open("app", "spark").feed(ragged)
+
+
+def test_a_program_that_never_reads_is_named_and_one_that_fails_is_told(spark, submit):
+    stalls = pytest.raises(FeedError, match="nothing has moved for 25 s: there are batches for")
+    with submit(programs.wait_for_nothing, needs_folder=False) as app, stalls:
+        app.wait_until_running()
+        app.feed(rows(spark, 200_000, 2), stall_timeout=25)
+    program = functools.partial(programs.raise_after, batches=5)
+    fails = pytest.raises(ApplicationFailedError, match="batch 5 is bad")
+    with submit(program, needs_folder=False, replace=True) as app, fails:
+        app.feed(rows(spark, 200_000, 2))
+
+
+def test_an_empty_source_and_few_rows(spark, shared, submit):
+    with submit(programs.collect) as app:
+        assert app.feed(rows(spark, 0, 3)).rows == 0
+        app.result()
+    assert got(shared, 2) == [[], []]
+    with submit(programs.collect, replace=True) as app:
+        result = app.feed(rows(spark, 70, 3))
+        app.result()
+    assert (result.rows, result.batches, result.dropped) == (0, 0, 70)
+
+
+def test_a_stream_is_fed_batch_by_batch(spark, shared, submit, tmp_path):
+    for number in range(3):
+        rows(spark, 500, 2, first=500 * number).coalesce(1).write.parquet(
+            str(shared / "source"), mode="append"
+        )
+    schema = "id long, x array<float>"
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    with submit(programs.collect) as app:
+        query = (
+            stream.parquet(str(shared / "source"))
+            .writeStream.foreachBatch(lambda batch, _: app.feed(batch, final=False, rest="share"))
+            .option("checkpointLocation", str(tmp_path / "checkpoints"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(300)
+        result = app.end_feed()
+        app.result()
+    ids = got(shared, 2)
+    assert sorted(ids[0] + ids[1]) == list(range(1500))
+    assert result.rows == 1500
+
+
+def test_inference_keeps_order_and_count(spark, submit):
+    data = rows(spark, 5000, 4)
+    with submit(programs.answer, needs_folder=False) as app:
+        answered = app.infer(data, "total float")
+        assert answered.columns == ["id", "x", "total"]
+        found = answered.collect()
+        totals = app.infer(data.rdd.map(lambda row: {"x": list(row.x)}), "").collect()
+        app.end_feed()
+        app.result()
+    assert [row.id for row in found] == list(range(5000))
+    assert all(row.total == pytest.approx(1.5 * row.id + 1) for row in found)
+    assert totals == pytest.approx([row.total for row in found])
+
+
+def test_a_wrong_number_of_answers_is_told_at_once(spark, submit):
+    program = functools.partial(programs.answer, less=1)
+    with submit(program, needs_folder=False) as app:
+        with pytest.raises(Exception, match="partition 0: the program gave 99 results .* 100 rows"):
+            app.infer(rows(spark, 100, 1), "total float").collect()
+        with pytest.raises(FeedError, match="the data has a column 'x' already"):
+            app.infer(rows(spark, 100, 1), "x float")

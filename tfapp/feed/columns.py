@@ -1,0 +1,165 @@
+"""Columns of Arrow record batches as arrays of NumPy, and back. It travels to executors and to
+programs, which have pyarrow."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tfapp.feed.wire import FeedError
+
+TEXT = "string"  # the type of a column of texts or bytes
+
+
+class Feature(NamedTuple):
+    """One column of every batch. `dtype`: NumPy's name, or TEXT. `shape`: of one row's value, ()
+    for a number."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Feature:
+        """From what `_asdict` gave, after JSON."""
+        return cls(data["name"], data["dtype"], tuple(data["shape"]))
+
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def element_type(field: pa.Field) -> tuple[pa.DataType, int]:
+    """The type of the numbers or texts in a column, and how many lists they are nested in.
+    FeedError for what makes no tensor."""
+    kind, depth = field.type, 0
+    while any(is_list(kind) for is_list in _LISTS):
+        kind, depth = kind.value_type, depth + 1
+    if not _is_number(kind) and (depth or not any(is_text(kind) for is_text in _TEXTS)):
+        raise FeedError(
+            f"column {field.name!r} is {field.type}, which makes no tensor: there are numbers, "
+            "booleans, texts, bytes, and arrays of numbers"
+        )
+    return kind, depth
+
+
+def features_of(batch: pa.RecordBatch) -> tuple[Feature, ...]:
+    """What a batch with at least one row contains. FeedError."""
+    found = []
+    for field, column in zip(batch.schema, batch.columns):
+        kind, depth = element_type(field)
+        shape: list[int] = []
+        values = column.slice(0, 1)
+        for _ in range(depth):
+            values = values.flatten()
+            shape.append(len(values) // max(1, int(np.prod(shape))))
+        dtype = np.dtype(kind.to_pandas_dtype()).name if _is_number(kind) else TEXT
+        found.append(Feature(field.name, dtype, tuple(shape)))
+    return tuple(found)
+
+
+def check(batch: pa.RecordBatch, features: Sequence[Feature], first: int, part: int) -> None:
+    """FeedError for a row of partition `part` that is not as `features` say. The batch's first row
+    is number `first`."""
+    for feature, column in zip(features, batch.columns):
+        values, width = column, 1
+        if column.null_count:
+            row = first + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
+            raise _bad(feature, row, part, "is null; tensors have none: fill or drop it")
+        for size in feature.shape:
+            width *= size
+            if not pa.types.is_fixed_size_list(values.type):
+                lengths = np.diff(values.offsets.to_numpy())
+                wrong = np.flatnonzero(lengths != size)
+                if len(wrong):
+                    row = first + int(wrong[0]) // (width // size)
+                    had = int(lengths[wrong[0]])
+                    raise _bad(
+                        feature, row, part, f"has {had} values where the first row has {size}"
+                    )
+            elif values.type.list_size != size:
+                raise _bad(feature, first, part, f"has {values.type.list_size} values, not {size}")
+            values = values.flatten()
+            if values.null_count:
+                place = int(np.flatnonzero(values.is_null().to_numpy(False))[0])
+                raise _bad(feature, first + place // width, part, "has a null in it")
+
+
+def _bad(feature: Feature, row: int, part: int, what: str) -> FeedError:
+    return FeedError(f"column {feature.name!r}, row {row} of partition {part}: it {what}")
+
+
+def digest_of(batch: pa.RecordBatch, first: int) -> int:
+    """A number of what one row in SAMPLED contains. Those of neighbouring rows add up. The batch's
+    first row is number `first` of its partition."""
+    total = 0
+    for row in range(-first % SAMPLED, batch.num_rows, SAMPLED):
+        one = 0
+        for column in batch.columns:
+            values = column.slice(row, 1)
+            while pa.types.is_nested(values.type):
+                values = values.flatten()
+            plain = values.to_numpy(zero_copy_only=False)
+            data = plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode()
+            one = zlib.crc32(data, one)
+        total += (first + row + 1) * 0x9E3779B97F4A7C15 ^ one
+    return total % (1 << 64)
+
+
+SAMPLED = 64
+
+
+def serialized(batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.Buffer]:
+    """A batch as an Arrow stream of its own, in two parts."""
+    return batch.schema.serialize(), batch.serialize()
+
+
+def arrays_of(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns of a stream of one batch, by name. Numbers have the shape (rows, ...); texts and
+    bytes are objects."""
+    with pa.ipc.open_stream(data) as stream:
+        return arrays_of_batch(stream.read_next_batch())
+
+
+def arrays_of_batch(batch: pa.RecordBatch) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns of a batch whose rows are alike, by name."""
+    found = {}
+    for name, column in zip(batch.schema.names, batch.columns):
+        shape, values = [batch.num_rows], column
+        while pa.types.is_nested(values.type):
+            outer = max(1, len(values))
+            values = values.flatten()
+            shape.append(len(values) // outer)
+        found[name] = values.to_numpy(zero_copy_only=False).reshape(shape)
+    return found
+
+
+def taken(arrays: Mapping[str, Any], which: Any) -> dict[str, Any]:
+    """Some rows: a slice, or their numbers."""
+    return {name: values[which] for name, values in arrays.items()}
+
+
+def record_batch(arrays: Mapping[str, Any]) -> pa.RecordBatch:
+    """Arrays of the shape (rows, ...) as columns; of more than one dimension as lists of fixed
+    size."""
+    columns = []
+    for values in arrays.values():
+        values = np.asarray(values)
+        column = pa.array(values.reshape(-1))
+        for size in reversed(values.shape[1:]):
+            column = pa.FixedSizeListArray.from_arrays(column, size)
+        columns.append(column)
+    return pa.record_batch(columns, names=list(arrays))

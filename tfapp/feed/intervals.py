@@ -1,0 +1,65 @@
+"""Rows of one partition that are done, as intervals with a digest of what they contain."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# Digests of rows add up, so that neighbours can be merged.
+DIGESTS = 1 << 64
+
+
+class Interval(NamedTuple):
+    """Rows `start` to `end` without the last. `digest`: of the sampled ones, None if unknown."""
+
+    start: int
+    end: int
+    digest: int | None
+
+
+class Intervals:
+    """Disjoint intervals, in order."""
+
+    def __init__(self, found: tuple[Interval, ...] = ()):
+        self._found = list(found)
+
+    def __iter__(self) -> Iterator[Interval]:
+        return iter(self._found)
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have together."""
+        return sum(one.end - one.start for one in self._found)
+
+    def copy(self) -> Intervals:
+        """Others with the same content."""
+        return Intervals(tuple(self._found))
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether any row of `start` to `end` is among them."""
+        at = bisect_left(self._found, (end,)) - 1
+        return at >= 0 and self._found[at].end > start
+
+    def add(self, start: int, end: int, digest: int | None) -> None:
+        """Adds rows that are not among them. ValueError for others."""
+        if start >= end or self.overlaps(start, end):
+            raise ValueError(f"rows {start} to {end} are done already")
+        at = bisect_left(self._found, (start,))
+        new = Interval(start, end, digest)
+        if at < len(self._found) and self._joins(new, self._found[at]):
+            new = self._joined(new, self._found.pop(at))
+        if at and self._joins(self._found[at - 1], new):
+            at -= 1
+            new = self._joined(self._found.pop(at), new)
+        self._found.insert(at, new)
+
+    @staticmethod
+    def _joins(left: Interval, right: Interval) -> bool:
+        return left.end == right.start and (left.digest is None) == (right.digest is None)
+
+    @staticmethod
+    def _joined(left: Interval, right: Interval) -> Interval:
+        if left.digest is None or right.digest is None:
+            return Interval(left.start, right.end, None)
+        return Interval(left.start, right.end, (left.digest + right.digest) % DIGESTS)

@@ -1,0 +1,439 @@
+"""Which rows went to which worker: the one place where a row becomes a worker's. It knows nothing
+of networks, Spark or time: what it is told decides.
+
+Partitions are fed by attempts. A higher attempt number supersedes a lower one; what the lower has
+not committed by then it can no longer commit. Workers get their rows evenly, and none may take a
+batch that another cannot match. A generation is the time in which the same programs run: with the
+next one, rows that its programs have not seen are fed again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Union
+
+from tfapp.feed.intervals import Interval, Intervals
+
+# A partition of one pass over the data: (number of the pass, number of the partition).
+Part = tuple[int, int]
+
+DROP, SHARE = "drop", "share"
+
+
+class Opened(NamedTuple):
+    """An attempt may send its partition, without the rows that are `done`."""
+
+    done: tuple[Interval, ...]
+
+
+class Finished(NamedTuple):
+    """The partition is done."""
+
+
+class Superseded(NamedTuple):
+    """A later attempt has the partition."""
+
+
+class Piece(NamedTuple):
+    """The attempt is to send its next `rows` rows to `worker`."""
+
+    worker: int
+    rows: int
+
+
+class Wait(NamedTuple):
+    """No worker has room. Ask again when one has taken a batch, or a piece is void."""
+
+
+class Changed(NamedTuple):
+    """The partition had other rows when it was computed before. `words`: in a sentence."""
+
+    words: str
+
+
+Answer = Union[Opened, Finished, Superseded]
+Grant = Union[Piece, Wait, Superseded]
+
+
+@dataclasses.dataclass
+class _Granted:
+    """Rows on their way."""
+
+    first: int
+    rows: int
+    size: int
+    worker: int
+
+
+@dataclasses.dataclass
+class _Partition:
+    done: Intervals = dataclasses.field(default_factory=Intervals)
+    attempt: int = -1
+    alive: bool = False  # whether the attempt goes on
+    rows: int | None = None  # when its end is known
+    granted: dict[int, _Granted] = dataclasses.field(default_factory=dict)  # by first row
+
+    @property
+    def finished(self) -> bool:
+        return self.rows is not None and self.done.rows == self.rows
+
+
+@dataclasses.dataclass
+class _Entry:
+    """Rows that a worker has, in the order in which it got them."""
+
+    part: Part
+    first: int
+    rows: int
+    digest: int
+
+
+@dataclasses.dataclass
+class _Generation:
+    """What states of this generation are about. `done`: at its beginning; `orders`: what each
+    worker got; `lost`: before it."""
+
+    done: Mapping[Part, Intervals]
+    orders: Sequence[Sequence[_Entry]]
+    batch: int
+    window: int
+    lost: int
+
+
+class _Worker:
+    """Rows and bytes of a worker in this generation."""
+
+    def __init__(self) -> None:
+        self.entries: list[_Entry] = []
+        self.committed = 0  # rows
+        self.outstanding = 0  # rows on their way
+        self.taken = 0  # rows that the program has
+        self.held = 0  # bytes, on their way and there
+        self._sizes: deque[tuple[int, int]] = deque()  # (rows, bytes) that are there
+
+    def add(self, entry: _Entry, size: int) -> None:
+        self.entries.append(entry)
+        self.committed += entry.rows
+        self._sizes.append((entry.rows, size))
+
+    def take(self, rows: int) -> None:
+        """The program has so many rows by now."""
+        more, self.taken = rows - self.taken, rows
+        while more > 0:
+            there, size = self._sizes.popleft()
+            freed = size if more >= there else size * more // there
+            self.held -= freed
+            if more < there:
+                self._sizes.appendleft((there - more, size - freed))
+            more -= there
+
+
+class Ledger:
+    """Of one feed, in its generations. Rows are numbered within their partition, from 0."""
+
+    def __init__(self, capacity: int, rest: str = DROP):
+        """`capacity`: bytes that a worker may hold. `rest`: DROP or SHARE, what becomes of rows at
+        the end that make no full batch for every worker."""
+        self._capacity = capacity
+        self._rest = rest
+        self._parts: dict[Part, _Partition] = {}
+        self._workers: list[_Worker] = []
+        self._batch = 1
+        self._window = 1
+        self._seed = 0
+        self._ended = False
+        self._limit: int | None = None
+        self.generation = 0
+        self.lost = 0  # rows that programs had that are gone, without a state that has them
+        self._history: dict[int, _Generation] = {}
+        self._settled: set[int] = set()
+        self.before = 0  # rows that earlier generations had, and this one does not get
+
+    # ---- Generations ---------------------------------------------------------------------------
+    def begin(
+        self,
+        generation: int,
+        workers: int,
+        batch: int,
+        *,
+        window: int = 1,
+        seed: int = 0,
+        state: tuple[int, Sequence[int]] | None = None,
+    ) -> None:
+        """The programs of another generation are there. `batch`: rows of a batch. `window`: rows
+        that are shuffled together, 1 for none. `state`: what their model has learned: (generation,
+        number of batches by worker); KeyError when that generation is not known. Without it, what
+        earlier programs had is lost."""
+        if state is None:
+            taken = [worker.taken for worker in self._workers]
+            self.lost += sum(taken)
+            self._rewind(self.generation, taken)
+        else:
+            then, batches = state
+            if then not in self._history:
+                raise KeyError(then)
+            before = self._history[then]
+            self._rewind(then, [before.batch * count for count in batches])
+            self.lost = before.lost
+        self._settle_again()
+        self.before = sum(known.done.rows for known in self._parts.values())
+        self._workers = [_Worker() for _ in range(workers)]
+        self._batch, self._window, self._seed = batch, max(1, window), seed
+        if self._limit is not None:
+            self._limit = 0  # it was stopped for good
+        self.generation = generation
+        self._history[generation] = _Generation(
+            done={part: known.done.copy() for part, known in self._parts.items()},
+            orders=[worker.entries for worker in self._workers],
+            batch=batch,
+            window=self._window,
+            lost=self.lost,
+        )
+
+    def _rewind(self, generation: int, taken: Sequence[int]) -> None:
+        """What is done is what was done before `generation`, and the first `taken` rows of each of
+        its workers."""
+        for known in self._parts.values():
+            known.done, known.granted, known.attempt, known.alive = Intervals(), {}, -1, False
+        if generation not in self._history:
+            return
+        before = self._history[generation]
+        for part, done in before.done.items():
+            self._parts[part].done = done.copy()
+        for worker, (entries, rows) in enumerate(zip(before.orders, taken)):
+            there = sum(entry.rows for entry in entries)
+            self._redo(generation, worker, entries, min(rows, there), before.window)
+
+    def _settle_again(self) -> None:
+        for part, known in self._parts.items():
+            if part[0] in self._settled and known.rows is not None:
+                self.lost += known.rows - known.done.rows
+                known.done = Intervals()
+                if known.rows:
+                    known.done.add(0, known.rows, None)
+
+    def knows(self, generation: int, workers: int) -> bool:
+        """Whether a state of this generation, with so many workers, can be gone on from."""
+        known = self._history.get(generation)
+        return known is not None and len(known.orders) == workers
+
+    def _redo(
+        self, generation: int, worker: int, entries: Sequence[_Entry], rows: int, window: int
+    ) -> None:
+        whole = rows // window * window  # rows of windows of which all was taken
+        at = 0
+        for entry in entries:
+            count = min(entry.rows, max(0, whole - at))
+            if count:
+                digest = entry.digest if count == entry.rows else None
+                self._parts[entry.part].done.add(entry.first, entry.first + count, digest)
+            at += entry.rows
+        if rows == whole:
+            return
+        inside = min(window, at - whole)
+        order = window_order(self._seed, generation, worker, whole // window, inside)
+        for place in sorted(order[: rows - whole]):
+            part, row = _row_at(entries, whole + place)
+            self._parts[part].done.add(row, row + 1, None)
+
+    # ---- Senders -------------------------------------------------------------------------------
+    def open(self, part: Part, attempt: int) -> Answer:
+        """An attempt begins with its partition."""
+        known = self._parts.setdefault(part, _Partition())
+        if known.finished:
+            return Finished()
+        if attempt < known.attempt:
+            return Superseded()
+        self._void(known)
+        known.attempt, known.alive = attempt, True
+        return Opened(tuple(known.done))
+
+    def grant(self, part: Part, attempt: int, first: int, rows: int, size: int) -> Grant:
+        """An attempt has `rows` rows from `first` on, of `size` bytes together. Who gets the first
+        of them."""
+        known = self._parts.get(part)
+        if known is None or known.attempt != attempt or not self._workers:
+            return Superseded()
+        if known.done.overlaps(first, first + rows):
+            raise ValueError(f"rows from {first} of partition {part[1]} are done")
+        each = max(1, size // rows)
+        totals = [worker.committed + worker.outstanding for worker in self._workers]
+        poorest = totals.index(min(totals))
+        worker = self._workers[poorest]
+        level = -(-(sum(totals) + rows) // len(totals))
+        count = min(rows, max(level - totals[poorest], min(self._least(), rows)))
+        # A worker that cannot fill its next batch always has room, else all would wait for it.
+        if totals[poorest] - worker.taken >= 2 * self._batch + self._window:
+            room = (self._capacity - worker.held) // each
+            if room < min(count, _ROOM) and worker.held:
+                return Wait()
+            count = max(1, min(count, room))
+        elif worker.held:
+            needed = 2 * self._batch + self._window
+            count = min(count, max(needed, (self._capacity - worker.held) // each))
+        known.granted[first] = _Granted(first, count, each * count, poorest)
+        worker.outstanding += count
+        worker.held += each * count
+        return Piece(poorest, count)
+
+    def _least(self) -> int:
+        """Rows of the smallest piece: many workers do not make many messages."""
+        if len(self._workers) <= _FEW:
+            return 1
+        return max(1, min(_ROOM, self._batch // 8))
+
+    def finish(self, part: Part, attempt: int, rows: int) -> Finished | Superseded | Changed:
+        """An attempt has sent all of its partition, `rows` rows with those that were done."""
+        known = self._parts.get(part)
+        if known is None or (known.attempt != attempt and not known.finished):
+            return Superseded()
+        if known.rows is not None and known.rows != rows:
+            return Changed(
+                f"partition {part[1]} had {known.rows} rows, and {rows} when it was computed again"
+            )
+        if known.done.rows != rows:
+            return Changed(
+                f"partition {part[1]} had {known.done.rows} rows, and {rows} when it was computed "
+                "again"
+            )
+        known.rows = rows
+        return Finished()
+
+    def abandon(self, part: Part, attempt: int) -> None:
+        """An attempt is gone. What it had on its way is void."""
+        known = self._parts.get(part)
+        if known is not None and known.attempt == attempt:
+            known.alive = False
+            self._void(known)
+
+    def is_fed(self, part: Part) -> bool:
+        """Whether an attempt at it goes on."""
+        return part in self._parts and self._parts[part].alive
+
+    def is_finished(self, part: Part) -> bool:
+        """Whether all of its rows are with workers."""
+        return part in self._parts and self._parts[part].finished
+
+    def settle(self, number: int) -> None:
+        """A pass that is done will not be fed again, not even to programs that begin again: what
+        these had of it is then lost."""
+        if any(part[0] == number and not p.finished for part, p in self._parts.items()):
+            raise ValueError(f"pass {number} is not done")
+        self._settled.add(number)
+
+    def _void(self, known: _Partition) -> None:
+        for granted in known.granted.values():
+            worker = self._workers[granted.worker]
+            worker.outstanding -= granted.rows
+            worker.held -= granted.size
+        known.granted.clear()
+
+    # ---- Workers -------------------------------------------------------------------------------
+    def commit(
+        self, worker: int, part: Part, attempt: int, first: int, rows: int, digest: int
+    ) -> bool:
+        """A worker has a piece whole. Whether it is now the worker's; otherwise it must forget
+        it."""
+        known = self._parts.get(part)
+        granted = known.granted.get(first) if known is not None else None
+        if known is None or granted is None or known.attempt != attempt:
+            return False
+        if (granted.worker, granted.rows) != (worker, rows):
+            return False
+        del known.granted[first]
+        known.done.add(first, first + rows, digest)
+        mine = self._workers[worker]
+        mine.outstanding -= rows
+        mine.add(_Entry(part, first, rows, digest), granted.size)
+        return True
+
+    def take(self, worker: int, rows: int) -> None:
+        """The program of a worker has had so many rows in this generation."""
+        self._workers[worker].take(rows)
+
+    def stop(self, batches: int) -> None:
+        """A program wants no more: every worker gets so many batches, as many as any has."""
+        self._limit = batches
+
+    def end(self) -> None:
+        """No rows come but those of the partitions that were opened."""
+        self._ended = True
+
+    # ---- What follows --------------------------------------------------------------------------
+    @property
+    def stopped(self) -> bool:
+        """Whether a program has stopped the feed."""
+        return self._limit is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are with workers, and none will come."""
+        return self._ended and all(known.finished for known in self._parts.values())
+
+    @property
+    def batches(self) -> int:
+        """How many batches every worker may take, from the beginning of this generation."""
+        if not self._workers:
+            return 0
+        least = min(worker.committed for worker in self._workers)
+        visible = least if self.complete else least // self._window * self._window
+        count = visible // self._batch
+        return count if self._limit is None else min(count, self._limit)
+
+    @property
+    def rest(self) -> int:
+        """Rows of the last batch of every worker, after the full ones; 0 for none."""
+        if self._rest != SHARE or not self.complete or self.stopped:
+            return 0
+        least = min((worker.committed for worker in self._workers), default=0)
+        return least - self.batches * self._batch
+
+    @property
+    def over(self) -> bool:
+        """Whether no worker gets another batch."""
+        return self.complete or (self._limit is not None and self.batches == self._limit)
+
+    @property
+    def dropped(self) -> int:
+        """Rows that no program gets, once it is over."""
+        each = self.batches * self._batch + self.rest
+        return sum(worker.committed - each for worker in self._workers)
+
+    @property
+    def committed(self) -> list[int]:
+        """Rows of this generation, by worker."""
+        return [worker.committed for worker in self._workers]
+
+    @property
+    def held(self) -> list[int]:
+        """Bytes on their way and there, by worker."""
+        return [worker.held for worker in self._workers]
+
+    def unfinished(self, number: int, partitions: int) -> list[int]:
+        """The partitions of a pass that are not done, of so many."""
+        parts = [self._parts.setdefault((number, n), _Partition()) for n in range(partitions)]
+        return [n for n, known in enumerate(parts) if not known.finished]
+
+
+_ROOM = 64  # rows that a worker takes at once, if it has any
+_FEW = 8  # workers among whom rows are divided exactly
+
+
+def window_order(seed: int, generation: int, worker: int, window: int, rows: int) -> Sequence[int]:
+    """The order in which a worker's program gets the rows of a window: a permutation of
+    range(rows), the same in every process."""
+    import numpy as np
+
+    mixed = (seed * 1_000_003 + generation * 10_007 + worker * 101 + window) % (1 << 32)
+    # Its sequence is the same in all versions of NumPy.
+    return np.random.RandomState(mixed).permutation(rows).tolist()
+
+
+def _row_at(entries: Iterable[_Entry], place: int) -> tuple[Part, int]:
+    for entry in entries:
+        if place < entry.rows:
+            return entry.part, entry.first + place
+        place -= entry.rows
+    raise IndexError(place)

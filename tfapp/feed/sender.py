@@ -1,0 +1,192 @@
+"""In a Spark task: sends one partition to whom the ledger says, piece by piece.
+
+Lines to the ledger's server, each with an answer:
+    {"open": PART, "data": N, "attempt": A, "features": [...] or null, "task": {...}}
+        -> {"done": [[0, 64, 12], ...], "pass": E} | {"finished": true} | {"superseded": true}
+    {"grant": first, "rows": 512, "size": BYTES} -> {"address": "host:port", "rows": 256} | ...
+    {"finish": ROWS} -> {"finished": true} | {"superseded": true}
+    {"fail": "..."}    what this data can never become; no attempt can
+
+A superseded attempt waits for the partition's end, in the answer: the task must neither fail, nor
+say that the partition is done before it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tfapp.feed.columns import Feature, check, digest_of, features_of, serialized
+from tfapp.feed.intervals import DIGESTS
+from tfapp.feed.wire import Credentials, FeedError, Line, connect
+
+PIECE = 1 << 20  # bytes that are asked for at once
+IN_FLIGHT = 2  # pieces that a worker has not answered
+
+
+class Order(NamedTuple):
+    """What a task needs to know. `data`: number of the data that is fed."""
+
+    server: str
+    credentials: str
+    data: int
+
+
+class _SupersededError(Exception):
+    pass
+
+
+def send(order: Order, batches: Iterable[pa.RecordBatch], part: int, attempt: int) -> int:
+    """Sends partition `part`, whose rows `batches` are. How many rows it has. FeedError when they
+    can never be fed, OSError when this attempt cannot go on."""
+    tls = Credentials.unpacked(order.credentials).tls(server=False)
+    ledger = connect(order.server, tls, {"role": "sender"})
+    sender = _Sender(ledger, tls, part, attempt, order.data)
+    try:
+        return sender.send(batches)
+    except _SupersededError:
+        return 0
+    except FeedError as error:
+        ledger.say({"fail": str(error)})
+        raise
+    finally:
+        sender.close()
+
+
+class _Sender:
+    def __init__(self, ledger: Line, tls: Any, part: int, attempt: int, data: int):
+        self._ledger, self._tls = ledger, tls
+        self._part, self._attempt, self._data = part, attempt, data
+        self._pass = 0
+        self._workers: dict[str, _Worker] = {}
+        self._features: tuple[Feature, ...] | None = None
+
+    def send(self, batches: Iterable[pa.RecordBatch]) -> int:
+        opened = self._ask({"open": self._part, "attempt": self._attempt, "data": self._data})
+        if "finished" in opened:
+            return 0
+        self._pass = opened["pass"]
+        done = [tuple(each) for each in opened["done"]]
+        at = 0
+        for batch in pieces(batches):
+            if batch.num_rows:
+                self._check(batch, at)
+                self._send_batch(batch, at, done)
+                at += batch.num_rows
+        for worker in self._workers.values():
+            self._settle(worker, 0)
+        self._ask({"finish": at})
+        return at
+
+    def _check(self, batch: pa.RecordBatch, at: int) -> None:
+        if self._features is None:
+            found = features_of(batch)
+            told = self._ask({"features": [each._asdict() for each in found]})
+            self._features = tuple(Feature.from_dict(each) for each in told["features"])
+            names = [each[:2] for each in self._features]
+            if [each[:2] for each in found] != names:
+                raise FeedError(
+                    f"partition {self._part} has the columns {_named(found)}, and the first one "
+                    f"{_named(self._features)}"
+                )
+        check(batch, self._features, at, self._part)
+
+    def _send_batch(self, batch: pa.RecordBatch, at: int, done: list[Any]) -> None:
+        """`at`: the number of its first row. `done`: intervals that are, the first the next."""
+        here, end = at, at + batch.num_rows
+        while here < end:
+            if done and done[0][0] <= here:
+                stop = min(end, done[0][1])
+                self._compare(batch.slice(here - at, stop - here), here, done)
+            else:
+                stop = min(end, done[0][0]) if done else end
+                self._send_rows(batch.slice(here - at, stop - here), here)
+            here = stop
+
+    def _compare(self, rows: pa.RecordBatch, first: int, done: list[Any]) -> None:
+        """Whether rows that were sent before are still the same."""
+        start, end, digest = done[0]
+        if digest is not None:
+            digest = (digest - digest_of(rows, first)) % DIGESTS
+        last = first + rows.num_rows
+        if last < end:
+            done[0] = (last, end, digest)
+            return
+        del done[0]
+        if digest:
+            raise FeedError(
+                f"partition {self._part} has other rows when it is computed again: persist the "
+                "data before it is fed, or make it in the same order each time"
+            )
+
+    def _send_rows(self, rows: pa.RecordBatch, first: int) -> None:
+        while rows.num_rows:
+            granted = self._ask({"grant": first, "rows": rows.num_rows, "size": _size(rows)})
+            worker = self._worker(granted["address"])
+            count = granted["rows"]
+            piece = rows.slice(0, count)
+            stream = serialized(piece)
+            self._settle(worker, IN_FLIGHT - 1)
+            head = {
+                "part": [self._pass, self._part],
+                "attempt": self._attempt,
+                "first": first,
+                "rows": count,
+                "digest": digest_of(piece, first),
+            }
+            worker.line.send(head, stream)
+            worker.flying += 1
+            rows, first = rows.slice(count), first + count
+
+    def _settle(self, worker: _Worker, left: int) -> None:
+        """Hears answers until no more than `left` are to come."""
+        while worker.flying > left:
+            worker.flying -= 1
+            if not worker.line.hear()["ok"]:
+                # The next question to the ledger says why.
+                self._ask({"refused": True})
+
+    def _worker(self, address: str) -> _Worker:
+        if address not in self._workers:
+            line = connect(address, self._tls, {"role": "rows"})
+            self._workers[address] = _Worker(line)
+        return self._workers[address]
+
+    def _ask(self, what: dict[str, Any]) -> dict[str, Any]:
+        answer = self._ledger.ask(what)
+        if "superseded" in answer:
+            raise _SupersededError
+        if "error" in answer:
+            raise FeedError(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.line.close()
+        self._ledger.close()
+
+
+class _Worker:
+    def __init__(self, line: Line):
+        self.line = line
+        self.flying = 0
+
+
+def _named(features: Iterable[Feature]) -> str:
+    return json.dumps({each.name: each.dtype for each in features})
+
+
+def _size(rows: pa.RecordBatch) -> int:
+    return max(rows.num_rows, rows.nbytes)
+
+
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of no more than PIECE bytes, or of one row."""
+    for batch in batches:
+        each = max(1, _size(batch) // max(1, batch.num_rows))
+        count = max(1, PIECE // each)
+        for at in range(0, batch.num_rows, count):
+            yield batch.slice(at, count)

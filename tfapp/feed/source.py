@@ -1,0 +1,140 @@
+"""What Spark has to feed: a DataFrame or an RDD, and the jobs that send it. In the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tfapp.feed.wire import FeedError
+
+
+class Source:
+    """The data of one feed. Its partitions are the same in each pass."""
+
+    def __init__(self, data: Any):
+        """`data`: a DataFrame, or an RDD. FeedError for anything else."""
+        self._data = data
+        self.is_frame = hasattr(data, "mapInArrow") and hasattr(data, "schema")
+        if not self.is_frame and not hasattr(data, "mapPartitionsWithIndex"):
+            raise FeedError(
+                f"a {type(data).__name__} cannot be fed; give a Spark DataFrame or an RDD"
+            )
+        if type(data).__module__.startswith("pyspark.sql.connect"):
+            raise FeedError(
+                "a DataFrame of Spark Connect has its driver elsewhere; use a classic session"
+            )
+        if getattr(data, "isStreaming", False):
+            raise FeedError(
+                "a streaming DataFrame is fed batch by batch: "
+                "stream.writeStream.foreachBatch(lambda batch, _: app.feed(batch, final=False))"
+            )
+        self.context = data.sparkSession.sparkContext if self.is_frame else data.context
+        self._jobs: Any = None
+
+    def check(self, columns: Sequence[str] | None) -> None:
+        """FeedError for columns that there are not, or that make no tensor."""
+        if not self.is_frame:
+            return
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        known = self._data.columns
+        for name in columns or ():
+            if name not in known:
+                raise FeedError(
+                    f"the program asks for column {name!r}, and the DataFrame has "
+                    f"{', '.join(known)}"
+                )
+        from tfapp.feed.columns import element_type
+
+        chosen = self._data.select(*columns) if columns else self._data
+        for field in chosen.schema.fields:
+            if type(field.dataType).__name__ == "VectorUDT":
+                raise FeedError(
+                    f"column {field.name!r} has vectors of Spark ML; turn them into arrays with "
+                    "pyspark.ml.functions.vector_to_array"
+                )
+        for field in to_arrow_schema(chosen.schema):
+            element_type(field)
+
+    def prepare(self, order: Any, columns: Sequence[str] | None) -> int:
+        """Makes what its jobs run. How many partitions it has. What Spark raises passes
+        through."""
+        self._jobs = _jobs(self._data, self.is_frame, order, columns)
+        return int(self._jobs.getNumPartitions())
+
+    def run(self, partitions: Sequence[int], group: str, label: str) -> None:
+        """Sends these partitions in a job of the group. What Spark raises passes through."""
+        self.context.setJobGroup(group, label, interruptOnCancel=True)
+        self.context.runJob(self._jobs, list, list(partitions))
+
+
+def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) -> Any:
+    """An RDD whose partitions, when they are computed, have been sent."""
+    travel_by_value()
+    if is_frame:
+        try:
+            import pandas  # noqa: F401  # what Spark needs for Arrow
+        except ModuleNotFoundError:
+            raise FeedError(
+                "Spark hands out DataFrames by pandas and pyarrow, and pandas is not installed: "
+                "pip install 'tfapp[spark]'"
+            ) from None
+        chosen = data.select(*columns) if columns else data
+        return chosen.mapInArrow(frame_task(order), "rows long").rdd
+    return data.mapPartitionsWithIndex(rdd_task(order, columns))
+
+
+def travel_by_value() -> None:
+    """The executors have no tfapp: what tasks call travels with them."""
+    from pyspark import cloudpickle
+
+    import tfapp.feed
+    from tfapp.feed import columns, inference, intervals, rows, sender, source, wire
+
+    for module in (tfapp.feed, columns, inference, intervals, rows, sender, source, wire):
+        cloudpickle.register_pickle_by_value(module)
+
+
+def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """For DataFrame.mapInArrow."""
+
+    def task(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        from tfapp.feed.sender import send
+
+        place = TaskContext.get()
+        sent = send(order, batches, place.partitionId(), place.taskAttemptId())
+        yield pa.record_batch([pa.array([sent], pa.int64())], names=["rows"])
+
+    return task
+
+
+def rdd_task(
+    order: Any, columns: Sequence[str] | None
+) -> Callable[[int, Iterable[Any]], Iterator[int]]:
+    """For RDD.mapPartitionsWithIndex."""
+
+    def task(part: int, elements: Iterable[Any]) -> Iterator[int]:
+        from pyspark import TaskContext
+
+        from tfapp.feed.rows import batches_of
+        from tfapp.feed.sender import send
+
+        batches = (
+            _select(batch, columns) if columns else batch for batch in batches_of(elements, part)
+        )
+        yield send(order, batches, part, TaskContext.get().taskAttemptId())
+
+    return task
+
+
+def _select(batch: Any, columns: Sequence[str]) -> Any:
+    lacking = [name for name in columns if name not in batch.schema.names]
+    if lacking:
+        raise FeedError(
+            f"the program asks for column {lacking[0]!r}, and the data has "
+            f"{', '.join(batch.schema.names)}"
+        )
+    return batch.select(list(columns))

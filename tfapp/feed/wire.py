@@ -1,0 +1,155 @@
+"""What the feed's connections have in common: mutual TLS with the feed's own credentials, and lines
+of JSON, some followed by bytes. Standard library only: it travels to executors and to programs.
+
+Connections to a program's feed port, by their first line:
+    {"role": "ledger", ...}    of the driver: see tfapp.feed.receiver
+    {"role": "rows"}           of a Spark task: see tfapp.feed.sender
+    {"role": "questions"}      of a Spark task that wants answers: see tfapp.feed.inference
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+CONNECT_LIMIT = 20.0  # seconds
+SILENCE = 20  # seconds after which a machine that does not answer is gone
+MAX_LINE = 1 << 20
+MAX_BODY = 1 << 28  # bytes of one message
+
+
+class FeedError(Exception):
+    """The feed cannot go on; the text is a sentence for the user."""
+
+
+class Credentials(NamedTuple):
+    """Of one feed, in PEM: whoever has them takes part in it."""
+
+    certificate: bytes
+    key: bytes
+
+    def packed(self) -> str:
+        """As one word."""
+        return base64.b64encode(json.dumps([each.decode() for each in self]).encode()).decode()
+
+    @classmethod
+    def unpacked(cls, word: str) -> Credentials:
+        """What `packed` has made."""
+        certificate, key = json.loads(base64.b64decode(word))
+        return cls(certificate.encode(), key.encode())
+
+    def tls(self, server: bool) -> ssl.SSLContext:
+        """A context in which both sides must have these credentials."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = False  # all of a feed have this one certificate
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=self.certificate.decode())
+        # The library reads key pairs from files alone.
+        handle, path = tempfile.mkstemp(prefix="tfapp-feed-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(self.certificate + self.key)
+            context.load_cert_chain(path)
+        finally:
+            os.unlink(path)
+        return context
+
+
+class Line:
+    """A connection on which both sides say lines. May be written by several threads and read by
+    one. Its methods raise OSError when it is gone."""
+
+    def __init__(self, connection: ssl.SSLSocket):
+        notice_silence(connection)
+        self._socket = connection
+        self._reader = connection.makefile("rb", buffering=1 << 18)
+        self._lock = threading.Lock()
+
+    def say(self, what: dict[str, Any], *bodies: Any) -> None:
+        """Sends a line, and `bodies` after it."""
+        with self._lock:
+            self._socket.sendall(json.dumps(what).encode() + b"\n")
+            for body in bodies:
+                self._socket.sendall(body)
+
+    def send(self, what: dict[str, Any], stream: Sequence[Any]) -> None:
+        """Sends a line, with the length of the parts of `stream` as its `size`, and these."""
+        size = sum(memoryview(part).nbytes for part in stream)
+        self.say({**what, "size": size}, *stream)
+
+    def hear(self) -> dict[str, Any]:
+        """The next line."""
+        line = self._reader.readline(MAX_LINE)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the connection has ended")
+        return json.loads(line)
+
+    def body(self, size: int) -> bytes:
+        """The bytes after a line."""
+        if not 0 <= size <= MAX_BODY:
+            raise ConnectionError(f"a message of {size} bytes")
+        data = self._reader.read(size)
+        if len(data) < size:
+            raise ConnectionError("the connection has ended")
+        return data
+
+    def ask(self, what: dict[str, Any]) -> dict[str, Any]:
+        """Says a line and hears the next."""
+        self.say(what)
+        return self.hear()
+
+    @property
+    def host(self) -> str:
+        """The address of this side."""
+        return self._socket.getsockname()[0]
+
+    def end(self) -> None:
+        """Ends it for the thread that reads, which then closes it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Ends it. To be called by the thread that reads."""
+        self.end()
+        with contextlib.suppress(OSError):
+            self._reader.close()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
+    """A connection to host:port, which has heard `hello`. OSError."""
+    host, _, port = address.rpartition(":")
+    plain = socket.create_connection((host.strip("[]"), int(port)), CONNECT_LIMIT)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = tls.wrap_socket(plain)
+        connection.settimeout(None)
+        line = Line(connection)
+        line.say(hello)
+    except BaseException:
+        plain.close()
+        raise
+    return line
+
+
+def notice_silence(connection: socket.socket) -> None:
+    """Has the connection end when the other machine does not answer for SILENCE seconds."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", SILENCE // 2),
+        ("TCP_KEEPINTVL", max(1, SILENCE // 8)),
+        ("TCP_KEEPCNT", 4),
+        ("TCP_USER_TIMEOUT", SILENCE * 1000),
+    ):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
