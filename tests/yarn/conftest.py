@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -11,6 +12,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.debian import alone
-from tests.end_to_end.command_line import CommandLine
+from tests.end_to_end.command_line import CommandLine, call
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -35,16 +38,6 @@ def load_program() -> ModuleType:
 
 
 program = load_program()
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "yarn: runs on a real YARN cluster, started by the tests")
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if "cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.yarn)
 
 
 @pytest.fixture(scope="session")
@@ -101,22 +94,23 @@ class User:
         }
 
     def status(self, name: str) -> dict:
-        """What `tfapp status --format json` says."""
-        done = self.call("status", name, "--format", "json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        """The output of `tfapp status --format json`, called in this process."""
+        words = ("status", name, "--format", "json", "--engine", "yarn")
+        ended = call(words, {**self.environ, "TFAPP_HOME": str(self.home)}, ROOT)
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)
 
     def drivers(self) -> list[dict[str, Any]]:
-        """What is known of the Skein drivers that were started for the user."""
+        """The records of the Skein drivers that were started for the user."""
         records = self.home.glob("yarn/drivers/*/driver.json")
         return [json.loads(record.read_text()) for record in records]
 
     def end_drivers(self) -> None:
         """No driver survives the tests."""
         for driver in self.drivers():
-            keeper = program.Process.of(driver["keeper"])
-            keeper.send(signal.SIGTERM)
-            wait_for(lambda keeper=keeper: not keeper.alive(), "end of a driver")
+            daemon = program.Process.of(driver["daemon"])
+            daemon.send(signal.SIGTERM)
+            wait_for(lambda daemon=daemon: not daemon.alive(), "end of a driver")
 
 
 def wait_for(ready: Callable[[], object], what: str, limit: float = 180.0) -> None:
@@ -146,15 +140,8 @@ class OnCluster(CommandLine):
     """`tfapp --engine yarn`, for what is tested on every engine alike."""
 
     def __init__(self, work: Path, user: User, cluster: program.Cluster):
-        super().__init__(work, user.home)
-        self._environ = user.environ
+        super().__init__(work, user.home, environ=user.environ, flags=("--engine", "yarn"))
         self._cluster = cluster
-
-    def start(
-        self, *words: object, environ: Mapping[str, str] | None = None, **popen: Any
-    ) -> subprocess.Popen:
-        environ = {**self._environ, "TFAPP_HOME": str(self.home), **(environ or {})}
-        return super().start(*words, "--engine", "yarn", environ=environ, **popen)
 
     def living(self) -> list[int]:
         """Every process in a container of the cluster."""
@@ -176,7 +163,8 @@ def tfapp(user, cluster, tmp_path) -> Iterator[OnCluster]:
     """Afterwards none of the user's applications runs, not even where the test has failed."""
     tfapp = OnCluster(tmp_path, user, cluster)
     yield tfapp
-    running = [a["name"] for a in json.loads(tfapp.ok("list", "--format", "json")) if a["live"]]
+    listed = json.loads(tfapp.ok("list", "--format", "json"))["applications"]
+    running = [a["name"] for a in listed if a["live"]]
     for name in running:
         tfapp.ok("stop", name, "--force")
     assert running == []
@@ -188,17 +176,37 @@ def nothing_left(cluster) -> Iterator[None]:
     empty."""
     yield
     wait_for(lambda: cluster.metric("containersAllocated") == 0, "end of all containers")
-    wait_for(lambda: not cluster.container_processes(), "end of all processes")
+    end = time.monotonic() + 180
+    while (left := cluster.container_processes()) and time.monotonic() < end:
+        time.sleep(0.1)
+    about = [describe(process) for process in left]
+    for process in left:  # else the next tests find it again
+        process.send(signal.SIGKILL)
+    assert about == []
     assert staged(cluster) == []
 
 
+def describe(process: program.Process) -> str:
+    """Its state, parent, group and session, container, command line, and what it waits for."""
+    place = Path(f"/proc/{process.pid}")
+    with contextlib.suppress(OSError):
+        command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        variables = (place / "environ").read_bytes().decode(errors="replace").split("\0")
+        container = [v for v in variables if v.startswith("CONTAINER_ID=")]
+        stat = (place / "stat").read_text().rpartition(")")[2].split()[:4]
+        return f"{process.pid} {stat} {container} {command}\n{(place / 'wchan').read_text()}"
+    return f"{process.pid} has ended meanwhile"
+
+
 def staged(cluster) -> list[str]:
-    """What is in the staging folder."""
-    done = subprocess.run(
-        ["hdfs", "dfs", "-ls", "-C", ".skein"],
-        env=cluster.environ(),
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    return done.stdout.split()
+    """The content of the staging folder."""
+    web = cluster._ports()["namenode_web"]
+    user = program.user()
+    url = f"http://127.0.0.1:{web}/webhdfs/v1/user/{user}/.skein?op=LISTSTATUS&user.name={user}"
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            found = json.load(answer)["FileStatuses"]["FileStatus"]
+    except urllib.error.HTTPError as error:
+        assert error.code == 404, error
+        return []
+    return [file["pathSuffix"] for file in found]

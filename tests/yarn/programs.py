@@ -8,6 +8,13 @@ print("TF_CONFIG is", os.environ["TF_CONFIG"])
 time.sleep(1)
 """
 
+# What tfapp.program leaves of a function that returns its instance's name.
+RETURNS = """
+import json, os, pathlib
+record = {"generation": 1, "value": os.environ["TFAPP_INSTANCE"]}
+pathlib.Path(os.environ["TFAPP_LOG_DIR"], "tfapp-returned.json").write_text(json.dumps(record))
+"""
+
 FAILS = """
 import os, sys
 if os.environ["TFAPP_INSTANCE"] == "worker/1":

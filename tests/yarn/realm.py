@@ -131,7 +131,7 @@ class SecureCluster(program.Cluster):
             self._curl(f"{url}{change}", "-X", "PUT")
 
     def staged(self, user: str) -> list[str]:
-        """What is in a user's staging folder."""
+        """The content of a user's staging folder."""
         url = f"http://127.0.0.1:{self._ports()['namenode_web']}/webhdfs/v1/user/{user}/.skein"
         found = json.loads(self._curl(f"{url}?op=LISTSTATUS"))["FileStatuses"]["FileStatus"]
         return [file["pathSuffix"] for file in found]
@@ -179,7 +179,7 @@ def show_logs_to_all(jars: Path, place: Path) -> None:
 
 
 def settings(keytab: Path, secret: Path) -> dict[str, dict[str, object]]:
-    """What makes a cluster ask for Kerberos, by the configuration file that it belongs in."""
+    """The properties that make a cluster ask for Kerberos, by configuration file."""
     core = {
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
@@ -199,10 +199,18 @@ def settings(keytab: Path, secret: Path) -> dict[str, dict[str, object]]:
     for daemon in ("namenode", "datanode"):
         hdfs[f"dfs.{daemon}.kerberos.principal"] = SERVICE
         hdfs[f"dfs.{daemon}.keytab.file"] = keytab
-    passed_on = ("JAVA_HOME", "HADOOP_CONF_DIR", "PATH", "LANG", "_JAVA_OPTIONS")
+    passed_on = (
+        "JAVA_HOME",
+        "HADOOP_CONF_DIR",
+        "PATH",
+        "LANG",
+        "_JAVA_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+    )
     yarn: dict[str, object] = {
         "yarn.admin.acl": "hadoop",
         "yarn.nodemanager.env-whitelist": ",".join(passed_on),
+        program.MASTER_EXPIRY: 600000,  # Skein's masters ask every 5 s, as on other clusters
     }
     for daemon in ("resourcemanager", "nodemanager"):
         yarn[f"yarn.{daemon}.principal"] = SERVICE

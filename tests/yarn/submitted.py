@@ -1,4 +1,4 @@
-"""What was submitted to a cluster, as it lies in the staging folder of a running application."""
+"""The specification that was submitted, from the staging folder of a running application."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from tests.end_to_end.command_line import read_until
 from tests.gate import gate
 from tests.yarn import programs
 from tests.yarn.conftest import User
+from tests.yarn.realm import adding
 from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.user_names import name_of
 
@@ -93,7 +94,11 @@ def test_the_resource_manager_is_silent_while_an_application_is_followed(
     address = re.compile(r"(<name>yarn\.resourcemanager\.address</name><value>127\.0\.0\.1:)(\d+)")
     real = address.search((cluster.folder / "conf" / "yarn-site.xml").read_text())
     with gate(int(real[2])) as way:
-        environ = configured(yarn=lambda text: address.sub(rf"\g<1>{way.port}", text))
+        # By default Hadoop's client leaves 30 s between its attempts to connect.
+        often = {"yarn.resourcemanager.connect.retry-interval.ms": 1000}
+        environ = configured(
+            yarn=lambda text: adding(address.sub(rf"\g<1>{way.port}", text), often)
+        )
         follower = User(user.home, cluster.environ() | environ)
         with follower.start("run", str(script), "-w", "1", "--name", "steadfast") as process:
             try:
@@ -111,12 +116,9 @@ def test_the_resource_manager_is_silent_while_an_application_is_followed(
 
 def test_the_cluster_has_names_of_its_own_for_principals(cluster, configured, tmp_path):
     """Hadoop's own program applies the rules, once for each principal."""
-    rule = (
-        "<property><name>hadoop.security.auth_to_local</name>"
-        r"<value>RULE:[1:$1@$0](.*@AD\.EXAMPLE\.ORG)s/@.*///L DEFAULT</value></property>"
-    )
+    rule = r"RULE:[1:$1@$0](.*@AD\.EXAMPLE\.ORG)s/@.*///L DEFAULT"
     environ = cluster.environ() | configured(
-        core=lambda text: text.replace("</configuration>", f"{rule}</configuration>")
+        core=lambda text: adding(text, {"hadoop.security.auth_to_local": rule})
     )
     home = Home(tmp_path / "home")
     assert name_of(home, environ, "JDoe@AD.EXAMPLE.ORG") == "jdoe"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.yarn.conftest import PROGRAM, program, wait_for
+from tests.yarn.conftest import PROGRAM, program
 
 LIMIT = 180.0
 
@@ -57,20 +58,6 @@ def test_its_queues(cluster):
     assert states == {**dict.fromkeys(running, "RUNNING"), "closed": "STOPPED"}
 
 
-def test_a_killed_node_is_lost_and_comes_back(cluster):
-    cluster.kill_node(2)
-    wait_for(lambda: "127.0.0.3" in hosts(cluster, "LOST"), "lost node")
-    cluster.start_node(2)
-    assert "127.0.0.3" in hosts(cluster)
-
-
-def test_a_paused_node_is_lost_until_it_is_resumed(cluster):
-    cluster.pause_node(2)
-    wait_for(lambda: "127.0.0.3" in hosts(cluster, "LOST"), "lost node")
-    cluster.resume_node(2)
-    wait_for(lambda: "127.0.0.3" in hosts(cluster), "node")
-
-
 def test_its_own_commands_find_it(cluster):
     listed = subprocess.run(
         ["hdfs", "dfs", "-ls", "-d", "/"],
@@ -105,3 +92,28 @@ def test_a_folder_that_is_not_a_cluster_is_left_alone(tmp_path):
     with pytest.raises(program.ClusterError, match="there is no cluster in"):
         cluster.stop()
     assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_its_variables_are_there_while_a_node_is_not(tmp_path):
+    runs = {"pid": os.getpid(), "started": program.Process.of(os.getpid()).started}
+    processes = dict.fromkeys(("namenode", "resourcemanager", "node1", "node2"), runs)
+
+    def env(**ended: object) -> subprocess.CompletedProcess[str]:
+        state = {"ports": {}, "processes": {**processes, **ended}}
+        (tmp_path / "cluster.json").write_text(json.dumps(state))
+        return subprocess.run(
+            [sys.executable, str(PROGRAM), "env", "--dir", str(tmp_path)],
+            env={**os.environ, "JAVA_HOME": "/java"},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+
+    gone = {"pid": os.getpid(), "started": 0}
+    done = env(node2=gone)
+    assert (done.returncode, done.stderr) == (0, "cluster.py: node2 has ended; `node 2 start`\n")
+    assert "export JAVA_HOME=/java\n" in done.stdout
+    assert env().stdout == done.stdout
+    done = env(node2=gone, namenode=gone)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "namenode, node2 has ended" in done.stderr

@@ -33,4 +33,4 @@ def test_the_two_worker_example_trains_on_two_nodes(user, docker_engine, tmp_pat
     instances = user.status("digits-docker")["status"]["instances"]
     assert {i["host"] for i in instances} == {"127.0.0.2", "127.0.0.3"}
     # Each ran in a container of Docker's, which the last report still names.
-    assert len({i["docker"] for i in instances} - {""}) == 2
+    assert len({i["docker"] for i in instances} - {None}) == 2

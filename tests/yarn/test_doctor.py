@@ -11,7 +11,7 @@ from tests.yarn.test_broken_world import safe_mode
 
 def findings(user, *flags: str) -> tuple[int, dict[str, str]]:
     done = user.call("doctor", "--format", "json", *flags)
-    return done.returncode, {f["subject"]: f["level"] for f in json.loads(done.stdout)}
+    return done.returncode, {f["subject"]: f["level"] for f in json.loads(done.stdout)["findings"]}
 
 
 def test_a_cluster_that_is_well(user):
@@ -24,21 +24,28 @@ def test_a_cluster_that_is_well(user):
     assert set(found.values()) == {"ok"}
 
 
-def test_an_interpreter_on_every_node(user, cluster):
-    on_one = cluster.folder / "python"
-    for python, expected in ((sys.executable, "ok"), (str(on_one), "problem")):
-        done = user.call("doctor", "--python", python, "--format", "json")
-        assert done.returncode == (0 if expected == "ok" else 53), done.stdout + done.stderr
-        nodes = {
-            found["text"].partition(":")[0]: (found["level"], found["text"].partition(": ")[2])
-            for found in json.loads(done.stdout)
-            if found["subject"] == "node"
-        }
-        if expected == "ok":
-            words = f"Python {platform.python_version()}, {python}"
-        else:
-            words = f"there is no Python interpreter {python} (--python)"
-        assert nodes == {cluster.host(node): (expected, words) for node in range(1, 4)}
+def test_an_interpreter_on_every_node(user, cluster, tmp_path):
+    """It is there, and on one of them it does not run."""
+    broken = cluster.host(2)
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\n[ "${{NM_HOST:-}}" != {broken} ] || {{ echo no libpython >&2; exit 127; }}\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    done = user.call("doctor", "--python", str(python), "--format", "json")
+    assert done.returncode == 53, done.stdout + done.stderr
+    nodes = {
+        found["text"].partition(":")[0]: (found["level"], found["text"].partition(": ")[2])
+        for found in json.loads(done.stdout)["findings"]
+        if found["subject"] == "node"
+    }
+    well = ("ok", f"Python {platform.python_version()}, {sys.executable}")
+    ill = ("problem", f"{python} does not run: no libpython (--python)")
+    assert nodes == {
+        **{cluster.host(node): well for node in (1, 3)},
+        broken: ill,
+    }
     assert cluster.metric("appsRunning") == 0
 
 

@@ -14,6 +14,8 @@ import yaml
 from tests.end_to_end.command_line import read_until
 from tests.yarn import programs, submitted
 from tests.yarn.conftest import ROOT, wait_for
+from tfapp.api.returned import fetch_returned
+from tfapp.engines import open_engine
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -29,7 +31,8 @@ def script(tmp_path):
 
 
 def test_two_workers_on_two_nodes(user, script):
-    done = user.call("run", script(programs.HELLO), "-w", "2", "--name", "hello")
+    program = script(programs.RETURNS + programs.HELLO)
+    done = user.call("run", program, "-w", "2", "--name", "hello")
     assert done.returncode == 0, done.stderr
     drivers = user.drivers()
     status = user.status("hello")
@@ -44,8 +47,13 @@ def test_two_workers_on_two_nodes(user, script):
     logs = user.call("logs", "hello").stdout
     assert len(re.findall(r"^worker/[01] \| TF_CONFIG is ", logs, re.MULTILINE)) == 2
     assert "generation 1" in user.call("logs", "hello", "coordinator").stdout
+    # What was returned came with the last of the logs that were shown.
+    assert list(user.home.glob("yarn/applications/*/returned-complete"))
+    returned = fetch_returned(open_engine("yarn", user.home, user.environ), "hello")
+    assert returned == {name: name for name in hosts}
+    assert "tfapp-returned" not in logs and '"generation"' not in logs
     # Each has told its address, which is also what its program was given.
-    exports = json.loads(user.call("exports", "hello", "--format", "json").stdout)
+    exports = json.loads(user.call("exports", "hello", "--format", "json").stdout)["exports"]
     told = {export["instance"]: export["value"] for export in exports}
     assert list(told.values()) == json.loads(written[0])["cluster"]["worker"]
     assert {name: value.partition(":")[0] for name, value in told.items()} == hosts
@@ -56,7 +64,7 @@ def test_two_workers_on_two_nodes(user, script):
     # Once more, and then it is forgotten.
     again = user.call("start", "hello")
     assert again.returncode == 0, again.stderr
-    listed = json.loads(user.call("list", "--format", "json").stdout)
+    listed = json.loads(user.call("list", "--format", "json").stdout)["applications"]
     assert [(a["state"], a["run"]) for a in listed if a["name"] == "hello"] == [("SUCCEEDED", 2)]
     assert user.call("destroy", "hello").returncode == 0
     assert user.call("exists", "hello").returncode == 69
@@ -81,7 +89,7 @@ def test_another_shell_and_home_takes_over(user, colleague, cluster, script, tmp
     home follows."""
     secrets = tmp_path / "secrets.env"
     secrets.write_text("WORD=correct horse battery staple\n")
-    program = (*("run", script(programs.TELLS), "-w", "1"), *("--env-file", str(secrets)))
+    program = (*("run", script(programs.TELLS), "-w", "1"), *("--secret-env-file", str(secrets)))
     done = user.call(*program, "--name", "handed-over", "--tag", "theirs", "--detach")
     assert done.returncode == 0, done.stderr
     assert user.call("run", script(programs.GOES_ON), "--name", "handed-over").returncode == 75
@@ -116,14 +124,26 @@ def test_another_shell_and_home_takes_over(user, colleague, cluster, script, tmp
     there = hadoop(cluster, "-ls", "-R", ".tfapp").splitlines()
     assert {line.partition(" ")[0] for line in there} == {"drwx------", "-rw-------"}
     assert any(found["id"] in line for line in there)
+    # Of a new file system, it makes the folders above its own for everybody.
+    assert hadoop(cluster, "-stat", "%a", "/user", ".tfapp").split() == ["755", "700"]
     done = user.call(*program, "--name", "handed-over", "--detach")
     assert done.returncode == 0, done.stderr
     assert user.status("handed-over")["run"] == 1
     assert user.call("stop", "handed-over", "--force").returncode == 0
 
 
-def test_it_is_killed_from_outside(user, cluster, script):
-    done = user.call("run", script(programs.GOES_ON), "-w", "1", "--name", "shot", "--detach")
+def test_it_is_killed_from_outside(user, colleague, cluster, tmp_path):
+    """And its checkpoints, on HDFS, are fetched."""
+    (tmp_path / "goes-on.sh").write_text("exec sleep 1000000\n")
+    saved = tmp_path / "saved" / "shot"
+    for name, text in {"checkpoint": "model-2", "export/a model/m.pb": "m" * 5000}.items():
+        (saved / name).parent.mkdir(parents=True, exist_ok=True)
+        (saved / name).write_text(text)
+    hadoop(cluster, "-put", (tmp_path / "saved").as_uri(), "/saved")
+    done = user.call(
+        *("run", f"{tmp_path}/goes-on.sh", "-w", "1", "--name", "shot", "--detach"),
+        *("--option", "site.global.user.checkpoint.prefix", "hdfs:///saved", "--tag", "fetched"),
+    )
     assert done.returncode == 0, done.stderr
     wait_for(lambda: running(user, "shot"), "running application")
     subprocess.run(
@@ -136,6 +156,22 @@ def test_it_is_killed_from_outside(user, cluster, script):
     waited = user.call("wait", "shot")
     assert waited.returncode == 66
     assert "Stopped through YARN: Application" in waited.stderr
+    out = tmp_path / "out"
+    for there, words in ((user, ()), (colleague, ("export/a model",))):
+        done = there.call("fetch", "shot", *words, str(out))
+        assert done.returncode == 0, done.stderr
+    found = {path.relative_to(out).as_posix(): path for path in out.rglob("*.*")}
+    assert set(found) == {"export/a model/m.pb", "a model/m.pb"}
+    assert all(path.read_text() == "m" * 5000 for path in found.values())
+    assert (out / "checkpoint").read_text() == "model-2"
+    again, none = (user.call("fetch", "shot", path, str(out)) for path in ("checkpoint", "none"))
+    assert (again.returncode, none.returncode) == (75, 44)
+    assert none.stderr.startswith("error: there is no none in hdfs:///saved/shot\n")
+    # Of all with a tag.
+    stopped = user.call("stop", "--tag", "fetched")
+    assert (stopped.returncode, stopped.stderr) == (0, "shot was not running: KILLED\n")
+    assert colleague.call("destroy", "--tag", "fetched").stderr.startswith("shot is destroyed")
+    assert colleague.call("destroy", "--tag", "fetched").returncode == 69
 
 
 def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
@@ -159,6 +195,9 @@ def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
             return False  # it has not come up yet
 
     wait_for(lambda: titled(links["tensorboard/0", "page"]), "TensorBoard through YARN's proxy")
+    direct = user.call("tensorboard", "shown")
+    assert (direct.returncode, direct.stderr) == (0, "")
+    assert titled(direct.stdout.strip())
     with urllib.request.urlopen(links["worker/0", "log"], timeout=10) as answer:
         assert b"worker.log" in answer.read()
 
@@ -212,40 +251,31 @@ def test_it_is_stopped_before_its_master_is_up(user, script):
     assert user.status("early")["status"]["verdict"]["exit_code"] == 66
 
 
-def test_gpus_and_labels_decide_where_it_runs(user, script):
+def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
+    """GPUs, a label and a named node decide where; who was named sees it; nobody else does, or may
+    end it."""
     done = user.call("run", script(programs.GOES_ON), "-w", "1", "--name", "x", "--dry-run")
     assert done.returncode == 0, done.stderr
     spec = yaml.safe_load(done.stdout)
     assert spec["services"]["worker"]["resources"]["gpus"] == 0
-    places = {}
-    for name, key, value in (
-        ("on-gpu", "yarn.gpus", "2"),
-        ("on-special", "yarn.label.expression", "special"),
-    ):
-        done = user.call(
-            *("create", name, "--appdef", "app-packages/tensorflow"),
-            *("--files", script(programs.HELLO), "--component", "worker", "1"),
-            *("--rescompopt", "worker", key, value),
-        )
-        assert done.returncode == 0, done.stderr
-        (instance,) = user.status(name)["status"]["instances"]
-        places[name] = instance["host"]
-    assert places == {"on-gpu": "127.0.0.2", "on-special": "127.0.0.4"}
-
-
-def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
-    """On the node that was named; who was named sees it; nobody else does, or may end it."""
     done = user.call(
         *("create", "placed", "--appdef", "app-packages/tensorflow"),
-        *("--files", script(programs.GOES_ON), "--component", "worker", "1"),
-        *("--rescompopt", "worker", "yarn.nodes", "127.0.0.3"),
+        *("--files", script(programs.GOES_ON)),
+        *(word for role in ("chief", "worker", "ps") for word in ("--component", role, "1")),
+        *("--rescompopt", "chief", "yarn.label.expression", "special"),
+        *("--rescompopt", "worker", "yarn.gpus", "2"),
+        *("--rescompopt", "ps", "yarn.nodes", "127.0.0.3"),
         *("--option", "site.global.acl.view.users", "ann"),
         *("--option", "site.global.hadoop.file.systems", cluster.storage),
         *("--detach", "--wait", "240"),
     )
     assert done.returncode == 0, done.stderr
     found = user.status("placed")
-    assert [i["host"] for i in found["status"]["instances"]] == ["127.0.0.3"]
+    assert {i["instance"]: i["host"] for i in found["status"]["instances"]} == {
+        "chief/0": "127.0.0.4",
+        "worker/0": "127.0.0.2",
+        "ps/0": "127.0.0.3",
+    }
     details = {
         who: json.loads(cluster.web(f"apps/{found['id']}", who=who))["app"]
         for who in ("ann", "bob")
@@ -264,7 +294,7 @@ def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
 
 
 def hadoop(cluster, *words: str) -> str:
-    """What `hadoop fs WORDS` prints."""
+    """The output of `hadoop fs WORDS`."""
     done = subprocess.run(
         ["hdfs", "dfs", *words],
         env=cluster.environ(),
@@ -280,22 +310,20 @@ def archives(cluster) -> list[str]:
     return hadoop(cluster, "-stat", "%a %n %Y", ".tfapp/cache/*.zip").splitlines()
 
 
-def test_what_runs_is_what_compile_prints(user, cluster, script, tmp_path):
+def test_what_runs_is_what_a_dry_run_prints(user, cluster, script, tmp_path):
     flags = ("--files", script(programs.GOES_ON))
-    printed = user.call("compile", "app-packages/tensorflow", "--name", "printed", *flags)
+    words = ("create", "printed", "--appdef", "app-packages/tensorflow", *flags)
+    printed = user.call(*words, "--dry-run")
     assert printed.returncode == 0, printed.stderr
     assert "BEGIN" not in printed.stdout
+    created = user.call(*words, "--detach", "--wait", "240")
+    assert created.returncode == 0, created.stderr
     placed = archives(cluster)
     assert len(placed) >= 3
     assert {line.partition(" ")[0] for line in placed} == {"600"}
     assert {line.split()[1] for line in placed} >= set(
         re.findall(r"/cache/(\w+\.zip)", printed.stdout)
     )
-    created = user.call(
-        *("create", "printed", "--appdef", "app-packages/tensorflow", *flags),
-        *("--detach", "--wait", "240"),
-    )
-    assert created.returncode == 0, created.stderr
     runs = submitted.spec_of(user.status("printed")["id"], tmp_path, cluster.environ())
     assert runs == submitted.comparable(yaml.safe_load(printed.stdout))
     assert user.call("stop", "printed", "--force").returncode == 0
@@ -311,8 +339,8 @@ def test_what_runs_is_what_compile_prints(user, cluster, script, tmp_path):
     assert user.call("stop", "reprinted", "--force").returncode == 0
 
 
-@pytest.mark.parametrize("example", ["digits-multiworker", "digits-parameter-server"])
-def test_an_example_learns(user, example, tmp_path):
+def test_an_example_learns(user, tmp_path):
+    example = "digits-parameter-server"
     folder = ROOT / "examples" / example
     done = user.call(
         *("create", example, "--appdef", "app-packages/tensorflow"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ import pytest
 from tests.end_to_end import trainings
 from tests.end_to_end.trainings import (
     COORDINATOR,
+    RUNNER,
     TENSORFLOW,
+    UNHURRIED,
     Application,
     Counting,
     Digits,
@@ -54,20 +57,21 @@ class Script(Application):
 
 
 def of_yarn(cluster, application: Application) -> dict[str, str]:
-    """What YARN itself says of an application."""
+    """YARN's own report of an application."""
     id = application.tfapp.status(application.name)["id"]
     return json.loads(cluster.web(f"apps/{id}"))["app"]
 
 
-def test_two_workers_survive_everything(tfapp, tmp_path):
-    status = trainings.survives(Digits(tfapp, tmp_path, "digits-multiworker"))
-    assert {i["host"] for i in status["instances"]} <= HOSTS
-
-
-def test_a_node_is_lost_during_training(tfapp, cluster, tmp_path):
-    """Its instance gets another container elsewhere, and the digits are learned. Its log is
-    missing meanwhile, the other's is shown."""
+def test_two_workers_survive_a_killed_program_and_a_lost_node(tfapp, cluster, tmp_path):
+    """An instance of the node gets another container elsewhere, and the digits are learned. Its
+    log is missing meanwhile, the other's is shown."""
     digits = Digits(tfapp, tmp_path, "digits-multiworker", name="bereft")
+    digits.trains()
+    assert {i["host"] for i in digits.status()["instances"]} == HOSTS
+    before = digits.containers()
+    digits.signal("worker/1", UNHURRIED)
+    digits.forms(2)
+    assert digits.replaced(before) == set()
     digits.trains()
     instances = {i["host"]: i["instance"] for i in digits.status()["instances"]}
     lost, node = beside_the_master(cluster, digits)
@@ -77,15 +81,15 @@ def test_a_node_is_lost_during_training(tfapp, cluster, tmp_path):
         logs = tfapp("logs", "bereft")
         assert (logs.code, instances[lost] in logs.out, other in logs.out) == (0, False, True)
         assert f"{instances[lost]}: its log cannot be had now: {lost}:" in logs.err
-        status = digits.forms(2)
+        status = digits.forms(3)
         assert lost not in {i["host"] for i in status["instances"]}
         digits.trains()
     finally:
         cluster.start_node(node)
     status = digits.enough()
-    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)
+    assert (status["generation"], status["restarts"], status["losses"]) == (3, 1, 1)
     assert [i["instance"] for i in status["instances"]] == ["worker/0", "worker/1"]
-    trainings.assert_continued(digits.epochs(other), generations=2)
+    trainings.assert_continued(digits.epochs(other), generations=3)
 
 
 def beside_the_master(cluster, application: Application) -> tuple[str, int]:
@@ -99,7 +103,7 @@ def test_what_ends_an_application(tfapp, cluster):
     """Four applications at once, to save time: the same failure until the budget is spent, too
     much memory, a killed coordinator, a killed application master."""
     failing = "import sys\nprint('no such data set', file=sys.stderr)\nsys.exit(3)\n"
-    policy = "{maxRestarts: 1, startupSeconds: 0}"
+    policy = "{maxRestarts: 1, startupSeconds: 0, endOnRepeatedFailure: false}"
     spent = Script(tfapp, "spent", failing, policy=policy, wait=False)
     label = ("--rescompopt", "worker", "yarn.label.expression", "special")
     greedy = Script(tfapp, "greedy", programs.GREEDY, *label, policy="{maxRestarts: 0}", wait=False)
@@ -143,16 +147,32 @@ def test_what_ends_an_application(tfapp, cluster):
     assert of_yarn(cluster, masterless)["state"] == "FAILED"
 
 
-def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_path):
+def test_containers_that_end_come_and_go_and_a_host_that_pauses(tfapp, cluster, tmp_path):
     training = Counting(tfapp, tmp_path / "checkpoints")
     training.counted("worker/0")
-    before = training.containers()
-    environ = Path(f"/proc/{training.process('worker/1')}/environ").read_bytes().decode()
-    container = re.search(r"\0CONTAINER_ID=(\w+)\0", environ).group(1)
-    cluster.web(f"containers/{container}/signal/FORCEFUL_SHUTDOWN", {})
-    training.forms(2)
-    assert training.replaced(before) == {"worker/1"}
-    assert [begun for begun, _ in training.beginnings("worker/1")][0] == 1
+
+    def killed_by_yarn() -> None:
+        environ = Path(f"/proc/{training.process('worker/1')}/environ").read_bytes().decode()
+        container = re.search(r"\0CONTAINER_ID=(\w+)\0", environ).group(1)
+        cluster.web(f"containers/{container}/signal/FORCEFUL_SHUTDOWN", {})
+
+    def flexed(by: str) -> Callable[[], object]:
+        return lambda: tfapp.ok("flex", "app", "--component", "worker", by)
+
+    disturbances: tuple[tuple[Callable[[], object], set[str]], ...] = (
+        (killed_by_yarn, {"worker/1"}),
+        (lambda: training.signal("worker/1", RUNNER), {"worker/1"}),
+        (lambda: tfapp.ok("kill-container", "app", "worker/1"), {"worker/1"}),
+        (flexed("+1"), {"worker/2"}),
+        (flexed("-1"), set()),
+    )
+    for generation, (disturb, replaced) in enumerate(disturbances, 2):
+        before = training.containers()
+        disturb()
+        training.forms(generation)
+        assert training.replaced(before) == replaced
+    began = [generation for generation, _ in training.beginnings("worker/1")]
+    assert began == [1, 2, 3, 4, 5, 6]
 
     # The NodeManager and all of its containers stand still, as when a machine does.
     paused, node = beside_the_master(cluster, training)
@@ -161,7 +181,7 @@ def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_
     try:
         for process in old:
             process.send(signal.SIGSTOP)
-        training.forms(3)
+        training.forms(7)
         now = training.instances()
         steps = training.counted("worker/0")
         assert paused not in {i["host"] for i in now.values()}
@@ -174,13 +194,13 @@ def test_a_container_that_yarn_kills_and_a_host_that_pauses(tfapp, cluster, tmp_
     wait_until(lambda: training.counted("worker/0") > steps, training.told)
     # A node that has just come back may take a moment to tell what its containers wrote.
     wait_until(
-        lambda: [begun for begun, _ in training.beginnings("worker/0")] == [1, 2, 3],
+        lambda: [begun for begun, _ in training.beginnings("worker/0")] == [*range(1, 8)],
         lambda: training.tfapp("logs", "app", "worker/0"),
     )
-    assert training.enough().endswith(" It was restarted twice before.")
+    assert training.enough().endswith(" It was restarted 4 times before.")
     status = training.status()
-    assert (status["generation"], status["restarts"], status["losses"]) == (3, 1, 1)
-    lost = "was lost in generation 2: nothing was heard of it for 40 s: Container released on a "
+    assert (status["generation"], status["restarts"], status["losses"]) == (7, 3, 1)
+    lost = "was lost in generation 6: nothing was heard of it for 40 s: Container released on a "
     assert lost in training.told()
 
 

@@ -20,8 +20,6 @@ from tests.yarn.conftest import User, start, wait_for
 from tests.yarn.realm import REALM, Realm, SecureCluster
 from tfapp.engines.yarn.kerberos import find_ticket
 
-pytestmark = pytest.mark.yarn
-
 OR_KEYTAB = "or set KRB5KEYTAB and KRB5PRINCIPAL to a keytab and its principal."
 
 
@@ -80,16 +78,16 @@ def ticket_of(user: User) -> Path:
 
 
 def complaint(user: User, **environ: str) -> list[str]:
-    """What `tfapp list` says when it fails."""
+    """The message of `tfapp list` when it fails."""
     done = user.call("list", environ=environ)
     assert (done.returncode, done.stdout) == (53, "")
     return done.stderr.splitlines()
 
 
 def findings(user: User, **environ: str) -> dict[str, tuple[str, str]]:
-    """What `tfapp doctor` finds, by subject."""
+    """The findings of `tfapp doctor`, by subject."""
     found = json.loads(user.call("doctor", "--format", "json", environ=environ).stdout)
-    return {one["subject"]: (one["level"], one["text"]) for one in found}
+    return {one["subject"]: (one["level"], one["text"]) for one in found["findings"]}
 
 
 def test_no_ticket(ann):
@@ -146,7 +144,7 @@ def test_an_application_by_ticket_and_one_by_keytab(cluster, ann, service, keyta
     assert "`yarn logs -applicationId ID`" in denied.stderr
     stopped = service.call("stop", "long", "--force")
     assert stopped.returncode == 0, stopped.stderr
-    listed = json.loads(ann.call("list", "--format", "json").stdout)
+    listed = json.loads(ann.call("list", "--format", "json").stdout)["applications"]
     states = {row["name"]: row["state"] for row in listed}
     assert states == {"long": "KILLED", "hello": "SUCCEEDED"}
     wait_for(lambda: not cluster.container_processes(), "end of all processes")
@@ -200,6 +198,6 @@ def test_the_kdc_is_down_or_a_keytab_of_no_use(cluster, ann, service, keytab, tm
         (f"error: {no_answer}", "  Is one up that krb5.conf names"),
     }
     assert down == f"error: {no_answer}"
-    for sentence, (said, mend) in by_keytab.items():
+    for sentence, (said, hint) in by_keytab.items():
         assert said == f"error: Kerberos does not let {sentence}"
-        assert mend.startswith("  `kinit -kt ")
+        assert hint.startswith("  `kinit -kt ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 PROGRAM = """
 import os, sys
-import skein
+import google.protobuf, grpc
+print("base", sys.base_prefix)
 print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
 """
 
@@ -41,17 +43,21 @@ def last(done: subprocess.CompletedProcess) -> str:
 
 
 def test_environments_travel(user, tmp_path):
-    """An archive of venv-pack's kind, a PEX, and packages; at the same time, to save some."""
+    """An archive of venv-pack's kind, a PEX, and packages with an interpreter of their own; at the
+    same time, to save some."""
     environment = python_environments.make(tmp_path / "environment")
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
     pex = tmp_path / "env.pex"
-    tool = [sys.executable, "-m", "pex", "skein", "setuptools", "--venv", "--output-file", str(pex)]
+    tool = [sys.executable, "-m", "pex", "grpcio", "protobuf", "--venv", "--output-file", str(pex)]
     installed = ["--venv-repository", sys.prefix]  # no network is needed
     subprocess.run([*tool, *installed], check=True, capture_output=True, timeout=300)
     options = {
         "packed": ("site.global.python.archive", str(archive)),
         "pex": ("site.global.python.archive", str(pex)),
-        "made": ("site.global.python.packages", "threadpoolctl==3.*"),
+        "made": (
+            *("site.global.python.packages", "threadpoolctl==3.*"),
+            *("site.global.python.version", platform.python_version()),
+        ),
     }
     for name in options:
         (tmp_path / name).mkdir()
@@ -62,34 +68,24 @@ def test_environments_travel(user, tmp_path):
         }
     for name, call in calls.items():
         assert call.result().returncode == 0, (name, call.result().stderr)
+    # A PEX takes whatever Python of its version the node has.
+    links = {name: sys.base_prefix in call.result().stdout for name, call in calls.items()}
+    assert (links["packed"], links["made"]) == (True, False)
     found = {name: RUNS_IN.findall(call.result().stdout) for name, call in calls.items()}
     # The workers' first has been shown; the PEX has become an environment as the others are.
     assert found == dict.fromkeys(options, ["../tfapp-python"])
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        # What is there of an archive that was cut off, YARN takes for the whole.
-        (
-            "damaged",
-            "the archive was not unpacked whole, or has no bin/python (site.global.python.archive)",
-        ),
-        ("garbage", "its node could not unpack garbage.tar.gz: it is no whole .tar.gz archive"),
-    ],
-)
-def test_an_archive_on_hdfs_that_does_not_unpack(user, cluster, tmp_path, name, said):
+def test_environments_that_fail(user, cluster, tmp_path):
+    """On HDFS, an archive of which the end is missing, and one that is none; an interpreter that
+    one node lacks, and one that all lack. At the same time, to save some."""
     environment = python_environments.make(tmp_path / "environment")
-    archive = python_environments.pack(environment, tmp_path / f"{name}.tar.gz")
-    archive.write_bytes(archive.read_bytes()[:-500] if name == "damaged" else os.urandom(3000))
-    put = ["hdfs", "dfs", "-put", "-f", str(archive), "/"]
+    archive = python_environments.pack(environment, tmp_path / "damaged.tar.gz")
+    archive.write_bytes(archive.read_bytes()[:-500])
+    garbage = tmp_path / "garbage.tar.gz"
+    garbage.write_bytes(os.urandom(3000))
+    put = ["hdfs", "dfs", "-put", "-f", str(archive), str(garbage), "/"]
     subprocess.run(put, env=cluster.environ(), check=True, capture_output=True, timeout=180)
-    done = create(user, name, tmp_path, "site.global.python.archive", f"hdfs:///{name}.tar.gz")
-    assert done.returncode == 65
-    assert last(done) == f"{name}: Failed: its coordinator could not be started: {said}."
-
-
-def test_an_interpreter_that_one_node_lacks(user, tmp_path):
     python = tmp_path / "python"
     python.write_text(
         "#!/bin/sh\n"
@@ -99,19 +95,38 @@ def test_an_interpreter_that_one_node_lacks(user, tmp_path):
         f'exec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
-    done = create(user, "lacking", tmp_path, "site.global.python.executable", str(python))
-    assert done.returncode == 65
-    said = re.sub(r"127\.0\.0\.\d", "HOST", last(done))
-    assert said == (
-        "lacking: Failed: worker/1 on HOST could not be started in generation 1: "
-        f"{python} does not run: libpython: not found (site.global.python.executable)."
-    )
-
-
-def test_an_interpreter_that_no_node_has(user, tmp_path):
-    done = create(user, "nowhere", tmp_path, "site.global.python.executable", "/no/python")
-    assert done.returncode == 65
-    assert last(done) == (
-        "nowhere: Failed: its coordinator could not be started: there is no Python interpreter "
-        "/no/python (site.global.python.executable)."
-    )
+    no_coordinator = "its coordinator could not be started"
+    cases = {
+        # What is there of an archive that was cut off, YARN takes for the whole.
+        "damaged": (
+            *("site.global.python.archive", "hdfs:///damaged.tar.gz"),
+            f"{no_coordinator}: the archive was not unpacked whole, or has no bin/python "
+            "(site.global.python.archive).",
+        ),
+        "garbage": (
+            *("site.global.python.archive", "hdfs:///garbage.tar.gz"),
+            f"{no_coordinator}: its node could not unpack garbage.tar.gz: it is no whole .tar.gz "
+            "archive.",
+        ),
+        "lacking": (
+            *("site.global.python.executable", str(python)),
+            "worker/1 on HOST could not be started in generation 1: "
+            f"{python} does not run: libpython: not found (site.global.python.executable).",
+        ),
+        "nowhere": (
+            *("site.global.python.executable", "/no/python"),
+            f"{no_coordinator}: there is no Python interpreter /no/python "
+            "(site.global.python.executable).",
+        ),
+    }
+    for name in cases:
+        (tmp_path / name).mkdir()
+    with ThreadPoolExecutor() as pool:
+        calls = {
+            name: pool.submit(create, user, name, tmp_path / name, key, value)
+            for name, (key, value, _) in cases.items()
+        }
+    ended = {name: (call.result().returncode, last(call.result())) for name, call in calls.items()}
+    assert {
+        name: (code, re.sub(r"127\.0\.0\.\d", "HOST", said)) for name, (code, said) in ended.items()
+    } == {name: (65, f"{name}: Failed: {said}") for name, (_, _, said) in cases.items()}

@@ -1,4 +1,4 @@
-"""A pretended `hadoop fs`, on a folder: what a place on a cluster is made of."""
+"""A pretended `hadoop fs`, on a folder: what the shared folder of a user is made of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tfapp.engines.yarn.layout import Home
-from tfapp.engines.yarn.place import Place
+from tfapp.engines.yarn.shared_folder import SharedFolder
 
 FOLDER = "/user/ann/.tfapp"
 CACHE = f"{FOLDER}/cache"
@@ -18,12 +18,13 @@ import glob, os, pathlib, shutil, sys
 base = pathlib.Path(BASE)
 given = sys.argv[sys.argv.index("org.apache.hadoop.fs.FsShell") + 1:]
 command, *words = (word for word in given if not word.startswith("-D"))
-assert "-Dfs.permissions.umask-mode=077" in given
+private = "-Dfs.permissions.umask-mode=077" in given
+assert private or command == "-mkdir"
 with open(base / "calls", "a") as calls:
     print(command, *words, file=calls)
 code = 0
 def there(path):
-    assert path.startswith("/user/ann/"), path
+    assert (path + "/").startswith("/user/ann/"), path
     return base / "there" / path[1:]
 def complain(text):
     global code
@@ -37,8 +38,18 @@ if command == "-df":
     print("Filesystem  Size  Used  Available  Use%")
     print((base / "system").read_text(), "1 2 3 4%")
 elif command == "-mkdir":
-    for path in words[1:]:
-        there(path).mkdir(parents=True, exist_ok=True)
+    os.umask(0o077 if private else 0o022)
+    if words[0] == "-p":
+        for path in words[1:]:
+            os.makedirs(there(path), exist_ok=True)  # as HDFS does, all with the same mode
+    else:
+        for path in words:
+            if there(path).exists():
+                complain(f"`{{path}}': File exists")
+            elif there(path).parent.exists():
+                there(path).mkdir()
+            else:
+                complain(f"`{{os.path.dirname(path)}}': No such file or directory")
 elif command == "-ls":
     for path in there(words[1]).iterdir():
         print(words[1] + path.name)
@@ -94,8 +105,8 @@ class FileSystem:
         path.write_text(text)
         path.chmod(0o755)
 
-    def place(self, home: str = "home", now: float = 1000.0) -> Place:
-        return Place(Home(self.base / home), self.environ, "ann", lambda: now)
+    def shared_folder(self, home: str = "home", now: float = 1000.0) -> SharedFolder:
+        return SharedFolder(Home(self.base / home), self.environ, "ann", lambda: now)
 
     def files(self) -> set[str]:
         """The names of all files there."""

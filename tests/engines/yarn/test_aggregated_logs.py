@@ -1,4 +1,4 @@
-"""What `yarn logs` writes."""
+"""The files that `yarn logs` writes."""
 
 from __future__ import annotations
 

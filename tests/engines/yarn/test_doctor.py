@@ -1,4 +1,4 @@
-"""What the doctor says of a cluster that is not well."""
+"""The doctor's findings on a cluster with problems."""
 
 from __future__ import annotations
 

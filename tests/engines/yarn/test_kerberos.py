@@ -1,4 +1,4 @@
-"""Who Kerberos says the caller is, of what Java would find."""
+"""The caller's Kerberos identity, from the tickets and keytabs that Java would find."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from tests.engines.yarn.test_verdict import LAST, REPORT
 from tfapp.contract.status import InstanceStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.links import links
-from tfapp.skein_calls.containers import Container
+from tfapp.protocol.connection import ContainerReport
 
 BOARD = InstanceStatus(
     "tensorboard/0",
@@ -16,7 +16,9 @@ BOARD = InstanceStatus(
     container="tensorboard_3",
     exports={"tensorboard": {"url": "http://node:6006"}},
 )
-CONTAINER = Container("tensorboard_3", "tensorboard", "RUNNING", "node", "", "c_03", "node:8042")
+CONTAINER = ContainerReport(
+    "tensorboard_3", "tensorboard", "RUNNING", "node", "", "c_03", "node:8042"
+)
 
 
 def test_where_an_instance_is_to_be_seen():

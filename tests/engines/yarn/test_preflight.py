@@ -6,9 +6,11 @@ import dataclasses
 
 import pytest
 
-from tfapp.contract.job import Job
+from tests.contract_values import FAILURE_POLICY, LIMITS
+from tfapp.contract.job import Job, Resources
 from tfapp.engines.yarn.cluster import Node, Queue
-from tfapp.engines.yarn.preflight import Request, check, check_queue
+from tfapp.engines.yarn.preflight import Request, check
+from tfapp.engines.yarn.preflight_queue import check_queue
 from tfapp.engines.yarn.scheduler import QueueRules
 from tfapp.package.model import ComponentResources
 from tfapp.problems import Position
@@ -17,11 +19,8 @@ FILE = "resources.yaml"
 MASTER = ComponentResources(
     name="slider-appmaster",
     instances=1,
-    memory=1024,
-    vcores=1,
-    gpus=0,
+    container=Resources(1024, 1),
     priority=0,
-    label="",
     failure_threshold=5,
     failure_window=3600.0,
     at=Position(FILE, 1, 1),
@@ -54,8 +53,9 @@ def findings(
     queues=QUEUES,
     exclusive=lambda: {"fast"},
 ) -> list[str]:
-    job = Job("app", "test", "1", "me", "python", (), ())
-    request = Request(dataclasses.replace(MASTER, **(on or {})), label, memory, vcores, gpus)
+    job = Job("app", "test", "1", "me", "python", (), (), LIMITS, FAILURE_POLICY)
+    asked = dataclasses.replace(MASTER, container=Resources(1024, 1, **(on or {})))
+    request = Request(asked, label, memory, vcores, gpus)
     problems = check(None, job, request, queue, queues, nodes, rules, exclusive)
     return [str(problem) for problem in problems]
 

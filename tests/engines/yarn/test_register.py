@@ -1,5 +1,5 @@
-"""What applications there are, in several homes of one user, with a pretended ResourceManager and
-a pretended `hadoop fs`."""
+"""The list of applications, in several homes of one user, with a pretended ResourceManager and a
+pretended `hadoop fs`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WEEK_LATER = KEPT + 10
 
 
 class ResourceManager:
-    """What YARN says of applications, oldest first."""
+    """YARN's reports of applications, oldest first."""
 
     def __init__(self):
         self.reports = []
@@ -64,9 +64,9 @@ class Somewhere:
         self.now = os.path.getmtime(files.base)
 
     def register(self) -> Register:
-        place = self.files.place(f"{self.name}/yarn", self.now)
+        shared = self.files.shared_folder(f"{self.name}/yarn", self.now)
         home = Home(self.home / "yarn")
-        return Register(home, self.manager, place, "ann", lambda: self.now)
+        return Register(home, self.manager, shared, "ann", lambda: self.now)
 
     def create(self, name: str, ended: bool = True, queue: str = "default") -> Definition:
         """As the engine does."""
@@ -79,14 +79,14 @@ class Somewhere:
             secrets={"TOKEN": SECRET},
         )
         store_files(compiled.files)
-        place = self.files.place(f"{self.name}/yarn", self.now)
+        shared = self.files.shared_folder(f"{self.name}/yarn", self.now)
         definition = Definition.of(name, compiled)
         bundle = Bundle.of(definition)
-        place.put(
+        shared.put(
             {file.path.name: file.path for file in compiled.files if file.place},
             along={bundle.name: bundle.encode()},
         )
-        place.keep({bundle.name: bundle.encode()})
+        shared.keep({bundle.name: bundle.encode()})
         application = self.manager.add(definition, ended)
         self.register().write(application, definition, Credentials(b"certificate", b"key"))
         return definition

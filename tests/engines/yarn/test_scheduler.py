@@ -1,4 +1,4 @@
-"""What the web services of real schedulers answered, cut to what is read."""
+"""Answers of the web services of real schedulers, cut to the parts that are read."""
 
 from __future__ import annotations
 

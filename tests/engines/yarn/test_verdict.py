@@ -1,4 +1,4 @@
-"""What is said of applications that ended, by the ways in which YARN lets them end."""
+"""Verdicts on applications that ended, for each way in which YARN ends them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import dataclasses
 
 import pytest
 
-from tfapp.contract.diagnostics import format_diagnostics
-from tfapp.contract.states import ACCEPTED, REQUESTED
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.contract.verdict import Verdict
+from tfapp.contract.names import ACCEPTED, REQUESTED
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.engines.yarn.cluster import Report
 from tfapp.engines.yarn.verdict import ended, waiting
 

@@ -1,4 +1,4 @@
-"""What NodeManagers send."""
+"""The answers of NodeManagers."""
 
 from __future__ import annotations
 
@@ -7,42 +7,10 @@ import threading
 
 import pytest
 
+from tests.engines.yarn.test_nodes import FRAME
 from tests.tls import make_certificate
-from tfapp.engines.yarn.web import DeniedError, Piece, Web, parse_log
-
-FRAME = (
-    b"Container: container_1_0001_01_000002 on 127.0.0.3:21103\n"
-    b"LogAggregationType: LOCAL\n"
-    b"====================================================================\n"
-    b"LogType:worker.log\n"
-    b"LogLastModifiedTime:Fri Nov 20 13:00:57 +0000 2026\n"
-    b"LogLength:%d\n"
-    b"LogContents:\n"
-    b"%s\n"
-    b"End of LogType:worker.log.This log file belongs to a running container.\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("length", "shown", "last", "data"),
-    [
-        (35, b"line 5\n", 7, b"line 5\n"),
-        (7, b"line 1\n", 100, b"line 1\n"),
-        (0, b"", 100, b""),
-        # A program may write whatever it wants, frames too.
-        (30, b"LogLength:3\nLogContents:\nabcde\n", 31, b"LogLength:3\nLogContents:\nabcde"),
-    ],
-)
-def test_a_log_is_taken_out_of_its_frame(length, shown, last, data):
-    assert parse_log(FRAME % (length, shown), last) == Piece(data, length)
-
-
-@pytest.mark.parametrize(
-    "answer", [b"", b"<html>no</html>", b"\nLogContents:\nabc", b"\nLogLength:x\nLogContents:\nabc"]
-)
-def test_another_answer_is_refused(answer):
-    with pytest.raises(OSError, match="is not a log"):
-        parse_log(answer, 10)
+from tfapp.engines.yarn.nodes import Piece
+from tfapp.engines.yarn.web import DeniedError, Web
 
 
 def test_an_application_without_a_tracking_address_has_no_facts():
@@ -100,6 +68,8 @@ def pages():
                 self.answer(403)
             elif self.headers["Cookie"] != COOKIE:
                 self.answer(401, "WWW-Authenticate", "Negotiate")
+            elif self.path == "/moved":
+                self.answer(302, "Location", "/one")
             else:
                 self.answer(200, "Date", "Sun, 22 Nov 2026 04:00:00 GMT")
 
@@ -135,7 +105,7 @@ def negotiating(tmp_path):
         for name, script in scripts.items():
             path = tmp_path / name
             path.write_text(
-                f"#!/bin/sh\necho {name} $KRB5CCNAME $@ >> {tmp_path}/calls\n{script}\n"
+                f"#!/bin/sh -f\necho {name} $KRB5CCNAME $@ >> {tmp_path}/calls\n{script}\n"
             )
             path.chmod(0o755)
         return {"PATH": f"{tmp_path}", "KRB5CCNAME": "/tickets/ann"}
@@ -156,6 +126,14 @@ def test_one_login_serves_all_later_questions(pages, negotiating, tmp_path):
     assert asked == ["/one", "/one", "/two", "/"]
     (call,) = (tmp_path / "calls").read_text().splitlines()
     assert call.startswith("curl FILE:/tickets/ann -sS --negotiate")
+
+
+def test_a_page_that_leads_to_another_of_the_same_daemon(pages, negotiating):
+    """As "/" of a NodeManager leads to "/node"."""
+    address, asked = pages
+    web = Web(negotiating(curl=says("200 OK", COOKIE)))
+    assert web.head(f"http://{address}/moved")["Date"] == "Sun, 22 Nov 2026 04:00:00 GMT"
+    assert asked == ["/moved", "/moved", "/one"]
 
 
 def test_a_keytab_gets_a_ticket_of_its_own(pages, negotiating, tmp_path):
@@ -193,3 +171,67 @@ def test_without_curl(pages, negotiating):
 def test_a_page_that_is_forbidden(pages):
     with pytest.raises(DeniedError, match="says 403 Forbidden"):
         Web({}).get(f"http://{pages[0]}/closed")
+
+
+@pytest.fixture
+def proxy():
+    """The URL of a proxy that answers `true` itself, and the Cookie of each question."""
+    cookies: list[str | None] = []
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            cookies.append(self.headers["Cookie"])
+            protected = self.path.endswith("/protected")
+            self.send_response(401 if protected else 200)
+            if protected:
+                self.send_header("WWW-Authenticate", "Negotiate")
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"true")
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", cookies
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_proxy_of_the_environment_is_passed_by(
+    pages, negotiating, proxy, monkeypatch, tmp_path
+):
+    address, cookies = proxy
+    environ = {**negotiating(curl=says("200 OK", COOKIE)), "http_proxy": address}
+    monkeypatch.setenv("http_proxy", address)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert Web(environ).read_json(f"http://{pages[0]}/one") is True
+    assert cookies == []
+    assert " --noproxy * " in (tmp_path / "calls").read_text()
+
+
+def test_a_host_that_is_not_there_says_how_a_proxy_is_named(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(OSError) as raised:
+        Web({"HTTP_PROXY": "http://127.0.0.1:9"}).get("http://127.0.0.1:9/")
+    assert str(raised.value) == (
+        "Connection refused (hosts of the cluster are called directly; TFAPP_YARN_PROXY can name "
+        "a proxy for them)"
+    )
+    with pytest.raises(OSError, match="Connection refused>$"):
+        Web({}).get("http://127.0.0.1:9/")
+
+
+def test_a_proxy_of_the_cluster_is_used_and_gets_no_login(negotiating, proxy, tmp_path):
+    address, cookies = proxy
+    environ = {**negotiating(curl=says("200 OK", COOKIE)), "TFAPP_YARN_PROXY": address}
+    web = Web(environ)
+    assert web.read_json("http://node.invalid:8042/open") is True
+    with pytest.raises(DeniedError) as raised:
+        web.get("http://node.invalid:8042/protected")
+    assert "asks for Kerberos, and TFAPP_YARN_PROXY would get the login" in str(raised.value)
+    assert cookies == [None, None]
+    assert not (tmp_path / "calls").exists()

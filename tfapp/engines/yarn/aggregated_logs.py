@@ -9,41 +9,63 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.contract.container import INSTANCE_FILE
+from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
+from tfapp.disk import make_private, write_atomically, writing
 from tfapp.engines.base import LogFile
-from tfapp.engines.disk import make_private, write_atomically, writing
+from tfapp.engines.yarn.hadoop_client import find_yarn
 from tfapp.engines.yarn.layout import RunFolder
 from tfapp.engines.yarn.live_logs import COORDINATOR_LOG, MASTER_LOG
-from tfapp.engines.yarn.surroundings import find_yarn
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
 
 GATHER_LIMIT = 30.0  # seconds for YARN to gather the logs
 COMMAND_LIMIT = 120.0  # seconds for `yarn logs`
 LOOK_EVERY = 0.5
 
+# YARN's words (LogAggregationStatus) while it gathers, and where it has given up on a node.
 _UNFINISHED = ("NOT_START", "RUNNING", "RUNNING_WITH_FAILURE")
+_INCOMPLETE = ("TIME_OUT", "FAILED")
+UNKNOWN = "unknown"
 _HEAD = re.compile(
     rb"LogType:(?P<file>[^\n]*)\nLogLastModifiedTime:[^\n]*\n"
     rb"LogLength:(?P<length>\d+)\nLogContents:\n"
 )
 
 
+@frozen
+class Gathered:
+    """The aggregated logs of an application: the containers whose logs are there, by YARN's ids.
+    `state`: YARN's word for the aggregation while logs are missing, else ""."""
+
+    containers: frozenset[str] = frozenset()
+    state: str = ""
+
+
 def fetch(
-    run: RunFolder, application: str, tracking_url: str, environ: Mapping[str, str], web: Web
-) -> None:
-    """Copies all logs below `run`, once. UnavailableError when YARN has none."""
+    run: RunFolder,
+    application: str,
+    tracking_url: str,
+    environ: Mapping[str, str],
+    web: Web,
+    limit: float = GATHER_LIMIT,
+) -> Gathered:
+    """Copies all logs below `run`, once. Waits up to `limit` seconds for YARN to gather them.
+    UnavailableError when YARN has none."""
     if run.logs_complete.exists():
-        return
-    whole = _wait_until_gathered(application, tracking_url, web)
+        return Gathered()
+    state = _wait_until_gathered(application, tracking_url, web, limit)
+    containers = set()
     with writing(run.logs), tempfile.TemporaryDirectory(dir=make_private(run.path)) as scratch:
         _ask_yarn(application, Path(scratch), environ)
         for answer in Path(scratch).rglob("container_*"):
+            containers.add(answer.name)
             for file, data in split(answer.read_bytes()):
                 folder = make_private(run.logs / answer.name)
                 _complete(folder / file, data)
-        if whole:
+        if not state:
             run.logs_complete.touch(0o600)
+    return Gathered(frozenset(containers), state)
 
 
 def _complete(path: Path, data: bytes) -> None:
@@ -70,29 +92,42 @@ def split(answer: bytes) -> Iterator[tuple[str, bytes]]:
 def log_files(run: RunFolder) -> Iterator[LogFile]:
     """The copies below `run`. Whose a container was, its runner has left in a file."""
     for folder in sorted(run.logs.glob("container_*")):
-        name = folder / INSTANCE_FILE
-        if name.exists():
-            instance = name.read_text(errors="replace").strip()
-            log = folder / f"{instance.rpartition('/')[0]}.log"
-            if log.exists():
-                yield LogFile(instance, log)
+        instance = _instance_of(folder)
+        log = folder / f"{instance.rpartition('/')[0]}.log"
+        if instance and log.exists():
+            yield LogFile(instance, log)
         for instance, file in (("coordinator", COORDINATOR_LOG), ("master", MASTER_LOG)):
             if (folder / file).exists():
                 yield LogFile(instance, folder / file)
 
 
-def _wait_until_gathered(application: str, tracking_url: str, web: Web) -> bool:
-    """Whether YARN says that it has them all. It may not say anything over HTTP."""
-    deadline = time.monotonic() + GATHER_LIMIT
+def returned_files(run: RunFolder) -> Iterator[LogFile]:
+    """The copies below `run` of what functions returned."""
+    for folder in sorted(run.logs.glob("container_*")):
+        instance, record = _instance_of(folder), folder / RETURNED_FILE
+        if instance and record.exists():
+            yield LogFile(instance, record)
+
+
+def _instance_of(folder: Path) -> str:
+    """Of a container's copies; "" where its runner has not told."""
+    name = folder / INSTANCE_FILE
+    return name.read_text(errors="replace").strip() if name.exists() else ""
+
+
+def _wait_until_gathered(application: str, tracking_url: str, web: Web, limit: float) -> str:
+    """YARN's last word on the aggregation: "" when all logs are there, UNKNOWN where YARN does not
+    tell over HTTP."""
+    deadline = time.monotonic() + limit
     while True:
         try:
             state = web.application(tracking_url, application).get("logAggregationStatus", "")
         except OSError:
-            return False
+            return UNKNOWN
         if state not in _UNFINISHED:
-            return True
+            return state if state in _INCOMPLETE else ""
         if time.monotonic() > deadline:
-            return False
+            return state
         time.sleep(LOOK_EVERY)
 
 

@@ -1,5 +1,6 @@
-"""What `start` needs of an application that was created elsewhere: its definition, and the small
-files that travel with each run. One file of the shared place, for the owner alone."""
+"""The files with which `start` runs an application that was created elsewhere: its definition, and
+the small files that travel with each run. Together they are one file of the shared folder, for the
+owner alone."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from tfapp.compiler.shipment import ShippedFile
 from tfapp.compiler.store import store_files
 from tfapp.compiler.tags import definition_file
 from tfapp.engines.definition import Definition
+from tfapp.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Bundle:
-    """`files`: the text of each by its name in the cache, those that lie at the place left out.
-    They have the values of credentials."""
+    """`files`: the text of each by its name in the cache, those that lie in the shared folder left
+    out. They have the values of credentials."""
 
     definition: Definition
     files: Mapping[str, str] = dataclasses.field(repr=False)
@@ -33,7 +35,7 @@ class Bundle:
 
     @property
     def name(self) -> str:
-        """What its file is called; "" where the cluster has no place for it."""
+        """The name of its file; "" where the cluster has no shared folder."""
         return definition_file(self.definition.tags)
 
     def encode(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from tfapp.engines.yarn import kerberos
 from tfapp.engines.yarn.driver import CALL_LIMIT, forget, open_driver, touch
 from tfapp.engines.yarn.layout import Home
 from tfapp.errors import ForbiddenError, UnavailableError, UnknownApplicationError
+from tfapp.frozen import frozen
 
 if TYPE_CHECKING:
     import skein
@@ -21,14 +21,14 @@ _ALL_STATES = (*WAITING_STATES, "RUNNING", "FINISHED", "FAILED", "KILLED")
 
 ANY_LABEL = "*"
 
-# What the ResourceManager says to a queue's rights, and the fair scheduler to its own rules.
+# The ResourceManager's refusals: for a queue's rights, and by the fair scheduler's rules.
 _FORBIDDEN = ("AccessControlException", "rejected by placement rules")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Report:
-    """What the ResourceManager says of one application. Times: seconds since 1970, 0 for not
-    yet. `address`: where its master listens; "" when there is none."""
+    """The ResourceManager's report of one application. Times: seconds since 1970, 0 for not yet.
+    `address`: that of its master; "" when there is none."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class Report:
         return self.state in ("FINISHED", "FAILED", "KILLED")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Queue:
     """A queue. `labels`: the node labels that its applications may use; "*" is every one.
     `default_label`: what a request asks for that names none; "" is no label."""
@@ -58,7 +58,7 @@ class Queue:
     default_label: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Node:
     """A node that works. `memory` in MiB; all it has, used or not. `pages`: the address of its
     web pages, host:port."""
@@ -90,7 +90,7 @@ class Cluster:
         return self._ask("take the application", lambda client: client.submit(spec))
 
     def applications(self, user: str, name: str | None = None) -> tuple[Report, ...]:
-        """What Skein's applications of `user` are known to YARN, oldest first."""
+        """The Skein applications of `user` that YARN knows, oldest first."""
         found = self._ask(
             "list applications",
             lambda client: client.get_applications(states=_ALL_STATES, name=name, user=user),
@@ -133,6 +133,11 @@ class Cluster:
             )
             for node in found
         )
+
+    def lost_hosts(self) -> frozenset[str]:
+        """The hosts that YARN does not hear of any more."""
+        found = self._ask("list nodes", lambda client: client.get_nodes(states=("LOST",)))
+        return frozenset(node.host for node in found)
 
     def keep(self) -> None:
         """Says that the driver will be needed again."""

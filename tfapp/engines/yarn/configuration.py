@@ -14,13 +14,13 @@ _DEPTH = 20  # of references in references, as in Hadoop
 
 
 def folder(environ: Mapping[str, str]) -> str:
-    """Where the configuration is."""
+    """The folder of the configuration."""
     return environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR") or _FOLDER
 
 
 def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the cluster's files set, references filled in. Files that are not there or no XML set
-    nothing: Hadoop's own programs read them too, and complain."""
+    """The properties in the cluster's files, with references replaced. Files that are missing or no
+    XML are passed over: Hadoop's own programs read them too, and complain."""
     values: dict[str, str] = {}
     for name in _FILES:
         try:
@@ -40,8 +40,8 @@ def scheme(values: Mapping[str, str]) -> str:
 
 
 def manager_addresses(values: Mapping[str, str]) -> Iterator[str]:
-    """Where the ResourceManager's web service may be, as URLs: one for each of several
-    ResourceManagers, of which one is active."""
+    """The URLs of the ResourceManager's web service: one for each of several ResourceManagers, of
+    which one is active."""
     by = scheme(values)
     kind, port = ("webapp.https", 8090) if by == "https" else ("webapp", 8088)
     ids = [f".{i.strip()}" for i in values.get("yarn.resourcemanager.ha.rm-ids", "").split(",")]

@@ -1,4 +1,4 @@
-"""What applications on a YARN cluster need, and what the cluster says of itself."""
+"""Checks this machine and a YARN cluster for the needs of applications."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from tfapp.engines.diagnosis import (
 )
 from tfapp.engines.yarn import hadoop_fs, kerberos
 from tfapp.engines.yarn.cluster import Cluster, Node
-from tfapp.engines.yarn.surroundings import find_java, find_yarn, read_class_path
+from tfapp.engines.yarn.hadoop_client import find_java, find_yarn, read_class_path
 from tfapp.engines.yarn.web import DeniedError, Web
 from tfapp.errors import TfappError, UnavailableError
 
 LIMIT = 60.0  # seconds for a Java program
-WEB_LIMIT = 5.0  # seconds for a node's page
 JAVA_OLDEST, JAVA_NEWEST = 8, 22  # Hadoop's client fails on newer ones
 SKEW = 30.0  # seconds that clocks may differ by
 MAX_NODES = 100  # whose clocks are asked for
@@ -77,21 +76,21 @@ def examine_java(java: str) -> Finding:
     version = int(match[1])
     text = f"{version}, {java}"
     if not JAVA_OLDEST <= version <= JAVA_NEWEST:
-        mend = f"Install a Java of version {JAVA_OLDEST} to {JAVA_NEWEST} and set JAVA_HOME."
-        return Finding("java", WARNING, text, mend)
+        hint = f"Install a Java of version {JAVA_OLDEST} to {JAVA_NEWEST} and set JAVA_HOME."
+        return Finding("java", WARNING, text, hint)
     return Finding("java", OK, text)
 
 
 def examine_kerberos(environ: Mapping[str, str], now: float) -> Finding | None:
-    """What the user has to show for it; None where the cluster does not ask. `now`: seconds
-    since 1970."""
+    """Checks the user's ticket or keytab; None where the cluster does not ask for Kerberos. `now`:
+    seconds since 1970."""
     if not kerberos.is_asked(environ):
         return None
     return checked("kerberos", lambda: kerberos.show(environ, now))
 
 
 def examine_cluster(cluster: Cluster, web: Web, clock: Callable[[], float]) -> Iterator[Finding]:
-    """What the ResourceManager says, and the nodes' clocks."""
+    """Checks the ResourceManager, the nodes' pages and their clocks."""
     try:
         nodes, queues = cluster.nodes(), cluster.queues()
     except TfappError as error:
@@ -100,8 +99,8 @@ def examine_cluster(cluster: Cluster, web: Web, clock: Callable[[], float]) -> I
     open_queues = sorted(queue.name for queue in queues if queue.running)
     yield Finding("resourcemanager", OK, f"answers; queues: {', '.join(open_queues) or 'none'}")
     if not nodes:
-        mend = "Look at the ResourceManager's page of nodes: a full disk makes them unhealthy."
-        yield Finding("nodes", PROBLEM, "no node takes containers", mend)
+        hint = "Look at the ResourceManager's page of nodes: a full disk makes them unhealthy."
+        yield Finding("nodes", PROBLEM, "no node takes containers", hint)
         return
     memory = sum(node.memory for node in nodes)
     cores, gpus = sum(node.vcores for node in nodes), sum(node.gpus for node in nodes)
@@ -118,8 +117,8 @@ def examine_pages(node: Node, web: Web) -> Finding | None:
         web.head(web.page_of(node.pages))
     except DeniedError as error:
         call = f"curl --negotiate -u : {web.page_of(node.pages)}"
-        mend = f"Logs of a running application can be read as soon as `{call}` works."
-        return Finding("pages", WARNING, str(error), mend)
+        hint = f"Logs of a running application can be read as soon as `{call}` works."
+        return Finding("pages", WARNING, str(error), hint)
     except OSError:
         return None
     return None
@@ -154,8 +153,12 @@ def write_to_hdfs(environ: Mapping[str, str]) -> str:
     """Writes a file where Skein puts what it submits, and deletes it. UnavailableError with
     Hadoop's own words."""
     name = f".skein/doctor-{os.getpid()}"
-    for words in (("-mkdir", "-p", ".skein"), ("-touchz", name), ("-rm", "-skipTrash", name)):
-        done = hadoop_fs.run(environ, words)
+    for call in (
+        lambda: hadoop_fs.make_folders(environ, ".", [".skein"]),
+        lambda: hadoop_fs.run(environ, ["-touchz", name]),
+        lambda: hadoop_fs.run(environ, ["-rm", "-skipTrash", name]),
+    ):
+        done = call()
         if not done.well:
             if kerberos.complaint(done.complaint):
                 raise kerberos.refused(environ, done.complaint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,19 +10,21 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfapp.disk import locked, make_private, writing
 from tfapp.engines.credentials import new_credentials
-from tfapp.engines.disk import read_json
 from tfapp.engines.yarn import kerberos
-from tfapp.engines.yarn.keeper import Running
+from tfapp.engines.yarn.driver_daemon import DriverRecord
+from tfapp.engines.yarn.hadoop_client import find_java, fingerprint, read_class_path
 from tfapp.engines.yarn.layout import Credentials, DriverFolder, Home
-from tfapp.engines.yarn.surroundings import find_java, fingerprint, read_class_path
+from tfapp.engines.yarn.proxy import without_proxies
 from tfapp.errors import UnavailableError
 
 START_LIMIT = 60.0  # seconds for a driver to start
+LOCK_LIMIT = 2 * START_LIMIT  # seconds for another command to start one
 PING_LIMIT = 5.0
 CALL_LIMIT = 10.0  # seconds for a question to the cluster
 SUBMIT_LIMIT = 300.0  # seconds, with the upload of all files
@@ -35,7 +38,27 @@ def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
     """A skein.Client whose calls have deadlines: skein's TimeoutError. `now`: seconds since
     1970. UnavailableError when no driver can be started."""
     folder = _folder(home, environ)
-    return _find(folder) or _start(folder, environ, now)
+    found = _find(folder)
+    if found is not None:
+        return found
+    with _starting(folder):
+        return _find(folder) or _start(folder, environ, now)
+
+
+@contextlib.contextmanager
+def _starting(folder: DriverFolder) -> Iterator[None]:
+    """One command at a time starts a driver; the others find it when they get here.
+    UnavailableError for one that waits for too long."""
+    with writing(folder.path):
+        make_private(folder.path)
+        lock = locked(folder.lock, LOCK_LIMIT)
+    with lock as held:
+        if not held:
+            raise UnavailableError(
+                f"another command has been starting Skein's driver for {LOCK_LIMIT:g} s",
+                f"{folder.log} may say why.",
+            )
+        yield
 
 
 def touch(home: Home, environ: Mapping[str, str]) -> None:
@@ -64,12 +87,12 @@ def _find(folder: DriverFolder) -> Any:
     """None when no driver answers."""
     from tfapp.skein_library import skein
 
-    record = read_json(folder.record)
+    record = DriverRecord.read(folder.record)
     credentials = folder.read_credentials()
     if record is None or credentials is None:
         return None
     try:
-        client = _connect(Running.from_dict(record).address, credentials)
+        client = _connect(record.address, credentials)
         os.utime(folder.record)
     except (skein.exceptions.ConnectionError, skein.exceptions.TimeoutError, FileNotFoundError):
         return None
@@ -80,7 +103,7 @@ def _connect(address: str, credentials: Credentials) -> Any:
     from tfapp.skein_library import skein
 
     security = skein.Security(cert_bytes=credentials.certificate, key_bytes=credentials.key)
-    return _client_class()(address=address, security=security)
+    return _client_class()(address, security)
 
 
 def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
@@ -88,7 +111,7 @@ def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
     read_class_path(environ)
     if folder.read_credentials() is None:
         folder.write_credentials(Credentials(*new_credentials(now)))
-    answer = _ask_keeper(folder, environ)
+    answer = _ask_daemon(folder, environ)
     if "error" in answer:
         reason = _java_error(folder.log) or answer["error"]
         if kerberos.complaint(reason):
@@ -102,38 +125,48 @@ def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
 
 
 def _java_error(log: Path) -> str:
-    """What a Java program that has ended wrote last of why, in one line; "" when nothing."""
+    """The last error in the log of a Java program that has ended, in one line; "" when there is
+    none."""
     found = _JAVA_ERROR.findall(log.read_text(errors="replace")) if log.exists() else ()
     return found[-1].strip() if found else ""
 
 
-def _ask_keeper(folder: DriverFolder, environ: Mapping[str, str]) -> Mapping[str, str]:
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "tfapp.engines.yarn.keeper", str(folder.path)],
-        env=dict(environ),
+def _ask_daemon(folder: DriverFolder, environ: Mapping[str, str]) -> Mapping[str, str]:
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "tfapp.engines.yarn.driver_daemon", str(folder.path)],
+        env=without_proxies(environ),  # Skein calls the driver with what it finds there
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    assert keeper.stdout is not None
-    with keeper.stdout:
-        ready, _, _ = select.select([keeper.stdout], [], [], START_LIMIT)
-        line = keeper.stdout.readline() if ready else b""
+    assert daemon.stdout is not None
+    with daemon.stdout:
+        ready, _, _ = select.select([daemon.stdout], [], [], START_LIMIT)
+        line = daemon.stdout.readline() if ready else b""
     if not line:
-        keeper.kill()
-        keeper.wait()
+        daemon.kill()
+        daemon.wait()
         reason = "it ended" if ready else f"no answer within {START_LIMIT:g} s"
         return {"error": reason}
-    keeper.returncode = 0  # It goes on without this process; `subprocess` is not to warn of that.
+    daemon.returncode = 0  # It goes on without this process; `subprocess` is not to warn of that.
     return json.loads(line)
 
 
 def _client_class() -> Any:
+    from tfapp.protocol.client import open_channel
     from tfapp.skein_library import skein
 
     class BoundedClient(skein.Client):
-        """Skein's own, without its patience."""
+        """Skein's own, without its patience, and past the proxy that a user's environment names:
+        the driver is on this machine."""
+
+        def __init__(self, address: str, security: Any):
+            certificate, key = (security._get_bytes(kind) for kind in ("cert", "key"))
+            self._channel = open_channel(address, certificate, key)
+            self._stub = skein.proto.DriverStub(self._channel)
+            self.address, self.security, self._proc = address, security, None
+            self._call("ping", skein.proto.Empty())
 
         def _call(self, method: str, req: Any, timeout: float | None = None) -> Any:
             limits = {"ping": PING_LIMIT, "submit": SUBMIT_LIMIT}

@@ -7,8 +7,8 @@ import dataclasses
 import functools
 import getpass
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,34 +16,30 @@ from typing import TYPE_CHECKING
 from tfapp.compiler.python import node_python
 from tfapp.compiler.store import keeping_files, store_files
 from tfapp.compiler.tags import of_the_user
-from tfapp.contract.diagnostics import parse_diagnostics
-from tfapp.contract.log_lines import CANNOT_START
-from tfapp.contract.states import FINAL_STATES
-from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.base import Application, Link, LogFile, time_to_stop
-from tfapp.engines.credentials import new_credentials
+from tfapp.contract.names import CANNOT_START, FINAL_STATES
+from tfapp.contract.status import ApplicationStatus, parse_diagnostics
+from tfapp.engines import refusals
+from tfapp.engines.base import Application, Checkpoints, Link, LogFile
 from tfapp.engines.definition import Definition
 from tfapp.engines.diagnosis import PROBLEM, Finding
 from tfapp.engines.leftovers import CACHE
-from tfapp.engines.yarn import doctor, trial, verdict
-from tfapp.engines.yarn.bundle import Bundle
+from tfapp.engines.yarn import doctor, node_check, nodes, verdict
+from tfapp.engines.yarn.capacity import Capacity
+from tfapp.engines.yarn.checkpoints import checkpoints_of
 from tfapp.engines.yarn.cluster import Cluster, Report
-from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
 from tfapp.engines.yarn.kerberos import find_user
-from tfapp.engines.yarn.layout import Credentials, Home
+from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.links import links
 from tfapp.engines.yarn.logs import Logs
-from tfapp.engines.yarn.master import Master
-from tfapp.engines.yarn.place import Place
-from tfapp.engines.yarn.preflight import Request, check, queue_refused
 from tfapp.engines.yarn.register import Register
-from tfapp.engines.yarn.scheduler import Ask, QueueRules, asking, exclusive_labels, queue_rules
+from tfapp.engines.yarn.run import WAIT_EVERY, Run
+from tfapp.engines.yarn.shared_folder import SharedFolder
+from tfapp.engines.yarn.submission import Submission, bundled
 from tfapp.engines.yarn.user_names import name_of
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import (
     BadStateError,
-    ExistsError,
     ForbiddenError,
-    InUseError,
     InvalidPackageError,
     UnavailableError,
     UnreachableError,
@@ -52,22 +48,23 @@ from tfapp.errors import (
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
     from tfapp.package.model import AppPackage
-    from tfapp.skein_calls.connection import Connection
-    from tfapp.skein_library import skein
+    from tfapp.problems import Problem
+    from tfapp.protocol.connection import Connection
 
-WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
-SHUTDOWN_LIMIT = 30.0  # seconds for YARN to end an application
 PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
 OUTAGE = 900.0  # seconds; YARN's yarn.resourcemanager.connect.max-wait.ms as it comes
+MAX_LOOKS = 16  # masters that are asked at the same time
 SETTLE = 6.0  # seconds: a master hears of a lost container within 5
 
 
 class YarnEngine:
-    """Runs applications on the cluster that `environ` names; see tfapp.engines.base.Engine.
-    `user`: who they belong to, by default who calls."""
+    """Runs applications on the cluster that `environ` names; see tfapp.engines.base.Engine. `user`:
+    their owner, by default the caller."""
 
     name = "yarn"
     sees_home = False
+    run_modes = frozenset({"local", "docker", "yarn-docker"})
+    stays = False
 
     def __init__(
         self,
@@ -82,14 +79,20 @@ class YarnEngine:
         names = functools.partial(name_of, self._home, self._environ)
         self._user = user or find_user(self._environ, getpass.getuser(), names)
         self._cluster = Cluster(self._home, self._environ, clock)
-        self._place = Place(self._home, self._environ, self._user, clock)
-        self._register = Register(self._home, self._cluster, self._place, self._user, clock)
+        self._shared = SharedFolder(self._home, self._environ, self._user, clock)
+        self._register = Register(self._home, self._cluster, self._shared, self._user, clock)
+        self._submission = Submission(
+            self._cluster, self._shared, self._register, self._user, clock
+        )
         self._web = Web(self._environ)
-        self._logs = Logs(self._home, self._cluster, self._environ, self._web)
-        # Which run a pair of name and number is; asked for many times while logs grow.
+        self._capacity = Capacity(self._cluster, self._environ, self._web)
+        self._logs = Logs(self._home, self._cluster, self._environ, self._web, self._connect)
+        # The run of a name and a number, which is asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
 
-    def examine(self, python: str | None = None, queue: str = "default") -> Iterator[Finding]:
+    def examine(
+        self, python: str | None = None, options: Mapping[str, str] | None = None
+    ) -> Iterator[Finding]:
         """See Engine.examine. It takes one small container on each node."""
         well = True
         home = self._home.path.parent
@@ -97,9 +100,13 @@ class YarnEngine:
             well &= finding.level != PROBLEM
             yield finding
         if python is not None and well:
-            nodes = self._cluster.nodes()
-            yield from trial.examine_nodes(
-                self._cluster, self._web, nodes, python, queue, self._clock()
+            yield from node_check.examine_nodes(
+                self._cluster,
+                self._web,
+                self._cluster.nodes(),
+                python,
+                (options or {}).get("queue", "default"),
+                self._clock(),
             )
 
     # -- making --
@@ -112,37 +119,29 @@ class YarnEngine:
         largest node has or the queue allows, archives lie on the cluster, and a failure waits
         longer for the loss that caused it."""
         python, key = node_python(package, options)
-        nodes, rules = self._cluster.nodes(), self._rules(options.queue)
-        maximum = {
-            field: max((getattr(node, field) for node in nodes), default=0)
-            for field in ("memory", "vcores")
-        }
-        if rules is not None:
-            maximum = {f: min(most, rules.maximum.get(f, most)) for f, most in maximum.items()}
         return dataclasses.replace(
             options,
             python=python,
             python_key=key,
-            maximum=maximum,
+            maximum=self._capacity.largest_container(options.queue),
             settle=SETTLE,
-            place=self._place.url(),
+            nodes=nodes.__name__,
+            place=self._shared.url(),
         )
 
-    def check(self, compiled: Compiled) -> None:
+    def check(self, compiled: Compiled) -> Sequence[Problem]:
         """InvalidPackageError with each thing that this cluster can never give; ExistsError."""
         self._refuse_taken(compiled.spec.name)
-        package, spec = compiled.package, compiled.spec
-        if package is None:
-            return
-        size = spec.master.resources
-        label = package.master.label
-        master = Request(package.master, label, size.memory, size.vcores, size.gpus)
-        queues, nodes = self._cluster.queues(), self._cluster.nodes()
-        rules = self._rules(spec.queue)
-        facts = (queues, nodes, rules, self._exclusive_labels)
-        problems = tuple(check(package, compiled.job, master, spec.queue, *facts))
+        problems = self._capacity.check(compiled)
         if problems:
-            raise InvalidPackageError(tuple(sorted(problems)))
+            raise InvalidPackageError(problems)
+        return ()
+
+    def rendered(self, compiled: Compiled) -> str:
+        """See Engine.rendered."""
+        from tfapp.compiler.render import render_spec
+
+        return render_spec(compiled.spec)
 
     def ship(self, compiled: Compiled) -> None:
         """See Engine.ship. The definition goes along; where nothing else is new, `create` brings
@@ -152,44 +151,26 @@ class YarnEngine:
         python = compiled.travelling
         if python is not None and python.path is not None and python.placed:
             files[python.name] = python.path
-        self._place.put(files, along=_bundled(Definition.of(compiled.spec.name, compiled)))
-
-    def _rules(self, queue: str) -> QueueRules | None:
-        """None where the ResourceManager's web service does not tell: Kerberos protects it, or
-        it cannot be reached from here."""
-        try:
-            return queue_rules(queue, self._asking())
-        except OSError:
-            return None
-
-    def _exclusive_labels(self) -> frozenset[str] | None:
-        """None as with `_rules`."""
-        try:
-            return exclusive_labels(self._asking())
-        except OSError:
-            return None
-
-    def _asking(self) -> Ask:
-        return asking(tuple(manager_addresses(read_configuration(self._environ))), self._web)
+        self._shared.put(files, along=bundled(Definition.of(compiled.spec.name, compiled)))
 
     def create(self, name: str, compiled: Compiled) -> Application:
         """See Engine.create."""
         with self._home.lock(name) as held:
             if not held:
-                raise _taken(name)
+                raise refusals.exists(name)
             self._refuse_taken(name)
             return self._submit(Definition.of(name, compiled), run=1)
 
     def _refuse_taken(self, name: str) -> None:
         if self._register.runs(name, fresh=True):
-            raise _taken(name)
+            raise refusals.exists(name)
 
     def start(self, name: str) -> Application:
-        """See Engine.start. BadStateError where nobody knows any more what it is made of."""
+        """See Engine.start. BadStateError where its definition is lost."""
         with self._home.lock(name) as held:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
-                raise _in_use(name)
+                raise refusals.in_use(name, " --engine yarn")
             with keeping_files(self._home.path.parent / CACHE):
                 definition = self._register.definition(runs)
                 if definition is None:
@@ -200,40 +181,8 @@ class YarnEngine:
                 return self._submit(definition, run=len(runs) + 1)
 
     def _submit(self, definition: Definition, run: int) -> Application:
-        from tfapp.skein_library import skein
-
-        credentials = Credentials(*new_credentials(self._clock()))
-        spec = skein.ApplicationSpec.from_dict(dict(definition.spec))
-        spec.master.security = skein.Security(
-            cert_bytes=credentials.certificate, key_bytes=credentials.key
-        )
-        # Where its definition cannot be kept it runs all the same: `start` elsewhere says so.
-        with ThreadPoolExecutor(1) as pool:
-            keeping = pool.submit(self._place.keep, _bundled(definition))
-            application = self._submit_spec(spec, definition, keeping)
-            try:
-                self._register.write(application, definition, credentials)
-            except BaseException:
-                self._cluster.kill(application)
-                raise
-        report = self._cluster.application(application)
+        report = self._cluster.application(self._submission.submit(definition))
         return self._application(report, run, self._accepted(report))
-
-    def _submit_spec(
-        self, spec: skein.ApplicationSpec, definition: Definition, keeping: Future[None]
-    ) -> str:
-        """YARN's id of it. Files that were deleted on the cluster come back before."""
-        try:
-            return self._cluster.submit(spec)
-        except ForbiddenError as error:
-            raise InvalidPackageError((queue_refused(spec.queue, self._user),)) from error
-        except UnavailableError:
-            keeping.exception()  # one at a time
-            if not self._place.restore(definition.sources()):
-                raise
-            with contextlib.suppress(UnavailableError):
-                self._place.keep(_bundled(definition))
-            return self._cluster.submit(spec)
 
     # -- looking --
     def find(self, name: str, run: int | None = None) -> Application:
@@ -241,15 +190,19 @@ class YarnEngine:
         return self._look(*self._register.run(name, run))
 
     def list(self) -> tuple[Application, ...]:
-        """See Engine.list. One whose master does not answer is listed as it was accepted."""
-        found = []
-        for report, number in self._register.newest():
-            try:
-                found.append(self._look(report, number, fetch=False))
-            except UnreachableError:
-                accepted = self._register.accepted(report, fetch=False)
-                found.append(self._application(report, number, accepted))
+        """See Engine.list. One whose master does not answer is listed as it was accepted. All
+        are asked at the same time, as each of those takes seconds."""
+        newest = self._register.newest()
+        with ThreadPoolExecutor(MAX_LOOKS) as pool:
+            found = pool.map(self._look_or_accept, *zip(*newest)) if newest else ()
         return tuple(sorted(found, key=lambda a: a.status.started, reverse=True))
+
+    def _look_or_accept(self, report: Report, number: int) -> Application:
+        try:
+            return self._look(report, number, fetch=False)
+        except UnreachableError:
+            accepted = self._register.accepted(report, fetch=False)
+            return self._application(report, number, accepted)
 
     def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
         """See Engine.follow."""
@@ -275,8 +228,8 @@ class YarnEngine:
     def _next_report(
         self, report: Report, number: int, last: ApplicationStatus
     ) -> Generator[Application, None, Report]:
-        """What YARN says now. While it does not answer, the application goes on: that is yielded
-        once, and YARN is asked again for as long as its own clients would."""
+        """The present report. While YARN does not answer, the application goes on: `last` is
+        yielded once, and YARN is asked again for as long as its own clients would."""
         give_up, told = time.monotonic() + OUTAGE, False
         while True:
             try:
@@ -290,18 +243,17 @@ class YarnEngine:
                 told = True
             time.sleep(WAIT_EVERY)
 
-    def _is_over(self, report: Report) -> bool:
-        """False also where YARN does not answer."""
-        with contextlib.suppress(UnavailableError):
-            return self._cluster.application(report.id).ended
-        return False
-
     def _changes(self, report: Report) -> Iterator[ApplicationStatus]:
-        for status in self._master(report).changes(ended=lambda: self._is_over(report)):
-            if status.verdict is not None:
-                # Nothing is written any more, and YARN is about to move the logs away.
-                self._logs.copy(report.id)
-            yield status
+        """Until the verdict, or until its master cannot be followed any more: it has just begun,
+        or it ends, and YARN knows."""
+        with contextlib.suppress(UnreachableError):
+            for status in self._run(report).client.published():
+                if status.verdict is not None:
+                    # Nothing is written any more, and YARN is about to move the logs away.
+                    self._logs.copy_at_end(report.id)
+                yield status
+                if status.verdict is not None:
+                    return
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
         """See Engine.logs. The copies of a running application go on growing."""
@@ -311,40 +263,44 @@ class YarnEngine:
             return growing
         report, _ = self._register.run(name, run)
         self._looked_at[name, run] = report.id
-        instances = self._accepted(report).instances
-        return self._logs.of(report, [instance.instance for instance in instances])
+        return self._logs.of(report, self._accepted(report).instances)
+
+    def returned(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
+        """See Engine.returned."""
+        report, _ = self._register.run(name, run)
+        return self._logs.returned(report, self._accepted(report))
+
+    def checkpoints(self, name: str) -> contextlib.AbstractContextManager[Checkpoints]:
+        """See Engine.checkpoints."""
+        report, _ = self._register.run(name, None)
+        folder = self._accepted(report).checkpoint_dir
+        folder = folder or self._register.accepted(report, fetch=True).checkpoint_dir
+        return contextlib.nullcontext(checkpoints_of(name, folder, self._environ))
+
+    def reach(
+        self, name: str, instance: str, address: str
+    ) -> contextlib.AbstractContextManager[str]:
+        """See Engine.reach: hosts of the cluster are called directly."""
+        return contextlib.nullcontext(address)
 
     def connect(self, name: str) -> Connection:
         """See Engine.connect."""
         report, _ = self._register.run(name, None)
         if report.ended:
-            raise BadStateError(f"{name} is not running", f"`tfapp start {name}` runs it again.")
-        return self._master(report).connect()
+            raise refusals.not_running(name)
+        return self._connect(report)
 
     # -- ending --
     def stop(
         self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
-        """See Engine.stop. What has no coordinator yet, or does not end in time, is ended by its
-        master; what has no master either, or one that does not answer, is killed by YARN."""
+        """See Engine.stop. An application without a master, or with one that does not answer, is
+        killed by YARN."""
         report, number = self._register.run(name, None)
-        if not report.ended and not force:
-            asked = self._master(report).ask_to_stop(message)
-            if asked is not None:
-                report = self._await_end(report, time_to_stop(asked, timeout))
-        if not report.ended and self._master(report).shut_down(message):
-            report = self._await_end(report, SHUTDOWN_LIMIT)
+        run = self._run(report)
         if not report.ended:
-            self._cluster.kill(report.id)
-            report = self._await_end(report, SHUTDOWN_LIMIT)
-        return self._look(report, number)
-
-    def _await_end(self, report: Report, timeout: float) -> Report:
-        deadline = time.monotonic() + timeout
-        while not report.ended and time.monotonic() < deadline:
-            time.sleep(WAIT_EVERY)
-            report = self._cluster.application(report.id)
-        return report
+            run.client.stop(message, force, timeout)
+        return self._look(run.report, number)
 
     def destroy(self, name: str) -> None:
         """See Engine.destroy. YARN itself keeps its reports and logs of applications for as long
@@ -352,7 +308,7 @@ class YarnEngine:
         with self._home.lock(name) as held:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
-                raise _in_use(name)
+                raise refusals.in_use(name, " --engine yarn")
             self._register.destroy(runs)
 
     # -- inside --
@@ -366,12 +322,18 @@ class YarnEngine:
         status: ApplicationStatus | None = None
         found: tuple[Link, ...] = ()
         if report.address and not report.ended:
+            run = self._run(report)
+
+            def look(connection: Connection) -> tuple[ApplicationStatus, tuple[Link, ...]]:
+                status = run.client.read(connection)
+                return status, links(report, status, connection.containers())
+
             try:
-                status, found = self._master(report).look()
+                status, found = run.client.ask(look)
             except UnreachableError:
-                report = self._cluster.application(report.id)
-                if not report.ended:
+                if not run.client.has_ended():
                     raise
+                report = run.report
         if status is None:
             status = self._accepted(report) if fetch else self._register.accepted(report, fetch)
         if report.ended:
@@ -391,8 +353,12 @@ class YarnEngine:
         said = (line[len(CANNOT_START) :] for line in lines if line.startswith(CANNOT_START))
         return verdict.ended(report, last_known, *islice(said, 1))
 
-    def _master(self, report: Report) -> Master:
-        return Master(report, self._home.run(report.id), self._environ)
+    def _run(self, report: Report) -> Run:
+        folder = self._home.run(report.id)
+        return Run(report, folder, self._cluster, self._environ, self._accepted)
+
+    def _connect(self, report: Report) -> Connection:
+        return self._run(report).client.connect()
 
     def _application(
         self, report: Report, run: int, status: ApplicationStatus, more: tuple[Link, ...] = ()
@@ -409,21 +375,3 @@ class YarnEngine:
             links=(*page, *more),
             waits=verdict.waiting(report),
         )
-
-
-def _bundled(definition: Definition) -> dict[str, bytes]:
-    """What others need to start it, by the name of its file; nothing where the cluster has no
-    place for that."""
-    bundle = Bundle.of(definition)
-    return {bundle.name: bundle.encode()} if bundle and bundle.name else {}
-
-
-def _taken(name: str) -> ExistsError:
-    return ExistsError(
-        f"there is an application {name} already",
-        f"`tfapp start {name}` runs it again, `tfapp destroy {name}` forgets it.",
-    )
-
-
-def _in_use(name: str) -> InUseError:
-    return InUseError(f"{name} is running", f"`tfapp stop {name} --engine yarn` ends it.")

@@ -10,24 +10,26 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfapp.engines.yarn.surroundings import find_java, read_class_path
+from tfapp.engines.yarn.hadoop_client import find_java, read_class_path
+from tfapp.frozen import frozen
 
 LIMIT = 60.0  # seconds
 
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_OWNER_ONLY = "-Dfs.permissions.umask-mode=077"
 _OPTIONS = (
-    "-Dfs.permissions.umask-mode=077",
     # A NameNode that does not listen is tried again each second, by default ten times.
     "-Dipc.client.connect.max.retries=2",
     "-Dipc.client.connect.max.retries.on.timeouts=2",
 )
+_EXISTS = ": File exists"
 _ABSENT = re.compile(r"No such file or directory\Z")
 _CUT_OFF = re.compile(
     r"failed on (connection exception|socket timeout)|NoRouteToHostException|\Ano answer within"
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Done:
     """A command that has ended. `complaint`: its own words when it was not well, "" for none."""
 
@@ -37,7 +39,7 @@ class Done:
 
     @property
     def cut_off(self) -> bool:
-        """Whether nobody listens where the file system is to be, or answers in time."""
+        """Whether the file system's server does not listen, or does not answer in time."""
         return _CUT_OFF.search(self.complaint) is not None
 
     @property
@@ -47,8 +49,8 @@ class Done:
 
 
 def java(environ: Mapping[str, str]) -> list[str]:
-    """How a command begins that runs a small program of Hadoop's. UnavailableError when there is
-    no Hadoop here."""
+    """The first words of a command that runs a small program of Hadoop's. UnavailableError when
+    there is no Hadoop here."""
     return [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
 
 
@@ -58,13 +60,15 @@ def run(
     limit: float = LIMIT,
     folder: Path | None = None,
     beside: bool = False,
+    private: bool = True,
 ) -> Done:
-    """Runs `hadoop fs WORDS`, in `folder` if one is given. What it makes is for its owner alone.
-    `beside`: what goes on at the same time on this machine goes before. UnavailableError when
-    there is no Hadoop here."""
+    """Runs `hadoop fs WORDS`, in `folder` if one is given. `beside`: it leaves the processor to
+    other work on this machine. `private`: its files and folders are for their owner alone.
+    UnavailableError when there is no Hadoop here."""
     nice = shutil.which("nice", path=environ.get("PATH")) if beside else None
     command = [nice, "-n", "5"] if nice else []
-    command += [*java(environ), "org.apache.hadoop.fs.FsShell", *_OPTIONS, *words]
+    command += [*java(environ), "org.apache.hadoop.fs.FsShell", *_OPTIONS]
+    command += [_OWNER_ONLY, *words] if private else words
     try:
         done = subprocess.run(
             command,
@@ -79,6 +83,18 @@ def run(
     said = done.stderr.decode(errors="replace").splitlines()
     own = (f"{words[0][1:]}:", f"{words[0]}:")
     complaints = [line.strip() for line in said if line.startswith(own)]
-    # What is there already is no hindrance, unless it is the only one.
-    complaints.sort(key=lambda line: line.endswith(": File exists"))
+    # "File exists" is the reason of a failure only where there is no other.
+    complaints.sort(key=lambda line: line.endswith(_EXISTS))
     return Done(done.returncode == 0, done.stdout, next(iter(complaints), ""))
+
+
+def make_folders(environ: Mapping[str, str], home: str, folders: Sequence[str]) -> Done:
+    """Makes `folders`, each below the one before it, for their owner alone. A folder `home` that
+    does not exist is made first, and those above it, with the mode that the cluster gives to new
+    folders: /user is everybody's. `well` if they exist already."""
+    done = run(environ, ["-mkdir", *folders])
+    if done.absent:
+        done = run(environ, ["-mkdir", "-p", home], private=False)
+        if done.well:
+            done = run(environ, ["-mkdir", *folders])
+    return dataclasses.replace(done, well=done.well or done.complaint.endswith(_EXISTS))

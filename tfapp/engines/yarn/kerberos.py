@@ -1,8 +1,7 @@
-"""Who Kerberos says the caller is: by a keytab, or by the ticket that Hadoop's programs find."""
+"""The caller's Kerberos identity: from a keytab, or from the ticket that Hadoop's programs find."""
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from tfapp.engines.yarn.configuration import folder, read_configuration
 from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
 
 # Hadoop's own names for them: its commands read them too.
 KEYTAB = "KRB5KEYTAB"
@@ -25,7 +25,7 @@ _OTHER_PLACE = re.compile(r"[A-Z]{3,}:")  # of tickets: a directory, the kernel,
 _VERSION = b"\x05\x04"  # of a file of tickets, as MIT's and Heimdal's programs write it
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Ticket:
     """A ticket for tickets: whose, and until when (seconds since 1970)."""
 
@@ -34,8 +34,8 @@ class Ticket:
 
 
 def is_asked(environ: Mapping[str, str]) -> bool:
-    """Whether the cluster asks for Kerberos. Where its configuration does not tell, who sets a
-    keytab says so."""
+    """Whether the cluster asks for Kerberos. Where its configuration does not tell, a keytab in the
+    environment means that it does."""
     told = read_configuration(environ).get("hadoop.security.authentication")
     return told == "kerberos" or (told is None and bool(environ.get(KEYTAB)))
 
@@ -60,7 +60,8 @@ def find_keytab(environ: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def ticket_file(environ: Mapping[str, str]) -> str:
-    """Where Java looks for a ticket; it takes every kind of place for a file."""
+    """The path at which Java looks for a ticket; it takes every kind of credential cache for a
+    file."""
     return environ.get(CACHE, "").removeprefix("FILE:") or _default_file()
 
 
@@ -92,8 +93,8 @@ def read_ticket(data: bytes) -> Ticket | None:
 
 
 def show(environ: Mapping[str, str], now: float) -> str:
-    """What the caller has to show to a cluster that asks for Kerberos. UnavailableError when that
-    is nothing. `now`: seconds since 1970."""
+    """The caller's ticket or keytab for a cluster that asks for Kerberos, in words.
+    UnavailableError when there is none that is valid. `now`: seconds since 1970."""
     if environ.get(TOKENS):
         return f"the delegation tokens in {environ[TOKENS]}"
     keytab = find_keytab(environ)
@@ -116,13 +117,13 @@ def show(environ: Mapping[str, str], now: float) -> str:
 
 
 def require(environ: Mapping[str, str], now: float) -> None:
-    """UnavailableError where the cluster asks for Kerberos and the caller has nothing to show.
-    `now`: seconds since 1970."""
+    """UnavailableError where the cluster asks for Kerberos and the caller has no valid ticket or
+    keytab. `now`: seconds since 1970."""
     if is_asked(environ):
         show(environ, now)
 
 
-# How Java, Hadoop and Skein's driver say that Kerberos is why they got nowhere, each seen on a
+# The words with which Java, Hadoop and Skein's driver blame Kerberos, each seen on a
 # cluster: what follows tells the reason.
 _COMPLAINTS = (
     re.compile(r"LoginException: (.+)"),
@@ -135,13 +136,14 @@ _NO_KDC = re.compile(r"Connection refused|timed out|[Cc]annot (locate|find|conta
 
 
 def complaint(text: str) -> str:
-    """Why Kerberos let nobody in, of what a Java program said; "" when it says no such thing."""
+    """The part of a Java program's output that is about Kerberos; "" when there is none."""
     found = (pattern.search(text) for pattern in _COMPLAINTS)
     return next((match[1].strip() for match in found if match), "")
 
 
 def refused(environ: Mapping[str, str], text: str) -> UnavailableError:
-    """What to say when Kerberos did not let the caller in, and a Java program said `text`."""
+    """The error for a caller that Kerberos did not let in; `text` is the output of a Java
+    program."""
     reason, keytab = complaint(text), environ.get(KEYTAB)
     if reason.startswith("SIMPLE "):
         return UnavailableError(
@@ -174,7 +176,7 @@ def first_part(principal: str) -> str:
 def find_user(
     environ: Mapping[str, str], login: str, name_of: Callable[[str], str] = first_part
 ) -> str:
-    """Who the cluster takes the caller for, whose name on this machine is `login`. `name_of`: the
+    """The caller's user name on the cluster; `login` is the name on this machine. `name_of`: the
     cluster's name for a principal."""
     if not is_asked(environ):
         return environ.get("HADOOP_USER_NAME") or login

@@ -1,17 +1,19 @@
-"""What lies where under TFAPP_HOME. What lies on the cluster: `place`.
+"""The layout of TFAPP_HOME/yarn. That of the cluster: `shared_folder`.
 
 yarn/locks/NAME              held while a command launches or forgets application NAME
 yarn/drivers/KEY/            Skein's driver for one configuration of Hadoop
-    driver.json              where it listens (class tfapp.engines.yarn.driver.Running)
+    driver.json              where it listens (class tfapp.engines.yarn.driver_daemon.DriverRecord)
     skein.crt skein.pem      its credentials
+    driver.lock              held by the command that starts it
     driver.log
-yarn/places/KEY.json         what is known to lie on that cluster already (.place.Place)
+yarn/places/KEY.json         what is known to lie on that cluster already (.shared_record)
 yarn/users/KEY.json          what that cluster calls the owners of principals (.user_names)
 yarn/applications/ID/        one run that was submitted or looked at from here
     definition.json          what was submitted
     skein.crt skein.pem      its credentials; deleted at the end
     logs/CONTAINER/FILE      copies
     logs-complete            they are whole
+    returned-complete        those of what functions returned are
     destroyed                the user wants to hear no more of it
 """
 
@@ -19,13 +21,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
-from tfapp.engines.disk import locked, make_private, write_atomically, writing
+from tfapp.disk import locked, make_private, write_atomically, writing
+from tfapp.frozen import frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Credentials:
     """A certificate and its private key, in PEM."""
 
@@ -33,7 +35,7 @@ class Credentials:
     key: bytes = dataclasses.field(repr=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class CredentialFolder:
     """A folder that holds credentials among others."""
 
@@ -67,7 +69,7 @@ class CredentialFolder:
             path.unlink(missing_ok=True)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DriverFolder(CredentialFolder):
     """drivers/KEY."""
 
@@ -76,11 +78,15 @@ class DriverFolder(CredentialFolder):
         return self.path / "driver.json"
 
     @property
+    def lock(self) -> Path:
+        return self.path / "driver.lock"
+
+    @property
     def log(self) -> Path:
         return self.path / "driver.log"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RunFolder(CredentialFolder):
     """applications/ID."""
 
@@ -97,11 +103,15 @@ class RunFolder(CredentialFolder):
         return self.path / "logs-complete"
 
     @property
+    def returned_complete(self) -> Path:
+        return self.path / "returned-complete"
+
+    @property
     def destroyed(self) -> Path:
         return self.path / "destroyed"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Home:
     """TFAPP_HOME/yarn."""
 
@@ -115,20 +125,17 @@ class Home:
         """The folder of a driver. It need not exist."""
         return DriverFolder(self.path / "drivers" / key)
 
-    def place(self, key: str) -> Path:
-        """The record of a place on a cluster. It need not exist."""
+    def shared_record(self, key: str) -> Path:
+        """The record of a shared folder on a cluster. It need not exist."""
         return self.path / "places" / f"{key}.json"
 
     def users(self, key: str) -> Path:
         """The record of a cluster's names for principals. It need not exist."""
         return self.path / "users" / f"{key}.json"
 
-    @contextlib.contextmanager
-    def lock(self, name: str) -> Iterator[bool]:
-        """Holds the lock of application `name` if it is free; yields whether it is held now."""
+    def lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        """The lock of application `name`; see `locked`."""
         path = self.path / "locks" / name
-        with contextlib.ExitStack() as stack:
-            with writing(path):
-                make_private(path.parent)
-                held = stack.enter_context(locked(path))
-            yield held
+        with writing(path):
+            make_private(path.parent)
+            return locked(path)

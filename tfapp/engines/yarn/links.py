@@ -1,18 +1,18 @@
-"""Where a running application is to be seen. Pure."""
+"""The web pages of a running application. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfapp.contract.pages import exported_pages, page_route
+from tfapp.contract.names import exported_pages, page_route
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
-from tfapp.skein_calls.containers import Container
+from tfapp.protocol.connection import ContainerReport
 
 
 def links(
-    report: Report, status: ApplicationStatus, containers: Sequence[Container]
+    report: Report, status: ApplicationStatus, containers: Sequence[ContainerReport]
 ) -> tuple[Link, ...]:
     """The pages that instances export, as the application's own pages show them through YARN,
     and the logs of all instances in `containers`, as their nodes show them."""
@@ -32,6 +32,6 @@ def links(
     return (*pages, *logs)
 
 
-def _log(report: Report, container: Container) -> str:
+def _log(report: Report, container: ContainerReport) -> str:
     scheme = report.tracking_url.partition("://")[0] or "http"
     return f"{scheme}://{container.node}/node/containerlogs/{container.yarn_id}/{report.user}"

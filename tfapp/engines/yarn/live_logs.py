@@ -6,37 +6,41 @@ import dataclasses
 import json
 import threading
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tfapp.contract.container import INSTANCE_FILE
-from tfapp.contract.keys import KEY_STATUS
+from tfapp.contract.names import INSTANCE_FILE, KEY_STATUS, RETURNED_FILE
 from tfapp.contract.status import ApplicationStatus
+from tfapp.disk import make_private, write_atomically, writing
 from tfapp.engines.base import LogFile
-from tfapp.engines.disk import make_private, writing
-from tfapp.engines.yarn.web import DeniedError, Piece, Web
+from tfapp.engines.yarn.nodes import Piece, reason_of
+from tfapp.engines.yarn.web import DeniedError, Web
 from tfapp.errors import TfappError, UnavailableError
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.containers import FINISHED_STATES, LIVE_STATES, Container
+from tfapp.frozen import frozen
+from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
 COPY_EVERY = 1.0  # seconds
 MARGIN = 1 << 16  # bytes that a log may grow by while it is read
 ATTEMPTS = 5
+NOT_FOUND = 404
+RECORD = 2 << 20  # bytes that a record of what was returned has at most
 TRIES = 5  # to get the log of a finished container, whose node may be gone
 
 COORDINATOR_LOG = "application.driver.log"
 MASTER_LOG = "application.master.log"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Source:
-    """A log on a node. `node`: address of its NodeManager's pages, host:port."""
+    """A log on a node. `node`: address of its NodeManager's pages, host:port. `finished`: its
+    container has ended; `lost`: with its node."""
 
     instance: str
     node: str
     container: str
     file: str
     finished: bool = False
+    lost: bool = False
 
 
 class LiveLogs:
@@ -57,11 +61,15 @@ class LiveLogs:
         self._facts = facts
         self._order = order
         self._web = web
+        self.status: ApplicationStatus | None = None  # as published, at the last look
         self._denied = ""  # why a node has shown none
         self._shown = False  # whether any node has shown one
         self._lock = threading.Lock()
         self._files: dict[Path, LogFile] = {}
         self._instances: dict[str, str] = {}  # by the master's id of a container
+        self._unseen = (
+            0  # containers whose instance, or record, was not to be known at the last look
+        )
         self._tries: dict[str, int] = {}  # by YARN's id of a finished container
         self._own: tuple[Source, ...] = ()
         self._ended = threading.Event()
@@ -84,15 +92,29 @@ class LiveLogs:
     def copy(self) -> None:
         """Copies what is new. A log that cannot be had now is tried again next time."""
         with self._lock:
-            try:
-                sources = tuple(self._sources())
-            except TfappError:
-                return  # The master is not up yet, or ends: the next one who asks it says so.
-            # Nodes that do not answer, and why: they are not asked twice in one go.
-            mute: dict[str, str] = {}
-            for source in sources:
-                if self._tries.get(source.container, 0) < TRIES:
-                    self._try(source, mute)
+            self._copy_all(self._look())
+
+    def copy_at_end(self) -> bool:
+        """As `copy`, and before it the records of what functions returned: its master is about to
+        end, and answers one more time at best. Whether every container was looked into."""
+        with self._lock:
+            sources = self._look()
+            _, whole = self._records(sources)
+            self._copy_all(sources)
+            return whole
+
+    def _look(self) -> tuple[Source, ...]:
+        try:
+            return tuple(self._sources())
+        except TfappError:
+            return ()  # The master is not up yet, or ends: the next one who asks it says so.
+
+    def _copy_all(self, sources: Iterable[Source]) -> None:
+        # Nodes that do not answer, and why: they are not asked twice in one go.
+        mute: dict[str, str] = {}
+        for source in sources:
+            if self._tries.get(source.container, 0) < TRIES:
+                self._try(source, mute)
 
     def _try(self, source: Source, mute: dict[str, str]) -> None:
         tries = self._tries.get(source.container, 0) + 1
@@ -103,7 +125,7 @@ class LiveLogs:
             except urllib.error.HTTPError:
                 pass  # it is not begun
             except OSError as error:
-                mute[source.node] = _why(source.node, error)
+                mute[source.node] = _why(source, error)
                 if isinstance(error, DeniedError):
                     self._denied = str(error)
         if source.node in mute:
@@ -111,6 +133,51 @@ class LiveLogs:
             self._files[path] = LogFile(source.instance, path, mute[source.node])
         if source.finished:
             self._tries[source.container] = tries
+
+    def returned(self) -> tuple[LogFile, ...]:
+        """The records of what functions returned, an instance's older containers first, copied
+        now. A node that does not answer makes them `missing`."""
+        with self._lock:
+            found, _ = self._records(self._look())
+            return found
+
+    def _records(self, sources: Iterable[Source]) -> tuple[tuple[LogFile, ...], bool]:
+        """Those of `sources`, and whether every container was looked into."""
+        mute: dict[str, str] = {}
+        own = [source for source in sources if "/" in source.instance]
+        records = [self._record(source, mute) for source in own]
+        found = sorted((record for record in records if record), key=self._order)
+        return tuple(found), bool(own) and not mute and not self._unseen
+
+    def _record(self, source: Source, mute: dict[str, str]) -> LogFile | None:
+        """None where there is none. `mute` is as for `_try`."""
+        source = dataclasses.replace(source, file=RETURNED_FILE)
+        path = self._path(source)
+        if source.node not in mute:
+            try:
+                piece = self._read(source, RECORD)
+            except OSError as error:
+                if not isinstance(error, urllib.error.HTTPError) or error.code != NOT_FOUND:
+                    mute[source.node] = _why(source, error)
+                elif self._has_logs(source):
+                    path.unlink(missing_ok=True)  # its program has begun again
+                else:  # it is not begun, or YARN has moved its logs away
+                    self._unseen += 1
+            else:
+                with writing(path):
+                    self._make_folder(source)
+                    write_atomically(path, piece.data)
+        if path.exists():
+            return LogFile(source.instance, path)
+        return LogFile(source.instance, path, mute[source.node]) if source.node in mute else None
+
+    def _has_logs(self, source: Source) -> bool:
+        """Whether the log folder of a container, in which a runner began, is on its node."""
+        try:
+            self._web.read_log(source.node, source.container, INSTANCE_FILE, MARGIN)
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         """Ends the copying."""
@@ -125,10 +192,13 @@ class LiveLogs:
             status = connection.get(KEY_STATUS)
             containers = connection.containers((*LIVE_STATES, *FINISHED_STATES))
         if status is not None:
-            found = ApplicationStatus.from_dict(json.loads(status)).instances
-            self._instances.update((i.container, i.instance) for i in found if i.container)
+            self.status = ApplicationStatus.from_dict(json.loads(status))
+            instances = self.status.instances
+            self._instances.update((i.container, i.instance) for i in instances if i.container)
+        self._unseen = 0
         for container in containers:
             instance = self._instance(container)
+            self._unseen += bool(container.yarn_id and not instance)
             if instance and container.yarn_id:
                 yield Source(
                     instance,
@@ -136,10 +206,11 @@ class LiveLogs:
                     container.yarn_id,
                     f"{container.service}.log",
                     container.state in FINISHED_STATES,
+                    reason_of(container.message) == "node-lost",
                 )
         yield from self._masters()
 
-    def _instance(self, container: Container) -> str:
+    def _instance(self, container: ContainerReport) -> str:
         """Whose container it is; "" when nobody says so yet. One that an instance had before is
         not in the status: its runner has written it down beside the log."""
         known = self._instances.get(container.id, "")
@@ -185,17 +256,27 @@ class LiveLogs:
             self._files[path] = LogFile(source.instance, path)
         data = new_bytes(have, lambda last: self._read(source, last))
         with writing(path):
-            make_private(path.parent)
+            self._make_folder(source)
             with path.open("ab") as copy:
                 copy.write(data)
         self._files[path] = LogFile(source.instance, path)
 
+    def _make_folder(self, source: Source) -> None:
+        """With a file that tells after the application's end which instance it was."""
+        folder = make_private(self._path(source).parent)
+        name = folder / INSTANCE_FILE
+        if "/" in source.instance and not name.exists():
+            write_atomically(name, source.instance.encode())
 
-def _why(node: str, error: OSError) -> str:
+
+def _why(source: Source, error: OSError) -> str:
     if isinstance(error, DeniedError):
         return str(error)
+    if source.lost:
+        host = source.node.rpartition(":")[0]
+        return f"its node {host} is lost, and its log is there; YARN gathers it if it comes back"
     reason = getattr(error, "reason", error)  # urllib's
-    return f"{node} does not answer: {getattr(reason, 'strerror', None) or reason}"
+    return f"{source.node} does not answer: {getattr(reason, 'strerror', None) or reason}"
 
 
 def new_bytes(have: int, read: Callable[[int], Piece]) -> bytes:

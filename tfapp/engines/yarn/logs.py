@@ -3,44 +3,82 @@ ones as YARN has gathered them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+from tfapp.contract.names import RETURNED_FILE
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.disk import make_private, writing
 from tfapp.engines.base import LogFile
+from tfapp.engines.returned_files import newest
 from tfapp.engines.yarn import aggregated_logs
+from tfapp.engines.yarn.aggregated_logs import UNKNOWN, Gathered
 from tfapp.engines.yarn.cluster import Cluster, Report
-from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.layout import Home, RunFolder
 from tfapp.engines.yarn.live_logs import LiveLogs
-from tfapp.engines.yarn.master import Master
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
+from tfapp.protocol.connection import Connection
+
+RETURNED_LIMIT = 60.0  # seconds for YARN to gather what functions returned
+LOST_LIMIT = 5.0  # seconds for YARN to gather logs where it waits for nodes that are lost
 
 
 class Logs:
-    """Copies of logs, under `home`."""
+    """Copies of logs, under `home`. `connect` opens a connection to the master of a run."""
 
-    def __init__(self, home: Home, cluster: Cluster, environ: Mapping[str, str], web: Web):
+    def __init__(
+        self,
+        home: Home,
+        cluster: Cluster,
+        environ: Mapping[str, str],
+        web: Web,
+        connect: Callable[[Report], Connection],
+    ):
+        self._connect = connect
         self._home = home
         self._cluster = cluster
         self._environ = environ
         self._web = web
         self._live: dict[str, LiveLogs] = {}
 
-    def of(self, report: Report, job_order: Sequence[str]) -> tuple[LogFile, ...]:
-        """Those of one run, instances first, as in `job_order`. Of an ended run they are whole;
-        the first call waits until YARN has gathered them."""
-        order = _order(job_order)
+    def of(self, report: Report, instances: Sequence[InstanceStatus]) -> tuple[LogFile, ...]:
+        """Those of one run, those of `instances` first, in their order. Of an ended run they are
+        whole, or say why not; the first call waits until YARN has gathered them."""
+        order = _order([instance.instance for instance in instances])
         if not report.ended:
-            live = self._live.get(report.id)
-            if live is None:
-                live = self._live[report.id] = self._open(report.id, order)
-            return live.files()
+            return self._running(report.id, order).files()
+        logs = self._gathered(report, instances, aggregated_logs.log_files)
+        return tuple(sorted(logs, key=order))
+
+    def returned(self, report: Report, status: ApplicationStatus) -> tuple[LogFile, ...]:
+        """See Engine.returned. Of a run that has just ended the first call waits until YARN has
+        gathered them, unless they were copied at its end. `status`: the last that is known."""
+        order = _order([instance.instance for instance in status.instances])
+        if not report.ended:
+            running = self._running(report.id, order)
+            return newest(running.returned(), running.status or status)
+        folder = self._home.run(report.id)
+        if folder.returned_complete.exists():
+            found = tuple(aggregated_logs.returned_files(folder))
+        else:
+            found = tuple(self._returned(report, status.instances))
+        return newest(sorted(found, key=order), status)
+
+    def _returned(self, report: Report, instances: Sequence[InstanceStatus]) -> Iterator[LogFile]:
         folder = self._home.run(report.id)
         try:
-            aggregated_logs.fetch(folder, report.id, report.tracking_url, self._environ, self._web)
-        except UnavailableError:
-            if not folder.logs.exists():
-                raise
-        return tuple(sorted(aggregated_logs.log_files(folder), key=order))
+            yield from self._gathered(
+                report, instances, aggregated_logs.returned_files, RETURNED_LIMIT
+            )
+        except UnavailableError as error:
+            for instance in instances:
+                yield LogFile(instance.instance, folder.logs / RETURNED_FILE, error.message)
+
+    def _running(self, application: str, order: Callable[[LogFile], tuple]) -> LiveLogs:
+        if application not in self._live:
+            self._live[application] = self._open(application, order)
+        return self._live[application]
 
     def growing(self, application: str) -> tuple[LogFile, ...] | None:
         """Those of a run whose growing logs have been asked for, without a look at the cluster;
@@ -48,27 +86,90 @@ class Logs:
         live = self._live.get(application)
         return None if live is None else live.files()
 
-    def copy(self, application: str) -> None:
-        """Copies what is new, if they have been asked for."""
-        if application in self._live:
-            self._live[application].copy()
+    def copy_at_end(self, application: str) -> None:
+        """Copies what is new before YARN moves it away, if logs have been asked for; with them
+        what functions returned, which then needs no waiting for YARN."""
+        if application in self._live and self._live[application].copy_at_end():
+            path = self._home.run(application).returned_complete
+            with writing(path):
+                make_private(path.parent)
+                path.touch(0o600)
 
     def close(self, application: str) -> None:
         """The run has ended: no log grows any more."""
         if application in self._live:
             self._live.pop(application).close()
 
+    def _gathered(
+        self,
+        report: Report,
+        instances: Sequence[InstanceStatus],
+        files: Callable[[RunFolder], Iterator[LogFile]],
+        limit: float | None = None,
+    ) -> Iterator[LogFile]:
+        """The files of an ended run that `files` finds among its copies. `limit`: seconds for YARN
+        to gather them, where it waits for no lost node."""
+        folder = self._home.run(report.id)
+        hosts = {i.instance: i.host for i in instances if i.host}
+        lost = frozenset() if folder.logs_complete.exists() else self._lost(hosts.values())
+        patience = LOST_LIMIT if lost else (limit or aggregated_logs.GATHER_LIMIT)
+        try:
+            gathered = aggregated_logs.fetch(
+                folder, report.id, report.tracking_url, self._environ, self._web, patience
+            )
+        except UnavailableError:
+            if not folder.logs.exists() and not lost:
+                raise
+            gathered = Gathered(state=UNKNOWN)
+        found = tuple(files(folder))
+        for log in found:
+            host = hosts.get(log.instance, "")
+            # A record of what was returned is written in one piece.
+            whole = (
+                not gathered.state
+                or log.path.parent.name in gathered.containers
+                or log.path.name == RETURNED_FILE
+            )
+            yield (
+                log
+                if whole
+                else dataclasses.replace(
+                    log, missing=_missing(report.id, host, lost, gathered.state)
+                )
+            )
+        for instance in hosts.keys() - {log.instance for log in found}:
+            why = _missing(report.id, hosts[instance], lost, gathered.state)
+            if why:
+                yield LogFile(instance, folder.logs / f"{instance.replace('/', '-')}.log", why)
+
+    def _lost(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Those of `hosts` that are lost, as far as YARN tells."""
+        try:
+            return self._cluster.lost_hosts().intersection(hosts)
+        except UnavailableError:
+            return frozenset()
+
     def _open(self, application: str, order: Callable[[LogFile], tuple]) -> LiveLogs:
-        def master() -> Master:
-            report = self._cluster.application(application)
-            return Master(report, self._home.run(application), self._environ)
+        def connect() -> Connection:
+            return self._connect(self._cluster.application(application))
 
         def facts() -> dict:
             report = self._cluster.application(application)
             return self._web.application(report.tracking_url, application)
 
         folder = self._home.run(application).logs
-        return LiveLogs(folder, lambda: master().connect(), facts, order, self._web)
+        return LiveLogs(folder, connect, facts, order, self._web)
+
+
+def _missing(application: str, host: str, lost: Container[str], state: str) -> str:
+    """Why YARN has not the log of an instance on `host`, and where it is; "" when it ought to
+    have it. `state`: what it says of its gathering."""
+    where = f"it is in {application}/ below yarn.nodemanager.log-dirs there"
+    if host in lost:
+        return f"its node {host} is lost, and YARN has not gathered it; {where}"
+    if state and host:
+        return f"YARN has not gathered it from {host} (log aggregation: {state}); {where}"
+    return ""
 
 
 def _order(job_order: Sequence[str]) -> Callable[[LogFile], tuple]:
@@ -77,6 +178,7 @@ def _order(job_order: Sequence[str]) -> Callable[[LogFile], tuple]:
     def order(log: LogFile) -> tuple:
         component, _, index = log.instance.rpartition("/")
         place = places.get(log.instance, len(places))
-        return not component, place, component, index.zfill(9), str(log.path)
+        number = index.zfill(9) if component else index
+        return not component, place, component, number, str(log.path)
 
     return order

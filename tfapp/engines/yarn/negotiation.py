@@ -16,9 +16,9 @@ _COOKIE = re.compile(r"^set-cookie: *(hadoop\.auth=[^;\r\n]+)", re.IGNORECASE | 
 _STATUS = re.compile(r"^HTTP/\S+ (.+?)\r?$", re.MULTILINE)
 
 
-def log_in(url: str, environ: Mapping[str, str], limit: float) -> str:
+def log_in(url: str, environ: Mapping[str, str], limit: float, proxy: str = "") -> str:
     """The cookie by which Hadoop's daemons know the user again, good for hours. `limit`: seconds.
-    OSError says in words why there is none."""
+    `proxy`: the URL of one that `url` is asked through. OSError says in words why there is none."""
     with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
         cache = ticket_file(environ)
         keytab = find_keytab(environ)
@@ -27,8 +27,9 @@ def log_in(url: str, environ: Mapping[str, str], limit: float) -> str:
             own = {**environ, CACHE: f"FILE:{cache}"}
             _run(own, limit, "kinit", "-k", "-t", keytab[0], keytab[1])
         words = ("-sS", "--negotiate", "--user", ":", "--max-time", f"{limit:g}")
+        way = ("--proxy", proxy, "--noproxy", "") if proxy else ("--noproxy", "*")
         output = ("--output", os.devnull, "--dump-header", "-")
-        said = _run({**environ, CACHE: f"FILE:{cache}"}, limit, "curl", *words, *output, url)
+        said = _run({**environ, CACHE: f"FILE:{cache}"}, limit, "curl", *words, *way, *output, url)
     cookies = [found for found in _COOKIE.findall(said) if not found.endswith("=")]
     if not cookies:
         raise OSError((_STATUS.findall(said) or ["it gave no reason"])[-1])

@@ -1,15 +1,16 @@
-"""What a cluster can never run, found before anything is submitted. Pure."""
+"""Finds applications that a cluster can never run, before anything is submitted. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfapp.engines.yarn.cluster import ANY_LABEL, Node, Queue
+from tfapp.engines.yarn.preflight_queue import check_queue, offer, queue_facts
 from tfapp.engines.yarn.scheduler import QueueRules
+from tfapp.frozen import frozen
 from tfapp.package.model import AppPackage, ComponentResources
 from tfapp.problems import Position, Problem
 
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 _LABEL = "yarn.label.expression"
 _NODES = "yarn.nodes"
 _RACKS = "yarn.racks"
-_SHOWN = 20  # names in one message
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Request:
     """Containers of one size. `asked` says where their size was written. `default_of`: the queue
     whose default `label` is; "" where the package names it, or there is none."""
@@ -35,7 +35,7 @@ class Request:
     default_of: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Most:
     """The most that one container of `queue` may ask for, by the field of Request."""
 
@@ -60,11 +60,12 @@ def check(
     requests = [master]
     for component in job.components:
         asked = package.resources[component.name]
-        label = asked.label or master.label
-        size = (component.memory, component.vcores, component.gpus)
+        wanted = component.container
+        label = wanted.label or master.label
+        size = (wanted.memory, wanted.vcores, wanted.gpus)
         if component.instances:
             requests.append(Request(asked, label, *size))
-    facts = _facts(queue, queues, rules)
+    facts = queue_facts(queue, queues, rules)
     defaults = {found.default_label for found in facts}
     exclusive = functools.cache(exclusive)
     for request in (_labelled(request, queue, defaults) for request in requests):
@@ -77,48 +78,6 @@ def check(
         else:
             most = Most(queue, rules.maximum if rules else {})
             yield from _check_nodes(request, within, most, exclusive)
-
-
-def check_queue(
-    name: str, queues: Sequence[Queue], rules: QueueRules | None = None
-) -> Iterator[Problem]:
-    """A queue that is not there, or takes no applications."""
-    at = Position(f"--queue {name}")
-    found = _facts(name, queues, rules)
-    missing = not found and not _may_be_made(name, queues) if rules is None else rules.missing
-    if rules is not None and rules.children:
-        message = f"queue {name!r} takes no applications: it consists of other queues"
-        yield Problem(at, "queue", message, hint=f"Name one of {', '.join(rules.children)}.")
-    elif missing:
-        names = sorted(queue.name for queue in queues)
-        message = f"there is no queue {name!r} on the cluster"
-        yield Problem(at, "queue", message, hint=_offer(name, names, "Queues"))
-    elif found and not any(queue.running for queue in found):
-        message = f"queue {name!r} is stopped: it takes no applications"
-        names = sorted(queue.name for queue in queues if queue.running)
-        yield Problem(at, "queue", message, hint=f"Queues that do: {', '.join(names)}.")
-
-
-def queue_refused(name: str, user: str) -> Problem:
-    """The ResourceManager refused an application for its queue: its rights decide who submits."""
-    message = f"queue {name!r} takes no applications of {user}"
-    hint = "Name another queue, or ask for the right to submit to this one."
-    return Problem(Position(f"--queue {name}"), "queue", message, hint=hint)
-
-
-def _facts(name: str, queues: Sequence[Queue], rules: QueueRules | None) -> tuple[Queue, ...]:
-    """Of the queue `name`. Of each that it may be where only Skein's driver tells: of a path it
-    knows the last name alone with the capacity scheduler, all with the fair one."""
-    if rules is not None:
-        return () if rules.queue is None else (rules.queue,)
-    known = (name, f"root.{name}", name.rpartition(".")[2])
-    return tuple(queue for queue in queues if queue.name in known)
-
-
-def _may_be_made(name: str, queues: Sequence[Queue]) -> bool:
-    """Whether YARN may make the queue `name`, as far as Skein's driver tells: below a queue that
-    is there, or by the placement rules of the fair scheduler, whose queues are paths."""
-    return "." in name or all("." in queue.name for queue in queues)
 
 
 def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Request:
@@ -158,7 +117,7 @@ def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Itera
     if not labelled:
         message = f"no node that works is free of labels, and {request.asked.name} asks for none"
         known = sorted({label for node in nodes for label in node.labels})
-        hint = f"Set {_LABEL}. {_offer('', known, 'Labels')}" if known else ""
+        hint = f"Set {_LABEL}. {offer('', known, 'Labels')}" if known else ""
         yield Problem(request.asked.at, "no-nodes", message, hint=hint)
         return
     misplaced = tuple(_check_places(request, nodes, labelled))
@@ -170,13 +129,13 @@ def _check_places(
 ) -> Iterator[Problem]:
     """Names of hosts and racks that mean nothing, or nothing that can be had."""
     hosts, racks = {n.host: n for n in nodes}, {n.rack for n in nodes}
-    for rack in (rack for rack in request.asked.racks if rack not in racks):
+    for rack in (rack for rack in request.asked.container.racks if rack not in racks):
         message = f"no node that works is in the rack {rack!r}"
-        yield Problem(_at(request, _RACKS), "place", message, hint=_offer(rack, racks, "Racks"))
-    for host in request.asked.nodes:
+        yield Problem(_at(request, _RACKS), "place", message, hint=offer(rack, racks, "Racks"))
+    for host in request.asked.container.nodes:
         if host not in hosts:
             message = f"no node that works is called {host!r}"
-            hint = _offer(host, hosts, "Nodes")
+            hint = offer(host, hosts, "Nodes")
             yield Problem(_at(request, _NODES), "place", message, hint=hint)
         elif hosts[host] not in labelled and request.label:
             message = f"node {host!r} does not have the {_label(request)}"
@@ -191,7 +150,7 @@ def _check_places(
 
 def _placed(request: Request, nodes: Sequence[Node]) -> Sequence[Node]:
     """Those of `nodes` on which it may run."""
-    asked = request.asked
+    asked = request.asked.container
     if asked.relax_locality or not (asked.nodes or asked.racks):
         return nodes
     return [node for node in nodes if node.host in asked.nodes or node.rack in asked.racks]
@@ -249,29 +208,21 @@ def _sizes(nodes: Iterable[Node]) -> str:
 
 
 def _at(request: Request, key: str) -> Position:
-    return request.asked.positions.get(key, request.asked.at)
+    return request.asked.place(key)
 
 
 def _where(request: Request) -> str:
-    if request.asked.nodes or request.asked.racks:
-        return " that it names" if not request.asked.relax_locality else ""
+    if request.asked.container.nodes or request.asked.container.racks:
+        return " that it names" if not request.asked.container.relax_locality else ""
     comma = "," if request.default_of else ""
     return f" of {_label(request)}{comma}" if request.label else ""
 
 
 def _label(request: Request) -> str:
-    """Its label, and who says so."""
+    """Its label, and the queue whose default that is."""
     of_queue = f", the default of queue {request.default_of!r}" if request.default_of else ""
     return f"label {request.label!r}{of_queue}"
 
 
 def _labels(request: Request, known: list[str]) -> str:
-    return _offer(request.label, known, "Labels") if known else "The nodes there have no labels."
-
-
-def _offer(name: str, known: Iterable[str], what: str) -> str:
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    more = ", ..." if len(names) > _SHOWN else ""
-    listed = f"{what}: {', '.join(names[:_SHOWN])}{more}."
-    return f"Did you mean {close[0]!r}? {listed}" if close else listed
+    return offer(request.label, known, "Labels") if known else "The nodes there have no labels."

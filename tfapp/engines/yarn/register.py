@@ -1,4 +1,5 @@
-"""What applications there are: YARN knows; what is kept here and on the cluster completes it."""
+"""The applications on a cluster: YARN's list, completed by files on this machine and on the
+cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from pathlib import Path
 
 from tfapp.compiler.store import nobody_stores
 from tfapp.compiler.tags import TAG, definition_file
-from tfapp.contract.states import ACCEPTED
+from tfapp.contract.names import ACCEPTED
 from tfapp.contract.status import ApplicationStatus
+from tfapp.disk import delete_tree, make_private, write_json, writing
+from tfapp.engines import refusals
 from tfapp.engines.definition import Definition
-from tfapp.engines.disk import delete_tree, make_private, write_json, writing
 from tfapp.engines.leftovers import CACHE, delete_shipped, file_names
 from tfapp.engines.yarn.bundle import Bundle, decode
 from tfapp.engines.yarn.cluster import Cluster, Report
 from tfapp.engines.yarn.layout import Credentials, Home
-from tfapp.engines.yarn.place import Listing, Place
-from tfapp.errors import NotFoundError, UnavailableError, UnknownApplicationError
+from tfapp.engines.yarn.shared_folder import Listing, SharedFolder
+from tfapp.errors import UnavailableError
 
 LOOK_EVERY = 60.0  # seconds between two looks for what was destroyed from another home
 KEPT = 7 * 24 * 3600.0  # seconds that a file stays on the cluster of which nothing is made
@@ -28,11 +30,16 @@ class Register:
     and a run's number is its place among them. `clock`: seconds since 1970."""
 
     def __init__(
-        self, home: Home, cluster: Cluster, place: Place, user: str, clock: Callable[[], float]
+        self,
+        home: Home,
+        cluster: Cluster,
+        shared: SharedFolder,
+        user: str,
+        clock: Callable[[], float],
     ):
         self._home = home
         self._cluster = cluster
-        self._place = place
+        self._shared = shared
         self._user = user
         self._clock = clock
 
@@ -42,7 +49,7 @@ class Register:
         return tuple((found[-1], len(found)) for found in runs.values())
 
     def runs(self, name: str, fresh: bool = False) -> tuple[Report, ...]:
-        """The runs of `name`, oldest first; none when there is no such application. What was
+        """The runs of `name`, oldest first; none when there is no such application. Runs that were
         destroyed from another home may be among them for a minute, unless `fresh`."""
         return self._visible(name, fresh)
 
@@ -50,10 +57,9 @@ class Register:
         """As `runs`. UnknownApplicationError when there are none."""
         runs = self.runs(name)
         if not runs:
-            raise UnknownApplicationError(
-                f"there is no application {name} of {self._user} on the cluster",
-                "`tfapp list --engine yarn` shows all.",
-            )
+            known = {report.name for report in self._visible(None)}
+            where = f" of {self._user} on the cluster"
+            raise refusals.unknown(name, known, where, " --engine yarn")
         return runs
 
     def run(self, name: str, number: int | None) -> tuple[Report, int]:
@@ -63,18 +69,19 @@ class Register:
         if number is None:
             number = len(runs)
         if not 1 <= number <= len(runs):
-            raise NotFoundError(f"{name} has no run {number}", f"It has {len(runs)}.")
+            raise refusals.no_such_run(name, number, range(1, len(runs) + 1))
         return runs[number - 1], number
 
     def _visible(self, name: str | None, fresh: bool = False) -> tuple[Report, ...]:
-        """Only what has ended can have been destroyed: an application that runs costs no look."""
+        """Only runs that have ended can have been destroyed: a running application costs no
+        listing."""
         found = self._kept(self._cluster.applications(self._user, name))
         newest = (runs[-1] for runs in _by_name(found).values())
         if not any(report.ended and definition_file(report.tags) for report in newest):
             return found
-        if not fresh and self._clock() - self._place.looked() <= LOOK_EVERY:
+        if not fresh and self._clock() - self._shared.looked() <= LOOK_EVERY:
             return found
-        listing = self._place.look()
+        listing = self._shared.look()
         destroyed = listing.destroyed if listing else frozenset()
         with contextlib.suppress(UnavailableError):  # then they are looked for again
             self._forget([report for report in found if report.id in destroyed])
@@ -90,7 +97,7 @@ class Register:
 
     # -- what is kept here --
     def write(self, application: str, definition: Definition, credentials: Credentials) -> None:
-        """Keeps what was submitted. UnavailableError when that is impossible."""
+        """Keeps the definition that was submitted. UnavailableError when that is impossible."""
         folder = self._home.run(application)
         with writing(folder.path):
             make_private(folder.path)
@@ -98,12 +105,12 @@ class Register:
             write_json(folder.definition, definition)
 
     def definition(self, runs: Sequence[Report]) -> Definition | None:
-        """What the newest of an application's runs is made of, with its files on this machine;
-        None when it was created elsewhere, and the cluster does not tell. UnavailableError when
-        the file system of the cluster does not answer."""
+        """The definition of an application's newest run, with its files on this machine; None when
+        it was created elsewhere and the cluster has no definition. UnavailableError when the file
+        system of the cluster does not answer."""
         wanted = definition_file(runs[-1].tags)
         same = (run for run in reversed(runs) if definition_file(run.tags) == wanted)
-        here = (Definition.read(self._home.run(run.id).definition) for run in same)
+        here = (self._kept_definition(run) for run in same)
         whole = next((one for one in here if one and not one.missing_files()), None)
         if whole is None:
             for found in self._fetch(runs[-1:]).values():
@@ -113,7 +120,7 @@ class Register:
     def accepted(self, report: Report, fetch: bool) -> ApplicationStatus:
         """The status until there is another. Of a run that was submitted elsewhere the instances
         are unknown, unless the cluster is asked for its definition: `fetch`, once."""
-        definition = Definition.read(self._home.run(report.id).definition)
+        definition = self._kept_definition(report)
         if definition is None and fetch:
             with contextlib.suppress(UnavailableError):
                 definition = self._definitions([report])[report.id]
@@ -121,10 +128,16 @@ class Register:
             return definition.accepted(report.started)
         return ApplicationStatus(report.name, ACCEPTED, 0, report.started, report.started, ())
 
+    def _kept_definition(self, report: Report) -> Definition | None:
+        """None where nothing, or a damaged file, is kept here: the cluster has another copy."""
+        with contextlib.suppress(refusals.DamagedError):
+            return Definition.read(self._home.run(report.id).definition)
+        return None
+
     def _definitions(self, reports: Sequence[Report]) -> dict[str, Definition | None]:
         """By the run's id, None where it is not to be had. Those that were submitted elsewhere are
         kept from now on. UnavailableError when the file system does not answer."""
-        found = {r.id: Definition.read(self._home.run(r.id).definition) for r in reports}
+        found = {r.id: self._kept_definition(r) for r in reports}
         lacking = [report for report in reports if found[report.id] is None]
         bundles = self._fetch(lacking)
         for report in lacking:
@@ -140,13 +153,13 @@ class Register:
     def _fetch(self, reports: Iterable[Report]) -> Mapping[str, Bundle]:
         """By the name of its file."""
         names = {definition_file(report.tags) for report in reports} - {""}
-        bundles = {found.name: found for found in decode(self._place.read(names))}
-        self._place.note(bundles)
+        bundles = {found.name: found for found in decode(self._shared.read(names))}
+        self._shared.note(bundles)
         return bundles
 
     def clean_up(self, report: Report) -> None:
-        """What a run that ended has no more use for: once, also what a master that was killed
-        has left in the staging folder."""
+        """Deletes the credentials of a run that ended, and, once, the staging folder of a master
+        that was killed."""
         folder = self._home.run(report.id)
         if folder.certificate.exists():
             self._cluster.kill(report.id)
@@ -157,21 +170,21 @@ class Register:
         """Forgets an application, of which these are all runs, for everybody: here, on the
         cluster, and in every other home. YARN itself keeps its reports and logs for as long as it
         is configured to. UnavailableError when the cluster does not take note of it. One that
-        the cluster has no place for is forgotten here alone."""
+        the cluster has no folder for is forgotten here alone."""
         definitions = {definition_file(report.tags) for report in runs} - {""}
-        listing = self._place.look() if definitions else None
+        listing = self._shared.look() if definitions else None
         if definitions:
-            self._place.mark(report.id for report in runs)
+            self._shared.mark(report.id for report in runs)
         self._forget(runs)
         if listing is not None:
-            # What cannot be deleted now is at the next time.
+            # Files that cannot be deleted now are deleted the next time.
             with contextlib.suppress(UnavailableError), nobody_stores(self._cache) as alone:
                 if alone:
                     self._sweep(listing, definitions)
 
     def _forget(self, runs: Sequence[Report]) -> None:
-        """Deletes what is kept here of runs, and hides them."""
-        known = [Definition.read(self._home.run(report.id).definition) for report in runs]
+        """Deletes this machine's files of runs, and hides the runs."""
+        known = [self._kept_definition(report) for report in runs]
         for report in runs:
             self.clean_up(report)
             folder = self._home.run(report.id)
@@ -193,7 +206,7 @@ class Register:
         for made_of in self._definitions(others).values() if unused else ():
             unused -= unused if made_of is None else file_names(made_of)
         forgotten = listing.destroyed - {report.id for report in known}
-        self._place.delete(unused | (definitions - of_others), forgotten)
+        self._shared.delete(unused | (definitions - of_others), forgotten)
 
     @property
     def _cache(self) -> Path:

@@ -1,14 +1,14 @@
-"""What the ResourceManager's web service says of queues and labels, and Skein's driver does not."""
+"""Facts on queues and labels from the ResourceManager's web service, which Skein's driver lacks."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from tfapp.engines.yarn.cluster import Queue
 from tfapp.engines.yarn.web import Web
+from tfapp.frozen import frozen
 
 _CONFIGURED = {
     "memory": "yarn.scheduler.maximum-allocation-mb",
@@ -21,13 +21,13 @@ _Queue = Mapping[str, Any]
 _ROOT = "root"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class QueueRules:
-    """What a queue allows. `maximum`: the most that one container may ask for, by "memory" (MiB),
-    "vcores" and "gpus"; what is missing has no limit that is known. `children`: the queues that
-    it consists of. `queue`: itself, by its whole path; None where it is yet to be made, the name
-    is that of several, or the scheduler does not tell (the fair one). `missing`: there is none,
-    and YARN makes none."""
+    """The limits of a queue. `maximum`: those of one container, by "memory" (MiB), "vcores" and
+    "gpus"; a missing key has no known limit. `children`: the queues below it. `queue`: the queue by
+    its whole path; None where YARN has yet to make it, where several have the name, or where the
+    scheduler does not tell (the fair one). `missing`: there is no such queue, and YARN makes
+    none."""
 
     maximum: Mapping[str, int]
     children: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
-"""What a cluster calls the owner of a Kerberos principal, by its rules
-(hadoop.security.auth_to_local): Hadoop's own program knows, and is asked once for each."""
+"""The cluster's user name for a Kerberos principal, by its rules (hadoop.security.auth_to_local):
+Hadoop's own program is asked once for each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 import subprocess
 from collections.abc import Mapping
 
-from tfapp.engines.disk import make_private, read_json, write_json
+from tfapp.disk import make_private, read_json, write_json
 from tfapp.engines.yarn.configuration import read_configuration
+from tfapp.engines.yarn.hadoop_client import fingerprint
 from tfapp.engines.yarn.hadoop_fs import java
 from tfapp.engines.yarn.kerberos import first_part
 from tfapp.engines.yarn.layout import Home
-from tfapp.engines.yarn.surroundings import fingerprint
 from tfapp.errors import UnavailableError
 
 LIMIT = 30.0  # seconds

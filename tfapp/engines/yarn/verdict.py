@@ -1,16 +1,13 @@
-"""What is said of an application that ended. Pure."""
+"""The verdict on an application that ended, from YARN's report. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 
-from tfapp.contract.diagnostics import parse_diagnostics
-from tfapp.contract.log_lines import CANNOT_START_CODE
-from tfapp.contract.states import FAILED, KILLED
-from tfapp.contract.status import ApplicationStatus
-from tfapp.contract.verdict import Verdict as _Verdict
-from tfapp.engines.verdict import conclude
+from tfapp.contract.names import CANNOT_START_CODE, FAILED, KILLED
+from tfapp.contract.status import ApplicationStatus, conclude, parse_diagnostics
+from tfapp.contract.status import Verdict as _Verdict
 from tfapp.engines.yarn.cluster import Report, first_line
 from tfapp.errors import ExitCode
 
@@ -18,7 +15,7 @@ from tfapp.errors import ExitCode
 _STAMP = re.compile(r"\A\[[^\]]*\]\s*")
 
 
-# What a NodeManager does with an archive, and how it says that files could not be brought.
+# The words of a NodeManager that unpacks an archive, and of one that cannot fetch files.
 _UNPACKING = re.compile(r"/([^/']+)' && tar -x")
 _UNFETCHED = "exitCode: -1000"
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
@@ -45,7 +42,7 @@ def ended(
 
 
 def waiting(report: Report) -> str:
-    """What YARN says of an application whose master has no container yet; "" when nothing."""
+    """YARN's reason why an application's master has no container yet; "" when it gives none."""
     if report.ended or report.address:
         return ""
     return re.split(r"\s*Details\s*:", _STAMP.sub("", first_line(report.diagnostics)))[0]
@@ -74,7 +71,7 @@ def _never_began(report: Report) -> bool:
 
 
 def _unfetched(diagnostics: str) -> str:
-    """Why a node could not bring the master's files to it; "" when that was not it."""
+    """The reason why a node could not fetch the master's files; "" when it could."""
     if _UNFETCHED not in first_line(diagnostics):
         return ""
     archive = _UNPACKING.search(diagnostics)

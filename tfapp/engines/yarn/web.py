@@ -1,8 +1,8 @@
-"""What YARN's daemons say over HTTP, where Skein's driver does not tell it."""
+"""Calls YARN's daemons over HTTP, for facts that Skein's driver does not tell. They are called
+directly, or through the proxy that the user names for the cluster (module proxy)."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import http.client
 import json
@@ -16,35 +16,30 @@ from urllib.parse import urlsplit
 
 from tfapp.engines.yarn.configuration import read_configuration, scheme
 from tfapp.engines.yarn.negotiation import log_in
+from tfapp.engines.yarn.nodes import Piece, log_path, parse_log
+from tfapp.engines.yarn.proxy import PROXY, find_proxy, hint
 
 LIMIT = 10.0  # seconds for one answer
 PAUSE = 60.0  # seconds before a login that has failed is tried again
-
-# NodeManager's frame around a log.
-_LENGTH = b"\nLogLength:"
-_BEGIN = b"\nLogContents:\n"
 
 
 class DeniedError(OSError):
     """A daemon does not show this to the user; the text says why."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Piece:
-    """The end of a log: `data` is its last bytes, `length` its whole length now."""
-
-    data: bytes
-    length: int
-
-
 class Web:
-    """The daemons' pages, as who the user of `environ` is where Kerberos protects them. Every
-    method raises OSError (urllib's errors are) when there is no such answer, DeniedError where
-    the user is not let in."""
+    """The daemons' pages, fetched as the Kerberos user of `environ` where Kerberos protects them.
+    Every method raises OSError (urllib's errors are) when there is no such answer, DeniedError
+    where the user is not let in."""
 
     def __init__(self, environ: Mapping[str, str], limit: float = LIMIT):
         self._environ = environ
         self._limit = limit
+        self._proxy = find_proxy(environ)
+        proxies = {"http": self._proxy, "https": self._proxy} if self._proxy else {}
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler(proxies), _SameHostCookies()
+        )
         # By host:port; why there is none, and when to try again.
         self._cookies: dict[str, str] = {}
         self._denied: dict[str, tuple[str, float]] = {}
@@ -67,8 +62,8 @@ class Web:
     def read_log(self, node: str, container: str, file: str, last: int) -> Piece:
         """The last `last` bytes of a log on NodeManager `node` (host:port). There is none before
         it is begun, after the application's end, when the node is lost."""
-        path = f"ws/v1/node/containers/{container}/logs/{file}?size=-{last}"
-        return parse_log(self.get(self.page_of(node, path), "text/plain"), last)
+        page = self.page_of(node, log_path(container, file, last))
+        return parse_log(self.get(page, "text/plain"), last)
 
     def page_of(self, node: str, path: str = "") -> str:
         """The URL of a page of NodeManager `node` (host:port)."""
@@ -97,9 +92,10 @@ class Web:
 
     def _open(self, request: urllib.request.Request, where: str) -> tuple[bytes, Message]:
         if where in self._cookies:
-            request.add_header("Cookie", self._cookies[where])
+            # Of this host alone: what another one is asked may pass a proxy in plain text.
+            request.add_unredirected_header("Cookie", self._cookies[where])
         try:
-            with urllib.request.urlopen(request, timeout=self._limit) as answer:
+            with self._opener.open(request, timeout=self._limit) as answer:
                 return answer.read(), answer.headers
         except urllib.error.HTTPError as error:
             with error:
@@ -111,19 +107,41 @@ class Web:
                 if error.code in (401, 403):
                     raise DeniedError(words) from error
                 raise
+        except urllib.error.URLError as error:
+            told = hint(self._environ)
+            if not told:
+                raise
+            reason = getattr(error.reason, "strerror", None) or error.reason
+            raise OSError(f"{reason}{told}") from error
         except http.client.HTTPException as error:  # HTTPS, or another protocol
             raise OSError(f"{where} does not speak HTTP: {error!r}") from error
 
     def _log_in(self, url: str, where: str) -> None:
+        if self._proxy and urlsplit(url).scheme == "http":
+            raise DeniedError(
+                f"{where} asks for Kerberos, and {PROXY} would get the login in plain text: "
+                "unset it, or have the cluster's pages speak HTTPS"
+            )
         denied = self._denied.get(where)
         if denied is None or denied[1] < time.monotonic():
             try:
-                self._cookies[where] = log_in(url, self._environ, self._limit)
+                self._cookies[where] = log_in(url, self._environ, self._limit, self._proxy)
                 return
             except OSError as error:
                 denied = (str(error), time.monotonic() + PAUSE)
                 self._denied[where] = denied
         raise DeniedError(f"{where} asks for Kerberos: {denied[0]}")
+
+
+class _SameHostCookies(urllib.request.HTTPRedirectHandler):
+    """Takes the cookie along where a daemon leads from one of its own pages to another."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        cookie = req.get_header("Cookie")
+        if new is not None and cookie and urlsplit(newurl)[:2] == urlsplit(req.full_url)[:2]:
+            new.add_unredirected_header("Cookie", cookie)
+        return new
 
 
 class _NegotiateError(DeniedError):
@@ -132,14 +150,3 @@ class _NegotiateError(DeniedError):
 
 def _challenge(error: urllib.error.HTTPError) -> str:
     return error.headers.get("WWW-Authenticate", "").lower()
-
-
-def parse_log(answer: bytes, last: int) -> Piece:
-    """Takes a NodeManager's frame off a log. OSError when there is no such frame."""
-    head, begin, rest = answer.partition(_BEGIN)
-    _, found, number = head.rpartition(_LENGTH)
-    digits = number.split(b"\n")[0]
-    if not begin or not found or not digits.isdigit():
-        raise OSError("a NodeManager's answer is not a log")
-    length = int(digits)
-    return Piece(rest[: min(length, last)], length)

@@ -1,14 +1,13 @@
-"""Keeps one of Skein's drivers: `python -m tfapp.engines.yarn.keeper FOLDER`.
+"""Runs one of Skein's drivers: `python -m tfapp.engines.yarn.driver_daemon FOLDER`.
 
-A driver is a Java program that takes seconds to start, so commands share one. Its keeper starts
+A driver is a Java program that takes seconds to start, so commands share one. Its daemon starts
 it, says where it listens, and ends it when no command has used it for a while: commands touch
-the record in FOLDER. The driver ends with its keeper, however that ends.
+the record in FOLDER. The driver ends with its daemon, however that ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -19,9 +18,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.engines.disk import write_json
+from tfapp.disk import write_json
 from tfapp.engines.yarn.kerberos import find_keytab
 from tfapp.engines.yarn.layout import DriverFolder
+from tfapp.frozen import frozen
 
 IDLE_LIMIT = 600.0  # seconds without a command
 LOOK_EVERY = 5.0
@@ -30,16 +30,20 @@ LOOK_EVERY = 5.0
 JAVA_OPTIONS = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 
-@dataclasses.dataclass(frozen=True)
-class Running:
-    """A driver that listens at `address` (host:port), and its keeper's process id."""
+@frozen
+class DriverRecord:
+    """A driver that listens at `address` (host:port), and the process id of its daemon."""
 
     address: str
-    keeper: int
+    daemon: int
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Running:
-        return cls(**data)
+    def read(cls, path: Path) -> DriverRecord | None:
+        """None when there is no such record, or it is another version's."""
+        try:
+            return cls(**json.loads(path.read_bytes()))
+        except (FileNotFoundError, TypeError, ValueError):
+            return None
 
 
 def main(argv: list[str], environ: Mapping[str, str]) -> int:
@@ -54,21 +58,28 @@ def main(argv: list[str], environ: Mapping[str, str]) -> int:
         _answer({"error": f"{type(error).__name__}: {error}"})
         return 1
     with contextlib.closing(client):
-        running = Running(client.address, os.getpid())
+        running = DriverRecord(client.address, os.getpid())
         write_json(folder.record, running)
         _answer({"address": client.address})
-        wait_for_end(folder.record, ended, client, time.time)
-        _forget(folder.record, running)
+        wait_for_end(folder.record, running, ended, client, time.time)
+        if DriverRecord.read(folder.record) == running:
+            folder.record.unlink(missing_ok=True)
     return 0
 
 
 def wait_for_end(
-    record: Path, ended: threading.Event, client: Any, clock: Callable[[], float]
+    record: Path,
+    running: DriverRecord,
+    ended: threading.Event,
+    client: Any,
+    clock: Callable[[], float],
 ) -> None:
-    """Returns when `ended` is set, the driver is gone, or nobody has touched `record` for
-    IDLE_LIMIT seconds of `clock`, which is the file system's."""
+    """Returns when `ended` is set, the driver is gone, `record` is not of `running` any more, or
+    nobody has touched it for IDLE_LIMIT seconds of `clock`, which is the file system's."""
     while not ended.wait(LOOK_EVERY):
         if client._proc.poll() is not None:
+            return
+        if DriverRecord.read(record) != running:
             return
         try:
             used = record.stat().st_mtime
@@ -100,12 +111,6 @@ def _answer(answer: Mapping[str, str]) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-def _forget(record: Path, running: Running) -> None:
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        if Running.from_dict(json.loads(record.read_bytes())) == running:
-            record.unlink()
 
 
 if __name__ == "__main__":

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 from tfapp.compiler.archive import Entry, pack
 from tfapp.compiler.runtime import read_runtime
 from tfapp.compiler.specification import MASTER_ENVIRONMENT, container_script
-from tfapp.contract.container import RUNTIME_DIR
-from tfapp.contract.log_lines import CANNOT_START
+from tfapp.contract.names import CANNOT_START, RUNTIME_DIR
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
 from tfapp.engines.yarn.cluster import Cluster, Node, first_line
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import TfappError, UnreachableError
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.containers import FINISHED_STATES, LIVE_STATES, Container
-from tfapp.skein_calls.opening import connect
+from tfapp.protocol.connection import (
+    FINISHED_STATES,
+    LIVE_STATES,
+    Connection,
+    ContainerReport,
+    connect,
+)
 
 if TYPE_CHECKING:
     from tfapp.skein_library import skein
@@ -39,8 +42,8 @@ _MEND = "Install it there, or let Python travel: site.global.python.archive or .
 def examine_nodes(
     cluster: Cluster, web: Web, nodes: Sequence[Node], python: str, queue: str, now: float
 ) -> Iterator[Finding]:
-    """How `python` starts on each of `nodes`, with what tfapp needs of it; of nodes that share
-    a label, on one of them. Nothing stays on the cluster. `now`: seconds since 1970."""
+    """Starts `python` on each of `nodes`, and checks the modules that tfapp needs; of nodes that
+    share a label, on one of them. Nothing stays on the cluster. `now`: seconds since 1970."""
     certificate, key = new_credentials(now)
     application = ""
     try:
@@ -52,7 +55,7 @@ def examine_nodes(
             application = cluster.submit(spec)
         deadline = time.monotonic() + LIMIT
         address = _master_of(cluster, application, deadline)
-        with connect(address, application, certificate, key, CALL_LIMIT) as connection:
+        with connect(address, certificate, key, CALL_LIMIT) as connection:
             for container in _finished(connection, len(spec.services), deadline):
                 yield _finding(container, web)
     except TfappError as error:
@@ -119,7 +122,7 @@ def _master_of(cluster: Cluster, application: str, deadline: float) -> str:
         time.sleep(LOOK_EVERY)
 
 
-def _finished(connection: Connection, count: int, deadline: float) -> Iterator[Container]:
+def _finished(connection: Connection, count: int, deadline: float) -> Iterator[ContainerReport]:
     """Each container as soon as it has ended, and at `deadline` those that have not."""
     told: set[str] = set()
     while len(told) < count:
@@ -133,7 +136,7 @@ def _finished(connection: Connection, count: int, deadline: float) -> Iterator[C
         time.sleep(LOOK_EVERY)
 
 
-def _finding(container: Container, web: Web) -> Finding:
+def _finding(container: ContainerReport, web: Web) -> Finding:
     if container.state not in FINISHED_STATES:
         text = f"a container did not end within {LIMIT:g} s ({container.state})"
         return Finding(SUBJECT, WARNING, text, "Is there room on every node?")
@@ -144,7 +147,7 @@ def _finding(container: Container, web: Web) -> Finding:
     return Finding(SUBJECT, PROBLEM, f"{container.host}: {reason}", _MEND)
 
 
-def _last_words(container: Container, web: Web) -> str:
+def _last_words(container: ContainerReport, web: Web) -> str:
     """The last line that its container wrote, "" when its node does not tell."""
     file = f"{container.service}.log"
     try:

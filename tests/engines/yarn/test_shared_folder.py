@@ -1,4 +1,4 @@
-"""The shared place of files on a cluster, with a pretended `hadoop fs` on a folder."""
+"""The shared folder on a cluster, with a pretended `hadoop fs` on a folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.engines.yarn.file_system import CACHE, FOLDER, URL, FileSystem
-from tfapp.engines.yarn.place import Listing
+from tfapp.engines.yarn.shared_folder import Listing
 from tfapp.errors import UnavailableError
 
 
@@ -24,16 +24,18 @@ def archive(tmp_path):
 
 
 def test_what_has_not_changed_costs_nothing(cluster, archive):
-    place = cluster.place()
-    assert place.url() == URL
+    shared = cluster.shared_folder()
+    assert shared.url() == URL
     assert cluster.calls() == ["-df"]  # nothing is made before there is a file
-    place.put({"1a.zip": archive, "2b.zip": archive})
-    assert cluster.calls() == [f"-mkdir -p {CACHE}", f"-put 1a.zip 2b.zip {CACHE}/"]
+    shared.put({"1a.zip": archive, "2b.zip": archive})
+    made = f"-mkdir {FOLDER} {CACHE}"
+    put = f"-put 1a.zip 2b.zip {CACHE}/"
+    assert cluster.calls() == [made, "-mkdir -p /user/ann", made, put]
     assert {path.name: path.read_text() for path in cluster.folder.iterdir()} == {
         "1a.zip": "content",
         "2b.zip": "content",
     }
-    again = cluster.place()
+    again = cluster.shared_folder()
     assert again.url() == URL
     again.put({"1a.zip": archive, "2b.zip": archive})
     assert cluster.calls() == []
@@ -41,122 +43,133 @@ def test_what_has_not_changed_costs_nothing(cluster, archive):
     assert cluster.calls() == [f"-put 3c.zip {CACHE}/"]
 
 
+def test_only_its_own_folders_are_private(cluster, archive):
+    cluster.shared_folder().put({"1a.zip": archive})
+    home = cluster.base / "there" / "user" / "ann"
+    folders = (home.parent, home, home / ".tfapp", home / ".tfapp" / "cache")
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o755, 0o755, 0o700, 0o700]
+    shutil.rmtree(home / ".tfapp" / "cache")
+    cluster.calls()
+    cluster.shared_folder("another").put({"1a.zip": archive})  # the folder above it is there
+    assert cluster.calls() == [f"-mkdir {FOLDER} {CACHE}", f"-put 1a.zip {CACHE}/"]
+
+
 def test_what_another_machine_has_brought_is_not_an_error(cluster, archive):
     for home in ("home", "another"):
-        place = cluster.place(home)
-        place.url()
-        place.put({"1a.zip": archive})
+        shared = cluster.shared_folder(home)
+        shared.url()
+        shared.put({"1a.zip": archive})
     assert cluster.calls()[-2:] == [f"-put 1a.zip {CACHE}/", f"-ls -C {CACHE}/"]
 
 
 def test_what_hinders_is_told_rather_than_what_is_there(cluster, archive):
-    cluster.place().put({"1a.zip": archive})
+    cluster.shared_folder().put({"1a.zip": archive})
     (cluster.base / "locked").touch()
     with pytest.raises(UnavailableError, match="put: Name node is in safe mode"):
-        cluster.place("another").put({"1a.zip": archive, "3c.zip": archive})
+        cluster.shared_folder("another").put({"1a.zip": archive, "3c.zip": archive})
 
 
 def test_what_was_deleted_there_comes_back(cluster, archive):
-    place = cluster.place()
-    place.url()
-    place.put({"1a.zip": archive, "2b.zip": archive})
+    shared = cluster.shared_folder()
+    shared.url()
+    shared.put({"1a.zip": archive, "2b.zip": archive})
     sources = [f"{URL}/1a.zip", f"{URL}/2b.zip", "file:///x.zip", "hdfs://other/1a.zip"]
-    assert not place.restore(sources)
+    assert not shared.restore(sources)
     (cluster.folder / "2b.zip").unlink()
-    assert place.restore(sources)
+    assert shared.restore(sources)
     assert (cluster.folder / "2b.zip").read_text() == "content"
     shutil.rmtree(cluster.folder)
-    assert place.restore(sources)
+    assert shared.restore(sources)
     assert sorted(path.name for path in cluster.folder.iterdir()) == ["1a.zip", "2b.zip"]
     (cluster.folder / "2b.zip").unlink()
     archive.unlink()
     with pytest.raises(UnavailableError) as caught:
-        place.restore(sources)
+        shared.restore(sources)
     assert caught.value.message == (
         f"{URL}/2b.zip was deleted on the cluster, and there is no copy of it here"
     )
 
 
 def test_what_was_deleted_there_is_missing_elsewhere(cluster, archive):
-    place = cluster.place()
-    place.url()
-    place.put({"1a.zip": archive, "2b.zip": archive})
+    shared = cluster.shared_folder()
+    shared.url()
+    shared.put({"1a.zip": archive, "2b.zip": archive})
     (cluster.folder / "2b.zip").unlink()
     with pytest.raises(UnavailableError, match="2b.zip was deleted on the cluster, and there is"):
-        cluster.place("elsewhere").restore([f"{URL}/1a.zip", f"{URL}/2b.zip"])
+        cluster.shared_folder("elsewhere").restore([f"{URL}/1a.zip", f"{URL}/2b.zip"])
 
 
 def test_nothing_is_asked_about_files_that_are_not_there(cluster):
-    place = cluster.place()
-    assert not place.restore(["file:///x.zip"])
+    shared = cluster.shared_folder()
+    assert not shared.restore(["file:///x.zip"])
     assert cluster.calls() == []
 
 
 def test_a_mount_table_is_a_file_system_too(cluster):
     (cluster.base / "system").write_text("viewfs://cluster/")
-    assert cluster.place().url() == "viewfs://cluster/user/ann/.tfapp/cache"
+    assert cluster.shared_folder().url() == "viewfs://cluster/user/ann/.tfapp/cache"
 
 
 @pytest.mark.parametrize("system", ["file:///", "s3a://My-Bucket", "abfs://box@account.net", ""])
-def test_a_file_system_that_skein_cannot_name_has_no_place(cluster, system):
+def test_a_file_system_that_skein_cannot_name_has_no_shared_folder(cluster, system):
     (cluster.base / "system").write_text(system)
-    assert cluster.place().url() == ""
+    assert cluster.shared_folder().url() == ""
 
 
 def test_a_file_system_that_is_not_up(cluster, archive):
-    place = cluster.place()
-    place.url()
+    shared = cluster.shared_folder()
+    shared.url()
     (cluster.base / "broken").touch()
-    assert cluster.place("another").url() == ""
+    assert cluster.shared_folder("another").url() == ""
     with pytest.raises(UnavailableError) as caught:
-        place.put({"1a.zip": archive})
+        shared.put({"1a.zip": archive})
     assert caught.value.message == (
         f"files cannot be brought to {URL}: mkdir: Name node is in safe mode."
     )
     (cluster.base / "broken").unlink()
-    place.put({"1a.zip": archive})
+    shared.put({"1a.zip": archive})
     assert [path.name for path in cluster.folder.iterdir()] == ["1a.zip"]
 
 
 def test_a_name_node_that_is_down_is_asked_once(cluster, archive):
-    place = cluster.place()
-    place.url()
+    shared = cluster.shared_folder()
+    shared.url()
     (cluster.base / "down").touch()
     (cluster.base / "calls").unlink()
     with pytest.raises(UnavailableError, match="the cluster's file system does not answer: mkd"):
-        place.put({"1a.zip": archive})
-    assert cluster.calls() == [f"-mkdir -p {CACHE}"]
+        shared.put({"1a.zip": archive})
+    assert cluster.calls() == [f"-mkdir {FOLDER} {CACHE}"]
     (cluster.base / "down").unlink()
-    place.put({"1a.zip": archive})
+    shared.put({"1a.zip": archive})
     (cluster.base / "down").touch()
     cluster.calls()
     for ask in (
-        lambda: place.put({"2b.zip": archive}),
-        lambda: place.read(["1a.zip"]),
-        lambda: place.mark(["application_1_0001"]),
+        lambda: shared.put({"2b.zip": archive}),
+        lambda: shared.read(["1a.zip"]),
+        lambda: shared.mark(["application_1_0001"]),
     ):
         with pytest.raises(UnavailableError, match="the cluster's file system does not answer: "):
             ask()
-    assert place.look() is None
+    assert shared.look() is None
     assert [call.split()[0] for call in cluster.calls()] == ["-put", "-cat", "-mkdir", "-stat"]
 
 
 def test_what_may_come_later_goes_along_or_comes_by_itself(cluster, archive):
-    place = cluster.place()
-    place.url()
-    place.put({"1a.zip": archive}, along={"3c.definition": b"text"})
+    shared = cluster.shared_folder()
+    shared.url()
+    shared.put({"1a.zip": archive}, along={"3c.definition": b"text"})
     assert cluster.files() == {"1a.zip", "3c.definition"}
     cluster.calls()
-    place.put({"1a.zip": archive}, along={"4d.definition": b"more"})
-    place.keep({"3c.definition": b"text"})
+    shared.put({"1a.zip": archive}, along={"4d.definition": b"more"})
+    shared.keep({"3c.definition": b"text"})
     assert cluster.calls() == []
-    place.keep({"4d.definition": b"more"})
+    shared.keep({"4d.definition": b"more"})
     assert cluster.calls() == [f"-put 4d.definition {CACHE}/"]
-    assert place.read(["4d.definition", "gone", "3c.definition"]) == b"textmore"
+    assert shared.read(["4d.definition", "gone", "3c.definition"]) == b"textmore"
 
 
 def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
-    here, elsewhere = cluster.place("here", now=5000.0), cluster.place("elsewhere")
+    here, elsewhere = cluster.shared_folder("here", now=5000.0), cluster.shared_folder("elsewhere")
     assert here.look() == Listing()  # there is no folder yet
     runs = ["application_1_0001", "application_1_0002"]
     elsewhere.mark(runs)
@@ -164,10 +177,10 @@ def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
     brought = (cluster.folder / "1a.zip").stat().st_mtime
     assert here.look() == Listing()  # a command asks once
     (name,) = cluster.files()
-    found = cluster.place("here", now=6000.0).look()
+    found = cluster.shared_folder("here", now=6000.0).look()
     assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs))
-    assert cluster.place("here").looked() == 6000.0
-    assert cluster.place("elsewhere").looked() == 0.0
+    assert cluster.shared_folder("here").looked() == 6000.0
+    assert cluster.shared_folder("elsewhere").looked() == 0.0
     elsewhere.delete([name], runs[:1])
     assert (cluster.files(), cluster.marks()) == (set(), {runs[1]})
     cluster.calls()
@@ -176,47 +189,47 @@ def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
 
 
 def test_what_is_gone_at_a_look_is_brought_again(cluster, archive):
-    place = cluster.place()
-    place.put({"1a.zip": archive, "2b.zip": archive})
-    cluster.place("elsewhere").delete(["1a.zip"], [])
-    assert place.look() is not None
+    shared = cluster.shared_folder()
+    shared.put({"1a.zip": archive, "2b.zip": archive})
+    cluster.shared_folder("elsewhere").delete(["1a.zip"], [])
+    assert shared.look() is not None
     cluster.calls()
-    place.put({"1a.zip": archive, "2b.zip": archive})
+    shared.put({"1a.zip": archive, "2b.zip": archive})
     assert cluster.calls() == [f"-put 1a.zip {CACHE}/"]
-    assert cluster.place().look() is not None
+    assert cluster.shared_folder().look() is not None
     cluster.calls()
-    place.put({"1a.zip": archive})
+    shared.put({"1a.zip": archive})
     assert cluster.calls() == []
 
 
 def test_what_is_gone_at_a_look_can_be_restored(cluster, archive):
-    place = cluster.place()
-    place.url()
-    place.put({"1a.zip": archive}, along={"3c.definition": b"text"})
+    shared = cluster.shared_folder()
+    shared.url()
+    shared.put({"1a.zip": archive}, along={"3c.definition": b"text"})
     shutil.rmtree(cluster.folder)
-    assert place.look() == Listing()
-    assert place.restore([f"{URL}/1a.zip"])
+    assert shared.look() == Listing()
+    assert shared.restore([f"{URL}/1a.zip"])
     cluster.calls()
-    place.keep({"3c.definition": b"text"})
+    shared.keep({"3c.definition": b"text"})
     assert cluster.calls() == [f"-put 3c.definition {CACHE}/"]
     assert cluster.files() == {"1a.zip", "3c.definition"}
 
 
 def test_a_look_that_fails_changes_nothing(cluster, archive):
-    place = cluster.place()
-    place.put({"1a.zip": archive})
+    shared = cluster.shared_folder()
+    shared.put({"1a.zip": archive})
     (cluster.base / "broken").touch()
-    assert place.look() is None
+    assert shared.look() is None
     (cluster.base / "broken").unlink()
     cluster.calls()
-    place.put({"1a.zip": archive})
+    shared.put({"1a.zip": archive})
     assert cluster.calls() == []
 
 
 def test_what_cannot_be_marked_is_not_destroyed(cluster):
     (cluster.base / "broken").touch()
     with pytest.raises(UnavailableError) as caught:
-        cluster.place().mark(["application_1_0001"])
+        cluster.shared_folder().mark(["application_1_0001"])
     assert caught.value.message == (
         "the cluster does not take note of it: mkdir: Name node is in safe mode."
     )

@@ -1,10 +1,10 @@
-"""What a command finds around it."""
+"""The Hadoop client of this machine."""
 
 from __future__ import annotations
 
 import pytest
 
-from tfapp.engines.yarn.surroundings import (
+from tfapp.engines.yarn.hadoop_client import (
     find_java,
     find_yarn,
     fingerprint,

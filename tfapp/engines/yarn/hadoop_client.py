@@ -1,4 +1,4 @@
-"""What a command must find around it to reach a cluster: Java, `yarn`, a configuration."""
+"""Finds the parts of a Hadoop client on this machine: Java, `yarn`, a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfapp.errors import UnavailableError
 
 CLASS_PATH_LIMIT = 30.0  # seconds
 
-# What of the environment decides which cluster it is, and who asks.
+# The environment variables that select the cluster and the user.
 _DECISIVE = (
     "JAVA_HOME",
     "HADOOP_CONF_DIR",
@@ -59,7 +59,7 @@ def find_yarn(environ: Mapping[str, str]) -> str:
 
 
 def read_class_path(environ: Mapping[str, str]) -> str:
-    """What `yarn classpath --glob` prints. UnavailableError when it fails, or when there is no
+    """The output of `yarn classpath --glob`. UnavailableError when it fails, or when there is no
     yarn-site.xml on it: Hadoop's clients would look for a cluster on this machine."""
     try:
         done = subprocess.run(

@@ -1,12 +1,12 @@
-"""Where applications share files on the cluster: `.tfapp` below the user's home folder there.
+"""The folder in which applications share files on the cluster: `.tfapp` below the user's home
+folder.
 
     cache/NAME         archives, named by their content, and definitions (.bundle.Bundle)
     destroyed/ID/      a run that was destroyed: for those who have not done it themselves
 
-A file comes to its place whole, and is never written again: YARN refuses a file that has changed
-since an application was submitted. What is there is remembered here, so that files which have not
-changed cost nothing. Whether they still are there is looked up when a submission fails.
-"""
+A file comes there whole, and is never written again: YARN refuses a file that has changed since an
+application was submitted. A record on this machine lists its files, so that an unchanged file costs
+nothing. The folder itself is listed again when a submission fails."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.engines.disk import make_private, read_json, write_json, writing
 from tfapp.engines.yarn import hadoop_fs
+from tfapp.engines.yarn.hadoop_client import fingerprint
 from tfapp.engines.yarn.layout import Home
-from tfapp.engines.yarn.surroundings import fingerprint
+from tfapp.engines.yarn.shared_record import Record
 from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
 
-FOLDER = "/user/{user}/.tfapp"
+USER_HOME = "/user/{user}"
 
 UPLOAD_LIMIT = 120.0  # seconds, and more for what is large:
 KEEP_LIMIT = 30.0
@@ -38,43 +39,17 @@ _FILE_SYSTEM = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]+)?\
 _APPLICATION = re.compile(r"application_[0-9]+_[0-9]+\Z")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Record:
-    """What is known of a place: its URL; the copy on this machine of each file that was brought
-    there, "" for none; those of them that were deleted since; and when somebody looked last, in
-    seconds since 1970."""
-
-    url: str = ""
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    gone: tuple[str, ...] = ()
-    looked: float = 0.0
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> _Record:
-        gone, looked = tuple(data.get("gone", ())), data.get("looked", 0.0)
-        return cls(data["url"], data["files"], gone, looked)
-
-    def brought(self, copies: Mapping[str, str]) -> _Record:
-        """With files that are there now."""
-        gone = tuple(name for name in self.gone if name not in copies)
-        return dataclasses.replace(self, files={**self.files, **copies}, gone=gone)
-
-    def only(self, names: Collection[str]) -> _Record:
-        """With nothing there but `names`."""
-        return dataclasses.replace(self, gone=tuple(n for n in self.files if n not in names))
-
-
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Listing:
-    """What lies at a place: when each file was brought there, in seconds since 1970, and which
-    runs were destroyed."""
+    """The content of the folder: the upload time of each file, in seconds since 1970, and the runs
+    that were destroyed."""
 
     files: Mapping[str, float] = dataclasses.field(default_factory=dict)
     destroyed: frozenset[str] = frozenset()
 
 
-class Place:
-    """The place of `user` on the cluster that `environ` names. `clock`: seconds since 1970."""
+class SharedFolder:
+    """The folder of `user` on the cluster that `environ` names. `clock`: seconds since 1970."""
 
     def __init__(
         self, home: Home, environ: Mapping[str, str], user: str, clock: Callable[[], float]
@@ -82,25 +57,26 @@ class Place:
         self._home = home
         self._environ = environ
         self._clock = clock
-        self._folder = FOLDER.format(user=user)
+        self._user_home = USER_HOME.format(user=user)
+        self._folder = f"{self._user_home}/.tfapp"
         self._cache = f"{self._folder}/cache"
         self._destroyed = f"{self._folder}/destroyed"
-        self._path = home.place(f"{fingerprint(environ)}-{user}")
+        self._path = home.shared_record(f"{fingerprint(environ)}-{user}")
         self._listing: Listing | None = None
 
     def url(self) -> str:
         """The URL of the folder of files; "" where there can be none, so that files have to
         travel with each application. It is asked for once, by a Java program."""
-        record = self._read()
+        record = Record.read(self._path)
         if not record.url:
             record = dataclasses.replace(record, url=self._find())
             if record.url:
-                self._write(record)
+                record.write(self._path)
         return record.url
 
     # -- files --
     def put(self, files: Mapping[str, Path], along: Mapping[str, bytes] | None = None) -> None:
-        """Brings files to the place, by one Java program for those that are new there, which
+        """Brings files there, by one Java program for those that are new there, which
         takes `along` what may come later. A name says the content. UnavailableError when that is
         impossible."""
         new = self._new(files)
@@ -112,7 +88,7 @@ class Place:
         self._bring(self._new(texts), beside=True)
 
     def restore(self, urls: Iterable[str]) -> bool:
-        """Brings those files of `urls` back that were deleted at the place; whether there were
+        """Brings those files of `urls` back that were deleted there; whether there were
         any. What else is gone is not taken to be there any more. UnavailableError for one of
         which there is no copy here."""
         # Others may lie under the same path of another file system.
@@ -120,7 +96,7 @@ class Place:
         head = f"{self.url()}/" if near else ""
         wanted = {url[len(head) :] for url in near if url.startswith(head)}
         there = self._names() if wanted else set()
-        lost, record = wanted - there, self._read()
+        lost, record = wanted - there, Record.read(self._path)
         gone = sorted(name for name in lost if not Path(record.files.get(name, "")).is_file())
         if gone:
             raise UnavailableError(
@@ -129,7 +105,7 @@ class Place:
             )
         if lost:
             self._upload({name: Path(record.files[name]) for name in lost})
-            self._write(record.only(there | lost))
+            record.only(there | lost).write(self._path)
         return bool(lost)
 
     def read(self, names: Collection[str]) -> bytes:
@@ -144,18 +120,18 @@ class Place:
 
     def note(self, names: Iterable[str]) -> None:
         """Takes note that files of these names are there."""
-        record = self._read()
+        record = Record.read(self._path)
         new = {name: record.files.get(name, "") for name in self._new(dict.fromkeys(names))}
         if new:
-            self._write(record.brought(new))
+            record.brought(new).write(self._path)
 
     def delete(self, names: Collection[str], destroyed: Collection[str]) -> None:
         """Deletes files, and the marks of runs, by one Java program. What the file system does
         not delete stays."""
         if names:
-            record = self._read()
+            record = Record.read(self._path)
             left = {name: path for name, path in record.files.items() if name not in names}
-            self._write(dataclasses.replace(record, files=left))
+            dataclasses.replace(record, files=left).write(self._path)
         paths = [*self._files(sorted(names)), *self._marks(sorted(destroyed))]
         if paths:
             hadoop_fs.run(self._environ, ["-rm", "-r", "-f", "-skipTrash", *paths])
@@ -174,22 +150,22 @@ class Place:
             )
 
     def looked(self) -> float:
-        """When somebody has looked there last, in seconds since 1970."""
-        return self._read().looked
+        """The time of the last listing, in seconds since 1970."""
+        return Record.read(self._path).looked
 
     def look(self) -> Listing | None:
-        """What lies there, None when that cannot be had: by one Java program, the first time
-        that a command asks."""
+        """The content of the folder, None when it cannot be listed: by one Java program, the first
+        time that a command asks."""
         if self._listing is None:
             words = ["-stat", "%Y %n", f"{self._folder}/*/*"]
             done = hadoop_fs.run(self._environ, words, LOOK_LIMIT)
             if done.well or done.absent:
                 self._listing = _listing(done.out.decode(errors="replace"))
-            record = self._read()
+            record = Record.read(self._path)
             if self._listing is not None:
                 record = record.only(self._listing.files)
             with contextlib.suppress(UnavailableError):  # a full disk here is no reason to fail
-                self._write(dataclasses.replace(record, looked=self._clock()))
+                dataclasses.replace(record, looked=self._clock()).write(self._path)
         return self._listing
 
     # -- inside --
@@ -200,7 +176,8 @@ class Place:
         return f"{address}{self._cache}" if _FILE_SYSTEM.match(address) else ""
 
     def _make_folder(self) -> None:
-        done = hadoop_fs.run(self._environ, ["-mkdir", "-p", self._cache])
+        folders = (self._folder, self._cache)
+        done = hadoop_fs.make_folders(self._environ, self._user_home, folders)
         if not done.well:
             raise self._refused(done)
 
@@ -208,13 +185,13 @@ class Place:
         if done.cut_off:
             return _silent(done)
         return UnavailableError(
-            f"files cannot be brought to {self._read().url or self._cache}: "
+            f"files cannot be brought to {Record.read(self._path).url or self._cache}: "
             + (done.complaint or "it gave no reason"),
             "The folder must be writable, and the file system of the cluster up.",
         )
 
     def _new(self, files: Mapping[str, Any]) -> dict[str, Any]:
-        record = self._read()
+        record = Record.read(self._path)
         known = record.files.keys() - set(record.gone)
         return {name: content for name, content in files.items() if name not in known}
 
@@ -222,7 +199,7 @@ class Place:
         if new:
             self._upload(new, beside)
             copies = {n: str(c.absolute()) if isinstance(c, Path) else "" for n, c in new.items()}
-            self._write(self._read().brought(copies))
+            Record.read(self._path).brought(copies).write(self._path)
 
     def _upload(self, files: Mapping[str, Path | bytes], beside: bool = False) -> None:
         """Hadoop's client writes under another name and renames; it replaces nothing. Tried
@@ -231,7 +208,7 @@ class Place:
             size = sum(_lay(content, Path(folder, name)) for name, content in files.items())
             words = ["-put", *files, f"{self._cache}/"]
             limit = (KEEP_LIMIT if beside else UPLOAD_LIMIT) + size / SLOWEST
-            if not self._read().files:
+            if not Record.read(self._path).files:
                 self._make_folder()
             for _ in range(2):
                 done = hadoop_fs.run(self._environ, words, limit, Path(folder), beside)
@@ -253,15 +230,6 @@ class Place:
 
     def _marks(self, runs: Iterable[str]) -> list[str]:
         return [f"{self._destroyed}/{run}" for run in runs]
-
-    def _read(self) -> _Record:
-        data = read_json(self._path)
-        return _Record() if data is None else _Record.from_dict(data)
-
-    def _write(self, record: _Record) -> None:
-        with writing(self._path):
-            make_private(self._path.parent)
-            write_json(self._path, record)
 
 
 def _lay(content: Path | bytes, path: Path) -> int:

@@ -1,0 +1,105 @@
+"""The words of YARN 3.4 and Skein 0.8.2 for a container's end (tests/yarn/test_faults.py has them
+say it), and a log's end from a web server that speaks as a NodeManager does."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+
+import pytest
+
+from tests.tls import make_certificate
+from tfapp.engines.yarn import nodes
+from tfapp.engines.yarn.nodes import Piece, parse_log, read_end, reason_of
+
+FRAME = (
+    b"Container: container_1_0001_01_000002 on 127.0.0.3:21103\n"
+    b"LogAggregationType: LOCAL\n"
+    b"====================================================================\n"
+    b"LogType:worker.log\n"
+    b"LogLastModifiedTime:Fri Nov 20 13:00:57 +0000 2026\n"
+    b"LogLength:%d\n"
+    b"LogContents:\n"
+    b"%s\n"
+    b"End of LogType:worker.log.This log file belongs to a running container.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Container preempted by scheduler", "preempted"),
+        ("Container released on a *lost* node", "node-lost"),
+        ("1.0 GB of 256 MB physical memory used", "memory"),
+        ("Container killed by YARN for exceeding memory limits", "memory"),
+        ("Container failed during execution, see logs for more information.", ""),
+    ],
+)
+def test_the_reason_that_a_message_stands_for(message, reason):
+    assert reason_of(message) == reason
+
+
+@pytest.mark.parametrize(
+    ("length", "shown", "last", "data"),
+    [
+        (35, b"line 5\n", 7, b"line 5\n"),
+        (7, b"line 1\n", 100, b"line 1\n"),
+        (0, b"", 100, b""),
+        # A program may write whatever it wants, frames too.
+        (30, b"LogLength:3\nLogContents:\nabcde\n", 31, b"LogLength:3\nLogContents:\nabcde"),
+    ],
+)
+def test_a_log_is_taken_out_of_its_frame(length, shown, last, data):
+    assert parse_log(FRAME % (length, shown), last) == Piece(data, length)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"<html>no</html>", b"\nLogContents:\nabc", b"\nLogLength:x\nLogContents:\nabc"]
+)
+def test_another_answer_is_refused(answer):
+    with pytest.raises(OSError, match="is not a log"):
+        parse_log(answer, 10)
+
+
+@pytest.fixture(params=["http", "https"])
+def node(request, tmp_path, monkeypatch):
+    """Its address, and the paths that it was asked for."""
+    asked = []
+
+    class Pages(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(FRAME % (7, b"line 1\n"))
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    if request.param == "https":
+        context = make_certificate(tmp_path / "node.pem")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "node.pem"))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_end_of_a_log_is_read_past_any_proxy(node, monkeypatch):
+    address, asked = node
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert read_end(address, "container_1", "worker.log") == "line 1\n"
+    assert asked == ["/ws/v1/node/containers/container_1/logs/worker.log?size=-4096"]
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:0", "127.0.0.1:9"])
+def test_nobody_there(address):
+    begun = time.monotonic()
+    assert read_end(address, "container_1", "worker.log") == ""
+    assert time.monotonic() - begun < nodes.LIMIT

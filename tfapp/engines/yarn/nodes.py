@@ -1,0 +1,80 @@
+"""YARN's reasons for the end of a container, and the addresses of logs on its nodes. The only
+module of this package that travels into containers: the coordinator asks it for both
+(tfapp.coordinator.nodes)."""
+
+from __future__ import annotations
+
+from tfapp.frozen import frozen
+
+LENGTH = 4096  # bytes of the end of a log
+LIMIT = 3.0  # seconds for each step of one answer
+
+# A NodeManager's frame around a log.
+_LENGTH = b"\nLogLength:"
+_BEGIN = b"\nLogContents:\n"
+
+# Part of a container's exit message, in lower case -> the reason (contract.exit) that it stands
+# for. Those of YARN's own statuses are YARN's words, the first of a memory limit is Skein's.
+_REASONS = {
+    "preempted by scheduler": "preempted",
+    "lost* node": "node-lost",
+    "lost node": "node-lost",
+    "memory used": "memory",
+    "exceeding memory limits": "memory",
+}
+
+
+@frozen
+class Piece:
+    """The end of a log: `data` is its last bytes, `length` its whole length now."""
+
+    data: bytes
+    length: int
+
+
+def reason_of(message: str) -> str:
+    """The reason that an exit message stands for; "" when it tells none."""
+    lower = message.lower()
+    return next((reason for part, reason in _REASONS.items() if part in lower), "")
+
+
+def log_path(container: str, file: str, last: int) -> str:
+    """The path at which a NodeManager shows the last `last` bytes of a log. `container`: YARN's
+    id."""
+    return f"ws/v1/node/containers/{container}/logs/{file}?size=-{last}"
+
+
+def parse_log(answer: bytes, last: int) -> Piece:
+    """Takes a NodeManager's frame off a log. OSError when there is no such frame."""
+    head, begin, rest = answer.partition(_BEGIN)
+    _, found, number = head.rpartition(_LENGTH)
+    digits = number.split(b"\n")[0]
+    if not begin or not found or not digits.isdigit():
+        raise OSError("a NodeManager's answer is not a log")
+    length = int(digits)
+    return Piece(rest[: min(length, last)], length)
+
+
+def read_end(node: str, container: str, file: str) -> str:
+    """The end of a log on the NodeManager whose pages are at `node` (host:port); "" when it does
+    not tell: it is gone, or asks for a login. The node is called directly, past any proxy."""
+    import http.client  # with it, half of what a coordinator would load before its first word
+
+    where = f"{node}/{log_path(container, file, LENGTH)}"
+    try:
+        try:
+            answer = _read(f"http://{where}")
+        except (http.client.HTTPException, ConnectionError):  # of a node that speaks HTTPS
+            answer = _read(f"https://{where}")
+        return parse_log(answer, LENGTH).data.decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return ""
+
+
+def _read(url: str) -> bytes:
+    import urllib.request
+
+    request = urllib.request.Request(url, headers={"Accept": "text/plain"})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=LIMIT) as answer:
+        return answer.read(2 * LENGTH)

@@ -1,0 +1,83 @@
+"""Handing an application to YARN, with what others need to see and start it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.definition import Definition
+from tfapp.engines.yarn.bundle import Bundle
+from tfapp.engines.yarn.cluster import Cluster
+from tfapp.engines.yarn.layout import Credentials
+from tfapp.engines.yarn.preflight_queue import queue_refused
+from tfapp.engines.yarn.register import Register
+from tfapp.engines.yarn.shared_folder import SharedFolder
+from tfapp.errors import ForbiddenError, InvalidPackageError, UnavailableError
+
+if TYPE_CHECKING:
+    from tfapp.skein_library import skein
+
+
+def bundled(definition: Definition) -> dict[str, bytes]:
+    """The bundle with which other machines start the application, by the name of its file; nothing
+    where the cluster has no shared folder."""
+    bundle = Bundle.of(definition)
+    return {bundle.name: bundle.encode()} if bundle and bundle.name else {}
+
+
+class Submission:
+    """Submits applications of `user`. `clock`: seconds since 1970."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        shared: SharedFolder,
+        register: Register,
+        user: str,
+        clock: Callable[[], float],
+    ):
+        self._cluster = cluster
+        self._shared = shared
+        self._register = register
+        self._user = user
+        self._clock = clock
+
+    def submit(self, definition: Definition) -> str:
+        """YARN's id of the new application, which has credentials of its own.
+        InvalidPackageError when its queue is not for this user."""
+        from tfapp.skein_library import skein
+
+        credentials = Credentials(*new_credentials(self._clock()))
+        spec = skein.ApplicationSpec.from_dict(dict(definition.spec))
+        spec.master.security = skein.Security(
+            cert_bytes=credentials.certificate, key_bytes=credentials.key
+        )
+        # Where its definition cannot be kept it runs all the same: `start` elsewhere says so.
+        with ThreadPoolExecutor(1) as pool:
+            keeping = pool.submit(self._shared.keep, bundled(definition))
+            application = self._submit(spec, definition, keeping)
+            try:
+                self._register.write(application, definition, credentials)
+            except BaseException:
+                self._cluster.kill(application)
+                raise
+        return application
+
+    def _submit(
+        self, spec: skein.ApplicationSpec, definition: Definition, keeping: Future[None]
+    ) -> str:
+        """YARN's id of it. Files that were deleted on the cluster come back before."""
+        try:
+            return self._cluster.submit(spec)
+        except ForbiddenError as error:
+            raise InvalidPackageError((queue_refused(spec.queue, self._user),)) from error
+        except UnavailableError:
+            keeping.exception()  # one at a time
+            if not self._shared.restore(definition.sources()):
+                raise
+            with contextlib.suppress(UnavailableError):
+                self._shared.keep(bundled(definition))
+            return self._cluster.submit(spec)
