@@ -12,14 +12,21 @@ from typing import Any
 
 import skein
 
-from tfapp.contract.job import ComponentJob, Job
+from tests.contract_values import FAILURE_POLICY, LIMITS
+from tfapp.api.returned import fetch_returned
+from tfapp.compiler.tags import TAG
+from tfapp.contract.job import ComponentJob, Job, Resources
+from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
+from tfapp.engines.base import Application, Engine
+from tfapp.engines.folders import Home, RunFolder
 from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.local.layout import Home, RunFolder
-from tfapp.engines.local.process_tree import Process, with_environment, working_under
-from tfapp.engines.local.state import read_state
+from tfapp.engines.state import read_state
+from tfapp.errors import UnreachableError
+from tfapp.processes import Process, with_environment, working_under
 
-DEADLINE = 30.0  # seconds for anything a test waits for
+DEADLINE = 120.0  # seconds for anything a test waits for
 SMALL = skein.Resources(memory=32, vcores=1)
+MASTER = skein.Resources(memory=512, vcores=1)  # Skein's Java needs as much
 FOREVER = "exec sleep 1000000"
 
 
@@ -29,6 +36,7 @@ class CompiledLike:
 
     spec: skein.ApplicationSpec
     job: Job
+    package: None = None
 
 
 def service(script: str = FOREVER, instances: int = 1, **kwargs: Any) -> skein.Service:
@@ -41,10 +49,52 @@ def compiled(
 ) -> CompiledLike:
     """`master` is a script or a whole skein.Master; each service is a component."""
     if isinstance(master, str):
-        master = skein.Master(script=master, resources=SMALL)
-    spec = skein.ApplicationSpec(name=name, master=master, services=services, tags={"t2", "t1"})
+        master = skein.Master(script=master, resources=MASTER)
+    spec = skein.ApplicationSpec(
+        name=name,
+        master=master,
+        services=services,
+        tags={TAG, "t2", "t1"},
+        acls=skein.ACLs(enable=True, view_users=["*"]),  # YARN's pages do not know who asks
+    )
     components = tuple(component(n, s.instances, s.resources.gpus) for n, s in services.items())
-    return CompiledLike(spec, Job(name, "test", "1", "somebody", "python", components, ()))
+    who = (name, "test", "1", "somebody", "python")
+    return CompiledLike(spec, Job(*who, components, (), LIMITS, FAILURE_POLICY))
+
+
+def lasting(application: Application) -> Application:
+    """Without what an engine may tell at one moment and not at the next."""
+    return dataclasses.replace(application, waits="", links=())
+
+
+def serving(engine: Engine, name: str = "app") -> None:
+    """Waits until its master takes orders."""
+
+    def connected() -> bool:
+        with contextlib.suppress(UnreachableError), engine.connect(name):
+            return True
+        return False
+
+    eventually(connected, "a master")
+
+
+def runner(script: str, component: str, index: int | None = None) -> str:
+    """`script` with what a runner leaves for YARN's logs: the instance that the container is of;
+    by default that of its number."""
+    number = "${SKEIN_CONTAINER_ID##*_}" if index is None else index
+    told = f'printf %s "{component}/{number}" > "$LOG_DIRS/{INSTANCE_FILE}"'
+    return f'if [ "$LOG_DIRS" ]; then {told}; fi; {script}'
+
+
+def returning(script: str, value: str, generation: str = "1") -> str:
+    """`script` behind what a program leaves that returned `value`, text. Both are the shell's."""
+    record = '{"generation": %s, "value": "%s"}'
+    return f"""printf '{record}' "{generation}" "{value}" > "$LOG_DIRS/{RETURNED_FILE}"; {script}"""
+
+
+def returned(engine: Engine, run: int | None = None) -> dict[str, object]:
+    """What the programs of "app" returned, as the caller gets it."""
+    return dict(fetch_returned(engine, "app", run))
 
 
 def component(name: str, instances: int, gpus: int) -> ComponentJob:
@@ -54,9 +104,7 @@ def component(name: str, instances: int, gpus: int) -> ComponentJob:
         instances=instances,
         min_instances=0,
         max_instances=None,
-        memory=32,
-        vcores=1,
-        gpus=gpus,
+        container=Resources(32, 1, gpus),
         script="",
         script_timeout=60.0,
         exports=(),

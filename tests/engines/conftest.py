@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -8,7 +9,8 @@ import pytest
 # its exec on Python 3.9, which still forks where later ones vfork.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from tests.engines.applications import local_engine
+from tests.engines.applications import environ, local_engine
+from tfapp.engines import ENGINES, open_engine
 
 
 @pytest.fixture
@@ -16,3 +18,29 @@ def engine(tmp_path):
     """The local engine, in a folder of its own."""
     with local_engine(tmp_path / "home") as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def bridge():
+    """The address of a bridge on this machine, which namespaces can be joined to."""
+    number = os.getpid() % 250 + 1
+    name, address = f"tfb{number}", f"10.99.{number}.1"
+    made = subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True)
+    if made.returncode:
+        pytest.skip("this user may make no bridge")
+    try:
+        subprocess.run(["ip", "address", "add", f"{address}/24", "dev", name], check=True)
+        subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        yield address
+    finally:
+        subprocess.run(["ip", "link", "del", name], check=True)
+
+
+@pytest.fixture
+def isolated_engine(tmp_path, monkeypatch, bridge):
+    """A third engine: one folder, and this line."""
+    monkeypatch.setitem(ENGINES, "isolated", "tests.engines.isolated")
+    engine = open_engine("isolated", tmp_path / "home", environ(ISOLATED_ADDRESS=bridge))
+    yield engine
+    for application in engine.list():
+        engine.stop(application.name, "the test is over", force=True)

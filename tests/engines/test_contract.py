@@ -1,6 +1,6 @@
-"""What every engine does, run against the engine that needs no cluster. The YARN engine keeps the
-same promises to the same words in tests/yarn, on a cluster of its own: what `yarn` on PATH leads
-to is somebody's."""
+"""The contract of every engine, run against those that need no cluster: the local one, and a third
+that is one folder and one line (tests/engines/isolated). tests/yarn/test_contract.py runs it on a
+YARN cluster, where an application takes seconds to begin: few of them are made."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ import threading
 import pytest
 import skein
 
+from tests.contract_values import make_limits
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
     compiled,
     ended,
-    environ,
     eventually,
+    lasting,
+    local_engine,
+    returned,
+    returning,
+    runner,
     service,
+    serving,
 )
-from tfapp.contract.diagnostics import format_diagnostics
 from tfapp.contract.encoding import encode
-from tfapp.contract.keys import KEY_STATUS
-from tfapp.contract.limits import Limits
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.contract.verdict import Verdict
-from tfapp.engines import open_engine
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.errors import (
     ExistsError,
     InUseError,
     NotFoundError,
-    UnavailableError,
     UnknownApplicationError,
-    UsageError,
 )
 
 # A coordinator that publishes what stands in `status.json` and ends with `diagnostics`, once the
@@ -49,12 +48,20 @@ app.shutdown("KILLED", pathlib.Path(sys.argv[1], "diagnostics").read_text())
 """
 
 
+@pytest.fixture(params=["local_one", "isolated_engine"])
+def engine(request):
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture
-def engine(tmp_path):
-    engine = open_engine("local", tmp_path / "home", environ())
-    yield engine
-    for application in engine.list():
-        engine.stop(application.name, "the test is over", force=True)
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def local_one(home):
+    with local_engine(home) as engine:
+        yield engine
 
 
 def status(state, verdict=None, name="app"):
@@ -95,15 +102,12 @@ def test_create_and_find(engine):
     assert created.tags == ("t1", "t2")
     assert created.status.state == "ACCEPTED"
     assert [i.instance for i in created.status.instances] == ["w/0", "w/1"]
-    assert engine.find("app") == created
-    assert engine.list() == (created,)
-
-
-def test_the_published_status_is_found(engine, graceful):
-    engine.create("app", graceful)
-    found = eventually(lambda: (a := engine.find("app")).status.state == "RUNNING" and a)
-    assert found.status == status("RUNNING")
-    assert found.live
+    assert lasting(engine.find("app")) == lasting(created)
+    assert [lasting(application) for application in engine.list()] == [lasting(created)]
+    for forbidden in (engine.start, engine.destroy):
+        with pytest.raises(InUseError):
+            forbidden("app")
+    assert engine.find("app").live
 
 
 def test_follow_sees_every_state_and_ends_with_the_verdict(engine, graceful):
@@ -112,6 +116,8 @@ def test_follow_sees_every_state_and_ends_with_the_verdict(engine, graceful):
     for application in engine.follow("app"):
         seen.append((application.status.state, application.live))
         if application.status.state == "RUNNING":
+            found = engine.find("app")
+            assert (found.live, found.status) == (True, status("RUNNING"))
             stopping = threading.Thread(target=engine.stop, args=("app", "enough"), daemon=True)
             stopping.start()
     stopping.join(DEADLINE)
@@ -119,42 +125,12 @@ def test_follow_sees_every_state_and_ends_with_the_verdict(engine, graceful):
     assert engine.find("app").status.verdict == Verdict("KILLED", 66, "Stopped on request.")
 
 
-def test_follow_after_the_end(engine):
-    engine.create("app", compiled(w=service("exit 0")))
-    last = ended(engine)
-    assert list(engine.follow("app")) == [last]
-
-
-def test_stop_with_grace(engine, graceful):
-    engine.create("app", graceful)
-    stopped = engine.stop("app", "enough", timeout=DEADLINE)
-    assert not stopped.live
-    assert stopped.status.verdict == Verdict("KILLED", 66, "Stopped on request.")
-    assert engine.stop("app", "again") == stopped
-
-
-@pytest.mark.parametrize(
-    ("grace", "summary"), [(1000.0 + DEADLINE, "Stopped on request."), (1000.0, "enough")]
-)
-def test_stop_waits_for_as_long_as_the_application_gives(
-    engine, graceful, monkeypatch, grace, summary
-):
+def test_stop_with_grace_twice_at_once(engine, graceful, monkeypatch):
+    """It is waited for as long as the application gives."""
     monkeypatch.setattr("tfapp.engines.base.STOP_MARGIN", -1000.0)
-    job = dataclasses.replace(graceful.job, limits=Limits(stop_grace=grace))
+    job = dataclasses.replace(graceful.job, limits=make_limits(stop_grace=1000.0 + DEADLINE))
     engine.create("app", dataclasses.replace(graceful, job=job))
-    assert engine.stop("app", "enough").status.verdict == Verdict("KILLED", 66, summary)
-
-
-@pytest.mark.parametrize("force", [True, False])
-def test_stop_of_one_that_does_not_listen(engine, force):
-    engine.create("app", compiled(master=FOREVER, w=service("trap '' TERM; sleep 1000000")))
-    stopped = engine.stop("app", "enough", force=force, timeout=0.2)
-    assert (stopped.live, stopped.status.state) == (False, "KILLED")
-    assert stopped.status.verdict == Verdict("KILLED", 66, "enough")
-
-
-def test_two_stops_at_once(engine, graceful):
-    engine.create("app", graceful)
+    serving(engine)
     found = []
     stops = [
         threading.Thread(target=lambda: found.append(engine.stop("app", "x")), daemon=True)
@@ -164,37 +140,92 @@ def test_two_stops_at_once(engine, graceful):
         stop.start()
     for stop in stops:
         stop.join(DEADLINE)
-    assert [a.status.state for a in found] == ["KILLED", "KILLED"]
+    stopped = engine.stop("app", "again")
+    assert found == [stopped, stopped]
+    assert not stopped.live
+    assert stopped.status.verdict == Verdict("KILLED", 66, "Stopped on request.")
+
+
+def test_stop_waits_no_longer_than_the_application_gives(engine, monkeypatch):
+    monkeypatch.setattr("tfapp.engines.base.STOP_MARGIN", -1000.0)
+    deaf = compiled(master=FOREVER, w=service())
+    job = dataclasses.replace(deaf.job, limits=make_limits(stop_grace=1000.0))
+    engine.create("app", dataclasses.replace(deaf, job=job))
+    serving(engine)
+    assert engine.stop("app", "enough").status.verdict == Verdict("KILLED", 66, "enough")
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_stop_of_one_that_does_not_listen(engine, force):
+    engine.create("app", compiled(master=FOREVER, w=service("trap '' TERM; sleep 1000000")))
+    serving(engine)
+    stopped = engine.stop("app", "enough", force=force, timeout=0.2)
+    assert (stopped.live, stopped.status.state) == (False, "KILLED")
+    assert stopped.status.verdict == Verdict("KILLED", 66, "enough")
 
 
 def test_logs_outlive_the_application(engine):
+    generation = "$((2 - ${SKEIN_CONTAINER_ID##*_}))"
+    tell = "echo $SKEIN_CONTAINER_ID"
     engine.create(
         "app",
-        compiled(master="echo coordinating; sleep 1000000", b=service("echo $SKEIN_CONTAINER_ID")),
+        compiled(
+            master="echo coordinating; sleep 1000000",
+            b=service(runner(returning(tell, "b"), "b")),
+            # Two containers of one instance: the newer one has seen fewer generations.
+            c=service(runner(returning(tell, "$SKEIN_CONTAINER_ID", generation), "c", 0), 2),
+        ),
     )
+    expected = [("b/0", "b_0\n"), ("c/0", "c_0\n"), ("c/0", "c_1\n")]
+    logs_stay(engine, expected, {"b/0": "b", "c/0": "c_0"})
+
+
+def logs_of_fixed_containers_stay(engine):
+    """The same where a container is always of the instance that it was made for."""
+    tell = "echo $SKEIN_CONTAINER_ID"
+    engine.create(
+        "app",
+        compiled(
+            master="echo coordinating; sleep 1000000",
+            b=service(returning(tell, "b")),
+            c=service(returning(tell, "$SKEIN_CONTAINER_ID"), 2),
+        ),
+    )
+    expected = [("b/0", "b_0\n"), ("c/0", "c_0\n"), ("c/1", "c_1\n")]
+    logs_stay(engine, expected, {"b/0": "b", "c/0": "c_0", "c/1": "c_1"})
+
+
+def logs_stay(engine, expected, values):
+    """The first three logs of "app", and what its programs returned, are there, also after its
+    end."""
 
     def texts():
-        return {log.instance: log.path.read_text() for log in engine.logs("app")}
+        return [(log.instance, log.path.read_text()) for log in engine.logs("app")]
 
-    eventually(lambda: texts().get("b/0") == "b_0\n")
-    eventually(lambda: texts().get("coordinator") == "coordinating\n")
+    eventually(lambda: texts()[:3] == expected)
+    eventually(lambda: ("coordinator", "coordinating\n") in texts())
+    eventually(lambda: returned(engine) == values)
     engine.stop("app", "enough", force=True)
-    assert [log.instance for log in engine.logs("app")] == ["b/0", "coordinator", "master"]
-    assert texts()["b/0"] == "b_0\n"
+    assert texts()[:3] == expected
+    assert [instance for instance, _ in texts()[3:]] == ["coordinator", "master"]
+    assert returned(engine) == values
 
 
 def test_runs_are_numbered_and_kept(engine):
-    first = engine.create("app", compiled(w=service("echo run $SKEIN_APPLICATION_ID")))
+    script = returning("echo run $SKEIN_APPLICATION_ID", "$SKEIN_APPLICATION_ID")
+    engine.create("app", compiled(w=service(runner(script, "w"))))
     first = ended(engine)
     second = engine.start("app")
     assert (second.run, second.live, second.tags) == (2, True, first.tags)
     assert second.id != first.id
     second = ended(engine)
     assert engine.find("app") == second
+    assert list(engine.follow("app")) == [second]
     assert engine.find("app", 1) == first
     for run in (first, second):
         (log, _) = engine.logs("app", run.run)
         assert log.path.read_text() == f"run {run.id}\n"
+        assert returned(engine, run.run) == {"w/0": run.id}
     with pytest.raises(NotFoundError):
         engine.find("app", 3)
 
@@ -223,22 +254,22 @@ def test_names_are_taken_until_destroyed(engine):
     assert engine.create("app", small).run == 1
 
 
-def test_what_only_a_destroyed_application_was_made_of_is_deleted(engine, tmp_path):
-    cache = tmp_path / "home" / "cache"
-    cache.mkdir(parents=True)
+def test_what_only_a_destroyed_application_was_made_of_is_deleted(engine, home, tmp_path):
+    cache = home / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
     both, values, other, outside = (
         *(cache / name for name in ("both.zip", "values.private.json", "other.zip")),
         tmp_path / "outside.zip",
     )
 
-    def made_of(*paths):
+    def made_of(name, *paths):
         for path in paths:
             path.write_text("")
         files = {path.name: skein.File(f"file://{path}", type="FILE") for path in paths}
-        return compiled(w=service("exit 0", files=files))
+        return compiled(name, w=service("exit 0", files=files))
 
-    engine.create("app", made_of(both, values, outside))
-    engine.create("next", made_of(both, other))
+    engine.create("app", made_of("app", both, values, outside))
+    engine.create("next", made_of("next", both, other))
     ended(engine)
     ended(engine, "next")
     engine.destroy("app")
@@ -249,11 +280,11 @@ def test_what_only_a_destroyed_application_was_made_of_is_deleted(engine, tmp_pa
 
 def test_all_masters_are_asked_at_the_same_time(engine, monkeypatch):
     for name in ("a", "b"):
-        engine.create(name, compiled(master=FOREVER, w=service()))
+        engine.create(name, compiled(name, master=FOREVER, w=service()))
     both = threading.Barrier(2, timeout=DEADLINE)
     look = engine._look
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "_look", lambda run: (both.wait(), look(run))[1])
+        patched.setattr(engine, "_look", lambda *run, **how: (both.wait(), look(*run, **how))[1])
         assert [application.name for application in engine.list()] == ["b", "a"]
 
 
@@ -273,18 +304,10 @@ def test_of_many_that_create_one_wins(engine):
         thread.join(DEADLINE)
     (winner,) = filter(None, results)
     assert len(results) == 4
-    assert engine.list() == (winner,)
+    assert [lasting(application) for application in engine.list()] == [lasting(winner)]
 
 
-def test_not_while_it_runs(engine):
-    engine.create("app", compiled(w=service()))
-    for forbidden in (engine.start, engine.destroy):
-        with pytest.raises(InUseError):
-            forbidden("app")
-    assert engine.find("app").live
-
-
-@pytest.mark.parametrize("method", ["find", "follow", "logs", "start", "destroy"])
+@pytest.mark.parametrize("method", ["find", "follow", "logs", "returned", "start", "destroy"])
 def test_unknown_name(engine, method):
     with pytest.raises(UnknownApplicationError):
         result = getattr(engine, method)("nobody")
@@ -292,20 +315,3 @@ def test_unknown_name(engine, method):
     with pytest.raises(UnknownApplicationError):
         engine.stop("nobody", "")
     assert engine.list() == ()
-
-
-def test_unknown_engine(tmp_path):
-    with pytest.raises(UsageError, match="there is no engine 'moon'"):
-        open_engine("moon", tmp_path, {})
-
-
-def test_the_key_is_the_contract():
-    assert KEY_STATUS in COORDINATOR
-
-
-def test_a_home_that_is_no_folder_is_not_an_empty_one(tmp_path):
-    (tmp_path / "home").write_text("")
-    engine = open_engine("local", tmp_path / "home", environ())
-    for look in (engine.list, lambda: engine.find("app")):
-        with pytest.raises(UnavailableError, match="home cannot be read: Not a directory"):
-            look()

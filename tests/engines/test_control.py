@@ -1,4 +1,4 @@
-"""What is asked of a running application, of a master that plays a coordinator's part."""
+"""Requests to a running application; a master plays the coordinator's part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.engines.applications import compiled, eventually, service, wait_for_containers
 from tests.engines.applications import stock_client as connected
 from tfapp.contract.encoding import encode
-from tfapp.contract.keys import FLEXED_PREFIX, KEY_FLEX, KEY_STATUS
+from tfapp.contract.names import FLEXED_PREFIX, KEY_FLEX, KEY_STATUS
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.control import flex, kill_container
 from tfapp.errors import BadStateError, NotFoundError

@@ -1,4 +1,4 @@
-"""What can be asked of a running application, on any engine."""
+"""Requests to a running application, on any engine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import uuid
 
 from tfapp.close_match import close_match
 from tfapp.contract.encoding import encode
-from tfapp.contract.flex import FlexReply, FlexRequest
-from tfapp.contract.keys import FLEXED_PREFIX, KEY_FLEX
+from tfapp.contract.messages import FlexReply, FlexRequest
+from tfapp.contract.names import FLEXED_PREFIX, KEY_FLEX
 from tfapp.engines.base import Engine
 from tfapp.errors import BadStateError, NotFoundError, UnreachableError
-from tfapp.skein_calls.events import Put
+from tfapp.protocol.watch import Put
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
 

@@ -1,4 +1,4 @@
-"""What an application is, kept for its next run: definition.json."""
+"""The definition of an application, kept for its next run: definition.json."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfapp.contract.instances import instance_id
+from tfapp.contract.encoding import known
 from tfapp.contract.job import Job
-from tfapp.contract.states import ACCEPTED, REQUESTED
+from tfapp.contract.names import ACCEPTED, REQUESTED, instance_id
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.engines.disk import read_json
+from tfapp.engines.refusals import read_kept
+from tfapp.frozen import frozen
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 _LOCAL = "file://"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Definition:
     """`spec` is Skein's application spec as plain data, without credentials. `instances` are
     those that the application begins with, in job order. `docker` are the addresses of the Docker
-    engines that its containers use, "" that of the environment."""
+    engines that its containers use, "" that of the environment; `engine` what its engine alone
+    has to know."""
 
     name: str
     user: str
@@ -33,10 +35,13 @@ class Definition:
     spec: Mapping[str, Any]
     docker: tuple[str, ...] = ()
     stop_grace: float = 30.0  # seconds
+    gang: float = 600.0  # seconds until all instances must have exported
+    checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
+    engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Definition:
-        values = dict(data)
+        values = known(cls, data)
         values["tags"] = tuple(data["tags"])
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
         values["docker"] = tuple(data.get("docker", ()))
@@ -44,12 +49,13 @@ class Definition:
 
     @classmethod
     def read(cls, path: Path) -> Definition | None:
-        """None when there is no such file."""
-        data = read_json(path)
-        return None if data is None else cls.from_dict(data)
+        """None when there is no such file. DamagedError."""
+        return read_kept(path, cls.from_dict)
 
     @classmethod
-    def of(cls, name: str, compiled: Compiled) -> Definition:
+    def of(
+        cls, name: str, compiled: Compiled, engine: Mapping[str, Any] | None = None
+    ) -> Definition:
         """Of a compiled application."""
         spec = compiled.spec.to_dict()
         spec.get("master", {}).pop("security", None)  # each run has credentials of its own
@@ -64,6 +70,9 @@ class Definition:
             spec=_plain(spec),
             docker=docker_engines(job),
             stop_grace=job.limits.stop_grace,
+            gang=job.limits.gang,
+            checkpoint_dir=job.checkpoint_dir,
+            engine=engine or {},
         )
 
     def accepted(self, now: float) -> ApplicationStatus:
@@ -76,6 +85,7 @@ class Definition:
             updated=now,
             instances=self.instances,
             stop_grace=self.stop_grace,
+            checkpoint_dir=self.checkpoint_dir,
         )
 
     def sources(self) -> list[str]:
@@ -114,7 +124,7 @@ class Definition:
 
 def gpus_needed(job: Job) -> int:
     """By all instances together."""
-    return sum(component.instances * component.gpus for component in job.components)
+    return sum(component.instances * component.container.gpus for component in job.components)
 
 
 def docker_engines(job: Job) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
-"""What `tfapp doctor` finds, as values."""
+"""The findings of `tfapp doctor`, as values."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfapp.errors import TfappError
+from tfapp.frozen import frozen
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -17,15 +17,15 @@ OLDEST_PYTHON = (3, 9)
 ENOUGH_ROOM = 1 << 30  # bytes
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Finding:
     """One thing that was checked: `level` is OK, WARNING (some applications will not run) or
-    PROBLEM (none will); `mend`: what to do about it."""
+    PROBLEM (none will); `hint`: what to do about it."""
 
     subject: str
     level: str
     text: str
-    mend: str = ""
+    hint: str = ""
 
 
 def checked(subject: str, check: Callable[[], str]) -> Finding:
@@ -37,11 +37,11 @@ def checked(subject: str, check: Callable[[], str]) -> Finding:
 
 
 def examine_here(home: Path) -> Iterator[Finding]:
-    """What every engine needs: this Python, and a folder for its state."""
+    """Checks the needs of every engine: this Python, and a folder for its state."""
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < OLDEST_PYTHON
-    mend = "Install tfapp for Python 3.9 or newer." if old else ""
-    yield Finding("python", PROBLEM if old else OK, f"{version}, {sys.executable}", mend)
+    hint = "Install tfapp for Python 3.9 or newer." if old else ""
+    yield Finding("python", PROBLEM if old else OK, f"{version}, {sys.executable}", hint)
     yield examine_home(home)
 
 
@@ -56,6 +56,6 @@ def examine_home(home: Path) -> Finding:
     free = shutil.disk_usage(place).free
     text = f"{home}, {free / (1 << 30):.1f} GiB free"
     if free < ENOUGH_ROOM:
-        mend = "Free some space there, or set TFAPP_HOME to a folder on another disk."
-        return Finding("home", WARNING, text, mend)
+        hint = "Free some space there, or set TFAPP_HOME to a folder on another disk."
+        return Finding("home", WARNING, text, hint)
     return Finding("home", OK, text)

@@ -1,36 +1,47 @@
-"""What a destroyed application leaves in the cache, which all applications of a home share."""
+"""Deletes the files of a destroyed application from the cache, which all applications of a home
+share."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from tfapp.engines import ENGINES
 from tfapp.engines.definition import Definition
+from tfapp.engines.refusals import DamagedError
 
 CACHE = "cache"
-# Where every engine keeps the definitions of its applications, below TFAPP_HOME.
-_DEFINITIONS = ("apps/*/definition.json", "yarn/applications/*/definition.json")
 
 
 def delete_shipped(home: Path, definitions: Iterable[Definition]) -> None:
-    """Deletes from the cache what of `definitions`, which are forgotten already, no other
-    application is made of."""
+    """Deletes from the cache the files of `definitions` that no other application uses. The
+    definitions themselves are deleted already."""
     delete_unused(home, {name for definition in definitions for name in file_names(definition)})
 
 
 def delete_unused(home: Path, names: Iterable[str]) -> None:
     """Deletes from the cache the files called `names` but for those that an application under
-    `home` (TFAPP_HOME), on any engine, is made of."""
+    `home` (TFAPP_HOME), on any engine, uses."""
     from tfapp.compiler.store import delete_files
 
-    delete_files(home / CACHE, names, lambda: _used(home))
+    wanted = set(names)
+
+    def used() -> set[str]:
+        try:
+            return _used(home)
+        except DamagedError:  # its files are not known
+            return wanted
+
+    delete_files(home / CACHE, wanted, used)
 
 
 def _used(home: Path) -> set[str]:
-    found = (Definition.read(path) for pattern in _DEFINITIONS for path in home.glob(pattern))
+    patterns = [importlib.import_module(module).DEFINITIONS for module in ENGINES.values()]
+    found = (Definition.read(path) for pattern in patterns for path in home.glob(pattern))
     return {name for definition in found if definition for name in file_names(definition)}
 
 
 def file_names(definition: Definition) -> set[str]:
-    """Of its files, wherever containers get them from: a copy lies in the cache."""
+    """The names of its files. All have a copy in the cache, wherever containers get them from."""
     return {source.rpartition("/")[2] for source in definition.sources()}

@@ -1,23 +1,24 @@
-"""What is said of a run that ended without its coordinator's word, on any engine. Pure."""
+"""The verdict on a run whose master died without one, on any engine with tfapp's own. Pure."""
 
 from __future__ import annotations
 
-import dataclasses
+from tfapp.contract.exit import Exit
+from tfapp.contract.names import FAILED, KILLED, LOST
+from tfapp.contract.status import ApplicationStatus, Cause, Verdict, conclude
+from tfapp.errors import ExitCode
+from tfapp.master.ending import Ending
 
-from tfapp.contract.states import FINAL_STATES, LOST
-from tfapp.contract.status import ApplicationStatus
-from tfapp.contract.verdict import Verdict
 
-
-def conclude(
-    status: ApplicationStatus, verdict: Verdict, now: float, unfinished: str
-) -> ApplicationStatus:
-    """`status` with a verdict; instances without an end of their own become `unfinished`."""
-    finals = (*FINAL_STATES, LOST)
-    instances = tuple(
-        i if i.state in finals else dataclasses.replace(i, state=unfinished)
-        for i in status.instances
+def master_lost(last_known: ApplicationStatus, now: float, state: str = FAILED) -> Ending:
+    """The end of a run whose master died without an ending. `state` KILLED: it was killed on
+    purpose."""
+    summary = (
+        "The application master was lost: its process has ended without a verdict. "
+        "All processes of the application have been ended."
     )
-    return dataclasses.replace(
-        status, state=verdict.state, updated=now, instances=instances, verdict=verdict
-    )
+    if state == KILLED:
+        summary = "The application master did not answer and was killed with the application."
+    exit = Exit(None, None, "lost", "the application master was lost")
+    cause = Cause("", last_known.generation, "", "", exit)
+    verdict = Verdict(state, int(ExitCode[state]), summary, cause)
+    return Ending(state, summary, conclude(last_known, verdict, now, LOST))

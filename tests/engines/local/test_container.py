@@ -1,4 +1,4 @@
-"""What a container finds when it starts: environment, files, the way to its master."""
+"""A container at its start: environment, files, the address of its master."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.engines.applications import (
     stock_client,
     wait_for_containers,
 )
-from tfapp.contract.container import ENV_INSTANCE
+from tfapp.contract.names import ENV_INSTANCE
 from tfapp.errors import UnavailableError
 
 DUMP = f"""{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"""
@@ -44,7 +44,7 @@ with app.kv.events(prefix="done.") as events:
 
 
 def environment_of(engine, instance):
-    """What DUMP wrote, without what bash itself sets."""
+    """The output of DUMP, without the variables that bash itself sets."""
     (log,) = [log.path for log in engine.logs("app") if log.instance == instance]
     found = json.loads(log.read_text())
     return {k: v for k, v in found.items() if k not in ("_", "SHLVL", "OLDPWD")}
@@ -216,6 +216,13 @@ class TestGpus:
         with stock_client(engine) as client:
             wait_for_containers(client, 3, "RUNNING")
             client.add_container("g")
+            waits = [("g_2", "waiting for 1 GPU")]
+            eventually(
+                lambda: (
+                    [(c.id, c.exit_message) for c in client.get_containers(states=["REQUESTED"])]
+                    == waits
+                )
+            )
             client.kill_container("g_0")
             eventually(lambda: self.texts(engine).get("g/2") == "4\n")
 

@@ -1,117 +1,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
-import stat
-import tarfile
-import zipfile
-from pathlib import Path
+import threading
 
 import pytest
 import skein
 
-from tfapp.engines.local.localize import Localizer, local_path, unpack
+from tests.master.test_bootstrap import zip_of
+from tfapp.contract.names import RUNTIME_DIR
+from tfapp.engines.local.localize import Localizer
 from tfapp.errors import UnavailableError
-
-
-def zip_of(path, *members):
-    """Members: (name, content, mode)."""
-    with zipfile.ZipFile(path, "w") as file:
-        for name, content, mode in members:
-            info = zipfile.ZipInfo(name)
-            info.external_attr = mode << 16
-            file.writestr(info, content)
-    return path
-
-
-def tar_of(path, *members):
-    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w") as file:
-        for name, content, mode in members:
-            info = tarfile.TarInfo(name)
-            info.mode = stat.S_IMODE(mode)
-            if stat.S_ISLNK(mode):
-                info.type, info.linkname = tarfile.SYMTYPE, content
-                file.addfile(info)
-            else:
-                info.size = len(content)
-                file.addfile(info, io.BytesIO(content.encode()))
-    return path
-
-
-MAKERS = [(zip_of, "a.zip"), (tar_of, "a.tar"), (tar_of, "a.tar.gz"), (tar_of, "a.tgz")]
-
-
-@pytest.mark.parametrize(("make", "name"), MAKERS)
-class TestUnpack:
-    def test_files_and_modes(self, tmp_path, make, name):
-        archive = make(
-            tmp_path / name,
-            ("bin/run", "go", stat.S_IFREG | 0o755),
-            ("data", "x", stat.S_IFREG | 0o444),
-        )
-        target = tmp_path / "out"
-        unpack(archive, target)
-        assert {
-            str(p.relative_to(target)): (p.read_text(), oct(p.stat().st_mode & 0o777))
-            for p in target.rglob("*")
-            if p.is_file()
-        } == {"bin/run": ("go", "0o755"), "data": ("x", "0o644" if make is zip_of else "0o444")}
-
-    @pytest.mark.parametrize("bad", ["../out", "a/../../x"])
-    def test_paths_stay_inside(self, tmp_path, make, name, bad):
-        archive = make(tmp_path / name, ("good", "", 0o100644), (bad, "", 0o100644))
-        with pytest.raises(UnavailableError, match=r"leads out of it|contains '\.\.'"):
-            unpack(archive, tmp_path / "out")
-        assert not (tmp_path / "out").exists()
-        assert sorted(p.name for p in tmp_path.iterdir()) == [".out.partial", name]
-
-
-@pytest.mark.parametrize("bad", ["/etc/x", "a\\..\\x"])
-def test_paths_in_a_zip_are_those_of_this_system(tmp_path, bad):
-    archive = zip_of(tmp_path / "a.zip", (bad, "", 0o100644))
-    with pytest.raises(UnavailableError, match="leads out of it"):
-        unpack(archive, tmp_path / "out")
-
-
-def test_links_in_a_zip_are_refused(tmp_path):
-    archive = zip_of(tmp_path / "a.zip", ("link", "/etc/passwd", stat.S_IFLNK | 0o777))
-    with pytest.raises(UnavailableError, match="link or device: 'link'"):
-        unpack(archive, tmp_path / "out")
-
-
-def test_links_in_a_tar_are_links(tmp_path):
-    """As on a node of YARN: bin/python of a virtual environment leads to the system's."""
-    link = ("bin/python", "/usr/bin/python3", stat.S_IFLNK | 0o777)
-    unpack(tar_of(tmp_path / "a.tgz", link), tmp_path / "out")
-    assert (tmp_path / "out/bin/python").readlink() == Path("/usr/bin/python3")
-
-
-def test_nothing_is_written_through_a_link(tmp_path):
-    (tmp_path / "outside").mkdir()
-    link = ("a", str(tmp_path / "outside"), stat.S_IFLNK | 0o777)
-    archive = tar_of(tmp_path / "a.tgz", link, ("a/x", "evil", 0o100644))
-    with contextlib.suppress(UnavailableError):
-        unpack(archive, tmp_path / "out")
-    assert list((tmp_path / "outside").iterdir()) == []
-
-
-def test_a_damaged_tar(tmp_path):
-    archive = tar_of(tmp_path / "a.tgz", ("data", "x" * 100_000, 0o100644))
-    archive.write_bytes(archive.read_bytes()[:60])
-    with pytest.raises(UnavailableError, match="a.tgz cannot be unpacked: "):
-        unpack(archive, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_something_else_is_refused(tmp_path):
-    (tmp_path / "a.zip").write_text("no archive")
-    with pytest.raises(UnavailableError, match="neither a zip nor a tar"):
-        unpack(tmp_path / "a.zip", tmp_path / "out")
+from tfapp.master.messages import local_path
+from tfapp.protocol.definition import messages
 
 
 def message(source, **kwargs):
-    return skein.File(str(source), **kwargs).to_protobuf()
+    written = skein.File(str(source), **kwargs).to_protobuf().SerializeToString()
+    return messages.File.FromString(written)
 
 
 def test_sources_are_fetched_once_for_all_containers(tmp_path):
@@ -133,6 +38,59 @@ def test_sources_are_fetched_once_for_all_containers(tmp_path):
         assert (folder / "z").read_bytes() == archive.read_bytes()
         assert (folder / "a").resolve() == (folders[0] / "a").resolve()
     assert len(list((tmp_path / "localized").iterdir())) == 3
+
+
+def test_tfapps_own_part_is_unpacked_once_for_all_runs(tmp_path):
+    archive = zip_of(tmp_path / "a.zip", ("f", "1", 0o100644), ("sub/g", "23", 0o100644))
+    files = {RUNTIME_DIR: message(archive), "package": message(archive)}
+
+    def place(number):
+        folder = tmp_path / f"c{number}"
+        folder.mkdir()
+        localizer = Localizer(tmp_path / f"localized{number}", tmp_path / "environments")
+        asyncio.run(localizer.place(files, folder))
+        return (folder / RUNTIME_DIR).resolve(), (folder / "package").resolve()
+
+    (shared, own), (again, other) = place(1), place(2)
+    assert shared == again
+    assert len({shared, own, other}) == 3
+    (shared / "sub" / "g").write_text("")  # what a power cut leaves of a new file
+    left = shared / "left"
+    left.touch()
+    assert place(3)[0] == shared
+    assert ((shared / "sub" / "g").read_text(), left.exists()) == ("23", False)
+    assert list((tmp_path / "environments").iterdir()) == [shared]
+
+
+def test_nothing_is_written_after_the_end(tmp_path, monkeypatch):
+    """An application that is stopped while an archive unpacks deletes this folder next."""
+    archive = zip_of(tmp_path / "a.zip", ("f", "1", 0o100644), ("g", "1", 0o100644))
+    folder, reached, go = tmp_path / "localized", threading.Event(), threading.Event()
+
+    def slow(source, target, stopped):
+        reached.set()
+        go.wait()
+        if not stopped():
+            target.mkdir()
+        return None
+
+    monkeypatch.setattr("tfapp.engines.local.localize.unpack", slow)
+
+    async def stop_meanwhile():
+        localizer = Localizer(folder)
+        placing = asyncio.ensure_future(localizer.place({"a": message(archive)}, tmp_path))
+        await asyncio.to_thread(reached.wait)
+        placing.cancel()
+        closing = asyncio.ensure_future(localizer.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+        go.set()
+        await closing
+        with pytest.raises(InterruptedError):
+            await localizer.place({"b": message(archive, type="FILE")}, tmp_path)
+
+    asyncio.run(stop_meanwhile())
+    assert [path for path in folder.rglob("*") if path.name == "a.zip"] == []
 
 
 @pytest.mark.parametrize("target", ["..", ".", "a/b", "../x"])

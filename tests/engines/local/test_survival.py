@@ -30,12 +30,12 @@ from tests.engines.applications import (
     wait_for_containers,
 )
 from tfapp.contract.exit import Exit
-from tfapp.contract.verdict import Cause
-from tfapp.engines.disk import write_json
+from tfapp.contract.status import Cause
+from tfapp.disk import write_json
 from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.local.process_tree import is_alive, send, wait_for_exit
-from tfapp.engines.local.state import read_state
+from tfapp.engines.state import read_state
 from tfapp.errors import UnavailableError, UnreachableError
+from tfapp.processes import is_alive, send, wait_for_exit
 
 # Processes that leave their parents, their session, and forget what they were told.
 ESCAPE = """
@@ -95,7 +95,7 @@ time.sleep(1000000)
 
 def masters_under(home):
     """Processes that serve an application of `home`, or get ready to."""
-    words = f"tfapp.engines.local.daemon\0{home}/apps/".encode()
+    words = f"tfapp.engines.daemon\0{LocalEngine.launcher}\0{home}/apps/".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended
@@ -142,7 +142,7 @@ def command(tmp_path):
 
 def below(engine):
     """All processes of the application's master, with those that forgot their environment."""
-    from tfapp.engines.local.process_tree import descendants
+    from tfapp.processes import descendants
 
     return descendants(master_of(engine).pid)
 
@@ -265,11 +265,12 @@ class TestMasterLost:
 
 class TestHangingMaster:
     @pytest.fixture
-    def engine(self, engine):
+    def engine(self, engine, monkeypatch):
         engine.create("app", compiled(master=FOREVER, w=service()))
         with stock_client(engine) as client:
             wait_for_containers(client, 1, "RUNNING")
         os.kill(master_of(engine).pid, signal.SIGSTOP)
+        monkeypatch.setattr("tfapp.engines.client.DEADLINES", (0.25, 0.5))
         yield engine
         if is_alive(master_of(engine)):
             os.kill(master_of(engine).pid, signal.SIGCONT)
@@ -320,7 +321,7 @@ engine.create(""",
     def test_in_the_middle_of_create(self, tmp_path, command, moment):
         code = COMMAND.replace(
             "engine =",
-            """from tfapp.engines.local.launch import Launch
+            """from tfapp.engines.launch import Launch
 def stop_here(self, *args):
     print("here", flush=True)
     time.sleep(1000000)

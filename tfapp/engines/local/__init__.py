@@ -1,5 +1,5 @@
 """The engine of one machine: an application master in Python that speaks Skein's protocol and
-runs containers as processes. State lives under TFAPP_HOME (see `layout`)."""
+runs containers as processes. State lives under TFAPP_HOME (see tfapp.engines.folders)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfapp.engines.local.engine import LocalEngine
+
+# The definitions of its applications, below TFAPP_HOME.
+DEFINITIONS = "apps/*/definition.json"
 
 
 def open_engine(home: Path, environ: Mapping[str, str]) -> LocalEngine:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import tfapp
 
-SWEEP = "tfapp.runner.docker.sweep"  # a process of its own: only runners load Docker's library
+SWEEP = "tfapp.runner.docker.ownership"  # a process of its own: only runners load Docker's library
 SWEEP_LIMIT = 30.0  # seconds for one engine
 
 _ROOT = Path(tfapp.__file__).parent.parent
 
 
 def sweep(addresses: Iterable[str], python: str, environ: Mapping[str, str]) -> list[str]:
-    """Removes them at the Docker engines at `addresses`; "" is that which `environ` names.
-    Returns what went wrong, a sentence for each engine."""
+    """Removes them at the Docker engines at `addresses`; "" is the engine that `environ` names.
+    Returns the errors, a sentence for each engine."""
     failures = []
     for address in addresses:
         env = {**environ, "DOCKER_HOST": address} if address else dict(environ)

@@ -1,4 +1,4 @@
-"""What applications on this machine need."""
+"""Checks this machine for the needs of applications."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def examine(home: Path, environ: Mapping[str, str], python: str | None = None) -
 def examine_tensorflow() -> Finding:
     """Whether it is installed beside tfapp. It is not imported."""
     if importlib.util.find_spec("tensorflow") is None:
-        mend = "Install it, or name an interpreter that has it with site.global.python.executable."
-        return Finding("tensorflow", WARNING, "not installed beside tfapp", mend)
+        hint = "Install it, or name an interpreter that has it with site.global.python.executable."
+        return Finding("tensorflow", WARNING, "not installed beside tfapp", hint)
     for name in ("tensorflow", "tensorflow-cpu"):
         try:
             return Finding("tensorflow", OK, importlib.metadata.version(name))
@@ -66,8 +66,8 @@ def examine_interpreter(python: str) -> Finding:
     if done.returncode == 0:
         return Finding("interpreter", OK, f"{words[0]}, {python}")
     if done.returncode == _LACKING:
-        mend = "Install it there, for programs that use it."
-        return Finding("interpreter", WARNING, f"{words[0]} without TensorFlow, {python}", mend)
+        hint = "Install it there, for programs that use it."
+        return Finding("interpreter", WARNING, f"{words[0]} without TensorFlow, {python}", hint)
     return Finding("interpreter", PROBLEM, f"{python} does not run: {words[0]}")
 
 
@@ -89,8 +89,8 @@ def examine_docker(host: str) -> Finding:
     except (OSError, http.client.HTTPException) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         text = f"no engine answers at {path}: {reason or error}"
-        mend = "Only run mode docker needs it: start it, and let this user use it."
-        return Finding("docker", WARNING, text, mend)
+        hint = "Only run mode docker needs it: start it, and let this user use it."
+        return Finding("docker", WARNING, text, hint)
     return Finding("docker", OK, f"{path}, API version {version}")
 
 

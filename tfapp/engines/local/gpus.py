@@ -1,4 +1,4 @@
-"""The GPUs of this machine: which there are, and who has them."""
+"""Finds the GPUs of this machine, and locks those that an application has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfapp.engines.disk import locked
+from tfapp.disk import locked
 from tfapp.errors import UnavailableError
 
 _QUERY_DEADLINE = 30.0  # seconds; the driver may have to wake the devices up

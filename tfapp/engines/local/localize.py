@@ -1,124 +1,106 @@
 """A spec's files, brought into containers' working directories: each source is copied or unpacked
-once for a run, and every container gets links."""
+once for a run, and every container gets links. tfapp's own part is unpacked once for all runs."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import hashlib
 import os
 import shutil
-import stat
+import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, Optional
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from tfapp.engines.disk import delete_tree, make_private
-from tfapp.engines.local.protocol import messages
-from tfapp.environment.archive import UnfitError
-from tfapp.environment.unpacked import extract, folder_of
+from tfapp.contract.names import RUNTIME_DIR
+from tfapp.disk import make_private, partial_folder
+from tfapp.environment.unpacked import folder_of
 from tfapp.errors import UnavailableError
-
-# (path inside the archive, mode, opens its content; None for a folder)
-Member = tuple[str, int, Optional[Callable[[], Optional[IO[bytes]]]]]
-
-
-_TARS = (".tar", ".tar.gz", ".tgz")
+from tfapp.master.bootstrap import BadArchiveError, unpack
+from tfapp.master.messages import file_name, local_path
+from tfapp.protocol.definition import messages
 
 
 class Localizer:
     """The sources of one run, in `folder`. Containers may ask at the same time. A Python
-    environment that lies in `environments` is not unpacked again."""
+    environment or a tfapp that lies in `environments` is not unpacked again."""
 
     def __init__(self, folder: Path, environments: Path | None = None):
         self._folder = folder
         self._environments = environments
-        self._ready: dict[tuple[str, bool], asyncio.Future[Path]] = {}
+        self._ready: dict[tuple[str, bool, bool], asyncio.Future[Path]] = {}
+        self._closed = threading.Event()
 
     async def place(self, files: Mapping[str, Any], into: Path) -> None:
         """Links all `files` (target -> Skein's File) into the folder `into`. UnavailableError
         or OSError when a source cannot be had."""
         for target, file in files.items():
-            name = os.path.normpath(target)
-            if name in (".", "..") or "/" in name:
-                raise UnavailableError(f"{target!r} cannot be a file's name in a container")
-            (into / name).symlink_to(await self._source(file))
+            source = await self._source(file, target == RUNTIME_DIR)
+            (into / file_name(target)).symlink_to(source)
 
-    async def _source(self, file: Any) -> Path:
+    async def close(self) -> None:
+        """Ends the unpacking. Afterwards nothing is written to `folder`."""
+        self._closed.set()
+        await asyncio.gather(*self._ready.values(), return_exceptions=True)
+
+    async def _source(self, file: Any, runtime: bool) -> Path:
         archive = file.type == messages.File.ARCHIVE
-        key = (local_path(file.source), archive)
+        key = (local_path(file.source), archive, runtime)
         if key not in self._ready:
             self._ready[key] = asyncio.ensure_future(asyncio.to_thread(self._fetch, *key))
         return await asyncio.shield(self._ready[key])
 
-    def _fetch(self, source: str, archive: bool) -> Path:
+    def _fetch(self, source: str, archive: bool, runtime: bool) -> Path:
+        if self._closed.is_set():
+            raise InterruptedError("the application ends")
         if archive and self._environments is not None:
             unpacked = folder_of(Path(source), self._environments)
             if unpacked.exists():
                 return unpacked
+            if runtime:
+                return self._unpack_for_all(Path(source), self._environments)
         digest = hashlib.sha256(f"{source}\0{archive}".encode()).hexdigest()[:16]
         folder = make_private(self._folder / digest)
         target = folder / os.path.basename(source)
         if archive:
-            unpack(Path(source), target)
+            self._unpack(source, target)
         else:
             shutil.copy(source, target)
         return target
 
-
-def local_path(url: Any) -> str:
-    """The path that a Skein Url names on this machine. UnavailableError for another place."""
-    if url.scheme not in ("", "file") or url.host:
-        raise UnavailableError(
-            f"{url.scheme}://{url.host}{url.file} is not a file of this machine",
-            "The local engine runs what lies on local disks.",
-        )
-    return url.file
-
-
-def unpack(archive: Path, target: Path) -> None:
-    """Unpacks a .zip, .tar, .tar.gz or .tgz; all or nothing. UnavailableError for a zip with a
-    path out of the archive, or with anything but files and folders, and for what tar refuses."""
-    partial = target.with_name(f".{target.name}.partial")
-    delete_tree(partial)
-    partial.mkdir(mode=0o700)
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as file:
-            _write_all(archive, _zip_members(file), partial)
-    elif archive.name.endswith(_TARS):
+    def _unpack(self, source: str, target: Path) -> None:
         try:
-            extract(archive, partial)
-        except UnfitError as error:
-            raise UnavailableError(f"{archive} {error}") from error
-    else:
-        raise UnavailableError(f"{archive} is neither a zip nor a tar archive")
-    partial.rename(target)
+            unpack(source, target, self._closed.is_set)
+        except BadArchiveError as error:
+            raise UnavailableError(f"{source} {error}") from error
+
+    def _unpack_for_all(self, archive: Path, environments: Path) -> Path:
+        """Its 150 files take 50 to 500 ms to write, and are the same for all applications that
+        one tfapp starts."""
+        folder = environments / f"tfapp-{hashlib.sha256(archive.read_bytes()).hexdigest()[:24]}"
+        if _is_whole(folder, archive):
+            return folder
+        with partial_folder(environments) as partial:
+            self._unpack(str(archive), partial / "new")
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(folder, partial / "damaged")
+            try:
+                os.rename(partial / "new", folder)
+            except OSError:
+                if not folder.exists():  # by another run, in the meantime
+                    raise
+        return folder
 
 
-def _write_all(archive: Path, members: Iterator[Member], folder: Path) -> None:
-    for name, mode, open_content in members:
-        inside = PurePosixPath(name)
-        if inside.is_absolute() or ".." in inside.parts or "\\" in name:
-            raise UnavailableError(f"{archive} has a path that leads out of it: {name!r}")
-        path = folder / inside
-        if open_content is None:
-            path.mkdir(parents=True, exist_ok=True)
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        source = open_content()
-        assert source is not None, "only files and folders come here"
-        with source, open(path, "xb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        path.chmod((mode & 0o777 or 0o644) | 0o600)
-
-
-def _zip_members(file: zipfile.ZipFile) -> Iterator[Member]:
-    for info in file.infolist():
-        mode = info.external_attr >> 16
-        if info.is_dir():
-            yield info.filename, mode, None
-        elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            raise UnavailableError(f"{file.filename} has a link or device: {info.filename!r}")
-        else:
-            yield info.filename, mode, functools.partial(file.open, info)
+def _is_whole(folder: Path, archive: Path) -> bool:
+    """Whether all that is in `archive` lies in `folder`. After a power cut, files can be empty."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            return all(
+                os.stat(folder / entry.filename).st_size == entry.file_size
+                for entry in file.infolist()
+            )
+    except (OSError, zipfile.BadZipFile):
+        return False

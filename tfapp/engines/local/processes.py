@@ -16,17 +16,18 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tfapp.engines.local.process_tree import (
+from tfapp.engines.local.reaper import Reaper
+from tfapp.processes import (
     Process,
     children_of_this_process,
     descendants,
     environment,
     identify,
     is_guard,
+    left_behind,
     send,
     session,
 )
-from tfapp.engines.local.reaper import Reaper
 
 TERM_GRACE = 0.25  # seconds between SIGTERM and SIGKILL, YARN's own
 GUARD_GRACE = 5.0  # seconds that a guard has to remove what is no process: Docker's containers
@@ -89,13 +90,13 @@ class Processes:
                     send(process, signal.SIGKILL)
 
     async def end_all(self) -> None:
-        """Ends everything that descends from this process, as `end` does."""
+        """Ends all that descends from containers, as `end` does."""
         running = [(pid, future) for pid, future in self._roots.values() if not future.done()]
         for pid, _ in running:
             _signal_group(pid, signal.SIGTERM)
         if running:
             await asyncio.wait([future for _, future in running], timeout=TERM_GRACE)
-        await self._kill(lambda: descendants(os.getpid()), "processes of the application")
+        await self._kill(_descendants_of_containers, "processes of the application")
 
     async def _kill(self, find: Callable[[], list[Process]], what: str) -> None:
         """SIGKILLs until there is nothing left. Guards first have a while to end."""
@@ -112,7 +113,8 @@ class Processes:
             await self._reaper.next_death(min(left, 0.1))
 
     def _leftovers(self, id: str, session_id: int) -> list[Process]:
-        """What an ended container left behind. Orphans become children of this process."""
+        """The processes that an ended container left behind. Orphans become children of this
+        process."""
         orphans = children_of_this_process() - self._reaper.watched
         found: list[Process] = []
         for process in _identified(orphans):
@@ -122,10 +124,14 @@ class Processes:
         return found
 
 
+def _descendants_of_containers() -> list[Process]:
+    """The descendants of this process but for its own helpers, which stay in its session."""
+    return [Process(p.pid, p.started) for p in left_behind() if not p.dead]
+
+
 def find_launcher() -> tuple[str, ...]:
-    """What makes containers die with this process even if it is killed; () where util-linux
-    cannot (before 2.33): then the next command that looks at the run ends them. To be called
-    before a `Reaper` starts, which waits for all children."""
+    """The command that makes containers die with this process even if it is killed; () where
+    util-linux has none (before 2.33): then the next command that looks at the run ends them."""
     tool = shutil.which("setpriv")
     launcher = (tool or "", "--pdeathsig", "KILL", "--")
     if tool and subprocess.run([*launcher, "true"], stderr=subprocess.DEVNULL).returncode == 0:

@@ -1,4 +1,9 @@
-"""Waits for this process's children: those it started, and those it inherited as a subreaper."""
+"""Waits for children of this process: those that were started here, and orphans.
+
+Other children belong to those who have started them, such as `subprocess.run` in a thread, and
+their exit status is left alone. Orphans are told by their session: containers begin in one of
+their own, and nothing that they start can come back into this process's.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,11 @@ import contextlib
 import os
 import signal
 
+from tfapp.processes import children_of_this_process, stat
+
 
 class Reaper:
-    """Children of the process whose event loop runs it. Nobody else may wait for them."""
+    """The children of the process whose event loop runs it that are watched, and the orphans."""
 
     def __init__(self) -> None:
         self._exits: dict[int, asyncio.Future[int]] = {}
@@ -38,14 +45,25 @@ class Reaper:
             await asyncio.wait_for(self._died.wait(), timeout)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._died.set()
-            future = self._exits.pop(pid, None)
-            if future is not None and not future.done():
-                future.set_result(os.waitstatus_to_exitcode(status))
+        for pid in tuple(self._exits):
+            status = _exit_status(pid)
+            if status is not None:
+                self._died.set()
+                future = self._exits.pop(pid)
+                if not future.done():
+                    future.set_result(os.waitstatus_to_exitcode(status))
+        own = os.getsid(0)
+        for pid in children_of_this_process() - self.watched:
+            found = stat(pid)
+            if found is not None and found.dead and found.session != own:
+                _exit_status(pid)
+                self._died.set()
+
+
+def _exit_status(pid: int) -> int | None:
+    """Takes the status of a child that has ended off the process table; None of one that lives."""
+    try:
+        found, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # no child of this process (any more)
+        return None
+    return status if found else None

@@ -1,0 +1,144 @@
+"""Containers in namespaces of their own, that have their master's address and its credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import tfapp.master.bootstrap
+from tfapp.contract.names import INSTANCE_FILE
+from tfapp.disk import make_private
+from tfapp.master.files import FileServer
+from tfapp.master.launcher import Ended
+
+# The container's own disk hides the master's, but for its own log folder; it has no network until
+# the bridge is joined.
+SCRIPT = """
+set -e
+mount --bind "$LOGS" /mnt
+mount -t tmpfs none "$HIDDEN"
+mkdir "$HIDDEN/box" "$HIDDEN/box/logs"
+mount --move /mnt "$HIDDEN/box/logs"
+export LOG_DIRS="$HIDDEN/box/logs"
+printf %s "$CERTIFICATE" > "$HIDDEN/box/crt"
+printf %s "$KEY" > "$HIDDEN/box/key"
+unset CERTIFICATE KEY LOGS
+read -r _
+exec "$PYTHON" -c "$BOOTSTRAP" "$MASTER" "$CONTAINER_ID" "$HIDDEN/box/crt" "$HIDDEN/box/key" \\
+  "$HIDDEN/box"
+"""
+NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def prepare():
+    return open_launcher
+
+
+@contextlib.contextmanager
+def open_launcher(run, config, endpoint, end):
+    with FileServer(endpoint) as files:
+        yield IsolatedLauncher(run, config, endpoint, files)
+
+
+class IsolatedLauncher:
+    def __init__(self, run, config, endpoint, files):
+        self._run = run
+        self._config = config
+        self._endpoint = endpoint
+        self._files = files
+        self._numbers = itertools.count(2)
+        self._processes = {}
+        self._unwanted = set()
+
+    async def run(self, task, told) -> Ended:
+        if task.id in self._unwanted:
+            return Ended(None)
+        bridge, network = bridge_of(self._endpoint.advertise)
+        number = next(self._numbers)
+        with self._files.offering(task, told), open(self._log(task), "ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(*NAMESPACES, "sh", "-c", SCRIPT),
+                env=self._environment(task, Path(log.name).parent),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+            self._processes[task.id] = process
+            try:
+                plug = f"{bridge}v{os.getpid() % 10000}x{number}"[:15]
+                await asyncio.to_thread(join, plug, bridge, f"{network}.{number}", process.pid)
+                process.stdin.write(b"go\n")
+                code = await process.wait()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                del self._processes[task.id]
+            return Ended(code, message="" if code >= 0 else f"ended by signal {-code}")
+
+    async def kill(self, id) -> None:
+        self._unwanted.add(id)
+        if id in self._processes:
+            self._processes[id].send_signal(signal.SIGKILL)
+
+    async def close(self) -> None:
+        processes = tuple(self._processes.values())
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        await asyncio.gather(*(process.wait() for process in processes))
+
+    def _environment(self, task, logs):
+        return {
+            "LOGS": str(logs),
+            **self._config.environment,
+            "PYTHON": sys.executable,
+            "BOOTSTRAP": Path(tfapp.master.bootstrap.__file__).read_text(),
+            "CERTIFICATE": self._endpoint.certificate.decode(),
+            "KEY": self._endpoint.key.decode(),
+            "MASTER": self._files.address,
+            "CONTAINER_ID": task.id,
+            "HIDDEN": str(self._run.path.parents[4]),
+        }
+
+    def _log(self, task) -> Path:
+        if not task.name:
+            make_private(self._run.driver_log.parent)
+            return self._run.driver_log
+        folder = make_private(self._run.logs / task.name)
+        (folder / INSTANCE_FILE).write_text(task.instance)
+        return folder / f"{task.name.rpartition('_')[0]}.log"
+
+
+def bridge_of(address: str) -> tuple[str, str]:
+    """10.99.7.1 -> its bridge, and what addresses there begin with."""
+    network = address.rpartition(".")[0]
+    return f"tfb{network.rpartition('.')[2]}", network
+
+
+def join(plug: str, bridge: str, address: str, pid: int) -> None:
+    """Joins the network namespace of a child of `pid`, which may yet be made, to the bridge."""
+    end = asyncio.run(_child(pid))
+    enter = ("nsenter", f"--target={end}", "--net")
+    for words in (
+        ("ip", "link", "add", plug, "type", "veth", "peer", "name", "eth0", "netns", str(end)),
+        ("ip", "link", "set", plug, "master", bridge, "up"),
+        (*enter, "ip", "address", "add", f"{address}/24", "dev", "eth0"),
+        (*enter, "ip", "link", "set", "eth0", "up"),
+        (*enter, "ip", "link", "set", "lo", "up"),
+    ):
+        subprocess.run(words, check=True, capture_output=True)
+
+
+async def _child(pid: int) -> int:
+    for _ in range(3000):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if children:
+            return int(children[0])
+        await asyncio.sleep(0.01)
+    raise OSError(f"{pid} starts nothing")

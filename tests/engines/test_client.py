@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+
+from tests.engines.applications import FOREVER, compiled, run_folder, service, stock_client
+from tfapp.contract.encoding import encode
+from tfapp.contract.names import KEY_STATUS, KEY_STOP, SUCCEEDED
+from tfapp.contract.status import Verdict
+from tfapp.engines.recorded import _Serving
+from tfapp.engines.state import read_config, read_state
+from tfapp.errors import UnreachableError
+
+LIMIT = 180.0  # seconds
+
+
+@pytest.fixture
+def serving(engine):
+    engine.create("app", compiled(master=FOREVER, w=service()))
+    run = run_folder(engine)
+    return _Serving(run, read_config(run), read_state(run), engine._clear_up)
+
+
+@pytest.fixture
+def client(serving):
+    return serving.client
+
+
+def published(client, generation):
+    return dataclasses.replace(client._run.accepted, state="RUNNING", generation=generation)
+
+
+def test_the_status_now(engine, client):
+    assert client.status() == client._run.accepted
+    with stock_client(engine) as stock:
+        stock.kv[KEY_STATUS] = encode(published(client, 1))
+    assert client.status() == published(client, 1)
+
+
+def test_a_proxy_in_the_environment_is_not_asked(client, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://192.0.2.1:1")
+    assert client.status() == client._run.accepted
+
+
+def test_changes_in_order_each_once(engine, client):
+    changes = client.changes()
+    assert next(changes) == client._run.accepted
+    with stock_client(engine) as stock:
+        for generation in (1, 1, 2):
+            stock.kv[KEY_STATUS] = encode(published(client, generation))
+        assert [next(changes), next(changes)] == [published(client, 1), published(client, 2)]
+        stock.shutdown()
+    assert list(changes) == []
+    assert client._run.wait_for_end(0)
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_master_that_ends_slowly(engine, client, monkeypatch, decided):
+    """On a busy machine it may live for seconds after its last answer. Without a verdict that
+    is one that hangs."""
+    verdict = Verdict(SUCCEEDED, 0, "Succeeded.") if decided else None
+    status = dataclasses.replace(published(client, 1), verdict=verdict)
+
+    def watch():
+        yield status
+        threading.Timer(1.5, client._run.kill).start()
+        raise UnreachableError("no answer")
+
+    monkeypatch.setattr(client, "published", watch)
+    changes = client.changes()
+    assert next(changes) == status
+    if decided:
+        assert list(changes) == []
+    else:
+        with pytest.raises(UnreachableError, match="no answer"):
+            next(changes)
+    assert client._run.wait_for_end(LIMIT)
+
+
+def test_a_request_to_stop_is_left_in_the_store(engine, client):
+    client._ask_to_stop("enough")
+    with stock_client(engine) as stock:
+        assert stock.kv[KEY_STOP] == b'{"message":"enough"}'
+    assert not client._run.wait_for_end(0)

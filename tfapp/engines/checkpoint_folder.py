@@ -1,0 +1,96 @@
+"""A checkpoint folder that this machine sees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfapp.engines import refusals
+from tfapp.engines.base import StoredFile
+from tfapp.errors import UnavailableError
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_OF_FILES = "file://"
+
+
+class FolderCheckpoints:
+    """See tfapp.engines.base.Checkpoints."""
+
+    def __init__(self, folder: Path):
+        self.place = str(folder)
+        self._folder = folder
+
+    def files(self, path: str) -> tuple[StoredFile, ...]:
+        """See Checkpoints.files. UnavailableError where it may not be read."""
+        start = self._folder / path
+        found = []
+        try:
+            if not start.is_dir():
+                found = list(self._file(start))
+                if not found:
+                    raise refusals.no_stored_file(path, self.place)
+                return tuple(found)
+            for folder, _, names in os.walk(start, onerror=_raise):
+                for name in names:
+                    found += self._file(Path(folder, name))
+        except PermissionError as error:
+            raise _unreadable(error) from error
+        return tuple(sorted(found, key=lambda file: file.path))
+
+    def _file(self, path: Path) -> Iterator[StoredFile]:
+        """Nothing for what is no file, or has gone."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            about = path.stat()
+            if stat.S_ISREG(about.st_mode):
+                yield StoredFile(path.relative_to(self._folder).as_posix(), about.st_size)
+
+    def copy(self, path: str, folder: Path) -> None:
+        """See Checkpoints.copy. UnavailableError where a file may not be read."""
+        for file in self.files(path):
+            target = folder / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source = self._folder / file.path
+            try:
+                shutil.copy2(source, target)
+            except PermissionError as error:
+                if error.filename != str(source):
+                    raise
+                raise _unreadable(error) from error
+            except FileNotFoundError:
+                if source.exists():
+                    raise
+                target.unlink(missing_ok=True)
+
+
+def local_checkpoints(name: str, folder: str) -> FolderCheckpoints:
+    """Those of the application `name` in `folder`, a path, a URL, or "" for none. NotFoundError,
+    UnavailableError for a URL."""
+    if not folder:
+        raise refusals.no_checkpoints(name)
+    if folder.startswith(_OF_FILES):
+        folder = folder[len(_OF_FILES) :]
+    elif is_url(folder):
+        raise UnavailableError(
+            f"{folder} is not a folder of this machine",
+            f"Fetch it with a client of {folder.partition('://')[0]}://.",
+        )
+    return FolderCheckpoints(Path(folder))
+
+
+def is_url(folder: str) -> bool:
+    """Whether a checkpoint folder is a URL and no path."""
+    return _URL.match(folder) is not None
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _unreadable(error: OSError) -> UnavailableError:
+    return UnavailableError(f"{error.filename} cannot be read: {error.strerror}")

@@ -1,0 +1,177 @@
+"""The layout of TFAPP_HOME.
+
+locks/NAME                   held while a command changes application NAME
+last-id                      the newest application id's time
+cache/environments/          Python environments, made and unpacked, and tfapp for containers
+gpus/ID                      held by the master that uses the GPU
+apps/NAME/definition.json    what is run: everything `start` needs
+apps/NAME/runs/N/            one run
+    run.json spec.pb         what its master is to do (class RunConfig; Skein's message)
+    security/                its credentials; deleted at the end
+    state.json               its running master (class MasterState)
+    containers/ localized/   working directories and unpacked archives; deleted at the end
+    logs/                    master/, coordinator/, one folder for each container
+    verdict.json              how it ended (class Ending)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from tfapp.disk import delete_tree, locked, make_private, writing
+from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
+
+
+@frozen
+class RunFolder:
+    """apps/NAME/runs/N."""
+
+    path: Path
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name)
+
+    @property
+    def config(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.pb"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    @property
+    def ending(self) -> Path:
+        return self.path / "verdict.json"
+
+    @property
+    def security(self) -> Path:
+        return self.path / "security"
+
+    @property
+    def certificate(self) -> Path:
+        return self.security / "skein.crt"
+
+    @property
+    def key(self) -> Path:
+        return self.security / "skein.pem"
+
+    @property
+    def containers(self) -> Path:
+        return self.path / "containers"
+
+    @property
+    def localized(self) -> Path:
+        return self.path / "localized"
+
+    @property
+    def environments(self) -> Path:
+        """Unpacked Python environments and tfapp's own part, of all applications."""
+        return self.path.parents[3] / "cache" / "environments"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def master_log(self) -> Path:
+        return self.logs / "master" / "application.master.log"
+
+    @property
+    def driver_log(self) -> Path:
+        return self.logs / "coordinator" / "application.driver.log"
+
+    def delete_leftovers(self) -> None:
+        """Deletes all that only a running application needs."""
+        for folder in (self.containers, self.localized, self.security):
+            delete_tree(folder)
+
+
+@frozen
+class AppFolder:
+    """apps/NAME."""
+
+    path: Path
+
+    @property
+    def definition(self) -> Path:
+        return self.path / "definition.json"
+
+    def run(self, number: int) -> RunFolder:
+        return RunFolder(self.path / "runs" / str(number))
+
+    def runs(self) -> list[RunFolder]:
+        """Oldest first, without one that is still half-made."""
+        try:
+            names = os.listdir(self.path / "runs")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        runs = [self.run(number) for number in sorted(int(n) for n in names if n.isdigit())]
+        return [run for run in runs if run.config.exists()]
+
+
+@frozen
+class Home:
+    """TFAPP_HOME."""
+
+    path: Path
+
+    @property
+    def apps(self) -> Path:
+        return self.path / "apps"
+
+    @property
+    def gpus(self) -> Path:
+        return self.path / "gpus"
+
+    def app(self, name: str) -> AppFolder:
+        return AppFolder(self.apps / name)
+
+    def names(self) -> list[str]:
+        """The names of all applications, sorted. UnavailableError when the folder cannot be
+        read."""
+        try:
+            found = os.listdir(self.apps)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UnavailableError(
+                f"{self.path} cannot be read: {error.strerror}",
+                "Set TFAPP_HOME to a folder of your own.",
+            ) from error
+        return sorted(n for n in found if not n.startswith(".") and self.app(n).runs())
+
+    def prepare(self) -> None:
+        """Makes the folders that are missing. UnavailableError when that is impossible."""
+        with writing(self.path):
+            for folder in (self.path, self.apps, self.path / "locks", self.gpus):
+                make_private(folder)
+
+    def trash(self, name: str, now: float) -> Path:
+        """The path to which application `name` is moved before it is deleted."""
+        return self.apps / f".{name}.{int(now * 1000)}.{os.getpid()}"
+
+    def lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        """The lock of application `name`; see `locked`."""
+        path = self.path / "locks" / name
+        with writing(path):
+            return locked(path)
+
+    def new_id(self, now: float, run: int) -> str:
+        """An application id that no other application under this home has: `now` in
+        milliseconds, moved on when it was given away already."""
+        path = self.path / "last-id"
+        with writing(path), open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # held for microseconds only
+            milliseconds = max(int(now * 1000), int(file.read() or 0) + 1)
+            file.seek(0)
+            file.write(str(milliseconds))
+        return f"application_{milliseconds}_{run:04d}"

@@ -1,0 +1,180 @@
+"""Containers as processes of this machine: working directory, files, environment, GPUs, log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfapp.contract.names import INSTANCE_FILE, MAX_LAST_LINES
+from tfapp.disk import delete_tree, make_private, needing_room
+from tfapp.engines.folders import RunFolder
+from tfapp.engines.local import docker_leftovers
+from tfapp.engines.local.gpus import GpuPool, hold
+from tfapp.engines.local.localize import Localizer
+from tfapp.engines.local.processes import Processes, find_launcher
+from tfapp.engines.local.reaper import Reaper
+from tfapp.engines.serving import End, OpenLauncher
+from tfapp.engines.state import RunConfig
+from tfapp.frozen import frozen
+from tfapp.master.launcher import Ended, Task, Told
+from tfapp.master.server import Endpoint
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Node:
+    """Values that all containers of a run share: this machine's address, the variables that they
+    inherit from the submitting user, and the Docker engines that they use (see Definition)."""
+
+    host: str
+    inherited: Mapping[str, str]
+    docker: tuple[str, ...] = ()
+
+
+def prepare() -> OpenLauncher:
+    """See tfapp.engines.serving."""
+    return functools.partial(open_launcher, find_launcher())
+
+
+@contextlib.contextmanager
+def open_launcher(
+    prefix: tuple[str, ...], run: RunFolder, config: RunConfig, endpoint: Endpoint, end: End
+) -> Iterator[LocalLauncher]:
+    """The launcher of a run, with GPUs that no other run has. `prefix`: of `find_launcher`.
+    UnavailableError when too few are free."""
+    node = Node(endpoint.advertise, config.environment, config.docker)
+    reaper = Reaper()
+    reaper.start()
+    with contextlib.ExitStack() as held:
+        gpus = hold(Path(config.gpu_locks), config.gpus, config.gpus_needed, held)
+        yield LocalLauncher(run, node, Processes(reaper, prefix), GpuPool(gpus))
+
+
+class LocalLauncher:
+    """See tfapp.master.launcher.Launcher."""
+
+    def __init__(self, run: RunFolder, node: Node, processes: Processes, gpus: GpuPool):
+        self._run = run
+        self._node = node
+        self._processes = processes
+        self._gpus = gpus
+        self._gpus_changed = asyncio.Event()
+        self._localizer = Localizer(run.localized, run.environments)
+        self._unwanted: set[str] = set()  # ids of containers that were killed before they started
+        self._killed = False  # whether a container's first process was, and could clear up nothing
+
+    async def run(self, task: Task, told: Told) -> Ended:
+        """See Launcher.run. Waits until there are GPUs for it."""
+        gpus = await self._take_gpus(task, told)
+        try:
+            return await self._start_and_wait(task, told, gpus)
+        finally:
+            self._unwanted.discard(task.id)
+            self._gpus.give_back(gpus)
+            self._gpus_changed.set()
+
+    async def kill(self, id: str) -> None:
+        """See Launcher.kill."""
+        self._unwanted.add(id)
+        self._gpus_changed.set()
+        await self._processes.end(id)
+
+    async def close(self) -> None:
+        """See Launcher.close."""
+        await self._processes.end_all()
+        await self._localizer.close()
+        if self._killed:
+            await asyncio.to_thread(self._sweep_docker)
+
+    def _sweep_docker(self) -> None:
+        node = self._node
+        for failure in docker_leftovers.sweep(node.docker, sys.executable, node.inherited):
+            log.error("%s", failure)
+
+    async def _start_and_wait(self, task: Task, told: Told, gpus: tuple[str, ...]) -> Ended:
+        folder = await self._make_folder(task)
+        try:
+            if not told.granted(self._node.host):
+                return Ended(None)
+            output = self._log_file(task)
+            env = local_environment(
+                self._node.inherited, task.environment, self._node.host, folder, output.parent, gpus
+            )
+            self._processes.start(task.id, folder, env, output)
+            code = await self._processes.exit(task.id)
+            self._killed |= code == -signal.SIGKILL
+            return Ended(code, last_lines=last_lines(output))
+        finally:
+            await asyncio.to_thread(delete_tree, folder)
+
+    async def _take_gpus(self, task: Task, told: Told) -> tuple[str, ...]:
+        number = task.service.resources.gpus if task.name else 0
+        while task.id not in self._unwanted:
+            gpus = self._gpus.take(number)
+            if gpus is not None:
+                return gpus
+            told.waits(f"waiting for {number} GPU{'s' if number > 1 else ''}")
+            self._gpus_changed.clear()
+            await self._gpus_changed.wait()
+        return ()
+
+    async def _make_folder(self, task: Task) -> Path:
+        folder = self._run.containers / task.id
+        with needing_room(folder):
+            make_private(folder)
+            await self._localizer.place(task.service.files, folder)
+            (folder / ".skein.crt").symlink_to(self._run.certificate)
+            (folder / ".skein.pem").symlink_to(self._run.key)
+            (folder / ".skein.sh").write_text(task.service.script)
+        return folder
+
+    def _log_file(self, task: Task) -> Path:
+        if not task.name:
+            make_private(self._run.driver_log.parent)
+            return self._run.driver_log
+        folder = make_private(self._run.logs / task.name)
+        (folder / INSTANCE_FILE).write_text(task.instance)
+        return folder / f"{task.name.rpartition('_')[0]}.log"
+
+
+def local_environment(
+    inherited: Mapping[str, str],
+    own: Mapping[str, str],
+    host: str,
+    folder: Path,
+    logs: Path,
+    gpus: tuple[str, ...],
+) -> dict[str, str]:
+    """The whole environment. `own` is what the master gives; `folder` the working directory."""
+    fixed = {
+        "NM_HOST": host,
+        "NM_PORT": "0",  # no node manager listens
+        "NM_HTTP_PORT": "0",
+        "LOCAL_DIRS": str(folder.parent),
+        "LOG_DIRS": str(logs),
+        "PWD": str(folder),
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+    }
+    return {**inherited, **own, **fixed}
+
+
+def last_lines(path: Path, limit: int = MAX_LAST_LINES) -> str:
+    """At most `limit` bytes from the end of a log, whole lines where possible."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - limit, 0))
+            data = file.read(limit)
+    except OSError:
+        return ""
+    if size > limit:
+        data = data.partition(b"\n")[2] or data
+    return data.decode(errors="replace").rstrip("\n")

@@ -1,0 +1,140 @@
+"""Making runs, and clearing up after those whose master died."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from tfapp.contract.names import FAILED
+from tfapp.disk import delete_tree, make_private, write_atomically, write_json, writing
+from tfapp.engines import verdict
+from tfapp.engines.definition import Definition
+from tfapp.engines.folders import Home, RunFolder
+from tfapp.engines.inherited import inherited
+from tfapp.engines.launch import Launch
+from tfapp.engines.state import MasterState, RunConfig, read_config, read_ending
+from tfapp.errors import UnavailableError
+from tfapp.master.ending import Ending
+
+
+class Facts(Protocol):
+    """The differences between engines: see RecordedEngine."""
+
+    def bind(self) -> str: ...
+
+    def gpus(self, definition: Definition) -> tuple[str, ...]: ...
+
+    def end_leftovers(self, run: RunFolder, config: RunConfig) -> None: ...
+
+
+class Runs:
+    """Makes the runs of all applications under `home`. `clock`: seconds since 1970."""
+
+    def __init__(
+        self,
+        home: Home,
+        launcher: str,
+        environ: Mapping[str, str],
+        python: str,
+        clock: Callable[[], float],
+        hostname: str,
+        engine: Facts,
+    ):
+        self._home = home
+        self._launcher = launcher
+        self._engine = engine
+        self._environ = environ
+        self._python = python
+        self._clock = clock
+        self._hostname = hostname
+        self._prepared: Launch | None = None
+
+    @contextlib.contextmanager
+    def preparing(self, run: RunFolder) -> Iterator[None]:
+        """Inside, a master gets ready that `launch` takes if it makes `run`."""
+        with contextlib.suppress(OSError):  # `launch` will say why
+            self._prepared = Launch(self._python, self._launcher, run, self._environ)
+        try:
+            yield
+        finally:
+            with self._prepared_for(run) or contextlib.nullcontext():
+                pass  # nobody took it
+
+    def _prepared_for(self, run: RunFolder) -> Launch | None:
+        if self._prepared is None or self._prepared.run != run:
+            return None
+        launch, self._prepared = self._prepared, None
+        return launch
+
+    def launch(self, definition: Definition, number: int) -> RunFolder:
+        """Makes run `number` and starts it. Returns once its master serves. On any failure
+        nothing of the run remains. UnavailableError when it cannot be."""
+        missing = definition.missing_files()
+        if missing:
+            raise UnavailableError(
+                f"{missing[0]}, which {definition.name} ships to its containers, is gone",
+                f"`tfapp destroy {definition.name}` and create it anew.",
+            )
+        run = self._home.app(definition.name).run(number)
+        with _all_or_nothing(run), writing(run.path):
+            make_private(run.path.parent)
+            delete_tree(run.path)  # half-made by a command that was killed
+            run.path.mkdir(mode=0o700)
+            with self._prepared_for(run) or Launch(
+                self._python, self._launcher, run, self._environ
+            ) as launch:
+                self._write(run, definition)
+                # It serves even if this process dies now: its process id must be written down.
+                process = launch.wait_for_process()
+                write_json(run.state, MasterState(process, self._hostname, ""))
+                launch.go()
+                launch.wait()
+        return run
+
+    def _write(self, run: RunFolder, definition: Definition) -> None:
+        """All that a master reads. Meanwhile its process starts."""
+        now = self._clock()
+        config = RunConfig(
+            name=definition.name,
+            application=self._home.new_id(now, run.number),
+            run=run.number,
+            bind=self._engine.bind(),
+            user=definition.user,
+            environment=inherited(self._environ),
+            gpu_locks=str(self._home.gpus),
+            gpus=self._engine.gpus(definition),
+            gpus_needed=definition.gpus,
+            accepted=definition.accepted(now),
+            tags=definition.tags,
+            docker=definition.docker,
+            engine=definition.engine,
+        )
+        write_json(run.config, config, durable=True)
+        write_atomically(run.spec, definition.spec_message())
+        for folder in (run.security, run.containers, run.localized, run.master_log.parent):
+            make_private(folder)
+        write_atomically(run.master_log, b"")
+
+    def clear_up(self, run: RunFolder, state: str = FAILED) -> Ending:
+        """Ends the processes that are left of a run whose master died without an ending, and writes
+        one. `state` KILLED: the master was killed on purpose."""
+        ending = read_ending(run)  # it may have spoken just before its end
+        if ending is not None:
+            return ending
+        config = read_config(run)
+        self._engine.end_leftovers(run, config)
+        ending = verdict.master_lost(config.accepted, self._clock(), state)
+        with contextlib.suppress(OSError):  # a disk that is full or gone: said again next time
+            run.delete_leftovers()
+            write_json(run.ending, ending, durable=True)
+        return ending
+
+
+@contextlib.contextmanager
+def _all_or_nothing(run: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        delete_tree(run.path)
+        raise

@@ -1,0 +1,150 @@
+"""The outermost frame of a master's process: its launcher and its record, its log, its error
+boundary.
+
+The launcher's module has `prepare() -> OpenLauncher`, which is called before the run is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tfapp.contract.names import FAILED
+from tfapp.disk import write_atomically, write_json, writing
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.daemon import HINT
+from tfapp.engines.folders import RunFolder
+from tfapp.engines.state import MasterState, RunConfig, read_config
+from tfapp.errors import TfappError
+from tfapp.frozen import frozen
+from tfapp.master.ending import Ending
+from tfapp.master.launcher import Launcher
+from tfapp.master.server import Application, Endpoint, Master
+from tfapp.processes import identify
+
+End = Callable[[str], None]  # ends the run as failed, with a sentence that says why
+# Opens the launcher of a run, in the master's event loop. TfappError when that cannot be.
+OpenLauncher = Callable[[RunFolder, RunConfig, Endpoint, End], AbstractContextManager[Launcher]]
+
+
+@frozen
+class Prepared:
+    """The parts that a master can make before it knows its run: the key pair, and the launcher."""
+
+    certificate: bytes
+    key: bytes = dataclasses.field(repr=False)
+    open_launcher: OpenLauncher
+
+
+def prepare(launcher: str, now: float) -> Prepared:
+    """`launcher`: the module. `now`: seconds since 1970."""
+    open_launcher: OpenLauncher = importlib.import_module(launcher).prepare()
+    return Prepared(*new_credentials(now), open_launcher)
+
+
+def run_master(
+    folder: str,
+    prepared: Prepared,
+    tell: Callable[[str], None],
+    clock: Callable[[], float],
+    hostname: str,
+) -> int:
+    """Serves the run in `folder`; `tell` takes the lines for the starter. Returns an exit code."""
+    run = RunFolder(Path(folder))
+    _redirect(os.O_WRONLY | os.O_APPEND, run.master_log, 2)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+
+    def ready(address: str) -> None:
+        tell(f"ready {address}")
+        _close_pipes()
+
+    try:
+        asyncio.run(_serve(run, prepared, ready, clock, hostname))
+    except TfappError as error:
+        logging.error("%s", error)
+        tell(f"error {error.message}{HINT}{error.hint}")
+        return 1
+    except Exception as error:
+        logging.exception("the master has failed")
+        tell(f"error {type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+async def _serve(
+    run: RunFolder,
+    prepared: Prepared,
+    ready: Callable[[str], None],
+    clock: Callable[[], float],
+    hostname: str,
+) -> None:
+    config = read_config(run)
+    with writing(run.security):  # for clients of this user, and for the containers
+        write_atomically(run.certificate, prepared.certificate)
+        write_atomically(run.key, prepared.key)
+    endpoint = Endpoint(config.bind, config.bind, prepared.certificate, prepared.key)
+
+    def end(message: str) -> None:
+        master.end(FAILED, message)
+
+    with prepared.open_launcher(run, config, endpoint, end) as launcher:
+        master = Master(
+            Application(config.application, config.user, run.spec.read_bytes(), config.accepted),
+            endpoint,
+            launcher,
+            FolderRecord(run, hostname),
+            clock,
+        )
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM,
+            lambda: end("The application master was ended by a signal (SIGTERM)."),
+        )
+        await master.serve(ready)
+
+
+class FolderRecord:
+    """See tfapp.master.launcher.Record: the run's folder."""
+
+    def __init__(self, run: RunFolder, hostname: str):
+        self._run = run
+        self._hostname = hostname
+
+    def serving(self, address: str) -> None:
+        """See Record.serving."""
+        process = identify(os.getpid())
+        assert process is not None
+        with writing(self._run.state):
+            write_json(self._run.state, MasterState(process, self._hostname, address))
+
+    def published(self, status: bytes) -> None:
+        """See Record.published. The store has it as long as the master lives."""
+
+    def ended(self, ending: Ending) -> None:
+        """See Record.ended."""
+        # Room is made first: the disk may be full.
+        self._run.delete_leftovers()
+        with writing(self._run.ending):
+            write_json(self._run.ending, ending, durable=True)
+
+
+def _close_pipes() -> None:
+    """Closes inherited pipes: a reader of the starter's pipe must not wait for the application's
+    end."""
+    _redirect(os.O_RDWR, Path(os.devnull), 0, 1)
+
+
+def _redirect(flags: int, path: Path, *descriptors: int) -> None:
+    opened = os.open(path, flags)
+    for descriptor in descriptors:
+        os.dup2(opened, descriptor)
+    os.close(opened)
