@@ -1,3 +1,55 @@
 """Distributed TensorFlow from a declarative app package, on YARN or on one machine."""
 
 __version__ = "0.1.0"
+
+# Public names and the modules that have them. `__init__.pyi` has their types.
+_NAMES = {
+    "Application": "tfapp.api.handle",
+    "Component": "tfapp.topology",
+    "Context": "tfapp.program.context",
+    "Experiment": "tfapp.program.experiment",
+    "KerasExperiment": "tfapp.program.experiment",
+    "NamedFunction": "tfapp.program.named",
+    "Result": "tfapp.api.result",
+    "all_reduce": "tfapp.topology",
+    "compile": "tfapp.api.call",
+    "log_to_mlflow": "tfapp.api.mlflow",
+    "open": "tfapp.api.call",
+    "parameter_servers": "tfapp.topology",
+    "run": "tfapp.api.call",
+    "single_server": "tfapp.topology",
+    "submit": "tfapp.api.call",
+    "write_package": "tfapp.api.call",
+}
+
+
+def __getattr__(name):  # type: ignore[no-untyped-def]
+    """Public names are loaded when they are first used."""
+    import importlib
+
+    if name not in _NAMES:
+        raise AttributeError(f"module 'tfapp' has no attribute {name!r}")
+    try:
+        found = getattr(importlib.import_module(_NAMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "tfapp.api":
+            raise
+        found = _not_here(name)  # a module that submits is imported by a program too
+    globals()[name] = found
+    return found
+
+
+def __dir__():  # type: ignore[no-untyped-def]
+    return sorted({*globals(), *_NAMES})
+
+
+def _not_here(name):  # type: ignore[no-untyped-def]
+    def refuse(*args, **kwargs):  # type: ignore[no-untyped-def]
+        from tfapp.errors import UsageError
+
+        raise UsageError(
+            f"tfapp.{name} cannot be called in a container",
+            'Call it where you submit from: below `if __name__ == "__main__":`.',
+        )
+
+    return refuse

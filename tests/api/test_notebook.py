@@ -1,0 +1,95 @@
+"""The Python call in a real Jupyter kernel."""
+
+from __future__ import annotations
+
+import queue
+import time
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+import tfapp
+
+ROOT = Path(tfapp.__file__).parents[1]
+LIMIT = 300.0
+
+# Jupyter's own libraries warn of what they will do otherwise one day.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def output_of(cell) -> str:
+    """What a cell printed, and the last state of what it shows."""
+    found = []
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            found.append(output.text)
+        else:
+            data = output.get("data", {})
+            found.append(data.get("text/html") or data.get("text/plain", ""))
+    return "".join(found)
+
+
+def test_the_notebook_of_the_guide_runs_as_it_stands(tmp_path, tfapp_home):
+    notebook = nbformat.read(ROOT / "docs" / "python-call.ipynb", as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=LIMIT, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute()
+    shown = [output_of(cell) for cell in notebook.cells if cell.cell_type == "code"]
+    trained, accuracies, refused, waits, stopped, package = shown[2:]
+    # The table has changed in place: its last state says how it ended.
+    assert "<b>notebook-digits</b>" in trained
+    assert "Succeeded" in trained
+    assert "worker/1" in trained
+    assert "'worker/0': 0.9" in accuracies
+    assert "'worker/1': 0.9" in accuracies
+    assert "writes_to_a_log (In[5]:4) captures `log`, an open file, at line 5" in refused
+    assert "<b>notebook-waits</b>" in waits
+    assert "enough" in stopped
+    assert "metainfo.yaml" in package
+    result = tfapp.open("notebook-digits").result(LIMIT)
+    assert result.metrics["accuracy"] > 0.9
+    assert result.instances["worker/0"].step == 3
+
+
+WAITS = """
+import time
+import tfapp
+
+def waits():
+    print("it waits", flush=True)
+    time.sleep(600)
+
+tfapp.run(waits, name="interrupted-here")
+"""
+
+
+def test_a_kernels_interrupt_stops_the_application_once():
+    manager, client = start_new_kernel()
+    try:
+        message = client.execute(WAITS)
+        end = time.monotonic() + LIMIT
+        written = ""
+        while "it waits" not in written:
+            assert time.monotonic() < end, written
+            try:
+                content = client.get_iopub_msg(timeout=1)["content"]
+            except queue.Empty:
+                continue
+            written += content.get("text", "") + "\n".join(content.get("traceback", ()))
+        manager.interrupt_kernel()
+        while True:
+            reply = client.get_shell_msg(timeout=LIMIT)
+            if reply["parent_header"].get("msg_id") == message:
+                break
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert reply["content"]["evalue"] == "interrupted-here was stopped"
+    status = tfapp.open("interrupted-here").status()
+    assert status.state == "KILLED"
+    assert "stopped by Ctrl-C" in status.verdict.summary

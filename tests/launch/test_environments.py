@@ -1,0 +1,158 @@
+"""Python environments on the local engine, by the commands: real archives, real processes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import python_environments
+
+ROOT = Path(__file__).parents[2]
+PLAIN = ROOT / "tests" / "end_to_end" / "packages" / "plain"
+ARCHIVE = "site.global.python.archive"
+EXECUTABLE = "site.global.python.executable"
+
+PROGRAM = """\
+import os, sys
+import skein
+import beside
+print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
+"""
+
+
+@pytest.fixture
+def create(tmp_path):
+    """Calls `tfapp create` with two workers, one program, and a file beside it."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "beside.py").touch()
+
+    def call(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        flags = [("--option", k, v) for k, v in zip(options[::2], options[1::2])]
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "tfapp", "create", name, "--appdef", str(PLAIN)),
+                *("--files", str(tmp_path / "program.py"), str(tmp_path / "beside.py")),
+                *("--component", "server", "0"),
+                *("--option", "site.global.user.scripts.entry", "program.py"),
+                *(word for flag in flags for word in flag),
+            ],
+            env={**os.environ, "TFAPP_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return call
+
+
+def finding(done: subprocess.CompletedProcess) -> str:
+    """The one error, without the folder of its file."""
+    (line,) = (line for line in done.stderr.splitlines() if ": error: " in line)
+    return re.sub(r"^/\S*/(?=program.py)", "", line)
+
+
+def test_an_archive_is_unpacked_once_and_runs_the_programs(create, tmp_path):
+    environment = python_environments.make(tmp_path / "env")
+    archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
+    for name in ("one", "two"):
+        done = create(name, ARCHIVE, str(archive))
+        assert done.returncode == 0, done.stderr
+        assert "runs in ../tfapp-python" in done.stdout.splitlines()
+        assert ("to try it out" in done.stderr) == (name == "one")
+    unpacked = [path.name for path in (tmp_path / "home/cache/environments").iterdir()]
+    assert len([name for name in unpacked if not name.startswith("tfapp-")]) == 1
+    archive.unlink()
+    gone = create("three", ARCHIVE, str(archive))
+    assert gone.returncode == 77
+    assert finding(gone) == (
+        f"--option {ARCHIVE}: error: {archive} cannot be read: No such file or directory "
+        "[python-environment]"
+    )
+
+
+def test_what_the_program_imports_is_looked_for(create, tmp_path):
+    environment = python_environments.make(tmp_path / "env", borrow=False)
+    archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
+    done = create("one", ARCHIVE, str(archive))
+    assert done.returncode == 77
+    assert finding(done) == (
+        f"program.py:2:1: error: the program imports skein, which {archive} does not have "
+        "[missing-module]"
+    )
+    assert not (tmp_path / "home" / "apps").exists()
+
+
+def test_a_program_that_no_interpreter_can_read(create, tmp_path):
+    (tmp_path / "program.py").write_text("print('a')\nif x\n")
+    done = create("one")
+    assert done.returncode == 77
+    assert finding(done).startswith("program.py:2:5: error: expected ':' (for Python ")
+
+
+def test_an_archive_whose_interpreter_is_not_there(create, tmp_path):
+    environment = python_environments.make(tmp_path / "env")
+    for link in ("python", "python3"):
+        (environment / "bin" / link).unlink()
+    (environment / "bin" / "python").symlink_to("/no/such/python")
+    archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
+    done = create("one", ARCHIVE, str(archive))
+    assert done.returncode == 77
+    assert finding(done) == (
+        f"--option {ARCHIVE}: error: {archive} cannot be run: No such file or directory "
+        "[python-environment]"
+    )
+
+
+def test_an_executable_that_is_not_there(create):
+    done = create("one", EXECUTABLE, "/no/python")
+    assert done.returncode == 77
+    assert finding(done) == (
+        f"--option {EXECUTABLE}: error: /no/python cannot be run: No such file or directory "
+        "[python-environment]"
+    )
+
+
+OWN = """\
+import os, sys, threadpoolctl
+base = {base!r}
+files = [line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if "/" in line]
+print("Python", sys.version.split()[0])
+print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
+print("threadpoolctl", threadpoolctl.__version__)
+print("of the base:", [path for path in (*sys.path, *files) if path.startswith(base)])
+"""
+
+
+@pytest.mark.slow  # pip makes an environment
+def test_an_environment_with_an_interpreter_of_its_own(tmp_path, monkeypatch, capfd):
+    from tfapp.cli.main import main
+    from tfapp.environment import build
+
+    monkeypatch.setattr(build, "OWN", ())  # the local engine's runners have tfapp's own Python
+    program = tmp_path / "program.py"
+    program.write_text(OWN.format(base=f"{sys.base_prefix}/lib/python"))
+    minor = "{}.{}".format(*sys.version_info)
+    code = main(
+        [
+            *("create", "own", "--appdef", str(PLAIN), "--files", str(program)),
+            *("--component", "server", "0", "--component", "worker", "1"),
+            *("--option", "site.global.user.scripts.entry", "program.py"),
+            *("--option", "site.global.python.version", minor),
+            *("--option", "site.global.python.packages", "threadpoolctl==3.5.0"),
+        ]
+    )
+    out, err = capfd.readouterr()
+    assert code == 0, err
+    assert f"makes a Python environment of Python {minor}, threadpoolctl==3.5.0: " in err
+    assert out.splitlines() == [
+        f"Python {platform.python_version()}",
+        "runs in ../tfapp-python",
+        "threadpoolctl 3.5.0",
+        "of the base: []",
+    ]

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.played_engine import PlayedEngine, instance, shell, status
+from tfapp.engines.base import LogFile
+from tfapp.launch.logs import (
+    LIST_EVERY,
+    LineTail,
+    LogPrinter,
+    OwnLines,
+    Tail,
+    primary_instance,
+    select_logs,
+)
+
+
+def test_a_tail_gives_what_is_new(tmp_path):
+    path = tmp_path / "log"
+    tail = Tail(path)
+    assert list(tail.read_new()) == []
+    path.write_bytes(b"one")
+    assert list(tail.read_new()) == [b"one"]
+    with path.open("ab") as file:
+        file.write(b"\xfftwo\n")
+    assert list(tail.read_new()) == [b"\xfftwo\n"]
+    assert list(tail.read_new()) == []
+    tail.close()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 64])
+@pytest.mark.parametrize(
+    ("text", "count", "shown"),
+    [
+        ("a\nbb\n\nccc\n", 0, ""),
+        ("a\nbb\n\nccc\n", 1, "ccc\n"),
+        ("a\nbb\n\nccc\n", 3, "bb\n\nccc\n"),
+        ("a\nbb\n\nccc\n", 4, "a\nbb\n\nccc\n"),
+        ("a\nbb\n\nccc\n", 9, "a\nbb\n\nccc\n"),
+        ("a\nbb\nunfinished", 2, "bb\nunfinished"),
+        ("\n\n", 1, "\n"),
+        ("", 3, ""),
+    ],
+)
+def test_the_last_lines(tmp_path, monkeypatch, chunk, text, count, shown):
+    monkeypatch.setattr("tfapp.launch.logs._CHUNK", chunk)
+    path = tmp_path / "log"
+    path.write_text(text)
+    tail = Tail(path, count)
+    assert b"".join(tail.read_new()).decode() == shown
+    with path.open("a") as file:
+        file.write("more\n")
+    assert b"".join(tail.read_new()) == b"more\n"
+    tail.close()
+
+
+def test_a_line_tail_waits_for_whole_lines(tmp_path):
+    path = tmp_path / "log"
+    tail = LineTail(path)
+    path.write_bytes(b"a\nb")
+    assert tail.read_lines() == [b"a\n"]
+    with path.open("ab") as file:
+        file.write(b"c\nd")
+    assert tail.read_lines() == [b"bc\n"]
+    assert tail.read_lines(final=True) == [b"d\n"]
+    assert tail.read_lines(final=True) == []
+    tail.close()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "program", "own"),
+    [
+        ([b"a\ntfapp: b\nc\n"], b"a\nc\n", b"tfapp: b\n"),
+        ([b"tf", b"app", b": b", b"\nc"], b"c", b"tfapp: b\n"),
+        ([b"tf", b"app\n", b"tfapp"], b"tfapp\ntfapp", b""),
+        ([b"10%", b"\r20%\ntfapp", b": b\n"], b"10%\r20%\n", b"tfapp: b\n"),
+        ([b"not tfapp: a\n\ntfapp:b\n"], b"not tfapp: a\n\ntfapp:b\n", b""),
+    ],
+)
+def test_own_lines_are_told_from_the_programs(pieces, program, own):
+    lines = OwnLines()
+    parts = [part for piece in pieces for part in lines.split(piece)]
+    assert b"".join(text for is_own, text in parts if not is_own) + lines.rest() == program
+    assert b"".join(text for is_own, text in parts if is_own) == own
+
+
+def test_only_what_may_be_an_own_line_is_held_back():
+    lines = OwnLines()
+    assert list(lines.split(b"10%")) == [(False, b"10%")]
+    assert list(lines.split(b" tf")) == [(False, b" tf")]
+    assert list(lines.split(b"\ntf")) == [(False, b"\n")]
+    assert list(lines.split(b"x")) == [(False, b"tfx")]
+
+
+def test_the_primary_instance_is_the_chief_else_the_first_worker_else_the_first():
+    chief, worker, ps = (instance(f"{name}/0", "RUNNING") for name in ("chief", "worker", "ps"))
+    assert primary_instance(status("RUNNING", ps, worker, chief)) == chief
+    assert primary_instance(status("RUNNING", ps, worker)) == worker
+    assert primary_instance(status("RUNNING", ps)) == ps
+    assert primary_instance(status("ACCEPTED")) is None
+
+
+def test_logs_are_selected_by_instance_or_component():
+    logs = tuple(
+        LogFile(name, Path(name)) for name in ("worker/0", "worker/1", "ps/0", "coordinator")
+    )
+    selected = {
+        what: [log.instance for log in select_logs(logs, what)]
+        for what in ("", "worker", "worker/1", "coordinator", "work")
+    }
+    assert selected == {
+        "": ["worker/0", "worker/1", "ps/0", "coordinator"],
+        "worker": ["worker/0", "worker/1"],
+        "worker/1": ["worker/1"],
+        "coordinator": ["coordinator"],
+        "work": [],
+    }
+
+
+class Scene:
+    """A printer of all logs, its clock, and how often the engine was asked which there are."""
+
+    def __init__(self, folder):
+        self.now, self.asked = 100.0, 0
+        self.engine = PlayedEngine(folder, [status("RUNNING", instance("worker/0", "RUNNING"))])
+        self.shell = shell(folder)
+        list_logs = self.engine.logs
+
+        def counted(name, run=None):
+            self.asked += 1
+            return list_logs(name, run)
+
+        self.engine.logs = counted
+        self.printer = LogPrinter(
+            self.shell, self.engine, self.engine.find("app"), "", clock=lambda: self.now
+        )
+
+
+@pytest.fixture
+def scene(tmp_path):
+    scene = Scene(tmp_path)
+    yield scene
+    scene.printer.close()
+
+
+def test_as_long_as_there_are_no_logs_it_asks_each_time(scene):
+    for _ in range(3):
+        scene.printer.print_new()
+    assert scene.asked == 3
+
+
+def test_a_growing_log_is_printed_without_asking_again(scene):
+    for text in ("one\n", "two\n", "three\n"):
+        scene.engine.write_log("worker/0", text)
+        scene.printer.print_new()
+    assert scene.shell.out.text == "worker/0 | one\nworker/0 | two\nworker/0 | three\n"
+    assert scene.asked == 1
+
+
+@pytest.mark.parametrize(("later", "final"), [(LIST_EVERY, False), (0.0, True)])
+def test_a_log_that_comes_later_is_found(scene, later, final):
+    scene.engine.write_log("worker/0", "one\n")
+    scene.printer.print_new()
+    scene.engine.write_log("worker/1", "two\n")
+    scene.printer.print_new()
+    assert scene.shell.out.text == "worker/0 | one\n"
+    scene.now += later
+    scene.printer.print_new(final)
+    assert scene.shell.out.text == "worker/0 | one\nworker/1 | two\n"

@@ -1,0 +1,96 @@
+"""Experiments on the handwritten digits, as a user writes them. `digits.npz` lies beside it."""
+
+import os
+import pathlib
+import signal
+
+import numpy as np
+import tensorflow as tf
+
+from tfapp.program.experiment import Experiment, KerasExperiment
+
+DATA = pathlib.Path(__file__).with_name("digits.npz")
+EPOCHS = 5
+LOST = 3  # the epoch at whose end one program is killed
+
+
+class Lost(tf.keras.callbacks.Callback):
+    """Kills the program of `instance`, once. The others wait there for their own end."""
+
+    def __init__(self, instance):
+        super().__init__()
+        self.instance = instance
+
+    def on_epoch_end(self, epoch, logs=None):
+        if os.environ["TFAPP_GENERATION"] == "1" and epoch + 1 == LOST:
+            if os.environ["TFAPP_INSTANCE"] == self.instance:
+                os.kill(os.getpid(), signal.SIGKILL)
+            signal.pause()
+
+
+def data(part):
+    found = np.load(DATA)
+    return found[f"{part}_x"], found[f"{part}_y"]
+
+
+def train_data():
+    return tf.data.Dataset.from_tensor_slices(data("train")).shuffle(1500).batch(64)
+
+
+def build():
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((64,)),
+            tf.keras.layers.Dense(64, activation="relu"),
+            tf.keras.layers.Dense(10),
+        ]
+    )
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.Adam(5e-3), loss=loss, metrics=["accuracy"])
+    return model
+
+
+def several_workers() -> KerasExperiment:
+    """Loses worker/1 once."""
+    return KerasExperiment(
+        model=build(),
+        train_params={"epochs": EPOCHS},
+        input_data_fn=train_data,
+        validation_data_fn=lambda: data("test"),
+        callbacks=[Lost("worker/1")],
+    )
+
+
+def servers(context):
+    """Arrays, and a model that is built later."""
+    return KerasExperiment(
+        model=build,
+        model_dir=context.checkpoint_dir,
+        train_params={"epochs": EPOCHS, "batch_size": 64},
+        input_data_fn=lambda: data("train")[0],
+        target_data_fn=lambda: data("train")[1],
+        validation_data_fn=lambda: data("test"),
+    )
+
+
+def alone():
+    return KerasExperiment(build(), "", {"epochs": EPOCHS}, train_data, None, lambda: data("test"))
+
+
+def estimator(context):
+    """Of TensorFlow 2.15 or older."""
+    images = tf.feature_column.numeric_column("x", shape=(64,))
+    config = tf.estimator.RunConfig(context.checkpoint_dir, save_checkpoints_steps=50)
+    classifier = tf.estimator.LinearClassifier([images], n_classes=10, config=config)
+
+    def rows(part):
+        x, y = data(part)
+        return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).batch(64)
+
+    return Experiment(
+        classifier,
+        tf.estimator.TrainSpec(lambda: rows("train").shuffle(1500).repeat(), max_steps=150),
+        tf.estimator.EvalSpec(
+            lambda: rows("test"), steps=None, start_delay_secs=0, throttle_secs=1
+        ),
+    )

@@ -1,0 +1,127 @@
+"""The part of each instance in an Experiment, with a TensorFlow that only notes what is asked."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from tfapp.errors import ProgramError
+from tfapp.program import estimator, reporting
+from tfapp.program.context import Context, Member
+from tfapp.program.experiment import Experiment
+
+
+class Estimator:
+    """Measures an accuracy of 0.5 at step 20."""
+
+    model_dir = "/shared/app"
+
+    def __init__(self, strategy=None):
+        self.config = types.SimpleNamespace(train_distribute=strategy)
+        self.asked: list[object] = []
+
+    def evaluate(self, input_fn, **how):
+        self.asked.append((input_fn, how))
+        return {"accuracy": 0.5, "global_step": 20.0}
+
+    def get_variable_value(self, name):
+        return {"global_step": 30}[name]
+
+    def latest_checkpoint(self):
+        return "model.ckpt-20"
+
+
+class Exporter:
+    name = "best"
+
+    def export(self, *args):
+        self.got = args
+
+
+@pytest.fixture
+def reported(monkeypatch):
+    found: list[object] = []
+    monkeypatch.setattr(reporting, "report", lambda metrics, step: found.append((metrics, step)))
+    return found
+
+
+@pytest.fixture
+def tensorflow(monkeypatch):
+    """Its train_and_evaluate evaluates where the role is evaluator."""
+    made = types.ModuleType("tensorflow")
+    made.__version__ = "2.15.1"  # type: ignore[attr-defined]
+
+    def train_and_evaluate(given, train_spec, eval_spec):
+        if train_spec == "evaluator":
+            given.evaluate(eval_spec.input_fn)
+
+    made.estimator = types.SimpleNamespace(  # type: ignore[attr-defined]
+        train_and_evaluate=train_and_evaluate
+    )
+    monkeypatch.setitem(sys.modules, "tensorflow", made)
+    return made
+
+
+def context(role, **cluster):
+    roles = [*cluster, *(["evaluator"] if role == "evaluator" else [])]
+    members = tuple(Member(f"{r}/0", r, 0, r, "h", {}) for r in roles)
+    return Context(role=role, component=role, cluster=cluster, members=members)
+
+
+def experiment(role, strategy=None):
+    exporter = Exporter()
+    spec = types.SimpleNamespace(
+        input_fn="test data", steps=None, hooks=(), name=None, exporters=[exporter]
+    )
+    return Experiment(Estimator(strategy), role, spec), exporter
+
+
+def test_an_evaluator_reports_and_returns_what_it_measured(tensorflow, reported):
+    made, _ = experiment("evaluator")
+    returned = estimator.run(made, context("evaluator", chief=("h:1",)))
+    assert returned == {"accuracy": 0.5, "global_step": 20}
+    assert reported == [({"accuracy": 0.5}, 20)]
+
+
+def test_a_chief_without_an_evaluator_measures_at_the_end(tensorflow, reported):
+    made, exporter = experiment("chief")
+    returned = estimator.run(made, context("chief", chief=("h:1",)))
+    assert returned == {"accuracy": 0.5, "global_step": 20}
+    how = {"steps": None, "hooks": (), "name": None}
+    assert made.estimator.asked == [("test data", how)]
+    assert exporter.got[1:3] == ("/shared/app/export/best", "model.ckpt-20")
+    assert exporter.got[4] is True
+
+
+def test_a_chief_with_an_evaluator_only_trains(tensorflow, reported):
+    made, _ = experiment("chief")
+    members = context("evaluator", chief=("h:1",)).members
+    alone = Context(role="chief", component="chief", members=members)
+    assert estimator.run(made, alone) == {"global_step": 30}
+    assert made.estimator.asked == []
+
+
+def test_a_worker_returns_nothing(tensorflow, reported):
+    made, _ = experiment("worker")
+    where = context("worker", chief=("h:1",), worker=("h:2",), ps=("h:3",))
+    assert estimator.run(made, where) is None
+
+
+def test_workers_need_a_parameter_server_or_a_strategy(tensorflow, reported):
+    where = context("worker", chief=("h:1",), worker=("h:2",))
+    with pytest.raises(ProgramError, match="an Estimator with workers needs a ps"):
+        estimator.run(experiment("worker")[0], where)
+    assert estimator.run(experiment("worker", strategy="mirrored")[0], where) is None
+
+
+def test_a_tensorflow_without_estimators(tensorflow):
+    del tensorflow.estimator
+    tensorflow.__version__ = "2.21.0"
+    with pytest.raises(ProgramError) as error:
+        estimator.run(experiment("chief")[0], context("chief"))
+    assert error.value.message == (
+        "TensorFlow 2.21.0 has no Estimators: they were removed in TensorFlow 2.16"
+    )
+    assert error.value.hint.startswith('Give packages=["tensorflow==2.15.*"]')

@@ -1,0 +1,156 @@
+"""What is refused before anything trains, and a training alone in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.program.digits import write_digits
+from tfapp.errors import ProgramError
+from tfapp.program import keras
+from tfapp.program.context import Context, Member
+from tfapp.program.experiment import KerasExperiment
+
+WORKER = Context(checkpoint_dir="/shared/app", work_dir=Path("/container/work"))
+
+
+class Model:
+    optimizer = None
+
+    def fit(self):
+        raise AssertionError("it does not come to that")
+
+
+Model.__module__ = "tf_keras.src.engine.training"
+
+
+def member(role, index=0):
+    return Member(f"{role}/{index}", role, index, role, "h", {})
+
+
+@pytest.mark.parametrize(
+    "made, context, said",
+    [
+        (None, WORKER, "the function returned nothing (None), and a tfapp.KerasExperiment was "),
+        (
+            3,
+            WORKER,
+            "the function returned a value of type int, and a tfapp.KerasExperiment was expected",
+        ),
+        (KerasExperiment(3), WORKER, "the model of the KerasExperiment is a value of type int; a "),
+        (
+            KerasExperiment(lambda: 3),
+            WORKER,
+            "the model of the KerasExperiment is a value of type int; a ",
+        ),
+        (KerasExperiment(Model()), WORKER, "the model of the KerasExperiment is not compiled"),
+        (
+            KerasExperiment(Model()),
+            Context(role="other", component="helper"),
+            "a KerasExperiment has no work for helper/0, whose role is other",
+        ),
+        (
+            KerasExperiment(Model()),
+            Context(role="ps", cluster={"ps": ("h:1",), "worker": ("h:2",)}),
+            "ParameterServerStrategy needs a chief, which hands out the steps",
+        ),
+        (KerasExperiment(Model()), Context(), "the KerasExperiment has no model_dir"),
+        (
+            KerasExperiment(Model()),
+            Context(
+                checkpoint_dir="/container/checkpoints",
+                work_dir=Path("/container/work"),
+                members=(member("worker"), member("evaluator")),
+            ),
+            "no other instance sees /container/checkpoints, where the checkpoints are",
+        ),
+        (
+            KerasExperiment(Model(), "hdfs://namenode/model"),
+            Context(work_dir=Path("work"), members=(member("worker"), member("evaluator"))),
+            "the model of the KerasExperiment is not compiled",
+        ),
+    ],
+)
+def test_what_cannot_train_is_one_sentence(made, context, said):
+    with pytest.raises(ProgramError) as error:
+        keras.run(lambda: made, context, False)
+    assert str(error.value).startswith(said)
+
+
+def test_an_evaluator_makes_a_strategy_of_its_own_outside_the_cluster(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "of the cluster")
+    seen = []
+
+    def make():
+        seen.append(os.environ.get("TF_CONFIG"))
+
+    for role, own in (("evaluator", True), ("evaluator", False), ("chief", True)):
+        with pytest.raises(ProgramError, match="returned nothing"):
+            keras.run(make, Context(role=role), own)
+    assert seen == [None, "of the cluster", "of the cluster"]
+    assert os.environ["TF_CONFIG"] == "of the cluster"
+
+
+PROGRAM = """
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(folder))
+import tensorflow as tf
+import digits
+from tfapp.program import keras
+from tfapp.program.context import Context, Member
+from tfapp.program.experiment import KerasExperiment
+
+members = tuple(Member(f"{r}/0", r, 0, r, "h", {}) for r in ("chief", "evaluator"))
+
+def context(role):
+    return Context(
+        role=role,
+        component=role,
+        checkpoint_dir=str(folder / "model"),
+        work_dir=folder / "container" / "work",
+        members=members,
+    )
+
+told = [keras.run(digits.alone, context("chief"), False) for _ in range(2)]
+told.append(keras.run(digits.alone, context("evaluator"), False))
+model = tf.keras.models.load_model(folder / "model" / "model.keras")
+told.append(model.evaluate(*digits.data("test"), verbose=0, return_dict=True))
+
+def outside():
+    model = digits.build()
+    strategy = tf.distribute.MirroredStrategy()
+    return KerasExperiment(model, str(folder / "other"), strategy=strategy)
+
+try:
+    keras.run(outside, context("chief"), True)
+except keras.ProgramError as error:
+    told.append(str(error))
+print("told", json.dumps(told))
+"""
+
+
+@pytest.mark.trains
+def test_alone_it_trains_with_keras_3_and_not_twice(tmp_path):
+    write_digits(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "tfapp: all 5 epochs were trained before" in lines
+    first, second, evaluated, saved, outside = json.loads(lines[-1].removeprefix("told "))
+    assert first == second
+    assert first["epoch"] == evaluated["epoch"] == 5
+    assert first["accuracy"] > 0.9
+    assert evaluated["accuracy"] > 0.9
+    assert evaluated["accuracy"] == pytest.approx(saved["accuracy"])
+    assert [f"tfapp: epoch {epoch}:" for epoch in range(1, 6)] == [
+        line[: len("tfapp: epoch 1:")] for line in lines if line.startswith("tfapp: epoch ")
+    ]
+    assert outside == "the model of the KerasExperiment was built outside the scope of its strategy"

@@ -1,0 +1,140 @@
+"""Feeds an application from the Spark of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tfapp.contract.names import RUNNING, SUCCEEDED
+from tfapp.engines.credentials import new_credentials
+from tfapp.errors import FeedError, UsageError
+from tfapp.feed import wire
+from tfapp.feed.context import EXPORT, VARIABLE
+from tfapp.feed.driver import ApplicationEndedError, Feeder, FeedResult, View
+from tfapp.feed.ledger import DROP, SHARE
+from tfapp.feed.wire import Credentials
+from tfapp.launch.caller import Caller
+
+if TYPE_CHECKING:
+    from tfapp.api.handle import Application
+
+
+class Feeding:
+    """Of one application that this process has submitted."""
+
+    def __init__(self, caller: Caller):
+        """With credentials that nobody else has."""
+        self._credentials = Credentials(*new_credentials(time.time()))
+        self._caller = caller
+        self._feeder: Feeder | None = None
+        self._asked: tuple[Any, ...] | None = None
+        self._application: Application | None = None
+
+    def secrets(self) -> dict[str, str]:
+        """The variables of the programs."""
+        return {VARIABLE: self._credentials.packed()}
+
+    def listen(
+        self, application: Application, data: Any, rest: str, stall_timeout: float, ports: str
+    ) -> None:
+        """Begins, once."""
+        if rest not in (DROP, SHARE):
+            raise UsageError(f"rest is {rest!r}", f"It is {DROP!r} or {SHARE!r}.")
+        asked = rest, stall_timeout, ports
+        if self._feeder is not None:
+            if self._asked != asked:
+                raise UsageError(
+                    "the feed has begun with other arguments",
+                    "Give rest, stall_timeout and ports alike in each call.",
+                )
+            return
+        self._asked = asked
+        self._application = application
+        session = getattr(data, "sparkSession", None)
+        context = session.sparkContext if session is not None else getattr(data, "context", None)
+        host = context.getConf().get("spark.driver.host") if context is not None else ""
+        with self._told():
+            self._feeder = Feeder(
+                lambda: _view(application),
+                self._credentials,
+                host or "127.0.0.1",
+                name=application.name,
+                ports=_ports(ports),
+                rest=rest,
+                stall_timeout=stall_timeout,
+                note=self._caller.note,
+            )
+
+    def feed(self, data: Any, epochs: int, final: bool) -> FeedResult:
+        """As `Application.feed`, after `listen`."""
+        if epochs < 1:
+            raise UsageError(f"epochs is {epochs}", "It is 1 or more.")
+        with self._told():
+            return self._begun().feed(data, epochs, final)
+
+    def end(self) -> FeedResult:
+        """As `Application.end_feed`."""
+        with self._told():
+            return self._begun().end()
+
+    def infer(self, data: Any, schema: str) -> Any:
+        """As `Application.infer`, after `listen`."""
+        from tfapp.feed.inference import infer
+
+        with self._told():
+            return infer(self._begun(), data, schema)
+
+    def close(self) -> None:
+        """Ends the connections to the programs."""
+        if self._feeder is not None:
+            self._feeder.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raises what the driver's user should get."""
+        try:
+            yield
+        except wire.FeedError as error:
+            raise FeedError(str(error)) from None
+        except ApplicationEndedError:
+            assert self._application is not None
+            self._application.result()  # raises ApplicationFailedError
+            raise FeedError(
+                f"{self._application.name} has ended: its programs take no rows"
+            ) from None
+
+    def _begun(self) -> Feeder:
+        if self._feeder is None:
+            raise UsageError("nothing was fed", "Call feed() or infer() first.")
+        return self._feeder
+
+
+def _view(application: Application) -> View:
+    status = application.status()
+    verdict = status.verdict
+    if verdict is not None:
+        return View(status.generation or 0, {}, verdict.summary, verdict.state == SUCCEEDED)
+    addresses = {
+        each.instance: each.exports[each.component][EXPORT]
+        for each in status.instances
+        if EXPORT in each.exports.get(each.component, {})
+    }
+    fed = [i for i in status.instances if i.component in ("chief", "worker")]
+    if len(addresses) < len(fed) or status.state != RUNNING:
+        return View(0, {})
+    return View(status.generation or 0, addresses)
+
+
+def _ports(text: str) -> range:
+    if not text:
+        return range(1)
+    first, _, last = text.partition("-")
+    try:
+        found = range(int(first), int(last or first) + 1)
+    except ValueError:
+        found = range(0)
+    if not found or found[0] < 1 or found[-1] > 65535:
+        raise UsageError(f"ports is {text!r}", 'It is a port or a range: "40000-40100".')
+    return found

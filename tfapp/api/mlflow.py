@@ -1,0 +1,78 @@
+"""Metrics of an application on their way to MLflow, where that is installed."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tfapp.contract.metrics import floats
+from tfapp.contract.names import KILLED, SUCCEEDED
+from tfapp.contract.status import ApplicationStatus
+from tfapp.errors import UnavailableError
+
+# MLflow's own words for the end of a run.
+_STATUS = {SUCCEEDED: "FINISHED", KILLED: "KILLED"}
+_LARGEST_BATCH = 1000  # metrics; MLflow's limit
+
+
+def log_to_mlflow(run: Any = None) -> Callable[[ApplicationStatus], None]:
+    """A callback for `on_change` that logs to MLflow: the metrics of each instance, as
+    "worker/0/loss" at their step, and at the end the verdict as tags. `run`: an MLflow run, by
+    default the active one; where there is none, one is begun now and ended with the application.
+    UnavailableError where MLflow is not installed (the extra `mlflow` brings it) or has no place
+    to log to. What its server does not take later is a warning: the application is followed on.
+    """
+    try:
+        import mlflow
+        from mlflow.entities import Metric
+    except ImportError:
+        raise UnavailableError(
+            "MLflow is not installed", "Install it: pip install 'tfapp[mlflow]'."
+        ) from None
+    given = run or mlflow.active_run()
+    try:
+        client = mlflow.MlflowClient()
+        active = given or mlflow.start_run()
+    except (mlflow.MlflowException, ImportError) as error:
+        raise UnavailableError(
+            f"MLflow cannot log to {mlflow.get_tracking_uri()}: {error}",
+            "Name a tracking server: MLFLOW_TRACKING_URI=http://HOST:PORT.",
+        ) from error
+    id = active.info.run_id
+    logged: dict[str, tuple[int | None, float]] = {}
+
+    def log(status: ApplicationStatus) -> None:
+        found = {
+            f"{instance.instance}/{name}": (instance.step, value)
+            for instance in status.instances
+            for name, value in floats(instance.metrics).items()
+        }
+        changed = {key: now for key, now in found.items() if logged.get(key) != now}
+        at = int(time.time() * 1000)
+        metrics = [Metric(key, value, at, step or 0) for key, (step, value) in changed.items()]
+        verdict = status.verdict
+        try:
+            for first in range(0, len(metrics), _LARGEST_BATCH):
+                client.log_batch(id, metrics[first : first + _LARGEST_BATCH])
+            logged.update(changed)
+            if verdict is not None:
+                client.set_tag(id, "tfapp.application", status.name)
+                client.set_tag(id, "tfapp.state", verdict.state)
+                client.set_tag(id, "tfapp.summary", verdict.summary)
+                if given is None:
+                    _end(mlflow, active, _STATUS.get(verdict.state, "FAILED"))
+        except mlflow.MlflowException as error:
+            warnings.warn(f"MLflow does not take the metrics: {error}", stacklevel=2)
+
+    return log
+
+
+def _end(mlflow: Any, run: Any, status: str) -> None:
+    """Ends a run, also where it is no longer the active one of this thread."""
+    active = mlflow.active_run()
+    if active is not None and active.info.run_id == run.info.run_id:
+        mlflow.end_run(status)
+    else:
+        mlflow.MlflowClient().set_terminated(run.info.run_id, status)

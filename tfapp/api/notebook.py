@@ -1,0 +1,140 @@
+"""Applications and results as a notebook shows them: small tables, one of which changes."""
+
+from __future__ import annotations
+
+import html
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfapp.contract.metrics import floats
+from tfapp.contract.status import InstanceStatus
+from tfapp.engines.base import Application, Engine
+from tfapp.errors import TfappError
+from tfapp.launch.caller import Caller
+from tfapp.launch.display import PlainDisplay, pages
+from tfapp.launch.follow import Feed
+
+if TYPE_CHECKING:
+    from tfapp.api.result import Result
+
+MOST_ROWS = 20  # instances in a table; the others are counted
+
+
+def is_here() -> bool:
+    """Whether this process is a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def table(application: Application) -> str:
+    """An application as HTML."""
+    status = application.status
+    state = f"{status.state}: {application.waits}" if application.waits else status.state
+    if status.verdict is not None:
+        state = status.verdict.summary
+    heading = f"<b>{_text(status.name)}</b> on {_text(application.engine)}: {_text(state)}"
+    return _block([heading, *_links(application), _rows(status.instances)])
+
+
+def result_table(result: Result) -> str:
+    """A result as HTML."""
+    facts = [
+        ("took", f"{result.duration:.1f} s"),
+        ("generation", result.generation),
+        ("restarts", result.restarts),
+        ("checkpoints", result.checkpoint_dir),
+        *((name, f"{value:.6g}") for name, value in result.metrics.items()),
+    ]
+    cells = [(_text(name), _text(value)) for name, value in facts if value not in ("", None)]
+    heading = f"<b>{_text(result.name)}</b>: {_text(result.summary)}"
+    return _block([heading, _table(cells)])
+
+
+def _links(application: Application) -> Iterable[str]:
+    links = [(link.instance or link.what, link.address) for link in application.links]
+    for name, address in (*links, *pages(application.status)):
+        target = html.escape(address, quote=True)
+        yield f'{_text(name)}: <a href="{target}" target="_blank">{_text(address)}</a>'
+
+
+def _rows(instances: Sequence[InstanceStatus]) -> str:
+    rows = [("instance", "state", "host", "step", "metrics")]
+    for one in instances[:MOST_ROWS]:
+        state = f"{one.state}: {one.preparing}" if one.preparing else one.state
+        if one.exit is not None and one.state in ("FAILED", "LOST"):
+            state += f": {one.exit.text}"
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in floats(one.metrics).items())
+        step = "" if one.step is None else str(one.step)
+        if one.steps_per_second:
+            step += f" ({one.steps_per_second:.1f}/s)"
+        rows.append((one.instance, state, one.host, step, metrics))
+    if len(instances) > MOST_ROWS:
+        rows.append((f"and {len(instances) - MOST_ROWS} more", "", "", "", ""))
+    return _table([tuple(map(_text, row)) for row in rows]) if instances else ""
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    cell = '<td style="text-align:left;padding:1px 8px">'
+    lines = "".join(f"<tr>{''.join(f'{cell}{text}</td>' for text in row)}</tr>" for row in rows)
+    return f"<table>{lines}</table>"
+
+
+def _block(parts: Iterable[str]) -> str:
+    return "".join(f"<div>{part}</div>" for part in parts if part)
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))
+
+
+class _Place:
+    """A place in a cell's output, whose content is replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, content: str) -> None:
+        from IPython.display import HTML, display
+
+        if self._handle is None:
+            self._handle = display(HTML(content), display_id=True)
+        else:
+            self._handle.update(HTML(content))
+
+
+class NotebookDisplay(PlainDisplay):
+    """A table that changes in place of state lines, and the chief's output below it."""
+
+    def __init__(self, caller: Caller, engine: Engine, application: Application):
+        super().__init__(caller, engine, application)
+        self._place = _Place()
+        self._place.show(table(application))
+
+    def show(self, application: Application) -> None:
+        """As a table."""
+        self.application = application
+        self._place.show(table(application))
+
+
+def show_until_end(caller: Caller, engine: Engine, application: Application) -> None:
+    """Shows the table of `application` in the current cell, and changes it in a thread until the
+    application has ended."""
+    place = _Place()
+    place.show(table(application))
+
+    def update() -> None:
+        feed = Feed(engine, application.name, application.run)
+        try:
+            while True:
+                changed = feed.next(3600.0)
+                if changed is not None:
+                    place.show(table(changed))
+        except EOFError:
+            return
+        except TfappError as error:
+            caller.note(f"{application.name}: {error.message}")
+
+    threading.Thread(target=update, name=f"show-{application.name}", daemon=True).start()

@@ -1,0 +1,177 @@
+"""What came of an application."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tfapp.api import notebook
+from tfapp.contract.metrics import floats
+from tfapp.contract.names import SUCCEEDED
+from tfapp.contract.status import ApplicationStatus, Cause
+from tfapp.engines import base
+from tfapp.engines.base import Engine
+from tfapp.errors import ExitCode, NotFoundError
+from tfapp.launch.logs import primary_instance, select_logs
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceResult:
+    """How one instance ended. `exit`: in words. `seconds`: how long its program ran, None where
+    that is not known. `metrics`: its last values, at `step`."""
+
+    state: str
+    host: str
+    exit: str
+    seconds: float | None
+    metrics: Mapping[str, float]
+    step: int | None
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping whose values are fetched when they are asked for, each once."""
+
+    def __init__(self, names: tuple[str, ...], fetch: Callable[[str], Any]):
+        self._names = names
+        self._fetch = functools.lru_cache(maxsize=None)(fetch)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._fetch(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self._names) or 'nothing'}>"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Result:
+    """What came of an application, after its end.
+
+    `state`: SUCCEEDED, FAILED or KILLED; `summary`: the verdict in a sentence or two; `cause`:
+    which instance decided it, None after success; `exit_code`: that of `tfapp create`.
+    `duration`: seconds from its start to its end. `restarts`, `losses`: how often it went on after
+    a failure of a program, or a loss by the infrastructure; `generation`: the last forming of its
+    cluster. `instances`: how each ended. `exports`: {instance: {group: {name: value}}}.
+    `checkpoint_dir`: the folder of its checkpoints, "" where it has none that lasts.
+
+    `returned`: what the program of each instance returned, and `logs`, what it wrote: both are
+    fetched when they are asked for. `returned["worker/1"]` raises ReturnedError for what is no
+    data, or too large to come back.
+    """
+
+    name: str
+    engine: str
+    id: str
+    state: str
+    summary: str
+    cause: Cause | None
+    exit_code: int
+    duration: float
+    generation: int | None
+    restarts: int | None
+    losses: int | None
+    instances: Mapping[str, InstanceResult]
+    exports: Mapping[str, Mapping[str, Mapping[str, str]]]
+    checkpoint_dir: str
+    returned: Mapping[str, Any]
+    logs: Mapping[str, str]
+    primary: str  # the instance whose output and values stand for the application's
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the application did what its success policy asks for."""
+        return self.state == SUCCEEDED
+
+    @property
+    def value(self) -> Any:
+        """What the chief's program returned, or the first worker's. None where it returned
+        nothing."""
+        return self.returned.get(self.primary)
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The last metrics of the chief, or of the first worker."""
+        return self.instances[self.primary].metrics if self.primary in self.instances else {}
+
+    @property
+    def last_lines(self) -> str:
+        """The last lines of the program that decided the verdict."""
+        return self.cause.last_lines if self.cause is not None else ""
+
+    def __repr__(self) -> str:
+        return f"<tfapp.Result {self.name}: {self.summary} ({self.duration:.1f} s)>"
+
+    def _repr_html_(self) -> str:
+        return notebook.result_table(self)
+
+
+def result_of(engine: Engine, application: base.Application, pickles: bool = False) -> Result:
+    """The result of an application that has ended."""
+    from tfapp.api.returned import fetch_returned
+
+    status = application.status
+    name, run = application.name, application.run
+    verdict = status.verdict
+    primary = primary_instance(status)
+    names = tuple(i.instance for i in status.instances)
+    returned = fetch_returned(engine, name, run, pickles)
+    return Result(
+        name=name,
+        engine=application.engine,
+        id=application.id,
+        state=status.state,
+        summary=verdict.summary if verdict is not None else status.state,
+        cause=verdict.cause if verdict is not None else None,
+        exit_code=verdict.exit_code if verdict is not None else ExitCode.FAILED,
+        duration=max(status.updated - status.started, 0.0),
+        generation=status.generation,
+        restarts=status.restarts,
+        losses=status.losses,
+        instances=_instances(status),
+        exports={i.instance: i.exports for i in status.instances if i.exports},
+        checkpoint_dir=status.checkpoint_dir,
+        returned=returned,
+        logs=Lazy(names, lambda instance: logs_of(engine, name, run, instance)[instance]),
+        primary=primary.instance if primary is not None else "",
+    )
+
+
+def _instances(status: ApplicationStatus) -> dict[str, InstanceResult]:
+    return {
+        i.instance: InstanceResult(
+            i.state, i.host, i.exit.text if i.exit else "", i.seconds, floats(i.metrics), i.step
+        )
+        for i in status.instances
+    }
+
+
+def logs_of(
+    engine: Engine, name: str, run: int, what: str = "", tail: int | None = None
+) -> dict[str, str]:
+    """What the instances that `what` means have written, by instance; see Application.logs."""
+    found: dict[str, str] = {}
+    missing = ""
+    for log in select_logs(engine.logs(name, run), what):
+        missing = missing or log.missing
+        if (what or "/" in log.instance) and log.path.exists():
+            text = log.path.read_text(encoding="utf-8", errors="replace")
+            found[log.instance] = found.get(log.instance, "") + text
+    if what and not found:
+        hint = missing or f"`tfapp status {name}` says how it stands."
+        raise NotFoundError(f"{name} has no log {what!r}", hint)
+    if tail is not None:
+        found = {one: _last(text, tail) for one, text in found.items()}
+    return found
+
+
+def _last(text: str, count: int) -> str:
+    return "".join(text.splitlines(keepends=True)[-count:]) if count > 0 else ""

@@ -1,0 +1,203 @@
+"""Programs as the files that a package ships for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Union
+
+from tfapp.api.travel.captured import plain
+from tfapp.api.travel.modules import BROUGHT, Collection, Finder, shown
+from tfapp.api.travel.pickling import pickle_function
+from tfapp.api.travel.programs import Module, Script, parse_program, program_name
+from tfapp.errors import ProgramError
+from tfapp.frozen import frozen
+from tfapp.launch.environments import Needed, Needs
+from tfapp.problems import Position
+from tfapp.program import named
+from tfapp.program.main import CALL_FILE
+from tfapp.program.named import NamedFunction
+
+FOLDER = "tfapp-call"
+ENTRY = f"{FOLDER}/main.py"
+
+# The part of tfapp that programs import.
+_OWN = ("__init__.py", "errors.py", "frozen.py", "tf_yarn.py", "topology.py")
+
+_FEED = (
+    *("__init__", "columns", "context", "dataset", "inference", "intervals", "ledger"),
+    *("receiver", "wire"),
+)
+
+Content = Union[Path, bytes]
+
+
+@frozen
+class Pack:
+    """`files`: path below files/ -> content. `entries`: component -> its
+    site.global.user.scripts.entry. `notes`: what there is to say about it."""
+
+    files: Mapping[str, Content]
+    entries: Mapping[str, str]
+    needs: Needs
+    notes: tuple[str, ...]
+
+
+def pack(given: Mapping[str, object], cwd: Path, pickles: bool = False, feed: bool = False) -> Pack:
+    """The programs of components, by component. `cwd`: where modules and scripts are looked for,
+    beside sys.path. `pickles`: whether values may come back as such. `feed`: whether they are fed
+    from Spark. ProgramError for what is no program, or cannot travel."""
+    packer = _Packer(cwd, feed)
+    for component, one in given.items():
+        packer.add(component, one)
+    return packer.packed(pickles)
+
+
+@frozen
+class _Travelling:
+    """One program. `record`: its part of call.json, None for a script."""
+
+    entry: str
+    record: Mapping[str, Any] | None
+    needed: tuple[Needed, ...]
+    pickled: bool = False
+
+
+class _Packer:
+    """Collects the files of several programs, most of which are often the same one."""
+
+    def __init__(self, cwd: Path, feed: bool):
+        self._cwd = cwd
+        self._feed = feed
+        self._finder = Finder([cwd])
+        self._files: dict[str, Content] = {}
+        self._notes: list[str] = []
+        self._done: dict[int, _Travelling] = {}
+        self._components: dict[str, _Travelling] = {}
+
+    def add(self, component: str, given: object) -> None:
+        """The program of one more component."""
+        if id(given) not in self._done:
+            self._done[id(given)] = self._travelling(component, given)
+        self._components[component] = self._done[id(given)]
+
+    def packed(self, pickles: bool) -> Pack:
+        """What all of them need."""
+        python = sys.version_info[:2]
+        each = self._components.items()
+        records = {name: one.record for name, one in each if one.record is not None}
+        pickled = {name: python for name, one in each if one.pickled}
+        files = dict(self._files)
+        if records:
+            call = {"python": list(python), "components": records, "pickles": pickles}
+            files[f"{FOLDER}/{CALL_FILE}"] = json.dumps(call, indent=1).encode()
+            files.update(_machinery(bool(pickled), self._feed))
+        return Pack(
+            files=files,
+            entries={name: one.entry for name, one in each},
+            needs=Needs({name: one.needed for name, one in each}, pickled),
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def _travelling(self, component: str, given: object) -> _Travelling:
+        program = parse_program(given, self._finder, self._cwd)
+        name = program_name(given)
+        if isinstance(program, Script):
+            collection = Collection(Finder([program.path.parent], loaded=False), self._cwd)
+            collection.read(program.path)
+            entry = self._script(program.path)
+            return _Travelling(entry, None, self._taken(name, collection))
+        collection = Collection(self._finder, self._cwd)
+        record: dict[str, Any]
+        if isinstance(program, Module):
+            module = self._finder.find(program.name)
+            main = ".__main__" if module is not None and module.package == program.name else ""
+            collection.add(program.name + main, Position(program.name))
+            record = {"kind": "module", "module": program.name}
+        elif isinstance(program, NamedFunction):
+            at = Position(f"{program.module}:{program.name}")
+            collection.add(program.module, at, called=program.name.partition(".")[0])
+            record = {
+                "kind": "function",
+                "module": program.module,
+                "function": program.name,
+                "args": list(program.args),
+                "kwargs": dict(program.kwargs),
+            }
+        else:
+            record = self._pickle(component, program, name, collection)
+        pickled = record["kind"] == "pickle"
+        return _Travelling(ENTRY, record, self._taken(name, collection), pickled)
+
+    def _pickle(
+        self, component: str, function: Callable[..., Any], name: str, collection: Collection
+    ) -> dict[str, Any]:
+        pickled = pickle_function(function, name, self._is_nowhere)
+        if pickled.note:
+            self._notes.append(pickled.note)
+        file = f"{component}.pkl"
+        self._put(f"{FOLDER}/{file}", pickled.data)
+        called = getattr(plain(function), "__qualname__", "").partition(".")[0]
+        own = getattr(plain(function), "__module__", "")
+        for use in sorted(pickled.uses, key=lambda use: use.module != own):
+            collection.add(
+                use.module,
+                use.at._replace(file=shown(Path(use.at.file), self._cwd)),
+                use.when,
+                use.variable,
+                called if use.module == own else "",
+            )
+        return {"kind": "pickle", "file": file, "name": name}
+
+    def _is_nowhere(self, module: str) -> bool:
+        """Whether a module that is loaded can be imported from no file."""
+        if module.partition(".")[0] in BROUGHT or module not in sys.modules:
+            return False
+        found = self._finder.find(module)
+        return found is not None and found.nowhere
+
+    def _script(self, path: Path) -> str:
+        self._put(path.name, path)
+        return path.name
+
+    def _taken(self, name: str, collection: Collection) -> tuple[Needed, ...]:
+        for target, path in collection.files.items():
+            self._put(target, path)
+        if collection.roots:
+            self._notes.append(f"ships {', '.join(sorted(collection.roots))}, which {name} needs")
+        for module, archive in collection.archives.items():
+            where = shown(archive, self._cwd)
+            self._notes.append(f"does not ship {module}, which is in the archive {where}")
+        return tuple(collection.needed.values())
+
+    def _put(self, target: str, content: Content) -> None:
+        before = self._files.setdefault(target, content)
+        if isinstance(before, bytes) or isinstance(content, bytes):
+            return
+        if not os.path.samefile(before, content):
+            raise ProgramError(
+                f"{before} and {content} would both be shipped as {target}",
+                "Rename one of them, or put them into packages of different names.",
+            )
+
+
+def _machinery(pickled: bool, feed: bool) -> dict[str, Content]:
+    """What runs a program there: tfapp's part, and cloudpickle of the version that pickled."""
+    root = Path(named.__file__).parents[1]
+    found: dict[str, Content] = {ENTRY: root / "program" / "entry.py"}
+    for name in _OWN:
+        found[f"{FOLDER}/tfapp/{name}"] = root / name
+    for path in sorted((root / "program").glob("*.py")):
+        found[f"{FOLDER}/tfapp/program/{path.name}"] = path
+    if feed:
+        for name in _FEED:
+            found[f"{FOLDER}/tfapp/feed/{name}.py"] = root / "feed" / f"{name}.py"
+    if pickled:
+        import cloudpickle
+
+        for path in sorted(Path(cloudpickle.__file__).parent.glob("*.py")):
+            found[f"{FOLDER}/cloudpickle/{path.name}"] = path
+    return found

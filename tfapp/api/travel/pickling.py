@@ -1,0 +1,235 @@
+"""A function as a pickle, and the modules that this needs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from tfapp.api.travel import captured
+from tfapp.api.travel.captured import UnwantedError, place_of, refused_in_pickles
+from tfapp.api.travel.modules import is_own
+from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, absolute, imports_of
+from tfapp.errors import ProgramError
+from tfapp.frozen import frozen
+from tfapp.problems import Position
+
+MAX_PICKLE = 100 << 20  # bytes
+LARGE_PICKLE = 10 << 20  # bytes, from which a pickle is worth a word
+
+
+@frozen
+class Use:
+    """A module that a pickle needs: where, `when` as imports say it, and the variable that has an
+    object of it, "" where it is imported."""
+
+    module: str
+    at: Position
+    when: str = AT_LOAD
+    variable: str = ""
+
+
+@frozen
+class Pickled:
+    """`data`: the pickle; `uses`: the modules that it needs; `note`: what there is to say."""
+
+    data: bytes
+    uses: tuple[Use, ...]
+    note: str = ""
+
+
+def pickle_function(
+    function: Callable[..., Any], name: str, by_value: Callable[[str], bool] = lambda _: False
+) -> Pickled:
+    """`name`: for messages. `by_value`: the modules, by name, whose functions and classes are to
+    be in the pickle themselves, as those of `__main__` are. ProgramError, with the variable and
+    the line, when the function cannot be pickled."""
+    try:
+        data, functions = dump(function)
+        modules = modules_of(data)
+        made = [sys.modules[one] for one in sorted(modules) if by_value(one)]
+        if made:
+            with _by_value(made):
+                data, functions = dump(function)
+            modules = modules_of(data)
+    except Exception as error:
+        raise captured.explain(function, name, error, dump) from None
+    note = _size_note(function, name, len(data))
+    uses = list(_uses(function, functions, modules))
+    return Pickled(data, tuple(uses), note)
+
+
+def dump(value: Any) -> tuple[bytes, list[types.FunctionType]]:
+    """The pickle, and the functions that are in it by value."""
+    buffer = io.BytesIO()
+    pickler = _Recording(buffer)
+    pickler.dump(value)
+    return buffer.getvalue(), pickler.functions
+
+
+class _Recording(cloudpickle.Pickler):
+    """Remembers the functions that are pickled by value. Refuses what could be pickled and would
+    mean something else there, as an open file, whose content would go along."""
+
+    def __init__(self, file: io.BytesIO):
+        super().__init__(file, protocol=pickle.DEFAULT_PROTOCOL)
+        self.functions: list[types.FunctionType] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        """See pickle.Pickler."""
+        if refused_in_pickles(obj):
+            raise UnwantedError
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, types.FunctionType) and reduced is not NotImplemented:
+            self.functions.append(obj)
+        return reduced
+
+
+@contextlib.contextmanager
+def _by_value(modules: Iterable[types.ModuleType]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(module)
+                stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        yield
+
+
+def _size_note(function: Callable[..., Any], name: str, size: int) -> str:
+    if size <= min(LARGE_PICKLE, MAX_PICKLE):
+        return ""
+    largest, its_size = captured.largest(function, dump)
+    what = f", {its_size / (1 << 20):.0f} MiB of it in `{largest}`" if largest else ""
+    text = f"{place_of(function, name)} takes {size / (1 << 20):.0f} MiB along{what}"
+    if size <= MAX_PICKLE:
+        return text
+    raise ProgramError(
+        f"{text}; the limit is {MAX_PICKLE >> 20} MiB",
+        "Load data where it is used: from a path that every instance sees.",
+    )
+
+
+# ---- Modules -----------------------------------------------------------------------------------
+class _AnythingType(type):
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls
+
+    def __setstate__(cls, state: Any) -> None:
+        pass
+
+    def __setitem__(cls, key: Any, value: Any) -> None:
+        pass
+
+    append = extend = add = __setstate__
+
+
+class _Anything(metaclass=_AnythingType):
+    """Stands for every object that a pickle makes by a call: a class, and an instance."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls
+
+
+class _Reader(pickle.Unpickler):
+    """Records what a pickle imports. Nothing is imported or called: read back for true, classes
+    of `__main__` would lose their own globals (cloudpickle sets them anew where they are known),
+    and the user's code would run."""
+
+    def __init__(self, data: bytes):
+        super().__init__(io.BytesIO(data))
+        self.modules: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        """See pickle.Unpickler."""
+        if module.partition(".")[0] == "cloudpickle" and name == "subimport":
+            return self._subimport
+        self.modules.add(module)
+        return _Anything
+
+    def _subimport(self, name: str) -> Any:
+        self.modules.add(name)
+        return _Anything
+
+
+def modules_of(data: bytes) -> set[str]:
+    """The modules that a pickle imports, by their dotted names."""
+    reader = _Reader(data)
+    reader.load()
+    return reader.modules
+
+
+def _uses(
+    function: Callable[..., Any], functions: list[types.FunctionType], modules: set[str]
+) -> Iterator[Use]:
+    """The modules that a pickle needs, each with the place that needs it first."""
+    for one in functions:
+        yield from _imported_by(one)
+    variables = [v for one in functions for v in captured.captured(one)]
+    variables += captured.captured(function)
+    for module in sorted(modules):
+        variable = next((one for one in variables if _has_to_do(one.value, module)), None)
+        if variable is None:
+            code = getattr(captured.plain(function), "__code__", None)
+            yield Use(module, _at(code, code.co_firstlineno if code else 0))
+        else:
+            named = isinstance(variable.value, types.ModuleType)
+            at = _at(variable.code, variable.line)
+            yield Use(module, at, variable="" if named else variable.name)
+
+
+def _has_to_do(value: Any, module: str) -> bool:
+    """Whether a value is of the package that has `module`."""
+    if isinstance(value, types.ModuleType):
+        mine = value.__name__
+    else:
+        mine = getattr(value, "__module__", None) or type(value).__module__
+    return str(mine).partition(".")[0] == module.partition(".")[0]
+
+
+def _at(code: types.CodeType | None, line: int) -> Position:
+    return Position(captured.file_of(code), line, 1 if line else 0)
+
+
+def _imported_by(function: types.FunctionType) -> Iterator[Use]:
+    """What a function imports, with those inside it. Its source says whether it can do without."""
+    code = function.__code__
+    file = Path(code.co_filename)
+    if file.exists() and not is_own(file):  # a library's, which knows what it needs
+        return
+    source = "".join(linecache.getlines(code.co_filename))
+    whens = {one.line: one.when for one in imports_of(source, called=None)}
+    package = str(function.__globals__.get("__package__") or "")
+    for one in _codes(code):
+        for module, line in _imports_in(one, package):
+            when = whens.get(line, IN_FUNCTION)
+            yield Use(module, _at(one, line), when)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _imports_in(code: types.CodeType, package: str) -> Iterator[tuple[str, int]]:
+    """(module, line). Before IMPORT_NAME stand the level and the names of `from`."""
+    before: list[Any] = [0, None]
+    for instruction, line in captured.lines_of(code):
+        if instruction.opname == "IMPORT_NAME":
+            level, names = before
+            module = absolute(instruction.argval, level, package)
+            if module:
+                yield module, line
+            for name in names or ():
+                yield f"{module}.{name}", line
+        if instruction.opname.startswith("LOAD_"):
+            before = [before[1], instruction.argval]

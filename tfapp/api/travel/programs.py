@@ -1,0 +1,173 @@
+"""What a call may name as a program."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import json
+import os
+import re
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Union
+
+from tfapp.api.travel.captured import plain
+from tfapp.api.travel.modules import Finder
+from tfapp.errors import ProgramError
+from tfapp.frozen import frozen
+from tfapp.package.nearby import nearby
+from tfapp.program.context import accepts_context
+from tfapp.program.named import NamedFunction
+
+_DATA = "Give numbers, text, lists and mappings with keys of text."
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_EXPECTED = (
+    "Expected a function, the path of a script, a module's name, or 'module:function'; found {!r}."
+)
+
+
+@frozen
+class Script:
+    """A file that is run as it is."""
+
+    path: Path
+
+
+@frozen
+class Module:
+    """A module that is run as `python -m` runs it."""
+
+    name: str
+
+
+Program = Union[Callable[..., Any], NamedFunction, Script, Module]
+
+
+def parse_program(given: object, finder: Finder, cwd: Path) -> Program:
+    """What is meant by `given`. ProgramError when it is no program, or there is none such."""
+    if isinstance(given, NamedFunction):
+        return _named(given, finder)
+    if isinstance(given, os.PathLike):
+        return _script(Path(given), cwd)
+    if isinstance(given, str):
+        return _text(given, finder, cwd)
+    if callable(given):
+        return _function(given)
+    article = "an" if type(given).__name__[0] in "aeiou" else "a"
+    hint = _EXPECTED.format(given)
+    if isinstance(given, types.ModuleType):
+        hint = f"To run it, give its name: {given.__name__!r}."
+    raise ProgramError(f"{article} {type(given).__name__} is no program", hint)
+
+
+def program_name(given: object) -> str:
+    """How a program is called, as far as that can be told."""
+    if isinstance(given, (str, os.PathLike)):
+        text = os.fspath(given)
+        if isinstance(given, str) and not _is_script(given):
+            return re.split("[.:]", text)[-1]
+        return Path(text).stem
+    while isinstance(given, functools.partial):
+        given = given.func
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return "run" if name == "<lambda>" else str(name)
+
+
+def _text(given: str, finder: Finder, cwd: Path) -> Program:
+    module, colon, function = given.partition(":")
+    if colon and _MODULE.match(module) and _MODULE.match(function):
+        return _named(NamedFunction(module, function), finder)
+    if _is_script(given):
+        return _script(Path(given), cwd)
+    if _MODULE.match(given):
+        return _module(given, finder)
+    raise ProgramError(f"{given!r} is no program", _EXPECTED.format(given))
+
+
+def _is_script(text: str) -> bool:
+    return text.endswith((".py", ".sh")) or os.sep in text
+
+
+def _script(path: Path, cwd: Path) -> Script:
+    found = cwd / path.expanduser()
+    if not found.is_file():
+        other = nearby(path)
+        raise ProgramError(
+            f"there is no script {path}", f"Did you mean {other}?" if other else "Check the path."
+        )
+    return Script(found)
+
+
+def _module(name: str, finder: Finder) -> Module:
+    found = finder.find(name)
+    if found is None:
+        raise ProgramError(f"there is no module {name}", _EXPECTED.format(name))
+    if found.package == name and finder.find(f"{name}.__main__") is None:
+        raise ProgramError(
+            f"{name} is a package without a module __main__, and cannot be run",
+            f"Name one of its modules, as '{name}.train', or a function: '{name}.train:main'.",
+        )
+    return Module(name)
+
+
+def _named(given: NamedFunction, finder: Finder) -> NamedFunction:
+    name = f"{given.module}:{given.name}"
+    found = finder.find(given.module)
+    if found is None:
+        raise ProgramError(
+            f"there is no module {given.module}", "It is looked for on sys.path and in this folder."
+        )
+    if found.nowhere:
+        raise ProgramError(f"module {given.module} has no file", "Give the function itself.")
+    if found.source is not None and not _defines(found.source, given.name.partition(".")[0]):
+        raise ProgramError(f"{given.module} ({found.source}) has no {given.name}")
+    arguments = [list(given.args), dict(given.kwargs)]
+    try:
+        same = json.loads(json.dumps(arguments)) == _lists(arguments)
+    except (TypeError, ValueError) as error:
+        raise ProgramError(f"the arguments of {name} are no plain data: {error}", _DATA) from None
+    if not same:
+        raise ProgramError(f"the arguments of {name} are no plain data: {arguments!r:.80}", _DATA)
+    return given
+
+
+def _lists(value: Any) -> Any:
+    """With lists for tuples, as JSON has them."""
+    if isinstance(value, (list, tuple)):
+        return [_lists(one) for one in value]
+    return {key: _lists(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _function(given: Callable[..., Any]) -> Callable[..., Any]:
+    name = program_name(given)
+    if isinstance(given, type):
+        raise ProgramError(f"{name} is a class", "Give a function that makes one and uses it.")
+    inner = plain(given)
+    if inspect.iscoroutinefunction(inner):
+        raise ProgramError(f"{name} is a coroutine", "Give a function that calls asyncio.run.")
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise ProgramError(f"{name} is a generator", "Give a function that returns its result.")
+    accepts_context(given)
+    return given
+
+
+def _defines(source: Path, name: str) -> bool:
+    """Whether the module in `source` has `name` at its top level, or may have it."""
+    try:
+        tree = ast.parse(source.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return True  # told when it is imported
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if node.name in (name, "__getattr__"):
+                return True
+        elif isinstance(node, ast.Name):
+            if node.id == name and isinstance(node.ctx, ast.Store):
+                return True
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+            if names & {name, "*"}:
+                return True
+    return False

@@ -1,0 +1,138 @@
+"""The caller of tfapp: streams, environment, folders. No module below reads the environment or the
+working directory by itself."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import functools
+import getpass
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
+
+if TYPE_CHECKING:
+    from tfapp.engines.base import Engine
+    from tfapp.launch.defaults import Defaults
+
+
+class OutputClosedError(Exception):
+    """The reader of the output has gone, as in `tfapp logs -f app | head`."""
+
+
+@frozen
+class Caller:
+    """`out` and `err` are text streams of any kind. `home` is TFAPP_HOME, which need not exist
+    yet; `python` the interpreter that programs run by unless they name another."""
+
+    out: TextIO
+    err: TextIO
+    environ: Mapping[str, str]
+    cwd: Path
+    home: Path
+    user: str
+    python: str
+
+    def write(self, data: bytes) -> None:
+        """Writes a program's output unchanged to `out`, at once; decoded as UTF-8 where `out` takes
+        nothing but text, as a notebook's does. OutputClosedError when nobody reads it any more."""
+        try:
+            self.out.flush()
+            if hasattr(self.out, "buffer"):
+                self.out.buffer.write(data)
+                self.out.buffer.flush()
+            else:
+                self.out.write(self._decoder.decode(data))
+                self.out.flush()
+        except BrokenPipeError as error:
+            self.reader_has_gone(self.out)
+            raise OutputClosedError from error
+
+    def note(self, text: str) -> None:
+        """Writes a line of tfapp's own to `err`, after all that was written to `out` before."""
+        with contextlib.suppress(OSError):  # said when `out` is written to again
+            self.out.flush()
+        try:
+            print(text, file=self.err, flush=True)
+        except BrokenPipeError:
+            self.reader_has_gone(self.err)
+
+    @functools.cached_property
+    def _decoder(self) -> codecs.IncrementalDecoder:
+        return codecs.getincrementaldecoder("utf-8")("replace")
+
+    def reader_has_gone(self, stream: TextIO) -> None:
+        """Nobody reads `stream` any more. A caller with streams of its own has nothing to do."""
+
+    @functools.cached_property
+    def defaults(self) -> Defaults:
+        """What the user has set once. UsageError and InvalidPackageError for what is wrong."""
+        from tfapp.launch.defaults import read_defaults
+
+        return read_defaults(self.home, self.environ)
+
+    def engine(self, name: str | None = None, places: Mapping[str, str] | None = None) -> Engine:
+        """The engine `name`, by default the user's, with this caller's home. `places`: where its
+        applications are, in place of the user's defaults; see tfapp.engines.EngineOption.
+        UsageError when there is none of it."""
+        from tfapp.engines import check_engine, engine_options, open_engine
+
+        name = name or self.defaults.engine
+        check_engine(name)
+        mine = self.defaults.of(name)
+        known = {option.name for option in engine_options(name) if option.place}
+        given = {key: value for key, value in {**mine, **(places or {})}.items() if key in known}
+        return open_engine(name, self.home, self.defaults.environ(self.environ), given)
+
+
+CallerT = TypeVar("CallerT", bound=Caller)
+
+
+def require_posix(system: str) -> None:
+    """UnavailableError where `system`, a value of sys.platform, is Windows. Nothing that needs
+    more than Windows has is imported before."""
+    if system in ("win32", "cygwin"):
+        raise UnavailableError(
+            "tfapp does not run on Windows",
+            "Call it in WSL (`wsl --install`), in a Linux container, or on a Linux host that "
+            "reaches the cluster.",
+        )
+
+
+def calling_process(kind: type[CallerT]) -> CallerT:
+    """The streams, the environment and the folders of this process. UnavailableError on
+    Windows."""
+    require_posix(sys.platform)
+    cwd = _working_folder()
+    home = os.environ.get("TFAPP_HOME")
+    return kind(
+        out=sys.stdout,
+        err=sys.stderr,
+        environ=dict(os.environ),
+        cwd=cwd,
+        home=cwd / home if home else Path.home() / ".tfapp",
+        user=_user(),
+        python=sys.executable,
+    )
+
+
+def _working_folder() -> Path:
+    """The working folder; where that has been deleted, the path it had."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path(os.environ.get("PWD", "/"))
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+        name.encode()
+    except (KeyError, OSError, UnicodeEncodeError):  # no passwd entry, as in many images
+        return str(os.getuid())
+    return name

@@ -1,0 +1,152 @@
+"""What a user sets once: the engine of commands and calls that name none, and flags of engines.
+
+The engine is that of `--engine` (in a call: `engine=`), else of the variable TFAPP_ENGINE, else of
+the file TFAPP_HOME/config.yaml, else "local". The file may also have values for engines' own flags,
+under the engine's name; a flag counts more:
+
+    engine: yarn
+    yarn:
+      queue: research
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfapp.close_match import close_match
+from tfapp.engines import (
+    DEFAULT_ENGINE,
+    ENGINE_VARIABLE,
+    ENGINES,
+    check_engine,
+    engine_options,
+)
+from tfapp.errors import InvalidPackageError, UnavailableError
+from tfapp.frozen import frozen
+from tfapp.problems import Position, Problem
+
+if TYPE_CHECKING:
+    from tfapp.documents import Document
+
+FILE = "config.yaml"  # below TFAPP_HOME
+_ENGINE = "engine"
+
+
+class InvalidDefaultsError(InvalidPackageError):
+    """The user's config.yaml cannot be used; `problems` says why, each with its place."""
+
+    what = FILE
+
+
+@frozen
+class Defaults:
+    """`engine`: its name. `options`: engine -> flag -> value, those that the user has set."""
+
+    engine: str
+    options: Mapping[str, Mapping[str, str]]
+
+    def of(self, engine: str) -> Mapping[str, str]:
+        """The values of the flags of an engine that the user has set."""
+        return self.options.get(engine, {})
+
+    def environ(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """`environ` with the default engine in it, so that an engine's hints show commands that
+        find its applications."""
+        if self.engine == DEFAULT_ENGINE:
+            return environ
+        return {**environ, ENGINE_VARIABLE: self.engine}
+
+
+def read_defaults(home: Path, environ: Mapping[str, str]) -> Defaults:
+    """Those of the user whose TFAPP_HOME is `home`. UsageError for an engine in TFAPP_ENGINE that
+    there is none of, InvalidDefaultsError for a file that says what cannot be meant,
+    UnavailableError where it cannot be read."""
+    data = _read(home / FILE)
+    engine = environ.get(ENGINE_VARIABLE, "")
+    if engine:
+        check_engine(engine, ENGINE_VARIABLE)
+    options = {name: data[name] for name in ENGINES if name in data}
+    return Defaults(engine or data.get(_ENGINE, DEFAULT_ENGINE), options)
+
+
+def _read(path: Path) -> dict:
+    """The file's data: {"engine": ..., engine: {flag: value}}."""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UnavailableError(
+            f"{path} cannot be read: {error.strerror}", "Make it readable, or remove it."
+        ) from error
+    from tfapp.documents import read_document
+
+    document, found = read_document(str(path), content, "yaml")
+    problems = list(found)
+    if document is not None:
+        problems += _problems(document)
+    if problems or document is None:
+        raise InvalidDefaultsError(tuple(sorted(problems)))
+    return {
+        key: value if key == _ENGINE else {flag: str(text) for flag, text in value.items()}
+        for key, value in (document.data or {}).items()
+        if value is not None
+    }
+
+
+def _problems(document: Document) -> Iterator[Problem]:
+    root = document.root
+    if root.value is None:
+        return
+    if not isinstance(root.value, dict):
+        yield _wrong(root.at, f"expected a mapping with the key {_ENGINE!r}")
+        return
+    for key, entry in root.value.items():
+        if key == _ENGINE:
+            if entry.node.text not in ENGINES or isinstance(entry.node.value, (dict, tuple)):
+                said = _said(document, key)
+                match = close_match(said, ENGINES)
+                known = f"Engines: {', '.join(sorted(ENGINES))}."
+                hint = f"Did you mean {match}?" if match else known
+                yield Problem(
+                    entry.node.at, "unknown-engine", f"there is no engine {said!r}", hint=hint
+                )
+        elif key in ENGINES:
+            yield from _section_problems(document, key)
+        else:
+            yield _unknown(entry.key_at, key, (_ENGINE, *ENGINES), "")
+
+
+def _section_problems(document: Document, engine: str) -> Iterator[Problem]:
+    flags = {option.name for option in engine_options(engine)}
+    node = document.node((engine,))
+    if node.value is None:
+        return
+    if not isinstance(node.value, dict):
+        yield _wrong(node.at, f"{engine!r} is a mapping of its flags to their values")
+        return
+    for key, entry in node.value.items():
+        if key not in flags:
+            yield _unknown(entry.key_at, key, flags, f" of the engine {engine}")
+        elif not isinstance(entry.node.value, str):
+            yield _wrong(entry.node.at, f"'{engine}.{key}' is a text; put it in quotes")
+
+
+def _said(document: Document, key: str) -> str:
+    try:
+        return document.text((key,))
+    except KeyError:
+        return "a mapping" if isinstance(document.data[key], dict) else "a list"
+
+
+def _wrong(at: Position, message: str) -> Problem:
+    return Problem(at, "wrong-value", message)
+
+
+def _unknown(at: Position, key: str, known: set[str] | tuple[str, ...], of: str) -> Problem:
+    match = close_match(key, known)
+    names = ", ".join(sorted(known))
+    hint = f"Did you mean {match}?" if match else f"Keys: {names}." if names else "It has none."
+    return Problem(at, "unknown-key", f"unknown key {key!r}{of}", hint=hint)

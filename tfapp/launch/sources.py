@@ -1,0 +1,114 @@
+"""The files that an application was made from: whether they have changed since. `start` runs the
+program as it was, which surprises those who have edited it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfapp.disk import make_private, read_json, write_json
+from tfapp.engines.base import Application, Engine
+from tfapp.errors import InvalidPackageError, TfappError
+from tfapp.launch.caller import Caller
+from tfapp.launch.submission import Request
+from tfapp.package.source import open_source
+from tfapp.shipped import app_packages_dir
+
+PLACE = "sources"  # below TFAPP_HOME: a folder for each engine, a file for each application
+HASHED = 1 << 20  # bytes of the largest file that is compared by its content
+_NAMED = 3  # files that one message names
+
+Stamps = Mapping[str, "list[Any]"]  # path -> size, time of the last change in ns, digest or null
+
+
+def stamps(request: Request, cwd: Path) -> Stamps:
+    """The present state of the user's own files among those that `request` is made from."""
+    found = {}
+    for path in {cwd / path for path in _files(request)}:
+        with contextlib.suppress(OSError):
+            found[str(path)] = _stamp(path)
+    return dict(sorted(found.items()))
+
+
+def remember(caller: Caller, application: Application, seen: Stamps) -> None:
+    """Writes down from what an application was made. Files that were made for it alone, and are
+    gone by now, are left out. A disk that takes nothing does not matter."""
+    place = _place(caller, application.engine, application.name)
+    kept = {path: stamp for path, stamp in seen.items() if Path(path).exists()}
+    with contextlib.suppress(OSError, TfappError):
+        make_private(place.parent)
+        write_json(place, {"id": application.id, "files": kept})
+
+
+def warn_if_changed(caller: Caller, engine: Engine, name: str) -> None:
+    """Notes which files have changed since the application `name` was made, if any have."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TfappError):
+        known = read_json(_place(caller, engine.name, name))
+        # Another application of this name may have been made elsewhere, or by a Python call.
+        if known["id"] != engine.find(name, 1).id:
+            return
+        changed = [path for path, stamp in known["files"].items() if _has_changed(path, stamp)]
+        if changed:
+            verb = "have" if len(changed) > 1 else "has"
+            caller.note(
+                f"warning: {_named(changed, caller.cwd)} {verb} changed since {name} was made; it "
+                "runs as it was\n  `tfapp create` and `tfapp run` with --replace take the files of "
+                "now."
+            )
+
+
+def forget(caller: Caller, engine: Engine, name: str) -> None:
+    """The application is destroyed."""
+    with contextlib.suppress(OSError):
+        _place(caller, engine.name, name).unlink()
+
+
+def _place(caller: Caller, engine: str, name: str) -> Path:
+    return caller.home / PLACE / engine / f"{name}.json"
+
+
+def _files(request: Request) -> Iterator[Path]:
+    yield from request.files.values()
+    yield from (path for path in (request.template, request.resources) if path is not None)
+    if request.appdef.is_file():
+        yield request.appdef
+    elif app_packages_dir() not in request.appdef.resolve().parents:
+        with contextlib.suppress(InvalidPackageError):  # told by whoever compiles it
+            for path in open_source(request.appdef, str(request.appdef)).files():
+                yield request.appdef / path
+
+
+def _stamp(path: Path) -> list[Any]:
+    about = path.stat()
+    digest = None
+    if about.st_size <= HASHED:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return [about.st_size, about.st_mtime_ns, digest]
+
+
+def _has_changed(path: str, before: list[Any]) -> bool:
+    """One that has gone counts as changed. A new time alone is no change: `git checkout` gives
+    one."""
+    try:
+        size, changed, digest = before
+        about = Path(path).stat()
+        if (about.st_size, about.st_mtime_ns) == (size, changed):
+            return False
+        return digest is None or _stamp(Path(path))[2] != digest
+    except OSError:
+        return True
+
+
+def _named(paths: list[str], cwd: Path) -> str:
+    shown = [_short(path, cwd) for path in paths[:_NAMED]]
+    more = len(paths) - _NAMED
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _short(path: str, cwd: Path) -> str:
+    with contextlib.suppress(ValueError):
+        return str(Path(path).relative_to(cwd))
+    return path

@@ -1,0 +1,227 @@
+"""Metrics that a program reports: their last values, in the file that its runner reads.
+
+    from tfapp.program.reporting import report
+
+    report({"loss": 0.31, "accuracy": 0.9}, step=1200)
+
+It may be called for every batch: a thread writes the file, at most once a second, and the last
+values at the end. Where there is no runner nothing is written. Standard library only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import math
+import operator
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+FILE = "TFAPP_METRICS_FILE"  # the variable that names the file
+INTERVAL = 1.0  # seconds between two writes
+MAX_NAMES = 32
+MAX_NAME = 64  # characters
+
+_MAX_STEP = 2**63
+
+
+def report(metrics: Mapping[str, float], step: int | None = None) -> None:
+    """Takes these values, and the number of the step that they are of, as the last ones; those of
+    other names stay, and so does the step where none is given.
+
+    Values are anything that `float` takes, but text: NumPy's numbers and a tensor of one number
+    too. TypeError or ValueError for anything else, and then nothing is taken. NaN and infinities
+    are values. Of more than 32 names, or one of more than 64 characters, the rest is left out with
+    one line of warning. A disk that is full costs nothing but the values."""
+    _reporter().report(metrics, step)
+
+
+def flush() -> None:
+    """Writes what is not written yet, now. Python's end does so by itself."""
+    _reporter().flush()
+
+
+class Reporter:
+    """What one program reports, in the file `path`; None: nowhere. `calendar`: seconds since
+    1970. `warn` writes a line."""
+
+    def __init__(
+        self,
+        path: str | None,
+        calendar: Callable[[], float] = time.time,
+        interval: float = INTERVAL,
+        warn: Callable[[str], None] | None = None,
+    ):
+        self._path = path
+        self._calendar = calendar
+        self._interval = interval
+        self._warn = warn or _warn
+        self._values: dict[str, float] = {}
+        self._step: int | None = None
+        self._time = 0.0
+        self._warned: set[str] = set()
+        self._closed = False
+        self._forget_threads()
+
+    def _forget_threads(self) -> None:
+        """Begins with new locks and without a writing thread, as in a process just forked, whose
+        parent writes what is pending."""
+        self._pending = False  # whether something is not written yet
+        self._lock = threading.Lock()  # of the values
+        self._writing = threading.Lock()  # of the file
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def report(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """See `report` of this module."""
+        taken = {}
+        try:
+            items = metrics.items()
+        except AttributeError:
+            raise TypeError(f"{metrics!r:.60} is no mapping of names to numbers") from None
+        for name, value in items:
+            if type(value) is not float or type(name) is not str:
+                value = _number(name, value)
+            taken[name] = value
+        if step is not None and type(step) is not int:
+            step = _whole(step)
+        if step is not None and not -_MAX_STEP <= step < _MAX_STEP:
+            raise ValueError(f"step: {step} has more than 64 bits")
+        with self._lock:
+            if not taken.keys() <= self._values.keys():
+                taken = self._admitted(taken)
+            self._values.update(taken)
+            if step is not None:
+                self._step = step
+            self._time = self._calendar()
+            if self._pending or self._path is None:
+                return
+            self._pending = True
+        if self._closed:
+            self.flush()
+            return
+        self._wake.set()
+        if self._thread is None:
+            self._start()
+
+    def flush(self) -> None:
+        """See `flush` of this module."""
+        with self._writing:
+            with self._lock:
+                if not self._pending:
+                    return
+                self._pending = False
+                data = {
+                    "step": self._step,
+                    "time": self._time,
+                    "metrics": {
+                        # JSON has no NaN and no infinity: "nan", "inf", "-inf".
+                        name: value if math.isfinite(value) else str(value)
+                        for name, value in self._values.items()
+                    },
+                }
+            try:
+                self._write(json.dumps(data))
+            except OSError as error:
+                with self._lock:
+                    self._pending = True
+                self._warn_once(f"metrics cannot be written: {self._path}: {error.strerror}")
+
+    def close(self) -> None:
+        """The last `flush` but for what is reported afterwards, which is written at once."""
+        self._closed = True
+        self._wake.set()
+        self.flush()
+
+    def _write(self, text: str) -> None:
+        new = f"{self._path}.{os.getpid()}"
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(new, self._path)  # type: ignore[arg-type]
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._closed:
+                return
+            self._thread = threading.Thread(target=self._run, name="tfapp-metrics", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no more threads: the end writes it
+            self._thread.start()
+
+    def _run(self) -> None:
+        wake = self._wake
+        while not self._closed:
+            wake.wait()
+            wake.clear()
+            self.flush()
+            time.sleep(self._interval)
+            if self._pending:  # it could not be written
+                wake.set()
+
+    def _admitted(self, taken: dict[str, float]) -> dict[str, float]:
+        """Those of `taken` for which there is room."""
+        admitted = {}
+        room = MAX_NAMES - len(self._values)
+        for name, value in taken.items():
+            if name in self._values:
+                admitted[name] = value
+            elif len(name) > MAX_NAME:
+                self._warn_once(f"metric {name[:MAX_NAME]}... is left out: its name is too long")
+            elif room <= 0:
+                self._warn_once(f"metric {name} is left out: there are {MAX_NAMES} already")
+            else:
+                admitted[name] = value
+                room -= 1
+        return admitted
+
+    def _warn_once(self, text: str) -> None:
+        """The first warning says that there is something to see to; those after it are as many as
+        there are steps."""
+        if not self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+
+def _number(name: object, value: object) -> float:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{name!r} is no name of a metric: a text that is not empty is expected")
+    if not isinstance(value, (str, bytes, bytearray)):
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            raise ValueError(f"metric {name}: {value!r:.60} is too large for a float") from None
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(f"metric {name}: {value!r:.60} is no number")
+
+
+def _whole(step: object) -> int:
+    try:
+        return operator.index(step)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"step: {step!r:.60} is no whole number") from None
+
+
+def _warn(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # standard error is closed
+        print(f"tfapp: {text}", file=sys.stderr, flush=True)
+
+
+_own: Reporter | None = None
+_making = threading.Lock()
+
+
+def _reporter() -> Reporter:
+    """This process's own."""
+    global _own
+    if _own is None:
+        with _making:
+            if _own is None:
+                reporter = Reporter(os.environ.get(FILE) or None)
+                atexit.register(reporter.close)
+                os.register_at_fork(after_in_child=reporter._forget_threads)
+                _own = reporter
+    return _own

@@ -1,0 +1,287 @@
+"""The names of tf-yarn, for programs that were written for it: change the import line and they run
+with tfapp, on YARN or, with engine="local", on one machine.
+
+    from tfapp.tf_yarn import Experiment, TaskSpec, run_on_yarn
+
+Each is a thin layer over `tfapp.run`; arguments that have no meaning here say so. The module is
+loaded in containers too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import enum
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tfapp.errors import ApplicationFailedError as RunFailed
+from tfapp.errors import UsageError
+from tfapp.program.experiment import Experiment, KerasExperiment
+from tfapp.topology import Component
+
+__all__ = [
+    "ContainerKey",
+    "Experiment",
+    "KerasExperiment",
+    "Metrics",
+    "NodeLabel",
+    "RunFailed",
+    "TaskFlavor",
+    "TaskSpec",
+    "get_safe_experiment_fn",
+    "ps_strategy_topology",
+    "run_on_yarn",
+    "single_server_topology",
+]
+
+TASK_TYPES = ("chief", "worker", "ps", "evaluator", "tensorboard")
+
+
+class NodeLabel(enum.Enum):
+    """The label of the nodes on which a task runs."""
+
+    CPU = ""
+    GPU = "gpu"
+
+
+TaskFlavor = NodeLabel
+
+
+class TaskSpec:
+    """One type of task. `memory`: MiB of an instance, or "2 GiB"; `vcores`: its virtual cores;
+    `instances`: how many. `label`, or `flavor`, its older name: where they run; with GPU they have
+    the label "gpu". `gpus`: GPUs of an instance, where YARN counts them. `tb_model_dir`,
+    `tb_extra_args`: TensorBoard's folder and arguments.
+
+    >>> TaskSpec(memory=2 * 2**10, vcores=4, flavor=TaskFlavor.GPU).label.value
+    'gpu'
+    """
+
+    def __init__(
+        self,
+        memory: int | str,
+        vcores: int,
+        instances: int = 1,
+        nb_proc_per_worker: int | NodeLabel = 1,
+        label: NodeLabel | None = None,
+        tb_termination_timeout_seconds: int = -1,
+        tb_model_dir: str | None = None,
+        tb_extra_args: str | None = None,
+        *,
+        flavor: NodeLabel | None = None,
+        gpus: int | None = None,
+    ):
+        if isinstance(nb_proc_per_worker, NodeLabel):  # the fourth, in older programs
+            flavor, nb_proc_per_worker = nb_proc_per_worker, 1
+        if nb_proc_per_worker != 1:
+            raise UsageError(
+                "nb_proc_per_worker has no meaning here: an instance is one process",
+                "Give more instances.",
+            )
+        self.memory, self.vcores, self.instances = memory, vcores, instances
+        self.label = label or flavor or NodeLabel.CPU
+        self.gpus = gpus
+        self.tb_model_dir, self.tb_extra_args = tb_model_dir, tb_extra_args
+        if tb_termination_timeout_seconds > 0:
+            _without_meaning("tb_termination_timeout_seconds", "TensorBoard ends with its training")
+
+
+def single_server_topology(memory: int | str = 4096, vcores: int = 2) -> dict[str, TaskSpec]:
+    """A chief, an evaluator and a TensorBoard."""
+    return {name: TaskSpec(memory, vcores) for name in ("chief", "evaluator", "tensorboard")}
+
+
+def ps_strategy_topology(
+    nb_workers: int = 2, nb_ps: int = 1, memory: int | str = 4096, vcores: int = 2
+) -> dict[str, TaskSpec]:
+    """A chief, workers, parameter servers, an evaluator and a TensorBoard."""
+    return {
+        **single_server_topology(memory, vcores),
+        "worker": TaskSpec(memory, vcores, nb_workers),
+        "ps": TaskSpec(memory, vcores, nb_ps),
+    }
+
+
+class ContainerKey(NamedTuple):
+    """One task: "worker", 0."""
+
+    type: str
+    id: int
+
+
+class Metrics(NamedTuple):
+    """How long things took; None where that is not known. A task's duration is that of its last
+    program."""
+
+    total_training_duration: datetime.timedelta | None
+    total_eval_duration: datetime.timedelta | None
+    container_duration: dict[ContainerKey, datetime.timedelta | None]
+    train_eval_time_per_node: dict[ContainerKey, datetime.timedelta | None]
+
+
+def get_safe_experiment_fn(full_fn_name: str, *args: Any) -> Any:
+    """An experiment function by its name, "package.module.function", which is imported where it
+    runs, with `args`, plain data."""
+    from tfapp.program.named import NamedFunction
+
+    module, dot, name = full_fn_name.rpartition(".")
+    if not dot:
+        raise UsageError(f"{full_fn_name!r} names no module", 'Expected "module.function".')
+    return NamedFunction(module, name, args)
+
+
+def run_on_yarn(
+    experiment_fn: Any,
+    task_specs: Mapping[str, TaskSpec] | None = None,
+    *,
+    python: str | None = None,
+    pip_packages: list[str] | None = None,
+    pyenv_zip_path: str | Mapping[NodeLabel, str] | None = None,
+    files: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    queue: str = "default",
+    name_nodes: list[str] | None = None,
+    file_systems: list[str] | None = None,
+    acls: Any = None,
+    nb_retries: int = 0,
+    name: str | None = None,
+    engine: str = "yarn",
+    skein_client: Any = None,
+    eval_monitor_log_thresholds: Any = None,
+    custom_task_module: str | None = None,
+    pre_script_hook: str | None = None,
+    cuda_runtime_hdfs_path: str | None = None,
+    **more: Any,
+) -> Metrics:
+    """Runs an experiment and returns how long it took. Raises RunFailed when it fails.
+
+    Beside tf-yarn's own arguments: `engine`, "yarn" or "local", and all of `tfapp.run`.
+    `nb_retries` failures are survived in place, from the last checkpoint, not by another
+    application. An environment that travels (`pip_packages`, `python`) has TensorFlow in the
+    version that is installed here, unless `pip_packages` names one.
+    """
+    try:
+        from tfapp.api.call import run
+    except ModuleNotFoundError:
+        raise UsageError(
+            "run_on_yarn cannot be called in a container",
+            'Call it where you submit from: below `if __name__ == "__main__":`.',
+        ) from None
+    from tfapp.compiler.options import new_name
+
+    _refuse("custom_task_module", custom_task_module, "Give a program to a tfapp.Component.")
+    _refuse("pre_script_hook", pre_script_hook, "Ship a script by files, or use an image.")
+    _refuse("cuda_runtime_hdfs_path", cuda_runtime_hdfs_path, "Use an image with CUDA.")
+    if skein_client is not None:
+        _without_meaning("skein_client", "tfapp has a driver of its own")
+    if eval_monitor_log_thresholds is not None:
+        _without_meaning("eval_monitor_log_thresholds", "status shows each evaluator's metrics")
+    specs = single_server_topology() if task_specs is None else task_specs
+    _check(specs)
+    options = dict(more.pop("options", {}))
+    archive = _archive(pyenv_zip_path, specs)
+    if archive is not None:
+        options["site.global.python.archive"] = archive
+    result = run(
+        experiment_fn,
+        {one: _component(spec) for one, spec in specs.items()},
+        python=python,
+        packages=_packages(pip_packages, python),
+        files=files or {},
+        env=env or {},
+        queue=queue,
+        file_systems=[*(name_nodes or []), *(file_systems or [])],
+        acls=_acls(acls),
+        retries=nb_retries,
+        name=new_name(name or "run-on-yarn"),
+        engine=engine,
+        options=options,
+        **more,
+    )
+    return _metrics(result)
+
+
+def _check(specs: Mapping[str, TaskSpec]) -> None:
+    unknown = sorted(set(specs) - set(TASK_TYPES))
+    if unknown:
+        raise UsageError(
+            f"task_specs: there is no task type {unknown[0]!r}", f"Types: {', '.join(TASK_TYPES)}."
+        )
+    if "chief" not in specs or specs["chief"].instances != 1:
+        raise UsageError("task_specs: exactly one chief is needed", 'Add "chief": TaskSpec(...).')
+    for one in ("evaluator", "tensorboard"):
+        if one in specs and specs[one].instances > 1:
+            raise UsageError(f"task_specs: one {one} at most", "Give it instances=1.")
+
+
+def _component(spec: TaskSpec) -> Component:
+    options = {}
+    if spec.tb_model_dir is not None:
+        options["site.global.tensorboard.logdir"] = spec.tb_model_dir
+    if spec.tb_extra_args is not None:
+        options["site.global.tensorboard.args"] = spec.tb_extra_args
+    label = spec.label.value or None
+    return Component(spec.memory, spec.vcores, spec.instances, spec.gpus, label, options=options)
+
+
+def _packages(pip_packages: list[str] | None, python: str | None) -> list[str]:
+    import importlib.metadata
+
+    if pip_packages is None and python is None:
+        return []
+    found = list(pip_packages or [])
+    if any(one.lower().startswith("tensorflow") for one in found):
+        return found
+    for name in ("tensorflow", "tf-keras"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{name}=={importlib.metadata.version(name)}")
+    return found
+
+
+def _archive(
+    given: str | Mapping[NodeLabel, str] | None, specs: Mapping[str, TaskSpec]
+) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    used = {given[spec.label] for spec in specs.values() if spec.label in given}
+    if len(used) > 1:
+        raise UsageError(
+            "pyenv_zip_path: an application has one environment here",
+            "Pack one that suits all nodes, or name the nodes' interpreters: Component(python=).",
+        )
+    return next(iter(used), None)
+
+
+def _acls(given: Any) -> dict[str, list[str]]:
+    """Of a mapping, or of a skein.ACLs. Without `enable` they say nothing, as in Skein."""
+    names = ("view_users", "view_groups", "modify_users", "modify_groups", "ui_users")
+    if not isinstance(given, Mapping):
+        given = {name: getattr(given, name, None) for name in (*names, "enable")}
+    if not given.get("enable", True):
+        return {}
+    return {name: list(given[name]) for name in names if given.get(name)}
+
+
+def _metrics(result: Any) -> Metrics:
+    durations = {}
+    for instance, one in result.instances.items():
+        component, _, index = instance.rpartition("/")
+        seconds = one.seconds
+        durations[ContainerKey(component, int(index))] = (
+            None if seconds is None else datetime.timedelta(seconds=seconds)
+        )
+    own = {key: took for key, took in durations.items() if key.type not in ("ps", "tensorboard")}
+    training = [took for key, took in own.items() if key.type != "evaluator" and took is not None]
+    evaluation = [took for key, took in own.items() if key.type == "evaluator" and took is not None]
+    return Metrics(max(training, default=None), max(evaluation, default=None), durations, own)
+
+
+def _refuse(argument: str, value: Any, hint: str) -> None:
+    if value is not None:
+        raise UsageError(f"{argument} has no meaning here", hint)
+
+
+def _without_meaning(argument: str, reason: str) -> None:
+    warnings.warn(f"{argument} has no meaning here: {reason}", stacklevel=3)
