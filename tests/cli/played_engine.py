@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.cli.shell import Shell
+from tfapp.compiler.render import render_spec
 from tfapp.compiler.store import store_files
 from tfapp.contract.exit import Exit
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.contract.verdict import Cause, Verdict
+from tfapp.contract.names import RETURNED_FILE
+from tfapp.contract.status import ApplicationStatus, Cause, InstanceStatus, Verdict
 from tfapp.engines.base import Application, LogFile
+from tfapp.engines.checkpoint_folder import FolderCheckpoints
 from tfapp.errors import ExistsError, InUseError, UnknownApplicationError
+from tfapp.frozen import frozen
 
 
 def instance(name: str, state: str, **more) -> InstanceStatus:
@@ -48,12 +52,14 @@ class PlayedEngine:
 
     name = "local"
     sees_home = True
+    stays = False
 
     def __init__(self, folder: Path, history: list[ApplicationStatus], tags: tuple = (), **more):
         self.folder, self.history, self.tags, self.more = folder, history, tags, more
         self.stops: list[tuple[str, bool]] = []
         self.calls: list[str] = []
         self.created: list = []
+        self.ways: list[str] = []
         self._stopped = threading.Event()
 
     def write_log(self, name: str, text: str) -> None:
@@ -62,6 +68,12 @@ class PlayedEngine:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(text)
+
+    def write_returned(self, name: str, value: object) -> None:
+        """The program of an instance returns a value of plain JSON."""
+        path = self.folder / name / RETURNED_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"generation": 1, "value": value}))
 
     def _log(self, name: str) -> Path:
         return self.folder / name / "log"
@@ -80,11 +92,19 @@ class PlayedEngine:
     def options(self, options, package):
         return options
 
-    def check(self, compiled) -> None:
+    def check(self, compiled):
         self.calls.append("check")
+        return ()
+
+    def rendered(self, compiled) -> str:
+        return render_spec(compiled.spec)
 
     def ship(self, compiled) -> None:
         store_files(compiled.files)
+
+    def find_first(self) -> Application:
+        """As it is when its history begins."""
+        return self._application(self.history[0])
 
     def create(self, name: str, compiled) -> Application:
         if name == "taken":
@@ -112,8 +132,30 @@ class PlayedEngine:
             )
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
-        paths = sorted(self.folder.glob("**/log"))
+        return self._files("log")
+
+    def returned(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
+        return self._files(RETURNED_FILE)
+
+    def _files(self, name: str) -> tuple[LogFile, ...]:
+        paths = sorted(self.folder.glob(f"**/{name}"))
         return tuple(LogFile(p.parent.relative_to(self.folder).as_posix(), p) for p in paths)
+
+    def checkpoints(self, name: str):
+        """Those in `folder`/checkpoints."""
+        self._application(self.history[-1], name)
+        return contextlib.nullcontext(FolderCheckpoints(self.folder / "checkpoints"))
+
+    @contextlib.contextmanager
+    def reach(self, name: str, instance: str, address: str):
+        """With `ways`, through the next of them."""
+        if not self.ways:
+            yield address
+            return
+        way = self.ways.pop(0)
+        self.calls.append(f"open {way} to {instance} {address}")
+        yield way
+        self.calls.append(f"close {way}")
 
     def stop(self, name: str, message: str, force: bool = False, timeout: float | None = None):
         self.stops.append((message, force))
@@ -144,13 +186,13 @@ class Output(io.TextIOWrapper):
         return self.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class PlayedShell(Shell):
     """A shell whose only engine is a played one."""
 
     played: PlayedEngine | None = None
 
-    def engine(self, name: str):
+    def engine(self, name: str | None = None, places=None):
         assert name == "local"
         return self.played
 

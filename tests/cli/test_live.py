@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
 import os
 import signal
 
@@ -15,8 +17,13 @@ from tests.cli.played_engine import (
     shell,
     status,
 )
-from tfapp.cli.live import StateLines, component_rows, follow
-from tfapp.cli.stopper import Stopper
+from tfapp.cli.live import (
+    component_rows,
+    ctrl_c_asks,
+    follow_to_verdict,
+    launch_and_stay,
+    stopper_for,
+)
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import Moment
 from tfapp.engines.base import Link, LogFile
@@ -24,7 +31,9 @@ from tfapp.errors import TimedOutError, UnavailableError
 
 
 def run(engine: PlayedEngine, a_shell, **more) -> int:
-    return follow(a_shell, engine, engine._application(engine.history[0]), **more)
+    stopper = stopper_for(a_shell, engine, "app")
+    with ctrl_c_asks(stopper.ask):
+        return follow_to_verdict(a_shell, engine, engine.find_first(), stopper, **more)
 
 
 def test_a_pipe_gets_output_on_stdout_and_plain_states_on_stderr(tmp_path):
@@ -217,9 +226,9 @@ def test_ctrl_c_ends_the_rows_of_a_terminal(tmp_path):
     """They would be drawn over what it says."""
     engine = PlayedEngine(tmp_path, [status("FORMING", instance("worker/0", "WAITING"))])
     a_shell = shell(tmp_path, err=Output(terminal=True), environ={"TERM": "xterm"})
-    stopper = Stopper(a_shell, engine, "app")
-    stopper.asked = 1
-    assert run(engine, a_shell, stopper=stopper) == 130
+    stopper = stopper_for(a_shell, engine, "app")
+    stopper.ask()
+    assert follow_to_verdict(a_shell, engine, engine.find_first(), stopper) == 130
     rows, said, after = a_shell.err.text.partition("stopping app (Ctrl-C once more: at once)\n")
     assert rows.endswith("\x1b[?25h")  # the cursor is shown again: no row is to come
     assert said
@@ -291,27 +300,70 @@ def test_a_row_tells_what_its_component_prepares():
     ]
 
 
-def test_a_pipe_gets_few_lines_of_what_is_prepared(tmp_path):
-    """And none for the instance whose log is shown: they are in the log."""
-
-    def at(second: float, **preparing: str):
-        members = [
-            instance(f"{name}/0", "REQUESTED", preparing=preparing.get(name, ""))
-            for name in ("worker", "ps")
-        ]
-        return dataclasses.replace(status("FORMING", *members), updated=1.0e9 + second)
-
-    a_shell = shell(tmp_path)
-    lines = StateLines(a_shell)
-    for second in range(0, 61, 5):
-        text = f"pulling, {second} of 100 MiB"
-        lines.update(at(second, worker=text, ps=text), shown="worker/0")
-    lines.update(at(65), shown="worker/0")
-    assert a_shell.err.text.splitlines() == [
-        "app: FORMING",
-        "worker: 1 REQUESTED",
-        "ps: 1 REQUESTED",
-        "ps/0: pulling, 0 of 100 MiB",
-        "ps/0: pulling, 30 of 100 MiB",
-        "ps/0: pulling, 60 of 100 MiB",
+def test_a_row_tells_what_the_chief_or_the_first_worker_reports():
+    known = {"metrics": {"loss": 0.31}, "step": 1200, "steps_per_second": 35.1}
+    workers = [instance("worker/0", "RUNNING", **known), instance("worker/1", "RUNNING", step=7)]
+    told = "step 1200, 35.1 steps/s, loss 0.31"
+    assert component_rows(status("RUNNING", instance("ps/0", "RUNNING", **known), *workers)) == [
+        ("app", "RUNNING"),
+        ("ps", "1 RUNNING"),
+        ("worker", f"2 RUNNING: {told}"),
     ]
+    assert component_rows(status("RUNNING", *workers, instance("chief/0", "RUNNING", step=3))) == [
+        ("app", "RUNNING"),
+        ("worker", "2 RUNNING"),
+        ("chief", "1 RUNNING: step 3"),
+    ]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_short_run_tells_its_last_metrics(tmp_path, terminal):
+    known = {"metrics": {"loss": 0.25}, "step": 100}
+    members = instance("worker/0", "WAITING"), instance("worker/0", "SUCCEEDED", **known)
+    engine = PlayedEngine(
+        tmp_path,
+        [status("FORMING", members[0]), status("SUCCEEDED", members[1], verdict=SUCCESS)],
+    )
+    a_shell = shell(tmp_path, err=Output(terminal))
+    assert run(engine, a_shell) == 0
+    assert a_shell.err.text.count("worker/0: step 100, loss 0.25\n") == 1
+
+
+def test_ctrl_c_while_it_is_launched_stops_it_once_it_is(tmp_path):
+    engine = PlayedEngine(tmp_path, [status("FORMING", instance("worker/0", "WAITING"))])
+
+    def start():
+        os.kill(os.getpid(), signal.SIGINT)
+        return engine.find_first()
+
+    args = argparse.Namespace(detach=False, wait=None, format="text")
+    assert launch_and_stay("app", start, engine, args, shell(tmp_path)) == 130
+    assert engine.stops == [("stopped by Ctrl-C", False)]
+
+
+def test_ctrl_c_stays_ignored_where_it_is_as_in_the_background_of_a_shell(tmp_path):
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", instance("w/0", "OK"), verdict=SUCCESS)])
+
+    def start():
+        os.kill(os.getpid(), signal.SIGINT)
+        return engine.find_first()
+
+    args = argparse.Namespace(detach=False, wait=None, format="text")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert launch_and_stay("app", start, engine, args, shell(tmp_path)) == 0
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert engine.stops == []
+
+
+@pytest.mark.parametrize("wait", [None, 60.0])
+def test_a_detached_application_says_where_its_page_is(tmp_path, wait):
+    page = Link("", "page", "http://manager/proxy/app/")
+    engine = PlayedEngine(tmp_path, [status("RUNNING")], links=(page,))
+    a_shell = shell(tmp_path, engine)
+    args = argparse.Namespace(detach=True, wait=wait, format="text")
+    start = functools.partial(engine.create, "app", None)
+    assert launch_and_stay("app", start, engine, args, a_shell) == 0
+    assert a_shell.err.text.splitlines()[0] == "app: http://manager/proxy/app/"

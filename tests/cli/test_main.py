@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import pytest
 import tfapp
 from tests.cli.played_engine import shell
 from tfapp.cli import main as main_module
+from tfapp.cli.commands import COMMANDS
+from tfapp.cli.foreign import INSTEAD
 from tfapp.cli.main import Outcome, dispatch, error_boundary, main
 from tfapp.errors import (
     BadStateError,
@@ -83,6 +86,16 @@ def test_an_unknown_command(tmp_path, name, hint):
     assert (caught.value.message, caught.value.hint) == (f"there is no command {name!r}", hint)
 
 
+@pytest.mark.parametrize("name", INSTEAD)
+def test_a_command_that_is_called_otherwise_elsewhere(tmp_path, name):
+    assert name not in COMMANDS
+    with pytest.raises(UsageError) as caught:
+        dispatch([name, "mnist", "--force"], shell(tmp_path))
+    assert caught.value.hint == INSTEAD[name]
+    named = re.findall(r"`tfapp ([a-z-]+)", INSTEAD[name])
+    assert named and set(named) <= set(COMMANDS)
+
+
 def test_no_command_shows_the_help_and_is_wrong_usage(tmp_path):
     a_shell = shell(tmp_path)
     assert dispatch([], a_shell) == ExitCode.USAGE
@@ -95,7 +108,7 @@ def test_help_of_a_command_is_its_docstring(capsys):
             main(words)
         assert caught.value.code == 0
         assert (
-            "Stops a running application and waits until it has ended." in capsys.readouterr().out
+            "Stops running applications and waits until they have ended." in capsys.readouterr().out
         )
 
 
@@ -147,7 +160,7 @@ def test_an_argument_that_is_no_text(tmp_path):
         (
             "list <&- | head -n 1",
             0,
-            "NAME  STATE  RUN  STARTED  TAGS  ID\n",
+            "NAME  STATE  RUN  STARTED  DURATION  TAGS  ID\n",
             "no applications yet\n",
         ),
     ],
@@ -192,11 +205,102 @@ def test_ctrl_c_while_modules_are_imported(module):
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m tfapp schema | head -n 1; echo ${{PIPESTATUS[0]}}"],
+def bash(script: str, cwd=None) -> subprocess.CompletedProcess:
+    """`script`, in which `tfapp` is the command."""
+    tfapp_function = f'tfapp() {{ {sys.executable} -m tfapp "$@"; }}'
+    return subprocess.run(
+        ["bash", "-c", f"{tfapp_function}\n{script}"],
+        cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
-    assert (done.stdout.splitlines()[-1], done.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("validate BAD", 77),
+        ("validate --format sarif BAD", 77),
+        ("schema", 0),
+        ("schema --help", 0),
+        ("--help", 0),
+    ],
+)
+def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path, words, code):
+    (tmp_path / "BAD").mkdir()
+    done = bash(f"tfapp {words} 2>err | exec 0<&-; echo ${{PIPESTATUS[0]}}", cwd=tmp_path)
+    assert done.stdout == f"{code}\n"
+    err = (tmp_path / "err").read_text()
+    assert "Broken" not in err
+    assert ("BAD: 2 errors" in err) == bool(code)
+
+
+def test_findings_come_before_their_summary_where_both_streams_are_one_file(tmp_path):
+    done = bash(f"cd {tmp_path}; tfapp validate one two 2>&1")
+    assert [line.partition(":")[2] for line in done.stdout.splitlines() if ":" in line] == [
+        " error: there is no package here [package]",
+        " error: there is no package here [package]",
+        " 1 error, 0 warnings",
+        " 1 error, 0 warnings",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("--help", 0, ""),
+        ("list --help", 0, ""),
+        (
+            "list",
+            53,
+            "error: the folder in which tfapp was called does not exist any more\n"
+            "  Change to another one.\n",
+        ),
+    ],
+)
+def test_in_a_folder_that_was_deleted(tmp_path, words, code, message):
+    done = bash(f"mkdir gone; cd gone; rmdir ../gone; TFAPP_HOME=home tfapp {words}", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (code, message)
+    assert ("usage: tfapp" in done.stdout) == (not code)
+
+
+WINDOWS = """
+import sys
+
+class NotThere:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "grp", "pwd", "resource", "termios"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NotThere())
+sys.platform = "win32"
+"""
+COMMAND = """
+sys.argv = ["tfapp", "list"]
+from tfapp.__main__ import main
+sys.exit(main())
+"""
+CALL = """
+import tfapp
+try:
+    tfapp.run
+except tfapp.errors.UnavailableError as error:
+    print(f"error: {error}\\n  {error.hint}", file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("program", [COMMAND, CALL], ids=["command", "call"])
+def test_windows_is_refused_with_the_way_out(program):
+    """Before anything is imported that Windows does not have."""
+    done = subprocess.run(
+        [sys.executable, "-c", WINDOWS + program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        53,
+        "",
+        "error: tfapp does not run on Windows\n"
+        "  Call it in WSL (`wsl --install`), in a Linux container, or on a Linux host that "
+        "reaches the cluster.\n",
+    )

@@ -33,7 +33,7 @@ def test_the_life_of_an_application(tfapp):
     status = tfapp.status("app")
     assert (status["run"], status["status"]["state"]) == (2, "SUCCEEDED")
     assert tfapp.status("app", "--run", "1")["run"] == 1
-    listed = json.loads(tfapp.ok("list", "--tag", "exp", "--format", "json"))
+    listed = json.loads(tfapp.ok("list", "--tag", "exp", "--format", "json"))["applications"]
     assert [row["name"] for row in listed] == ["app"]
     exports = json.loads(tfapp.ok("registry", "--name", "app", "--getexp", "worker"))
     assert [entry["tag"] for entry in exports["host_port"]] == ["0", "1"]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tfapp.cli.reports import github_report, json_report, sarif_report, text_report
-from tfapp.problems import WARNING, Position, Problem
+from tfapp.cli.reports import github_report, json_report, sarif_report
+from tfapp.problems import WARNING, Position, Problem, text_report
 
 PROBLEMS = (
     Problem(Position("my app/metainfo.yaml", 3, 9), "syntax", "100% wrong", hint="Mend it."),
@@ -22,7 +22,7 @@ def test_text():
 
 
 def test_json():
-    assert json.loads(json_report(PROBLEMS)) == [
+    assert json.loads(json_report(PROBLEMS))["findings"] == [
         {
             "file": "my app/metainfo.yaml",
             "line": 3,
@@ -34,12 +34,12 @@ def test_json():
         },
         {
             "file": "--option a",
-            "line": 0,
-            "column": 0,
+            "line": None,
+            "column": None,
             "severity": "warning",
             "code": "unknown-key",
             "message": "no key a",
-            "hint": "",
+            "hint": None,
         },
     ]
 

@@ -1,4 +1,4 @@
-"""What a bug report needs, in a file."""
+"""The file that a bug report needs."""
 
 from __future__ import annotations
 

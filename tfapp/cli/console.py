@@ -1,14 +1,19 @@
-"""What a terminal gets and a pipe does not: colour, and lines that change in place. The only
-importer of rich, and only once something changes in place: `tfapp --help` must stay quick."""
+"""The form of results: rows in columns, JSON, and, on a terminal, colour and lines that change in
+place. The only importer of rich, and only once something changes in place."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 _ANSI = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
-_STATE_STYLES = {"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}
+_STATE_STYLES = {
+    **dict.fromkeys(("RUNNING", "SUCCEEDED", "STOPPED"), "green"),
+    **dict.fromkeys(("FAILED", "LOST"), "red"),
+}
 
 Row = tuple[str, str]  # a component, and its instances' states in words
 Show = Callable[[Sequence[Row]], None]
@@ -50,3 +55,35 @@ def live_rows(stream: TextIO) -> Iterator[Show]:
             live.update(table, refresh=True)
 
         yield show
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """`rows` below `header`, each column as wide as its widest cell, two spaces between."""
+    table = [header, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in table)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def to_json(value: Any) -> str:
+    """`value` as JSON for a program or a person to read."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def how_long(seconds: float) -> str:
+    """A time in its two largest units: "12s", "3m05s", "2h07m", "4d01h"."""
+    left = max(round(seconds), 0)
+    if left < 60:
+        return f"{left}s"
+    if left < 3600:
+        return f"{left // 60}m{left % 60:02}s"
+    if left < 86400:
+        return f"{left // 3600}h{left % 3600 // 60:02}m"
+    return f"{left // 86400}d{left % 86400 // 3600:02}h"
+
+
+def when(seconds: float) -> str:
+    """Seconds since 1970 as a local date and time; "-" for 0, which is never."""
+    if not seconds:
+        return "-"
+    return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "seconds")

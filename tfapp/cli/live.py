@@ -1,235 +1,196 @@
-"""Following an application to its end: its state and tfapp's own lines on standard error, the
-chief's output on standard output, Ctrl-C in between."""
+"""Follows an application that a command launched: to its end, until it runs, or not at all. On a
+terminal states change in place; Ctrl-C stops the application."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import math
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from tfapp.cli.console import Row, Show, is_terminal, live_rows
-from tfapp.cli.following import Feed, has_ended, is_running
-from tfapp.cli.log_printer import LogPrinter
-from tfapp.cli.outputs import primary_instance
+from tfapp.cli.console import Row, Show, is_terminal, live_rows, state_style, style
+from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
-from tfapp.cli.stopper import Stopper
-from tfapp.cli.verdicts import not_running_in_time, print_verdict, verdict_code
-from tfapp.contract.pages import exported_pages
-from tfapp.contract.states import FORMING, RUNNING
-from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine
-from tfapp.errors import ExitCode, UnavailableError
+from tfapp.errors import ExitCode, UsageError
+from tfapp.interrupts import ctrl_c_asks
+from tfapp.launch.display import (
+    PlainDisplay,
+    component_states,
+    last_lines,
+    measured_component,
+    pages,
+    preparations,
+)
+from tfapp.launch.follow import (
+    Feed,
+    Stopper,
+    follow,
+    has_ended,
+    is_running,
+    not_running_in_time,
+    wait_until,
+)
 
-# Seconds between two looks at a growing log. What changes in between is shown together.
-LOOK_EVERY = 0.05
-PREPARING_EVERY = 30.0  # seconds between two plain lines on what a component prepares
+
+def launch_and_stay(
+    name: str,
+    start: Callable[[], Application],
+    engine: Engine,
+    args: argparse.Namespace,
+    shell: Shell,
+) -> int:
+    """Launches the application `name` by `start`, then does what `--detach`, `--wait` and
+    `--format` say. Returns the exit code."""
+    if args.format == "json" and not args.detach:
+        raise UsageError(
+            "--format json: standard output has what the program writes",
+            "Give --detach as well, or call `tfapp status NAME --format json` afterwards.",
+        )
+    if args.detach and engine.stays:
+        raise UsageError(
+            f"--detach: on the engine {engine.name} the command is the driver, and the application "
+            "ends with it",
+            "Leave it out; `nohup tfapp ... &` runs the command itself in the background.",
+        )
+    if not args.detach:
+        # A Ctrl-C while it is launched stops it once it is.
+        stopper = stopper_for(shell, engine, name)
+        with ctrl_c_asks(stopper.ask):
+            return follow_to_verdict(shell, engine, start(), stopper, args.wait)
+    application = start()
+    _tell_links(application, shell)
+    if args.wait is not None:
+        return _wait_for_running(application, engine, args, shell)
+    if args.format == "json":
+        shell.print(as_json(application))
+    shell.note(f"{application.name}: submitted; `tfapp logs -f {application.name}` follows it")
+    return ExitCode.SUCCESS
 
 
-def follow(
+def _wait_for_running(
+    application: Application, engine: Engine, args: argparse.Namespace, shell: Shell
+) -> int:
+    feed = Feed(engine, application.name, application.run)
+    reached = wait_until(feed, is_running, timeout=args.wait)
+    if reached is None:
+        raise not_running_in_time(application.name, args.wait)
+    if args.format == "json":
+        shell.print(as_json(reached))
+    if has_ended(reached):
+        print_verdict(shell, reached.status)
+        return verdict_code(reached.status)
+    shell.note(f"{application.name}: RUNNING")
+    return ExitCode.SUCCESS
+
+
+def stopper_for(shell: Shell, engine: Engine, name: str) -> Stopper:
+    """The Stopper of the application `name`, with the messages of the command line."""
+    return Stopper(shell, engine, name, "stopped by Ctrl-C", "(Ctrl-C once more: at once)")
+
+
+def follow_to_verdict(
     shell: Shell,
     engine: Engine,
     application: Application,
+    stopper: Stopper,
     wait: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    stopper: Stopper | None = None,
 ) -> int:
-    """Follows a run to its verdict and returns its exit code.
-
-    `wait`: TimedOutError when it is not RUNNING after so many seconds; it goes on.
-    The first Ctrl-C stops the application, the second one without grace; then the exit code is
-    130, whatever the verdict. `stopper`: one that is entered already.
-    """
-    deadline = None if wait is None else clock() + wait
-    with contextlib.ExitStack() as stack:
-        stopper = stopper or stack.enter_context(Stopper(shell, engine, application.name))
-        for link in application.links:
-            shell.note(f"{application.name}: {link.address}")
-        view = _View(shell, engine, application, stack)
-        feed = Feed(engine, application.name, application.run)
-        with contextlib.suppress(EOFError):
-            while True:
-                view.step(feed)
-                if stopper.asked:
-                    view.end_rows()  # they would be drawn over what is said now
-                stopper.act()
-                if deadline is not None and not view.was_running and clock() >= deadline:
-                    raise not_running_in_time(application.name, wait or 0)
-        view.finish()
-    print_verdict(shell, view.application.status, shown=view.shown_instance)
-    return ExitCode.INTERRUPTED if stopper.asked else verdict_code(view.application.status)
+    """Follows a run to its verdict and returns its exit code; 130 when it was asked to stop,
+    whatever the verdict. `wait`: TimedOutError when it is not RUNNING after so many seconds."""
+    _tell_links(application, shell)
+    with LiveDisplay(shell, engine, application, stopper) as display:
+        ended = follow(engine, application, display, stopper, wait)
+        display.close()
+    print_verdict(shell, ended.status, shown=display.shown_instance)
+    return ExitCode.INTERRUPTED if stopper.asked else verdict_code(ended.status)
 
 
-class _View:
-    """What of the application has been shown so far. A terminal gets rows that change in place
-    until the programs run, and their output only then: it must not be written between rows."""
+def _tell_links(application: Application, shell: Shell) -> None:
+    for link in application.links:
+        shell.note(f"{application.name}: {link.address}")
 
-    def __init__(
-        self, shell: Shell, engine: Engine, application: Application, stack: contextlib.ExitStack
-    ):
-        self.application = application
-        self.shown_instance = ""
-        self.was_running = False
-        self._shell, self._engine = shell, engine
-        self._printer: LogPrinter | None = None
-        self._without_output = False  # the engine cannot give it, for this reason:
-        self._reason = ""
-        self._states = StateLines(shell)
-        self._rows = stack.enter_context(contextlib.ExitStack())
-        self._show: Show | None = None
-        if is_terminal(shell.err, shell.environ):
-            self._show = self._rows.enter_context(live_rows(shell.err))
 
-    def step(self, feed: Feed) -> None:
-        """Waits a moment for a change of state, and shows it and all output."""
-        application = feed.next(LOOK_EVERY)
-        if application is not None:
-            self.application = application
-            self.was_running = self.was_running or is_running(application)
-            self._show_states(application)
-        if self._show is None:
-            self._show_output()
+class LiveDisplay(PlainDisplay):
+    """On a terminal, rows that change in place until the programs run, and their output only then:
+    it must not be written between rows. Elsewhere plain lines."""
 
-    def _show_states(self, application: Application) -> None:
-        if self._show is None:
-            self._states.update(application.status, application.waits, self.shown_instance)
+    def __init__(self, shell: Shell, engine: Engine, application: Application, stopper: Stopper):
+        super().__init__(shell, engine, application)
+        self._shell, self._stopper = shell, stopper
+        self._rows = contextlib.ExitStack()
+        self._show_rows: Show | None = None
+
+    def __enter__(self) -> LiveDisplay:
+        if is_terminal(self._shell.err, self._shell.environ):
+            self._show_rows = self._rows.enter_context(live_rows(self._shell.err))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_rows()
+
+    def show(self, application: Application) -> None:
+        """Shows its state as rows, or the changes as lines."""
+        if self._show_rows is None:
+            super().show(application)
             return
-        self._show(component_rows(application.status, application.waits))
-        self._states.skip(application.status, application.waits)
-        if self.was_running or has_ended(application):
-            self.end_rows()
-            for subject, address in _pages(application.status):
+        self.application = application
+        status = application.status
+        self._show_rows(component_rows(status, application.waits))
+        self._states.skip(status, application.waits)
+        if is_running(application) or has_ended(application):
+            self._end_rows()
+            self._states.tell_metrics(status)
+            for subject, address in pages(status):
                 self._shell.note(f"{subject}: {address}")
 
-    def end_rows(self) -> None:
+    def show_output(self) -> None:
+        """Once there are no rows."""
+        if self._show_rows is None:
+            super().show_output()
+        if self._stopper.asked:
+            self._end_rows()  # they would be drawn over what is said now
+
+    def close(self) -> None:
+        """Ends the rows, then shows the last output."""
+        self._end_rows()
+        super().close()
+
+    def _end_rows(self) -> None:
         """From now on there are plain lines, in a terminal too."""
-        self._show = None
+        self._show_rows = None
         self._rows.close()
-
-    def _show_output(self, final: bool = False) -> None:
-        primary = primary_instance(self.application.status)
-        if primary is None or self._without_output:
-            return
-        if self._printer is None:
-            self._printer = LogPrinter(
-                self._shell, self._engine, self.application, primary.instance, parted=True
-            )
-        try:
-            self._printer.print_new(final)
-        except BrokenPipeError:  # as behind `| head`; the verdict is wanted all the same
-            self._shell.drop_output()
-        except UnavailableError as error:  # and here
-            self._without_output = True
-            if primary.container and error.message != self._reason:
-                self._shell.note(f"{primary.instance}: {error.message}")
-                self._reason = error.message
-        if self._printer.found:
-            self.shown_instance = primary.instance
-
-    def finish(self) -> None:
-        """Shows what was written up to the end, also where it could not be had before."""
-        self.end_rows()
-        self._without_output = False
-        self._show_output(final=True)
-        if self._printer is not None:
-            self._printer.close()
-
-
-class StateLines:
-    """Plain lines for a pipe: one for what makes the application start again, one when its state
-    changes, one when all instances of a component have come to the same state, one for each
-    instance that ends badly, and now and then one for a component that takes long to prepare."""
-
-    def __init__(self, shell: Shell):
-        self._shell = shell
-        self._said: dict[str, str] = {}
-        self._told = 0.0  # seconds since 1970: what of the timeline is behind
-        self._prepared: dict[str, float] = {}  # when it was told last what a component prepares
-
-    def update(self, status: ApplicationStatus, waits: str = "", shown: str = "") -> None:
-        """Prints what is new in `status`, and what the application waits for. The log of the
-        instance `shown` is printed as well: what that prepares is in it."""
-        for moment in _turns(status):
-            if moment.time > self._told:
-                self._shell.note(f"{status.name}: {moment.text}")
-        for subject, text in _state_words(status, waits):
-            if self._said.get(subject) != text:
-                self._shell.note(f"{subject}: {text}")
-        for component, (instance, text) in preparations(status).items():
-            due = self._prepared.get(component, -math.inf) + PREPARING_EVERY
-            if instance != shown and status.updated >= due:
-                self._prepared[component] = status.updated
-                self._shell.note(f"{instance}: {text}")
-        self.skip(status, waits)
-
-    def skip(self, status: ApplicationStatus, waits: str = "") -> None:
-        """Takes note of `status` as of one that was shown otherwise."""
-        self._told = max((moment.time for moment in status.timeline), default=self._told)
-        self._said.update(_state_words(status, waits))
-
-
-def _turns(status: ApplicationStatus) -> Iterator[Moment]:
-    """What has happened to an application that goes on, but for what its states tell."""
-    if status.state in (FORMING, RUNNING):
-        for moment in status.timeline:
-            if not moment.text.startswith("generation "):
-                yield moment
-
-
-def _state_words(status: ApplicationStatus, waits: str = "") -> Iterator[tuple[str, str]]:
-    yield status.name, status.state
-    if waits:
-        yield f"{status.name} waits", waits
-    for component, states in component_states(status).items():
-        if len(states) == 1:
-            state, count = next(iter(states.items()))
-            yield component, f"{count} {state}"
-    for instance in status.instances:
-        if instance.state in ("FAILED", "LOST"):
-            text = instance.exit.text if instance.exit else ""
-            yield instance.instance, ": ".join(filter(None, (instance.state, text)))
-    yield from _pages(status)
-
-
-def _pages(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
-    """What a browser can be pointed at, as soon as the programs run that show it."""
-    if status.state != "RUNNING":
-        return
-    for instance in status.instances:
-        for address in exported_pages(instance.exports):
-            yield f"{instance.instance} shows", address
-
-
-def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
-    """How many instances of each component are in which state, in job order."""
-    found: dict[str, Counter[str]] = {}
-    for instance in status.instances:
-        found.setdefault(instance.component, Counter())[instance.state] += 1
-    return found
-
-
-def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
-    """What components prepare before their instances are there, by the first instance that does:
-    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
-    found: dict[str, list[InstanceStatus]] = {}
-    for instance in status.instances:
-        if instance.preparing:
-            found.setdefault(instance.component, []).append(instance)
-    return {
-        component: (first.instance, first.preparing + (f" (and {len(more)} more)" if more else ""))
-        for component, (first, *more) in found.items()
-    }
 
 
 def component_rows(status: ApplicationStatus, waits: str = "") -> list[Row]:
     """One row for the application, with what it `waits` for, and one for each component, with
-    what it prepares: "worker", "1 WAITING, 1 RUNNING"."""
+    what it prepares or reports: "worker", "2 RUNNING: step 1200, 35.1 steps/s, loss 0.31"."""
     rows = [(status.name, f"{status.state}: {waits}" if waits else status.state)]
     prepared = preparations(status)
+    measured = measured_component(status)
     for component, states in component_states(status).items():
         words = ", ".join(f"{n} {state}" for state, n in states.items())
         if component in prepared:
             words += f": {prepared[component][1]}"
+        elif component in measured:
+            words += f": {measured[component]}"
         rows.append((component, words))
     return rows
+
+
+def print_verdict(shell: Shell, status: ApplicationStatus, shown: str = "") -> None:
+    """The verdict on standard error, after the last lines of the program that decided it, unless
+    its output (that of instance `shown`) has been printed anyway."""
+    verdict = status.verdict
+    if verdict is None:
+        shell.note(f"{status.name}: {status.state}")
+        return
+    for line in last_lines(verdict, shown):
+        shell.note(line)
+    summary = style(verdict.summary, state_style(verdict.state), shell.err, shell.environ)
+    shell.note(f"{status.name}: {summary}")
+
+
+def verdict_code(status: ApplicationStatus) -> int:
+    """The exit code of a command whose result is the application's end."""
+    return status.verdict.exit_code if status.verdict else ExitCode.FAILED

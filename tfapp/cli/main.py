@@ -11,25 +11,44 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import tfapp
 from tfapp.cli.commands import COMMANDS
-from tfapp.cli.shell import Shell, current_shell
+from tfapp.cli.shell import Shell, current_shell, require_working_folder
 from tfapp.close_match import close_match
-from tfapp.errors import ExitCode, InvalidPackageError, TfappError, UsageError
+from tfapp.errors import (
+    ExitCode,
+    InvalidPackageError,
+    TfappError,
+    UnavailableError,
+    UsageError,
+)
+from tfapp.launch.caller import OutputClosedError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. `argv` is without the program's name. Returns the exit code."""
-    shell = current_shell()
+    try:
+        shell = current_shell()
+    except UnavailableError as error:  # then there is no shell to say it
+        print(f"error: {error.message}\n  {error.hint}", file=sys.stderr)
+        return error.exit_code
+    if "_ARGCOMPLETE" in os.environ:
+        from tfapp.cli.completion import answer
+
+        answer(shell)  # ends this process
     # Before gRPC loads: with its fork handlers, one start of a process in twenty fails on
     # Python 3.9.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     arguments = list(sys.argv[1:] if argv is None else argv)
     outcome = Outcome()
-    with error_boundary(shell, arguments, outcome):
-        outcome.code = dispatch(arguments, shell)
-        shell.out.flush()
+    try:
+        with error_boundary(shell, arguments, outcome):
+            outcome.code = dispatch(arguments, shell)
+    finally:  # also after --help, which is a SystemExit
+        with error_boundary(shell, arguments, outcome):
+            shell.flush()
     return outcome.code
 
 
@@ -51,14 +70,43 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", unknown_command_hint(name))
     module = importlib.import_module(COMMANDS[name][0])
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"tfapp {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.words = rest
     module.add_arguments(parser)
-    return int(module.run(parse(parser, rest), shell))
+    args = parse(parser, rest)
+    require_working_folder()
+    if getattr(args, "engine", "") is None:
+        args.engine = shell.defaults.engine
+    return int(module.run(args, shell))
+
+
+class Parser(argparse.ArgumentParser):
+    """One whose messages say what to write instead, where that can be told."""
+
+    words: Sequence[str] = ()  # what it is to parse
+
+    def error(self, message: str) -> NoReturn:
+        super().error(message + self._instead(message))
+
+    def _instead(self, message: str) -> str:
+        words = list(self.words)
+        if ": expected " in message:
+            for flag, word in zip(words, words[1:]):
+                name, equals, value = word.partition("=")
+                if flag.startswith("-") and f"{flag}" in message.split(":")[0] and equals:
+                    return f"\n  Write {shlex.join([flag, name, value])}, without the '='."
+        plain = [word for word in words if not word.startswith("-")]
+        if "required: --appdef" in message and len(plain) > 1 and os.path.exists(plain[1]):
+            return f"\n  Did you mean --appdef {shlex.quote(plain[1])}?"
+        if message.startswith("unrecognized arguments: --appdef"):
+            package = [*words[words.index("--appdef") + 1 :], "APPDEF"][0]
+            return f"\n  The package stands without a flag: {self.prog} {shlex.quote(package)}"
+        return ""
 
 
 def _is_text(word: str) -> bool:
@@ -109,7 +157,11 @@ def main_parser() -> argparse.ArgumentParser:
 
 
 def unknown_command_hint(name: str) -> str:
-    """What to do about a command that does not exist."""
+    """The hint for a command that does not exist."""
+    from tfapp.cli.foreign import INSTEAD
+
+    if name in INSTEAD:
+        return INSTEAD[name]
     match = close_match(name, COMMANDS)
     return f"Did you mean `tfapp {match}`?" if match else "`tfapp --help` lists the commands."
 
@@ -134,12 +186,11 @@ def error_boundary(shell: Shell, arguments: list[str], outcome: Outcome) -> Iter
     except KeyboardInterrupt:
         shell.note("interrupted")
         outcome.code = ExitCode.INTERRUPTED
-    except BrokenPipeError:  # the reader went away, as in `tfapp list | head`
-        shell.drop_output()
+    except OutputClosedError:
         outcome.code = ExitCode.SUCCESS
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            shell.drop_output()
+            shell.reader_has_gone(shell.out)
             _print_error(shell, str(error), "Free some space and try again.")
             outcome.code = ExitCode.UNAVAILABLE
         else:
@@ -161,7 +212,7 @@ def _report_bug(error: Exception, arguments: list[str], shell: Shell) -> int:
 
 
 def _print_findings(error: InvalidPackageError, shell: Shell) -> None:
-    from tfapp.cli.reports import text_report
+    from tfapp.problems import text_report
 
     shell.note(text_report(error.problems))
     shell.note(f"error: {error.message}")

@@ -8,34 +8,25 @@ from typing import Any
 from urllib.parse import quote
 
 import tfapp
-from tfapp.problems import Problem
-
-
-def text_report(problems: Sequence[Problem]) -> str:
-    """One line for each finding, its hint indented below."""
-    lines = []
-    for problem in problems:
-        lines.append(str(problem))
-        if problem.hint:
-            lines.append(f"  {problem.hint}")
-    return "\n".join(lines)
+from tfapp.cli.json_output import document
+from tfapp.problems import Problem, text_report
 
 
 def json_report(problems: Sequence[Problem]) -> str:
-    """A JSON list with one object for each finding."""
+    """A JSON document with one object for each finding."""
     rows = [
         {
             "file": problem.position.file,
-            "line": problem.position.line,
-            "column": problem.position.column,
+            "line": problem.position.line or None,
+            "column": problem.position.column or None,
             "severity": problem.severity,
             "code": problem.code,
             "message": problem.message,
-            "hint": problem.hint,
+            "hint": problem.hint or None,
         }
         for problem in problems
     ]
-    return json.dumps(rows, indent=2)
+    return document(findings=rows)
 
 
 def github_report(problems: Sequence[Problem]) -> str:

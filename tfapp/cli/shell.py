@@ -1,76 +1,54 @@
-"""What a command knows of the world outside: streams, environment, folders. All of it comes in
-here, so that nothing below reads the environment or the working directory by itself."""
+"""The world of a command: the streams, the environment and the folders of this process."""
 
 from __future__ import annotations
 
-import dataclasses
-import getpass
 import os
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from tfapp.engines.base import Engine
+from tfapp.errors import UnavailableError
+from tfapp.launch.caller import Caller, calling_process
 
 
-@dataclasses.dataclass(frozen=True)
-class Shell:
-    """Where a command was called. `home` is TFAPP_HOME, which need not exist yet."""
+class Shell(Caller):
+    """The streams and the environment of a command."""
 
-    out: TextIO
-    err: TextIO
-    environ: Mapping[str, str]
-    cwd: Path
-    home: Path
-    user: str
-    python: str
-
-    def print(self, text: str) -> None:
-        """A result, on standard output."""
-        print(text, file=self.out)
-
-    def write(self, data: bytes) -> None:
-        """Part of a result as it is, on standard output, at once."""
-        self.out.flush()
-        self.out.buffer.write(data)
-        self.out.buffer.flush()
-
-    def note(self, text: str) -> None:
-        """Anything that is not a result, on standard error. If nobody reads that any more, the
-        exit code still says how it ended."""
+    def print(self, text: str, end: str = "\n") -> None:
+        """A result, on standard output. If nobody reads that any more, the command goes on, and
+        its exit code still says how it ended."""
         try:
-            print(text, file=self.err, flush=True)
+            print(text, end=end, file=self.out)
         except BrokenPipeError:
-            _into_the_void(self.err)
+            self.reader_has_gone(self.out)
 
-    def drop_output(self) -> None:
-        """From now on what is written to standard output goes nowhere: its reader has gone, or
-        its disk is full. Python flushes it once more at exit and complains when it cannot."""
-        if self.out is sys.stdout:
-            _into_the_void(self.out)
+    def flush(self) -> None:
+        """Brings all results to standard output, if anybody reads it."""
+        try:
+            self.out.flush()
+        except BrokenPipeError:
+            self.reader_has_gone(self.out)
 
-    def engine(self, name: str) -> Engine:
-        """The engine `name` with this shell's home. UsageError when there is none of it."""
-        from tfapp.engines import open_engine
-
-        return open_engine(name, self.home, self.environ)
+    def reader_has_gone(self, stream: TextIO) -> None:
+        """Discards everything that is written to `stream` from now on. Python flushes the standard
+        streams once more at exit and complains when it cannot."""
+        if stream in (sys.stdout, sys.stderr):
+            _into_the_void(stream)
 
 
 def current_shell() -> Shell:
     """The shell of this process."""
     _open_closed_streams()
-    home = os.environ.get("TFAPP_HOME")
-    return Shell(
-        out=sys.stdout,
-        err=sys.stderr,
-        environ=dict(os.environ),
-        cwd=Path.cwd(),
-        home=Path(home).absolute() if home else Path.home() / ".tfapp",
-        user=_user(),
-        python=sys.executable,
-    )
+    return calling_process(Shell)
+
+
+def require_working_folder() -> None:
+    """UnavailableError when the folder in which tfapp was called has been deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            "the folder in which tfapp was called does not exist any more", "Change to another one."
+        ) from error
 
 
 def _into_the_void(stream: TextIO) -> None:
@@ -91,12 +69,3 @@ def _open_closed_streams() -> None:
         sys.stdout = os.fdopen(1, "w")
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w")
-
-
-def _user() -> str:
-    try:
-        name = getpass.getuser()
-        name.encode()
-    except (KeyError, OSError, UnicodeEncodeError):  # no passwd entry, as in many images
-        return str(os.getuid())
-    return name

@@ -4,12 +4,12 @@ import io
 from pathlib import Path
 
 import pytest
-import skein
 import yaml
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, status
 from tfapp.shipped import app_packages_dir
+from tfapp.skein_library import skein
 
 TENSORFLOW = str(app_packages_dir() / "tensorflow")
 ENDED = status("SUCCEEDED", verdict=SUCCESS)
@@ -97,4 +97,24 @@ def test_compile_prints_what_skein_reads_back(tmp_path):
     spec = skein.ApplicationSpec.from_yaml(io.StringIO(a_shell.out.text))
     assert (spec.name, spec.services["worker"].instances) == ("app", 4)
     sources = [file.source for file in spec.services["worker"].files.values()]
+    compiled = f"file://{tmp_path}/home/compiled/"
+    assert all(source.startswith(compiled) for source in sources)
     assert all(Path(source.removeprefix("file://")).is_file() for source in sources)
+
+
+def test_what_was_compiled_is_not_deleted_with_another_application(tmp_path):
+    """One that ships the same files, and could not be launched."""
+    words = ("--appdef", TENSORFLOW)
+    code, a_shell = call(
+        tmp_path, PlayedEngine(tmp_path, []), "compile", TENSORFLOW, "--name", "app"
+    )
+    assert code == 0, a_shell.err.text
+    before = files_below(tmp_path / "home" / "compiled")
+    code, a_shell = call(tmp_path, PlayedEngine(tmp_path, [ENDED]), "create", "taken", *words)
+    assert code == 75, a_shell.err.text
+    assert files_below(tmp_path / "home" / "compiled") == before
+    assert files_below(tmp_path / "home" / "cache") == {"private.key", ".lock", "known-to-fit"}
+
+
+def files_below(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}

@@ -69,7 +69,7 @@ def test_after_an_end_without_a_word(tmp_path):
         "Its generation and restarts are unknown: its coordinator left no word of them.\n"
     )
     _, shell = call(tmp_path, PlayedEngine(tmp_path, [unknown]), "status", "app")
-    assert "\nrestarts unknown\n" in shell.out.text
+    assert "\nrestarts  unknown\n" in shell.out.text
 
 
 def test_as_json(tmp_path):
@@ -77,6 +77,7 @@ def test_as_json(tmp_path):
     _, shell = call(tmp_path, engine, "diagnostics", "app", "--format", "json")
     told = json.loads(shell.out.text)
     assert list(told) == [
+        "version",
         "name",
         "state",
         "generation",
@@ -90,4 +91,4 @@ def test_as_json(tmp_path):
 
 def test_status_tells_the_restarts(tmp_path):
     _, shell = call(tmp_path, PlayedEngine(tmp_path, [FAILED]), "status", "app")
-    assert "restarts 3, 1 of them after losses; generation 3\n" in shell.out.text
+    assert "restarts  3, 1 of them after losses; generation 3\n" in shell.out.text

@@ -24,7 +24,7 @@ class Patient(PlayedEngine):
         super().__init__(folder, [])
         self.findings = findings
 
-    def examine(self, python=None, queue="default"):
+    def examine(self, python=None, options=None):
         yield from self.findings
 
 
@@ -41,9 +41,12 @@ def test_findings_are_lines_and_a_warning_is_no_failure(tmp_path):
 def test_a_problem_is_one(tmp_path):
     code, shell = call(tmp_path, Patient(tmp_path, BAD), "doctor", "--format", "json")
     assert code == 53
-    assert json.loads(shell.out.text) == [
-        {"subject": "hdfs", "level": "problem", "text": "it is in safe mode", "mend": "Wait."}
-    ]
+    assert json.loads(shell.out.text) == {
+        "version": 1,
+        "findings": [
+            {"subject": "hdfs", "level": "problem", "text": "it is in safe mode", "mend": "Wait."}
+        ],
+    }
 
 
 def doctor(engine: str, *flags: str, **environ: str) -> tuple[int, dict[str, dict]]:
@@ -55,7 +58,9 @@ def doctor(engine: str, *flags: str, **environ: str) -> tuple[int, dict[str, dic
         timeout=120,
     )
     assert done.stderr == ""
-    return done.returncode, {found["subject"]: found for found in json.loads(done.stdout)}
+    return done.returncode, {
+        found["subject"]: found for found in json.loads(done.stdout)["findings"]
+    }
 
 
 def test_this_machine(tmp_path):

@@ -73,13 +73,14 @@ def test_status_as_text(tmp_path):
     code, a_shell = call(tmp_path, PlayedEngine(tmp_path, [FAILED]), "status", "app")
     assert code == 0
     assert a_shell.out.text == (
-        "name     app\n"
-        "state    FAILED\n"
-        "id       application_1_0001\n"
-        "engine   local\n"
-        "run      1\n"
-        "started  2001-09-09 01:46:40\n"
-        "verdict  Failed: worker/0: exit code 3\n"
+        "name      app\n"
+        "state     FAILED\n"
+        "id        application_1_0001\n"
+        "engine    local\n"
+        "run       1\n"
+        "started   2001-09-09 01:46:40\n"
+        "duration  0s\n"
+        "verdict   Failed: worker/0: exit code 3\n"
         "\n"
         "INSTANCE  STATE   HOST  CONTAINER  EXIT\n"
         "worker/0  FAILED  -     -          exit code 3\n"
@@ -96,7 +97,7 @@ def test_status_says_where_it_is_to_be_seen(tmp_path):
     code, a_shell = call(tmp_path, engine, "status", "app")
     assert code == 0
     lines = a_shell.out.text.splitlines()
-    assert lines[6:8] == ["page     http://manager/proxy/app/", "waits    The queue."]
+    assert lines[7:9] == ["page      http://manager/proxy/app/", "waits     The queue."]
     assert lines[-3:] == [
         "INSTANCE       WHAT  ADDRESS",
         "tensorboard/0  page  http://127.0.0.1:6006",
@@ -119,6 +120,28 @@ def test_status_says_what_an_instance_prepares(tmp_path):
     ]
 
 
+def test_status_shows_metrics(tmp_path):
+    many = {"accuracy": 0.91234567, "b": 1.0, "c": 2.0, "loss": "nan"}
+    members = (
+        instance("worker/0", "RUNNING", metrics=many, step=1200, steps_per_second=35.1234),
+        instance("worker/1", "RUNNING", step=1201),
+        instance("worker/2", "RUNNING", metrics={"loss": 0.5}),
+        instance("ps/0", "RUNNING"),
+    )
+    engine = PlayedEngine(tmp_path, [status("RUNNING", *members)])
+    _, a_shell = call(tmp_path, engine, "status", "app")
+    assert a_shell.out.text.splitlines()[-5:] == [
+        "",
+        "INSTANCE  STEP  STEPS/S  METRICS",
+        "worker/0  1200  35.1     loss nan, accuracy 0.9123, b 1, c 2",
+        "worker/1  1201  -        -",
+        "worker/2  -     -        loss 0.5",
+    ]
+    _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
+    shown = json.loads(a_shell.out.text)["status"]["instances"][0]
+    assert (shown["metrics"], shown["step"], shown["steps_per_second"]) == (many, 1200, 35.1234)
+
+
 def test_status_as_json(tmp_path):
     code, a_shell = call(
         tmp_path, PlayedEngine(tmp_path, [RUNNING]), "status", "app", "--format", "json"
@@ -129,14 +152,17 @@ def test_status_as_json(tmp_path):
     assert shown["status"]["instances"][1]["exports"] == {"worker": {"host_port": "127.0.0.1:4002"}}
 
 
-def test_list_as_text(tmp_path):
+def test_list_as_text(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1e9 + 185)
     engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b"))
     code, a_shell = call(tmp_path, engine, "list")
     assert code == 0
     assert a_shell.out.text == (
-        "NAME  STATE    RUN  STARTED              TAGS  ID\n"
-        "app   RUNNING  1    2001-09-09 01:46:40  a,b   application_1_0001\n"
+        "NAME  STATE    RUN  STARTED              DURATION  TAGS  ID\n"
+        "app   RUNNING  1    2001-09-09 01:46:40  3m05s     a,b   application_1_0001\n"
     )
+    code, a_shell = call(tmp_path, engine, "list", "-q", "--state", "running")
+    assert (code, a_shell.out.text) == (0, "app\n")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +194,7 @@ def test_list_lets_through_what_is_asked_for(tmp_path, flags, names):
     engine = PlayedEngine(tmp_path, [RUNNING], tags=("a", "b"))
     code, a_shell = call(tmp_path, engine, "list", "--format", "json", *flags)
     assert code == 0
-    assert [row["name"] for row in json.loads(a_shell.out.text)] == names
+    assert [row["name"] for row in json.loads(a_shell.out.text)["applications"]] == names
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, instance, status
 from tfapp.engines.base import LogFile
+from tfapp.engines.refusals import DamagedError
 
 ENDED = status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS)
 RUNNING = status("RUNNING", instance("worker/0", "RUNNING"))
@@ -26,6 +27,8 @@ def engine(tmp_path) -> PlayedEngine:
         (("worker",), "worker/0 | one\nworker/0 | two\nworker/1 | three\n"),
         (("worker/0",), "one\ntwo"),
         (("coordinator",), "policy\n"),
+        (("--tail", "1"), "worker/0 | two\nworker/1 | three\n"),
+        (("worker/0", "--tail", "0"), ""),
     ],
     ids=str,
 )
@@ -126,3 +129,22 @@ def test_following_does_not_wait_for_an_instance_that_will_never_be(tmp_path, en
     code, a_shell = call(tmp_path, engine, "logs", "app", "worker/7", "-f")
     assert (code, a_shell.out.text) == (44, "")
     assert "  Logs: worker/0" in a_shell.err.text
+
+
+class Damaged(PlayedEngine):
+    """An engine whose application has a state that cannot be read."""
+
+    def find(self, name, run=None):
+        raise DamagedError("run.json cannot be read: JSONDecodeError", "Destroy it.")
+
+
+def test_a_damaged_application_has_its_logs(tmp_path):
+    engine = Damaged(tmp_path, [status("DAMAGED")])
+    code, shell = call(tmp_path, engine, "logs", "app")
+    assert (code, shell.out.text) == (70, "")
+    assert shell.err.text.startswith("error: run.json cannot be read")
+    engine.write_log("worker/0", "epoch 1\n")
+    code, shell = call(tmp_path, engine, "logs", "app", "-f")
+    assert (code, shell.out.text) == (0, "worker/0 | epoch 1\n")
+    assert shell.err.text == "warning: run.json cannot be read: JSONDecodeError\n"
+    assert call(tmp_path, engine, "logs", "nobody")[0] == 70

@@ -33,3 +33,27 @@ def test_without_a_kind_all_are_shown(tmp_path):
 def test_json_of_all_is_wrong_usage(tmp_path):
     code, a_shell = call(tmp_path, None, "schema", "--format", "json")
     assert (code, a_shell.out.text) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [
+        ("yarn.memory", ["resources: components.", "  yarn.memory  (a whole number of MiB"]),
+        ("gang.timeout", ["  site.global.gang.timeout  (", "default"]),
+        ("site.global.kubernetes", ["  site.global.kubernetes.volumes  ("]),
+    ],
+)
+def test_keys_that_are_meant(tmp_path, what, shown):
+    code, a_shell = call(tmp_path, None, "schema", what)
+    assert code == 0
+    assert [text for text in shown if text not in a_shell.out.text] == []
+    keys = [line for line in a_shell.out.text.splitlines() if line[:3].strip() and line[:2] == "  "]
+    assert keys and all(what in key for key in keys)
+
+
+def test_a_key_that_there_is_none_of(tmp_path):
+    code, a_shell = call(tmp_path, None, "schema", "yarn.memroy")
+    assert (code, a_shell.err.text) == (
+        44,
+        "error: there is no key yarn.memroy\n  Did you mean yarn.memory?\n",
+    )

@@ -30,13 +30,13 @@ def test_a_program_gets_an_empty_report_too(tmp_path, form):
     code, a_shell = call(tmp_path, None, "validate", str(TENSORFLOW), "--format", form)
     found = json.loads(a_shell.out.text)
     assert code == 0
-    assert (found if form == "json" else found["runs"][0]["results"]) == []
+    assert (found["findings"] if form == "json" else found["runs"][0]["results"]) == []
 
 
 def test_findings_have_places(tmp_path, broken):
     code, a_shell = call(tmp_path, None, "validate", str(broken), "--format", "json")
     assert code == 77
-    found = json.loads(a_shell.out.text)
+    found = json.loads(a_shell.out.text)["findings"]
     line = (broken / "metainfo.yaml").read_text().splitlines().index("  exportGroup:") + 1
     assert (found[0]["file"], found[0]["line"], found[0]["column"]) == (
         f"{broken}/metainfo.yaml",
@@ -62,4 +62,4 @@ def test_a_missing_file_to_ship_is_a_finding(tmp_path):
     words = ("validate", str(TENSORFLOW), "--files", "none.py", "--format", "json")
     code, a_shell = call(tmp_path, None, *words)
     assert code == 77
-    assert [row["file"] for row in json.loads(a_shell.out.text)] == ["none.py"]
+    assert [row["file"] for row in json.loads(a_shell.out.text)["findings"]] == ["none.py"]

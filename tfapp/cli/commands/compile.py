@@ -1,7 +1,9 @@
-"""Prints the Skein specification that a package compiles to, as YAML.
+"""Prints what a package compiles to, as YAML: a Skein specification, or the objects of Kubernetes.
 
-What it ships is brought to where its containers get it from, so `skein application submit` takes
-the printed file as it is. There are no credentials in it.
+`skein application submit` takes the printed specification as it is, at any time: what it ships is
+written to TFAPP_HOME/compiled and stays there until you delete that folder. With
+--engine kubernetes the command prints what `tfapp create` makes, and one pod of each component; the
+values of Secrets are struck out, and nothing is written. There are no credentials in either.
 
   tfapp compile app-packages/tensorflow --component worker 4 > spec.yaml
 """
@@ -10,9 +12,18 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_engine_flag, application_name
-from tfapp.cli.package_flags import add_package_flags, file_path, overrides_of, user_files
+from tfapp.cli.flags import (
+    add_engine_options,
+    add_package_flags,
+    application_name,
+    engine_of,
+    engine_options_of,
+    file_path,
+    overrides_of,
+    user_files,
+)
 from tfapp.cli.shell import Shell
+from tfapp.engines import runs_images
 from tfapp.errors import ExitCode
 
 
@@ -24,16 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="app", help="name of the application (default: %(default)s)"
     )
-    parser.add_argument("--queue", default="default", help="YARN queue (default: %(default)s)")
     add_package_flags(parser)
-    add_engine_flag(parser)
+    add_engine_options(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Compiles, ships the files, prints the specification."""
-    from tfapp.cli.request import Request
-    from tfapp.cli.submission import compile_request
-    from tfapp.compiler.render import render_spec
+    """Compiles, keeps the files that a specification names, prints."""
+    from tfapp.launch.submission import Request, compile_for_skein, compile_request
 
     request = Request(
         name=application_name(args.name),
@@ -42,10 +50,12 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         resources=args.resources,
         overrides=overrides_of(args),
         files=user_files(args),
-        queue=args.queue,
+        engine_options=engine_options_of(args, shell),
     )
-    engine = shell.engine(args.engine)
-    compiled = compile_request(request, shell, engine)
-    engine.ship(compiled)
-    shell.out.write(render_spec(compiled.spec))
+    engine = engine_of(args, shell)
+    if runs_images(args.engine):
+        compiled = compile_request(request, shell, engine, dry_run=True)
+    else:
+        compiled = compile_for_skein(request, shell, engine)
+    shell.print(engine.rendered(compiled), end="")
     return ExitCode.SUCCESS

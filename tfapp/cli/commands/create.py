@@ -2,26 +2,42 @@
 for each component while it waits, then the chief's output, then the verdict. The exit code is
 the verdict's.
 
-Ctrl-C stops the application, a second one at once. What fails a check is not made at all.
+Ctrl-C stops the application, a second one at once. What fails a check is not made at all. With
+--replace, an application that has the name is stopped and destroyed first, once the new one is
+known to be right; its checkpoints stay, and the new one may go on from them. With --fresh they are
+moved aside.
 
   tfapp create mnist --appdef my-app --component worker 4
   tfapp create mnist --appdef my-app --detach --wait 60
+  tfapp create mnist --appdef my-app --replace
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from tfapp.cli.engine_flags import add_engine_flag, add_follow_flags, application_name
-from tfapp.cli.package_flags import add_package_flags, file_path, overrides_of, user_files
+from tfapp.cli.flags import (
+    add_engine_options,
+    add_follow_flags,
+    add_package_flags,
+    application_name,
+    engine_of,
+    engine_options_of,
+    file_path,
+    note_unused_options,
+    overrides_of,
+    user_files,
+)
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
 
 if TYPE_CHECKING:
-    from tfapp.cli.request import Request
     from tfapp.engines.base import Application, Engine
+    from tfapp.launch.submission import Request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,23 +55,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_launch_flags(parser: argparse.ArgumentParser) -> None:
-    """Where it runs, how long the command stays with it, or whether it runs at all."""
-    add_engine_flag(parser)
+    """Flags for the engine, for the time that the command stays with the application, and for a dry
+    run."""
+    add_engine_options(parser)
     add_follow_flags(parser)
-    parser.add_argument("--queue", default="default", help="YARN queue (default: %(default)s)")
     parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be submitted; make nothing"
+        "--replace",
+        action="store_true",
+        help="stop and destroy first what has this name; its checkpoints stay",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="move aside what an earlier application of this name has saved",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would be submitted; make nothing, not even the files that it names "
+        "(`tfapp compile` does)",
     )
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the package of the flags."""
     name = application_name(args.name)
-    return launch(name, lambda: _request(name, args), args, shell)
+    return launch(name, lambda: contextlib.nullcontext(_request(name, args, shell)), args, shell)
 
 
-def _request(name: str, args: argparse.Namespace) -> Request:
-    from tfapp.cli.request import Request
+def _request(name: str, args: argparse.Namespace, shell: Shell) -> Request:
+    from tfapp.launch.submission import Request
 
     return Request(
         name=name,
@@ -64,33 +93,43 @@ def _request(name: str, args: argparse.Namespace) -> Request:
         resources=args.resources,
         overrides=overrides_of(args),
         files=user_files(args),
-        queue=args.queue,
+        engine_options=engine_options_of(args, shell),
     )
 
 
 def launch(
-    name: str, make_request: Callable[[], Request], args: argparse.Namespace, shell: Shell
+    name: str,
+    requested: Callable[[], AbstractContextManager[Request]],
+    args: argparse.Namespace,
+    shell: Shell,
 ) -> int:
     """Submits what is requested as the application `name` and stays with it, by the flags of
     `add_launch_flags`."""
-    engine = shell.engine(args.engine)
+    engine = engine_of(args, shell)
     if args.dry_run:
-        return _print(make_request(), engine, shell)
-    from tfapp.cli.launching import launch_and_stay
+        with requested() as request:
+            return _print(request, engine, shell)
+    note_unused_options(args, shell)
+    from tfapp.cli.live import launch_and_stay
 
     def start() -> Application:
         # The engine prepares itself while here is loaded what reads, checks and compiles.
         with engine.preparing(name):
-            from tfapp.cli.submission import submit
+            from tfapp.launch import sources
+            from tfapp.launch.submission import submit
 
-            return submit(make_request(), engine, shell)
+            with requested() as request:
+                seen = sources.stamps(request, shell.cwd)
+                application = submit(request, engine, shell, args.replace, args.fresh)
+            sources.remember(shell, application, seen)
+            return application
 
     return launch_and_stay(name, start, engine, args, shell)
 
 
 def _print(request: Request, engine: Engine, shell: Shell) -> int:
-    from tfapp.cli.submission import compile_request
-    from tfapp.compiler.render import render_spec
+    from tfapp.launch.submission import compile_request
 
-    shell.out.write(render_spec(compile_request(request, shell, engine, dry_run=True).spec))
+    compiled = compile_request(request, shell, engine, dry_run=True)
+    shell.print(engine.rendered(compiled), end="")
     return ExitCode.SUCCESS

@@ -8,12 +8,12 @@ after.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Iterator
 
-from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
+from tfapp.cli.console import when
+from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
+from tfapp.cli.json_output import data, document
 from tfapp.cli.shell import Shell
-from tfapp.cli.tables import to_json, when
 from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import ExitCode
 
@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints what the engine knows."""
-    status = shell.engine(args.engine).find(args.name, args.run).status
+    status = engine_of(args, shell).find(args.name, args.run).status
     if args.format == "json":
-        told = dataclasses.asdict(status)
-        shell.print(to_json({key: told[key] for key in (*_TOLD, "timeline")}))
+        told = data(status)
+        shell.print(document(**{key: told[key] for key in (*_TOLD, "timeline")}))
     else:
         shell.print("\n".join(_lines(status)))
     return ExitCode.SUCCESS

@@ -1,4 +1,4 @@
-"""Checks what tfapp needs around it, and says what to mend.
+"""Checks what tfapp needs around it, and says what to do.
 
 One line for each thing: `ok`, `warning` (some applications will not run), or `problem` (none
 will). On the local engine: Python, TFAPP_HOME and the room on its disk, TensorFlow, GPUs, a Docker
@@ -15,11 +15,17 @@ those that share a label), which takes half a minute or so and leaves nothing be
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
-from tfapp.cli.engine_flags import add_engine_flag, add_format_flag
+from tfapp.cli.flags import (
+    add_engine_options,
+    add_format_flag,
+    engine_of,
+    engine_options_of,
+    note_unused_options,
+)
+from tfapp.cli.json_output import document
 from tfapp.cli.shell import Shell
-from tfapp.cli.tables import to_json
+from tfapp.engines.diagnosis import Finding
 from tfapp.errors import ExitCode
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -27,12 +33,9 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp doctor`."""
-    add_engine_flag(parser)
+    add_engine_options(parser)
     parser.add_argument(
         "--python", metavar="FILE", help="an interpreter to start where programs run"
-    )
-    parser.add_argument(
-        "--queue", default="default", metavar="Q", help="the queue for that (default: %(default)s)"
     )
     add_format_flag(parser)
 
@@ -42,16 +45,26 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     from tfapp.cli.console import style
     from tfapp.engines.diagnosis import PROBLEM
 
+    note_unused_options(args, shell)
     findings = []
-    for finding in shell.engine(args.engine).examine(args.python, args.queue):
+    for finding in engine_of(args, shell).examine(args.python, engine_options_of(args, shell)):
         findings.append(finding)
         if args.format == "text":
             level = style(f"{finding.level:8}", _COLOURS[finding.level], shell.out, shell.environ)
             shell.print(f"{level} {finding.subject}: {finding.text}")
-            if finding.mend:
-                shell.print(f"         {finding.mend}")
-            shell.out.flush()
+            if finding.hint:
+                shell.print(f"         {finding.hint}")
+            shell.flush()
     if args.format == "json":
-        shell.print(to_json([dataclasses.asdict(finding) for finding in findings]))
+        shell.print(document(findings=[_as_dict(finding) for finding in findings]))
     bad = any(finding.level == PROBLEM for finding in findings)
     return ExitCode.UNAVAILABLE if bad else ExitCode.SUCCESS
+
+
+def _as_dict(finding: Finding) -> dict:
+    return {
+        "subject": finding.subject,
+        "level": finding.level,
+        "text": finding.text,
+        "mend": finding.hint or None,
+    }

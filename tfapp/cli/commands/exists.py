@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_name
+from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
 
@@ -21,6 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Looks it up."""
-    application = shell.engine(args.engine).find(args.name)
+    application = engine_of(args, shell).find(args.name)
     shell.note(f"{args.name}: {application.status.state}")
     return ExitCode.FALSE if args.live and not application.live else ExitCode.SUCCESS

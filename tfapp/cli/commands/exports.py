@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
+from tfapp.cli.console import columns
+from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
+from tfapp.cli.json_output import document
 from tfapp.cli.shell import Shell
-from tfapp.cli.tables import columns, to_json
 from tfapp.errors import ExitCode
 
 
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints one line for each export of each instance."""
-    status = shell.engine(args.engine).find(args.name, args.run).status
+    status = engine_of(args, shell).find(args.name, args.run).status
     rows = [
         (group, name, instance.instance, value)
         for instance in status.instances
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     ]
     header = ("group", "name", "instance", "value")
     if args.format == "json":
-        shell.print(to_json([dict(zip(header, row)) for row in rows]))
+        shell.print(document(exports=[dict(zip(header, row)) for row in rows]))
     else:
         shell.print(columns([word.upper() for word in header], rows))
     return ExitCode.SUCCESS

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from tfapp.cli.engine_flags import add_name
+from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode, UsageError
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     for _, count in args.components:
         if not _COUNT.match(count):
             raise UsageError(f"{count!r} is not a number of instances", "Give 3, +1 or -1.")
-    engine = shell.engine(args.engine)
+    engine = engine_of(args, shell)
     for component, count in args.components:
         shell.note(flex(engine, args.name, component, count))
     return ExitCode.SUCCESS

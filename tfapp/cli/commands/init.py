@@ -12,7 +12,7 @@ import re
 import shutil
 from pathlib import Path
 
-from tfapp.cli.package_flags import file_path
+from tfapp.cli.flags import file_path
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExistsError, ExitCode, UnavailableError, UsageError
 from tfapp.shipped import app_packages_dir, schemas_dir

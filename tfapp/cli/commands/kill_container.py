@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_name
+from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
 
@@ -25,6 +25,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Kills it."""
     from tfapp.engines.control import kill_container
 
-    killed = kill_container(shell.engine(args.engine), args.name, args.container)
+    killed = kill_container(engine_of(args, shell), args.name, args.container)
     shell.note(f"killed {killed}")
     return ExitCode.SUCCESS

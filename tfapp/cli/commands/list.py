@@ -1,41 +1,63 @@
-"""Lists applications, newest first: each with its newest run.
+"""Lists applications, newest first: each with its newest run, when that was started, and how long
+it has run.
 
-tfapp list --state RUNNING
+  tfapp list --state RUNNING
+  tfapp stop $(tfapp list --live --quiet)
 """
 
 from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_engine_flag, add_format_flag
+from tfapp.cli.console import columns, when
+from tfapp.cli.durations import duration
+from tfapp.cli.flags import add_engine_flag, add_format_flag, engine_of
+from tfapp.cli.json_output import document, row
 from tfapp.cli.shell import Shell
-from tfapp.cli.tables import columns, to_json, when
-from tfapp.contract.states import ACCEPTED, FAILED, FORMING, KILLED, RUNNING, STOPPING, SUCCEEDED
-from tfapp.engines.base import Application
+from tfapp.contract.names import (
+    ACCEPTED,
+    FAILED,
+    FORMING,
+    KILLED,
+    RUNNING,
+    STOPPING,
+    SUCCEEDED,
+)
+from tfapp.engines.base import DAMAGED, Application
 from tfapp.errors import ExitCode
 
-_STATES = (ACCEPTED, FORMING, RUNNING, STOPPING, SUCCEEDED, FAILED, KILLED)
-_HEADER = ("NAME", "STATE", "RUN", "STARTED", "TAGS", "ID")
+_STATES = (ACCEPTED, FORMING, RUNNING, STOPPING, SUCCEEDED, FAILED, KILLED, DAMAGED)
+_HEADER = ("NAME", "STATE", "RUN", "STARTED", "DURATION", "TAGS", "ID")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp list`."""
     parser.add_argument("--live", action="store_true", help="only those that have not ended")
-    parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
+    parser.add_argument(
+        "--state", type=str.upper, choices=_STATES, metavar="STATE", help=", ".join(_STATES)
+    )
     parser.add_argument("--tag", metavar="T", help="only those with this tag")
+    parser.add_argument("-q", "--quiet", action="store_true", help="the names alone")
     add_format_flag(parser)
     add_engine_flag(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints the applications that the flags let through."""
-    found = [a for a in shell.engine(args.engine).list() if _wanted(a, args)]
-    if args.format == "json":
-        shell.print(to_json([_as_dict(application) for application in found]))
+    found = [a for a in engine_of(args, shell).list() if _wanted(a, args)]
+    if args.quiet:
+        for application in found:
+            shell.print(application.name)
+    elif args.format == "json":
+        shell.print(document(applications=[row(application) for application in found]))
     else:
         shell.print(columns(_HEADER, [_row(application) for application in found]))
         if not found:
             shell.note("there is no such application" if _filters(args) else "no applications yet")
+    for application in found:
+        if application.status.state == DAMAGED:
+            name, reason = application.name, application.waits
+            shell.note(f"warning: {name}: {reason}\n  `tfapp destroy {name}` deletes it.")
     return ExitCode.SUCCESS
 
 
@@ -55,21 +77,9 @@ def _row(application: Application) -> tuple[str, ...]:
     return (
         application.name,
         application.status.state,
-        str(application.run),
+        str(application.run or "-"),
         when(application.status.started),
+        duration(application),
         ",".join(application.tags) or "-",
-        application.id,
+        application.id or "-",
     )
-
-
-def _as_dict(application: Application) -> dict:
-    return {
-        "name": application.name,
-        "engine": application.engine,
-        "id": application.id,
-        "run": application.run,
-        "live": application.live,
-        "state": application.status.state,
-        "started": application.status.started,
-        "tags": application.tags,
-    }

@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import datetime
 
-from tfapp.cli.engine_flags import add_engine_flag
+from tfapp.cli.console import to_json
+from tfapp.cli.flags import add_engine_flag, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.cli.tables import to_json
 from tfapp.close_match import close_match
-from tfapp.contract.instances import parse_instance
+from tfapp.contract.names import parse_instance
 from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import ExitCode, NotFoundError
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints names or entries. NotFoundError for a group that there is not."""
-    groups = export_groups(shell.engine(args.engine).find(args.name).status)
+    groups = export_groups(engine_of(args, shell).find(args.name).status)
     if args.listexp:
         for name in groups:
             shell.print(name)

@@ -1,10 +1,12 @@
-"""Shows the keys of a package's documents: type, default, meaning. KIND is metainfo, appConfig
-or resources; without it, all three.
+"""Shows the keys of a package's documents: type, default, meaning. WHAT is metainfo, appConfig
+or resources, without it all three; or a key, or the beginning or the end of keys.
 
 `--format json` prints a JSON Schema for an editor, which is told about it by a first line
 `# yaml-language-server: $schema=FILE` in the document.
 
   tfapp schema appConfig
+  tfapp schema yarn.memory
+  tfapp schema site.global.kubernetes
   tfapp schema appConfig --format json > appConfig.schema.json
 """
 
@@ -12,39 +14,63 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfapp.cli.engine_flags import add_format_flag
+from tfapp.cli.flags import add_format_flag
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode, UsageError
+from tfapp.close_match import close_match
+from tfapp.errors import ExitCode, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tfapp.schema import KeyDescription
 
 _WIDTH = 96
 
+Keys = Mapping[str, "tuple[KeyDescription, ...]"]  # by the kind of document
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp schema`."""
     from tfapp.schema import KINDS
 
-    parser.add_argument("kind", metavar="KIND", nargs="?", choices=KINDS, help=", ".join(KINDS))
+    parser.add_argument("what", metavar="WHAT", nargs="?", help=f"{', '.join(KINDS)}, or a key")
     add_format_flag(parser, "text", "markdown", "json")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Prints the keys of one kind of document or of all."""
+    """Prints the keys of one kind of document or of all, or those that are meant."""
     from tfapp.schema import KINDS, describe, schema_text
 
     if args.format == "json":
-        if not args.kind:
+        if args.what not in KINDS:
             raise UsageError("a JSON Schema is of one kind", f"Name it: {', '.join(KINDS)}.")
-        shell.out.write(schema_text(args.kind))
+        shell.print(schema_text(args.what), end="")
         return ExitCode.SUCCESS
     show = text if args.format == "text" else markdown
-    for kind in (args.kind,) if args.kind else KINDS:
-        shell.print(show(kind, describe(kind)))
+    known: Keys = {kind: describe(kind) for kind in KINDS}
+    if args.what in KINDS:
+        known = {args.what: known[args.what]}
+    elif args.what:
+        known = _meant(args.what, known)
+    for kind, keys in known.items():
+        shell.print(show(kind, keys))
     return ExitCode.SUCCESS
+
+
+def _meant(what: str, known: Keys) -> Keys:
+    """The keys that are called so; else those that begin so, or end so. NotFoundError for none."""
+    for fits in (
+        lambda key: key == what,
+        lambda key: key.startswith(f"{what}."),
+        lambda key: key.endswith(f".{what}"),
+    ):
+        found = {kind: tuple(k for k in keys if fits(k.key)) for kind, keys in known.items()}
+        if any(found.values()):
+            return {kind: keys for kind, keys in found.items() if keys}
+    match = close_match(what, {key.key for keys in known.values() for key in keys})
+    hint = f"Did you mean {match}?" if match else "`tfapp schema` shows all."
+    raise NotFoundError(f"there is no key {what}", hint)
 
 
 def text(kind: str, keys: tuple[KeyDescription, ...]) -> str:

@@ -1,6 +1,6 @@
 """Runs an application that has ended once more, from the same definition: program, configuration
-and resources are those of its `create`. The new run has the next number and logs of its own;
-checkpoints are where they were.
+and resources are those of its `create`, and it says when the files have changed since. The new
+run has the next number and logs of its own; checkpoints are where they were.
 
   tfapp start mnist
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_follow_flags, add_name
+from tfapp.cli.flags import add_follow_flags, add_name, engine_of
 from tfapp.cli.shell import Shell
+from tfapp.engines.base import Application
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Launches the next run and stays with it."""
-    from tfapp.cli.launching import launch_and_stay
+    from tfapp.cli.live import launch_and_stay
 
-    engine = shell.engine(args.engine)
-    return launch_and_stay(args.name, lambda: engine.start(args.name), engine, args, shell)
+    engine = engine_of(args, shell)
+
+    def start() -> Application:
+        from tfapp.launch.sources import warn_if_changed
+
+        warn_if_changed(shell, engine, args.name)
+        return engine.start(args.name)
+
+    return launch_and_stay(args.name, start, engine, args, shell)

@@ -10,13 +10,16 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 
-from tfapp.cli.engine_flags import add_format_flag, add_name, add_run_flag
+from tfapp.cli.console import columns, when
+from tfapp.cli.durations import duration
+from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
+from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
-from tfapp.cli.tables import columns, to_json, when
-from tfapp.contract.pages import exported_pages
+from tfapp.contract.names import exported_pages
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
+from tfapp.launch.display import measures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints what the engine knows."""
-    application = shell.engine(args.engine).find(args.name, args.run)
+    application = engine_of(args, shell).find(args.name, args.run)
     if args.format == "json":
-        shell.print(to_json(dataclasses.asdict(application)))
+        shell.print(as_json(application))
     else:
         shell.print(_text(application))
     return ExitCode.SUCCESS
@@ -45,21 +48,27 @@ def _text(application: Application) -> str:
         ("engine", application.engine),
         ("run", str(application.run)),
         ("started", when(status.started)),
+        ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
     ]
+    if status.checkpoint_dir:
+        facts.append(("saves to", status.checkpoint_dir))
     if application.waits:
         facts.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
     if status.verdict:
         facts.append(("verdict", status.verdict.summary))
-    lines = [f"{name:9}{value}" for name, value in facts]
+    lines = [f"{name:10}{value}" for name, value in facts]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
         lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows)]
     preparing = [(i.instance, i.preparing) for i in status.instances if i.preparing]
     if preparing:
         lines += ["", columns(("INSTANCE", "PREPARING"), preparing)]
+    measured = [_measured(i) for i in status.instances if i.metrics or i.step is not None]
+    if measured:
+        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured)]
     links = list(_links(application))
     if links:
         lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links)]
@@ -67,8 +76,8 @@ def _text(application: Application) -> str:
 
 
 def _links(application: Application) -> Iterator[tuple[str, str, str]]:
-    """What a browser can be pointed at: what instances of a running application export, as it is
-    and as the engine shows it, and their logs."""
+    """Pages for a browser: those that instances of a running application export, and the engine's
+    links to them and to their logs."""
     if not application.live:
         return
     for instance in application.status.instances:
@@ -94,6 +103,17 @@ def _row(instance: InstanceStatus) -> tuple[str, ...]:
         instance.host or "-",
         _container(instance),
         instance.exit.text.partition("\n")[0] if instance.exit else "-",
+    )
+
+
+def _measured(instance: InstanceStatus) -> tuple[str, ...]:
+    without_step = dataclasses.replace(instance, step=None, steps_per_second=None)
+    speed = instance.steps_per_second
+    return (
+        instance.instance,
+        "-" if instance.step is None else str(instance.step),
+        "-" if speed is None else f"{speed:.3g}",
+        measures(without_step, most=len(instance.metrics)) or "-",
     )
 
 

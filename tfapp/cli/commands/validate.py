@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfapp.cli.package_flags import add_package_flags, file_path, overrides_of, user_files
+from tfapp.cli.flags import add_package_flags, file_path, overrides_of, user_files
 from tfapp.cli.reports import REPORTS
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode, InvalidPackageError
@@ -30,13 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints the findings of all packages that are named."""
-    problems: list[Problem] = []
-    for appdef in args.appdef:
-        found = _findings(appdef, args)
-        problems.extend(found)
-        shell.note(f"{appdef}: {_summary(found)}")
+    found = [(appdef, _findings(appdef, args)) for appdef in args.appdef]
+    problems = [problem for _, findings in found for problem in findings]
     if problems or args.format in ("json", "sarif"):
         shell.print(REPORTS[args.format](problems))
+    for appdef, findings in found:
+        shell.note(f"{appdef}: {_summary(findings)}")
     return ExitCode.BAD_CONFIGURATION if _errors(problems) else ExitCode.SUCCESS
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.engine_flags import add_name, add_run_flag, seconds
+from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of, seconds
+from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
 from tfapp.errors import TimedOutError
 
@@ -17,14 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
     add_run_flag(parser)
     parser.add_argument("--timeout", metavar="S", type=seconds, help="give up after S seconds")
+    add_format_flag(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Waits, and prints the verdict."""
-    from tfapp.cli.following import Feed, has_ended, wait_until
-    from tfapp.cli.verdicts import print_verdict, verdict_code
+    from tfapp.cli.live import print_verdict, verdict_code
+    from tfapp.launch.follow import Feed, has_ended, wait_until
 
-    engine = shell.engine(args.engine)
+    engine = engine_of(args, shell)
     application = engine.find(args.name, args.run)
     feed = Feed(engine, application.name, application.run)
     ended = wait_until(feed, has_ended, args.timeout)
@@ -33,5 +35,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             f"{args.name} has not ended after {args.timeout:g} s; it goes on",
             f"`tfapp status {args.name}` says what it does.",
         )
+    if args.format == "json":
+        shell.print(as_json(ended))
     print_verdict(shell, ended.status)
     return verdict_code(ended.status)

@@ -1,0 +1,27 @@
+"""Prints what makes a shell complete command lines of tfapp by the Tab key: commands, flags, and
+the names of applications, components, instances and keys. It goes into the shell's start-up file:
+
+  eval "$(tfapp completion bash)"          # ~/.bashrc
+  eval "$(tfapp completion zsh)"           # ~/.zshrc, after compinit
+  tfapp completion fish | source           # ~/.config/fish/config.fish
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The argument of `tfapp completion`."""
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Prints it."""
+    from tfapp.cli.completion import shell_code
+
+    shell.print(shell_code(args.shell))
+    return ExitCode.SUCCESS
