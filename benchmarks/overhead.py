@@ -27,7 +27,7 @@ print("ends", flush=True)
 # What each is called here -> what its command line has.
 OWN = {
     "tfapp run": "-m\0tfapp\0run",
-    "master": "tfapp.engines.local.daemon",
+    "master": "tfapp.engines.daemon",
     "coordinator": "tfapp-runtime\0coordinator",
     "runner": "tfapp-runtime\0runner",
 }

@@ -15,11 +15,10 @@ from pathlib import Path
 from benchmarks.medians import compare
 from tests.engines.applications import FOREVER, compiled, local_engine, run_folder, service
 from tfapp.contract.encoding import encode
-from tfapp.contract.keys import ANSWER_PREFIX, KEY_CLUSTER
-from tfapp.engines.local.state import read_state
-from tfapp.skein_calls import opening
-from tfapp.skein_calls.connection import Connection
-from tfapp.skein_calls.events import Put
+from tfapp.contract.names import ANSWER_PREFIX, KEY_CLUSTER
+from tfapp.engines.state import read_state
+from tfapp.protocol.connection import Connection, connect
+from tfapp.protocol.watch import Put
 
 ROUNDS = 3
 DEADLINE = 300.0  # seconds
@@ -78,21 +77,16 @@ def everywhere(instance: Callable[[int], None], count: int) -> None:
 def main(count: int, rounds: int) -> None:
     """Prints both, and by how much the first is faster."""
     with tempfile.TemporaryDirectory() as folder, local_engine(Path(folder) / "home") as engine:
-        application = engine.create("app", compiled(master=FOREVER, w=service(instances=0)))
+        engine.create("app", compiled(master=FOREVER, w=service(instances=0)))
         run = run_folder(engine)
         state = read_state(run)
         assert state is not None
 
-        def connect() -> Connection:
-            return opening.connect(
-                state.address,
-                application.id,
-                run.certificate.read_bytes(),
-                run.key.read_bytes(),
-                DEADLINE,
-            )
+        def open_one() -> Connection:
+            certificate, key = run.certificate.read_bytes(), run.key.read_bytes()
+            return connect(state.address, certificate, key, DEADLINE)
 
-        connections = [connect() for _ in range(count)]
+        connections = [open_one() for _ in range(count)]
         everywhere(lambda index: connections[index].put(f"warm.{index}", b""), count)
         numbers = iter(range(10**6))
 
@@ -103,7 +97,7 @@ def main(count: int, rounds: int) -> None:
             return time.perf_counter() - begin
 
         compared = {
-            f"two phases, N={count}": lambda: timed(lambda n: two_phases(connections, n, connect))
+            f"two phases, N={count}": lambda: timed(lambda n: two_phases(connections, n, open_one))
         }
         if "--alone" not in sys.argv:
             compared[f"one wait for each key, N={count}"] = lambda: timed(

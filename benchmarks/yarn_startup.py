@@ -22,7 +22,7 @@ import skein
 import yaml
 
 from benchmarks.medians import compare
-from tfapp.engines.yarn.keeper import JAVA_OPTIONS
+from tfapp.engines.yarn.driver_daemon import JAVA_OPTIONS
 from tfapp.shipped import app_packages_dir
 
 ROUNDS = 7

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests import parts
 from tests.docker.engine import Engine, UnavailableError
 from tests.left_behind import watched
 
@@ -19,6 +22,11 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tfapp")
+
+# nohup and many CI systems start the tests with SIGINT ignored. What the tests start would inherit
+# that, and a Ctrl-C would do nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,18 +44,45 @@ def tfapp_home(tmp_path_factory, monkeypatch):
     return home
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "docker: runs on a real Docker engine of the tests' own")
-
-
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if "docker_engine" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.docker)
+        marks = {mark.name for mark in item.iter_markers()}
+        part = parts.part_of(item.nodeid, getattr(item, "fixturenames", ()), marks)
+        item.user_properties.append(("part", part))
+        if part != parts.REST or "slow" in marks:
+            item.add_marker(pytest.mark.cluster)
     if hasattr(config, "workerinput"):  # one of several processes
         from tests.distribution import rank
 
         items.sort(key=lambda item: rank(item.nodeid))
+
+
+def pytest_runtest_setup(item):
+    """Ends a session that takes too long, so that its summary names the slowest tests. TESTS_UNTIL
+    in the environment: seconds since 1970."""
+    until = os.environ.get("TESTS_UNTIL")
+    if until and time.time() > float(until):
+        item.session.shouldfail = "the tests take too long; the slowest are named above"
+        pytest.fail("the tests have taken too long before this one")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The time of each part."""
+    reports = [
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+    ]
+    lines = parts.table(
+        (dict(report.user_properties)["part"], getattr(report, "worker_id", ""), report.duration)
+        for report in reports
+    )
+    if lines:
+        terminalreporter.section("time by part")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.hookimpl(optionalhook=True)

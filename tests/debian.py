@@ -31,7 +31,7 @@ class Packages:
 
     @property
     def root(self) -> Path:
-        """Where they are unpacked. It need not exist."""
+        """The folder in which they are unpacked. It need not exist."""
         return self._cache / "root"
 
     def prepare(self) -> None:

@@ -8,8 +8,19 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling
 
 # By the beginnings of their names, in the order in which they begin.
-TOGETHER = ("tests/yarn/", "tests/docker/", "tests/yarn/test_kerberos.py")
-APART = ("tests/end_to_end/", "tests/examples/", "tests/test_readme.py")
+TOGETHER = (
+    *("tests/yarn/", "tests/docker/", "tests/kubernetes/", "tests/yarn/test_kerberos.py"),
+    "tests/spark/",
+)
+APART = (
+    "tests/end_to_end/",
+    "tests/examples/",
+    "tests/test_readme.py",
+    "tests/program/test_trainings.py",
+    "tests/app_packages/",
+    "tests/environment/test_build.py",
+    "tests/coordinator/policy/test_random_histories.py",
+)
 
 
 class Scheduling(LoadScopeScheduling):

@@ -1,4 +1,4 @@
-"""Who imports whom in tfapp, read from the source."""
+"""The imports among tfapp's modules, read from the source."""
 
 from __future__ import annotations
 

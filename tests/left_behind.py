@@ -24,7 +24,7 @@ _CALLERS = (b"PWD=", b"OLDPWD=")  # where somebody was who looks at the session'
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """What this process starts meanwhile ends with it. `folder` is its own."""
+    """Processes that this one starts meanwhile end with the block. `folder` is its own."""
     os.environ[_MARK] = f"{folder}{os.sep}"
     watch = subprocess.Popen(
         [sys.executable, "-m", "tests.left_behind", str(folder)],
@@ -43,7 +43,11 @@ def main(folder: Path) -> None:
     """Waits for the session's end, and for that of all that is left of it."""
     sys.stdin.read()
     end = time.monotonic() + LIMIT
-    while (found := left(folder) - {os.getpid()}) and time.monotonic() < end:
+    nothing = 0
+    # Twice: a process that is between two programs (exec) has no environment for a moment.
+    while nothing < 2 and time.monotonic() < end:
+        found = left(folder) - {os.getpid()}
+        nothing = 0 if found else nothing + 1
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -30,3 +31,20 @@ def test_skips(tmp_path, reason, code, text):
         [sys.executable, CHECK, report], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, text, "")
+
+
+@pytest.mark.parametrize("flags", [(), ("-n", "2")])
+def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "--durations=3", "-vv", *flags)
+    done = subprocess.run(
+        [sys.executable, *words, "tests/test_close_match.py"],
+        env={**os.environ, "TESTS_UNTIL": "1", "PYTEST_ADDOPTS": ""},
+        cwd=README.parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode != 0
+    assert "the tests take too long" in done.stdout, done.stdout
+    assert "slowest 3 durations" in done.stdout
+    assert " passed" not in done.stdout

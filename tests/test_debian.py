@@ -1,4 +1,4 @@
-"""What several test processes fetch at the same time is fetched once."""
+"""Packages that several test processes need at the same time are fetched once."""
 
 from __future__ import annotations
 

@@ -8,9 +8,12 @@ from tests.distribution import group_of, rank
 TESTS = {
     "tests/yarn/test_docker.py::test_a": "tests/yarn/",
     "tests/docker/test_deaths.py::test_a[1]": "tests/docker/",
+    "tests/kubernetes/test_cluster.py::test_a": "tests/kubernetes/",
     "tests/yarn/test_kerberos.py::test_a": "tests/yarn/test_kerberos.py",
+    "tests/spark/test_cluster.py::test_a": "tests/spark/",
     "tests/end_to_end/test_lives.py::test_a": "",
     "tests/test_readme.py::test_a": "",
+    "tests/coordinator/policy/test_random_histories.py::test_a[2]": "",
     "tests/cli/test_live.py::TestLive::test_a": "tests/cli/test_live.py",
 }
 

@@ -32,10 +32,15 @@ def test_nothing_is_left(tmp_path, killed):
         stdout=subprocess.PIPE,
     ) as session:
         assert session.stdout.readline() == b"started\n"
-        assert len(left(tmp_path)) == 3, "the two, and what watches over them"
+        wait_for(3, tmp_path)  # the two, and what watches over them
         if killed:
             session.kill()
+    wait_for(0, tmp_path)
+
+
+def wait_for(processes: int, folder: Path) -> None:
+    """Asks until the answer is right: `sh` has no environment while it becomes `sleep`."""
     end = time.monotonic() + LIMIT
-    while left(tmp_path):
-        assert time.monotonic() < end, "something is left"
+    while len(found := left(folder)) != processes:
+        assert time.monotonic() < end, found
         time.sleep(0.05)

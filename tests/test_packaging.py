@@ -1,4 +1,4 @@
-"""What is installed: the wheel holds all that tfapp reads, and an installed tfapp finds it from
+"""The installed tfapp: the wheel holds all that tfapp reads, and an installed tfapp finds it from
 any working directory."""
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def install(python: Path, *what: object) -> None:
 
 
 def found_from(python: Path, cwd: Path) -> list[str]:
-    """Where the tfapp of `python` finds its schemas and its packages; both are tried out."""
+    """The folders in which the tfapp of `python` finds its schemas and its packages; both are tried
+    out."""
     tfapp = python.parent / "tfapp"
     assert run(tfapp, "schema", "metainfo", "--format", "json", cwd=cwd).startswith("{")
     run(tfapp, "init", "app", cwd=cwd)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract_values import make_limits
 from tests.readme import README, blocks, table
 from tfapp.cli.commands import COMMANDS
-from tfapp.contract.limits import Limits
+from tfapp.engines.kubernetes.engine import SETTLE as OF_PODS
 from tfapp.engines.yarn.engine import SETTLE
 from tfapp.errors import EXIT_CODE_MEANINGS
 from tfapp.schema.describe import defaults
@@ -46,7 +47,7 @@ def test_the_commands_are_those_of_the_code():
 
 
 def test_the_times_of_failures_are_those_of_the_code():
-    limits = Limits()
+    limits = make_limits()
     default = {
         **defaults("metainfo", "failurePolicy"),
         **defaults("metainfo", "commandScript"),
@@ -59,12 +60,13 @@ def test_the_times_of_failures_are_those_of_the_code():
     assert noticed == f"{limits.heartbeat_lost - limits.heartbeat:g} to {silence:g} s"
     for what in ("a runner is stopped (SIGSTOP)", "a machine is lost"):
         assert rows[what][1] == f"{silence:g} s"
-    assert f"for {settle}, on YARN {SETTLE:g} s:" in rows["a program ends with an error"][0]
+    told = f"for {settle}, on YARN {SETTLE:g} s, on Kubernetes {OF_PODS:g} s:"
+    assert told in rows["a program ends with an error"][0]
     startup = (
         f"it does so in the first {default['startupSeconds']} s of the first generation "
         "(`startupSeconds`), or once too often"
     )
-    assert rows[startup][1] == f"after these {settle} or {SETTLE:g} s"
+    assert rows[startup][1] == f"after these {settle}, {SETTLE:g} s or {OF_PODS:g} s"
     assert rows["an instance is not ready in time"][1].endswith(f", {limits.gang:g} s")
     assert rows["the package's script does not start an instance in time"][1] == (
         f"`commandScript.timeout`, {default['timeout']} s"
@@ -78,7 +80,7 @@ def test_both_set_up_commands_begin_alike():
     assert TRAIN.splitlines()[0] == TEST.splitlines()[0]
     assert TEST.splitlines()[1:] == [
         ".venv/bin/pip install -e '.[tensorflow,test]' &&",
-        ".venv/bin/pytest -n 2",
+        ".venv/bin/pytest -n 3",
     ]
     assert TRAIN.splitlines()[1] == ".venv/bin/pip install -e '.[tensorflow]' &&"
 
@@ -90,6 +92,7 @@ def test_ci_takes_its_test_command_from_here():
     assert done.stdout == TEST
 
 
+@pytest.mark.trains
 def test_the_first_command_trains_to_its_accuracy(tmp_path):
     program = TRAIN.splitlines()[-1]
     assert program.startswith(".venv/bin/tfapp create digits ")
@@ -99,6 +102,7 @@ def test_the_first_command_trains_to_its_accuracy(tmp_path):
     assert "digits: Succeeded" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.trains
 def test_the_guide_works_as_it_stands(tmp_path):
     (tmp_path / "work").mkdir()
     done = bash("".join(GUIDE), tmp_path / "work", TFAPP_HOME=str(tmp_path / "home"))

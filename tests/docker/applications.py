@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.docker.engine import BASE
 from tests.docker.instances import LIMIT, eventually
-from tfapp import shipped
-from tfapp.runner import process_tree
+from tfapp import processes, shipped
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = shipped.app_packages_dir() / "tensorflow"
@@ -63,6 +62,8 @@ class Submission:
             *("--option", "site.global.user.scripts.entry", "train.sh"),
             *("--option", "site.global.docker.image", BASE),
             *("--option", "site.global.user.checkpoint.prefix", str(self._folder / "ckpt")),
+            # No container but that of the program.
+            *("--option", "site.global.keras.legacy", "false"),
             *words,
         )
 
@@ -82,5 +83,5 @@ def running(engine, name: str = "app") -> str:
 def program_of(engine, container: str) -> int:
     """The pid of the program in a container, below the container's init."""
     (init,) = engine.docker("inspect", "--format", "{{.State.Pid}}", container).split()
-    _, program = eventually(lambda: process_tree.tree(int(init))[:2], "the program")
+    _, program = eventually(lambda: processes.tree(int(init))[:2], "the program")
     return program.pid

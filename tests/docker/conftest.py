@@ -22,6 +22,6 @@ def engine(docker_engine, monkeypatch) -> Engine:
 @pytest.fixture
 def submission(engine, tmp_path) -> Iterator[Submission]:
     yield Submission(tmp_path)
-    for row in json.loads(tfapp("list", "--format", "json").stdout):
+    for row in json.loads(tfapp("list", "--format", "json").stdout)["applications"]:
         tfapp("stop", row["name"], "--force")
     eventually(lambda: engine.containers() == [], "the containers' end")

@@ -117,7 +117,7 @@ class Engine:
         return self.docker("ps", "--all", "--quiet", "--no-trunc").split()
 
     def docker(self, *words: str) -> str:
-        """What `docker WORDS` prints."""
+        """The output of `docker WORDS`."""
         done = subprocess.run(
             ["docker", *words],
             env=self.environ(),
@@ -205,7 +205,7 @@ def end(process: subprocess.Popen, number: int) -> None:
 
 
 def mirror() -> list[str]:
-    """Where this machine gets its packages from; [] leaves it to debootstrap."""
+    """The sources of this machine's packages; [] leaves it to debootstrap."""
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
         capture_output=True,

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.contract_values import FAILURE_POLICY, LIMITS, make_docker
 from tests.docker.engine import BASE
-from tfapp.contract.docker import Docker
-from tfapp.contract.job import ComponentJob, Job
-from tfapp.contract.private import Private
+from tfapp.contract.job import ComponentJob, Docker, Job, Private, Resources
 from tfapp.runner.container import Container
-from tfapp.runner.context import build_context
+from tfapp.runner.context import InstanceSettings, build_context
 from tfapp.runner.docker.mode import DockerMode
-from tfapp.runner.exports import Settings
 from tfapp.runner.run_mode import RunMode
 from tfapp.script import Context
 
@@ -29,7 +27,9 @@ def container(root: Path, docker: Docker, **changes: Any) -> Container:
     component, but for `env`, `environ` and `redact`."""
     env, redact = changes.pop("env", {}), changes.pop("redact", ())
     environ = changes.pop("environ", {})
-    fields = {"memory": 256, "vcores": 1, "gpus": 0, "site": {}, **changes}
+    sizes = {"memory": 256, "vcores": 1, "gpus": 0}
+    sizes = {name: changes.pop(name, size) for name, size in sizes.items()}
+    fields = {"container": Resources(**sizes), "site": {}, **changes}
     component = ComponentJob(
         name="worker",
         role="worker",
@@ -45,7 +45,17 @@ def container(root: Path, docker: Docker, **changes: Any) -> Container:
     for name in ("tfapp-package", "files", "log"):
         (root / name).mkdir(parents=True, exist_ok=True)
     return Container(
-        job=Job("digits", "tensorflow", "1", "somebody", "python3", (component,), ("worker",)),
+        job=Job(
+            "digits",
+            "tensorflow",
+            "1",
+            "somebody",
+            "python3",
+            (component,),
+            ("worker",),
+            LIMITS,
+            FAILURE_POLICY,
+        ),
         private=Private(env={"worker": env}, redact=redact),
         component=component,
         index=1,
@@ -63,8 +73,8 @@ def container(root: Path, docker: Docker, **changes: Any) -> Container:
 
 
 def context(container: Container, mode: RunMode) -> Context:
-    """What the instance's script sees."""
-    settings = Settings(container.component.site, {})
+    """The context of the instance's script."""
+    settings = InstanceSettings(container.component.site, {})
     return build_context(container, settings, container.generation, {}, mode.execute)
 
 
@@ -73,7 +83,7 @@ def docker_mode(
     root: Path, docker: Docker | None = None, say: Callable[[str], None] = print, **changes: Any
 ) -> Iterator[tuple[DockerMode, Context]]:
     """A run mode that is ready, and what a script would see."""
-    place = container(root, docker or Docker(BASE), **changes)
+    place = container(root, docker or make_docker(BASE), **changes)
     place.make_work_dir()
     mode = DockerMode(place, place.component.docker, say)
     try:

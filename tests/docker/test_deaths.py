@@ -15,7 +15,7 @@ from tests.docker.applications import Submission, program_of, running, tfapp
 from tests.docker.engine import processes_with
 from tests.docker.instances import LIMIT, eventually
 
-RUNNER, MASTER = "tfapp-runtime\0runner", "tfapp.engines.local.daemon"
+RUNNER, MASTER = "tfapp-runtime\0runner", "tfapp.engines.daemon"
 COORDINATOR, GUARD = "tfapp-runtime\0coordinator", "tfapp.runner.docker.guard"
 
 
@@ -48,51 +48,38 @@ def without_times(verdict: dict) -> dict:
     return json.loads(re.sub(r'"seconds": [0-9.]+', '"seconds": 0', text))
 
 
-def test_a_container_that_is_removed_by_somebody_else(engine, submission):
-    engine.docker("rm", "--force", submission.start(engine))
-    assert tfapp("wait", "app").returncode == 65
-    assert "killed by SIGKILL (9)" in tfapp("status", "app").stdout
-
-
-def test_a_killed_program_starts_again_in_a_container_of_its_own(engine, submission, tmp_path):
+def test_whatever_ends_or_hangs_a_program_it_starts_again_in_a_container_of_its_own(
+    engine, tmp_path, submission
+):
     folder = tmp_path / "again"
     folder.mkdir()
-    first = Submission(folder, restarts=1).start(engine)
-    engine.docker("kill", "--signal", "KILL", first)
-    second = eventually(lambda: {running(engine)} - {"", first}, "another container")
-    assert len(second) == 1
-    status = json.loads(tfapp("status", "app", "--format", "json").stdout)["status"]
-    assert (status["generation"], status["restarts"]) == (2, 1)
-
-
-def test_a_container_that_is_paused_is_a_hang(engine, submission):
-    container = submission.start(engine)
-    engine.docker("pause", container)
-    assert tfapp("wait", "app").returncode == 65
-    words = f"hung in generation 1, .*: its container {container[:12]} was paused "
-    assert re.search(words, tfapp("status", "app").stdout)
-    assert engine.containers() == []
-
-
-def test_a_program_that_is_stopped_is_a_hang(engine, submission):
-    container = submission.start(engine)
-    program = program_of(engine, container)
+    removed = Submission(folder, restarts=3).start(engine)
+    engine.docker("rm", "--force", removed)
+    killed = another(engine, removed)
+    engine.docker("kill", "--signal", "KILL", killed)
+    paused = another(engine, killed)
+    engine.docker("pause", paused)
+    last = another(engine, paused)
+    program = program_of(engine, last)
     os.kill(program, signal.SIGSTOP)
     assert tfapp("wait", "app").returncode == 65
-    words = f"hung in generation 1, .*: process {program} was stopped [(]SIGSTOP[)] "
-    assert re.search(words, tfapp("status", "app").stdout)
     assert engine.containers() == []
+    told = tfapp("diagnostics", "app").stdout
+    assert "Generation 4; restarts: 3 after failures of programs" in told
+    for generation, words in (
+        (1, "was killed by SIGKILL [(]9[)]"),
+        (2, "was killed by SIGKILL [(]9[)]"),
+        (3, f"hung in generation 3, .*: its container {paused[:12]} was paused "),
+        (4, f"hung in generation 4, .*: process {program} was stopped [(]SIGSTOP[)] "),
+    ):
+        assert re.search(words, told), (generation, told)
 
 
-def test_a_program_that_makes_no_progress_is_a_hang(engine, submission):
-    """What it touches in its container is seen: else it would hang at the first look, after 5 s."""
-    limit = ("--option", "site.global.progress.timeout", "4")
-    script = "sleep 3; touch $TFAPP_PROGRESS_FILE; exec sleep 1000"
-    done = submission.create("app", script, *limit)
-    assert done.returncode == 65
-    words = r"hung in generation 1, ([0-9.]+) s after its start: for 4 s it wrote nothing, "
-    assert float(re.search(words, done.stderr)[1]) > 8
-    assert engine.containers() == []
+def another(engine, before: str) -> str:
+    """The container of the next generation's program."""
+    found = eventually(lambda: {running(engine)} - {"", before}, "another container")
+    (container,) = found
+    return container
 
 
 def test_an_interrupt_leaves_no_container(engine, submission):
@@ -104,10 +91,16 @@ def test_an_interrupt_leaves_no_container(engine, submission):
     assert engine.containers() == []
 
 
-@pytest.mark.parametrize("who", [RUNNER, MASTER], ids=["runner", "master"])
-def test_a_death_leaves_no_container(engine, submission, tfapp_home, who):
-    submission.start(engine)
-    kill(tfapp_home, who)
+def test_the_death_of_a_runner_or_of_the_master_leaves_no_container(
+    engine, tmp_path, submission, tfapp_home
+):
+    folder = tmp_path / "again"
+    folder.mkdir()
+    first = Submission(folder, restarts=1).start(engine)
+    kill(tfapp_home, RUNNER)
+    another(engine, first)
+    assert first not in engine.containers()
+    kill(tfapp_home, MASTER)
     eventually(lambda: engine.containers() == [], "the container's end")
     assert tfapp("wait", "app").returncode == 65
 

@@ -1,4 +1,5 @@
-"""The digits examples train in Docker containers, and leave none."""
+"""An example trains in Docker containers, and leaves none. The other one does so on the nodes of
+a cluster, in tests/yarn/test_docker.py."""
 
 from __future__ import annotations
 
@@ -6,8 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.docker.flags import in_docker
 from tfapp import shipped
@@ -28,9 +27,8 @@ def create(name: str, *words: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("example", ["digits-multiworker", "digits-parameter-server"])
-def test_it_trains_to_its_accuracy(engine, tmp_path, example):
-    folder = REPOSITORY / "examples" / example
+def test_it_trains_to_its_accuracy(engine, tmp_path):
+    folder = REPOSITORY / "examples" / "digits-parameter-server"
     done = create(
         "digits",
         *("--template", str(folder / "appConfig.yaml")),

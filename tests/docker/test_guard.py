@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract_values import make_docker
 from tests.docker.engine import processes_with
 from tests.docker.instances import LIMIT, docker_mode, eventually
 from tests.docker.slow_engine import SlowEngine
-from tfapp.contract.docker import Docker
-from tfapp.runner.docker.identity import LABEL_RUNNER, is_dead, runner_name
+from tfapp.runner.docker.ownership import LABEL_RUNNER, is_dead, runner_name
 
 # Starts a program that never ends, and says so: a runner as far as its death matters.
 RUNNER = """
@@ -115,14 +115,15 @@ def test_a_container_of_a_runner_that_lives_is_let_alone(engine, runner, tmp_pat
 
 def test_a_guard_ends_with_its_runner(engine, tmp_path):
     with docker_mode(tmp_path):
-        assert len(guards(os.getpid())) == 1
+        # A process that was just started has no command line yet, for a moment.
+        eventually(lambda: len(guards(os.getpid())) == 1, "the guard's start")
     assert guards(os.getpid()) == []
 
 
 def test_an_image_that_is_not_there_leaves_no_guard(engine, tmp_path):
     from tfapp.script import ScriptError
 
-    with pytest.raises(ScriptError), docker_mode(tmp_path, Docker("no/such:1", pull="never")):
+    with pytest.raises(ScriptError), docker_mode(tmp_path, make_docker("no/such:1", pull="never")):
         pass
     assert guards(os.getpid()) == []
 
@@ -143,7 +144,7 @@ def test_a_runner_that_proc_hides_is_not_taken_for_dead():
         pytest.skip("this machine has no root for the test to give up")
     code = (
         "import os, sys\n"
-        "from tfapp.runner.docker.identity import is_dead\n"
+        "from tfapp.runner.docker.ownership import is_dead\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "print(os.path.exists(f'/proc/{os.getppid()}'), *map(is_dead, sys.argv[1:]))\n"
     )

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract_values import make_docker
 from tests.docker.applications import PACKAGE, Submission, tfapp
 from tests.docker.instances import container, docker_mode, eventually
-from tfapp.contract.docker import Docker
+from tfapp import processes
 from tfapp.runner.docker.engine import Engine, EngineError, GoneError
 from tfapp.runner.docker.mode import DockerMode
+from tfapp.runner.package_script import load_script
 from tfapp.runner.program import StartError
-from tfapp.runner.script_loader import load_script
 from tfapp.script import Program, ScriptError
 
 # The SDK leaves the socket open that could not be connected.
@@ -41,21 +42,16 @@ def restarted(engine):
     eventually(lambda: engine.containers() == [], "the container's end")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_an_engine_that_ends_is_a_failure_and_its_program_is_dead(restarted, tmp_path, number):
+def test_a_program_is_dead_when_its_engine_was_told_to_end(restarted, tmp_path):
     with docker_mode(tmp_path) as (mode, context):
         program = mode.start(FOREVER, context)
         process = program.process
-        assert process is not None and process.alive()
-        restarted.end_daemon(number)
+        assert process is not None and processes.is_alive(process)
+        restarted.end_daemon(signal.SIGTERM)
         exit = program.wait()
-        assert not process.alive()
+        assert not processes.is_alive(process)
         assert not program.running()
-    if number == signal.SIGKILL:
-        lost = "the Docker engine has ended; its program was killed"
-        assert (exit.reason, exit.text) == ("lost", lost)
-    else:  # it first ends its containers
-        assert exit.reason in ("lost", "signal")
+    assert exit.reason in ("lost", "signal")  # it first ends its containers
 
 
 def test_an_application_goes_on_when_the_engine_was_restarted(restarted, submission, tmp_path):
@@ -94,7 +90,12 @@ def test_status_asks_the_engine_and_not_the_machine_alone(restarted, tmp_path):
             restarted.end_daemon(signal.SIGKILL)
             hidden.rename(record)
             restarted.start_daemon()  # and ends what runs without it, as it does after a crash
-        assert program.wait().reason == "lost"
+        process = program.process
+        exit = program.wait()
+        assert process is not None and not processes.is_alive(process)
+        assert not program.running()
+    lost = "the Docker engine has ended; its program was killed"
+    assert (exit.reason, exit.text) == ("lost", lost)
     gc.collect()
 
 
@@ -190,8 +191,8 @@ def test_gpus_of_an_engine_that_knows_none(engine, tmp_path):
 
 
 def test_gpus_that_nobody_names_are_refused(engine, tmp_path):
-    place = container(tmp_path, Docker("any"), gpus=2)
-    mode = DockerMode(place, Docker("any"), print)
+    place = container(tmp_path, make_docker("any"), gpus=2)
+    mode = DockerMode(place, make_docker("any"), print)
     with pytest.raises(ScriptError) as caught:
         mode.prepare()
     mode.close()

@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract_values import make_docker
 from tests.docker.engine import BASE, EMPTY
 from tests.docker.instances import LIMIT, docker_mode, eventually, labels
-from tfapp.contract.docker import Docker, Mount
+from tests.runner.event_writer import event, record, simple
+from tfapp import processes
 from tfapp.contract.exit import Exit
-from tfapp.runner import ports, process_tree
-from tfapp.runner.program import StartError
+from tfapp.contract.job import Docker, Mount
+from tfapp.runner import ports
+from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
+from tfapp.runner.metrics import Meter, Reading
+from tfapp.runner.run_mode import Running
 from tfapp.script import Program, ScriptError
 
 
@@ -52,35 +57,20 @@ def test_its_output_goes_to_the_log_line_by_line(run):
     assert len(lines) == 400
 
 
-@pytest.mark.parametrize(
-    "code, expected",
-    [
-        ("raise SystemExit(3)", Exit(3, None, "exit", "exit code 3")),
-        (
-            "raise SystemExit(137)",
-            Exit(137, None, "exit", "exit code 137 (a shell's word for SIGKILL)"),
-        ),
-        (
-            "import os; os.kill(os.getpid(), 9)",
-            Exit(None, 9, "signal", "killed by SIGKILL (9)"),
-        ),
-        ("import os; os.abort()", Exit(None, 6, "signal", "killed by SIGABRT (6)")),
-        (
-            "x = bytearray(2 << 30)",
-            Exit(None, 9, "memory", "killed by SIGKILL (9): out of memory"),
-        ),
-    ],
-    ids=["code", "code-137", "SIGKILL", "SIGABRT", "memory"],
-)
-def test_its_end_is_told_as_that_of_a_process(run, code, expected):
-    assert run(code)[0] == expected
-
-
-def test_a_program_that_the_image_lacks_is_a_failed_start(engine, tmp_path, capfd):
+def test_their_ends_are_told_as_those_of_processes(engine, tmp_path, capfd):
+    expected = {
+        "raise SystemExit(3)": Exit(3, None, "exit", "exit code 3"),
+        "raise SystemExit(137)": Exit(None, 9, "signal", "killed by SIGKILL (9)"),
+        "import os; os.kill(os.getpid(), 9)": Exit(None, 9, "signal", "killed by SIGKILL (9)"),
+        "import os; os.abort()": Exit(None, 6, "signal", "killed by SIGABRT (6)"),
+        "x = bytearray(2 << 30)": Exit(None, 9, "memory", "killed by SIGKILL (9): out of memory"),
+    }
     with docker_mode(tmp_path) as (mode, context):
-        exit = mode.start(Program(("no-such-program",)), context).wait()
+        told = {code: mode.start(python(code), context).wait() for code in expected}
+        missing = mode.start(Program(("no-such-program",)), context).wait()
+    assert told == expected
     text = f"no-such-program cannot be run in image {BASE}: No such file or directory"
-    assert exit == Exit(None, None, "start", text)
+    assert missing == Exit(None, None, "start", text)
 
 
 def test_it_runs_as_the_runner_in_its_folders_with_its_environment(run, tmp_path):
@@ -102,7 +92,7 @@ def test_it_sees_of_the_machine_what_was_declared_and_no_more(run, tmp_path):
     for folder in (hidden, shown, fixed):
         folder.mkdir()
         (folder / "here").touch()
-    docker = Docker(BASE, (Mount(str(shown), "/data"), Mount(str(fixed), "/fixed", True)))
+    docker = make_docker(BASE, (Mount(str(shown), "/data"), Mount(str(fixed), "/fixed", True)))
     code = (
         "import os; from pathlib import Path\n"
         f"print(os.path.exists({str(hidden)!r}), os.listdir('/data'), os.listdir('/fixed'))\n"
@@ -111,50 +101,67 @@ def test_it_sees_of_the_machine_what_was_declared_and_no_more(run, tmp_path):
         "except OSError as error: print(error.strerror)\n"
         f"try: Path({str(tmp_path / 'files')!r}, 'new').touch()\n"
         "except OSError as error: print(error.strerror)\n"
+        "Path(os.environ['TFAPP_PROGRESS_FILE']).touch()\n"
     )
     exit, output = run(code, docker)
     read_only = "Read-only file system"
     assert output.splitlines() == ["False ['here'] ['here']", read_only, read_only]
     assert exit.code == 0
     assert (shown / "new").exists() and (tmp_path / "work" / "made").exists()
+    assert (tmp_path / "work" / PROGRESS_FILE).exists()  # where its runner looks for progress
 
 
-def test_its_memory_and_processors_are_those_of_the_resources(engine, tmp_path, capfd):
-    docker = Docker(BASE, shm_size=128 << 20, ulimits={"nofile": (1000, 2000)})
-    with docker_mode(tmp_path, docker, memory=300, vcores=1000) as (mode, context):
-        program = mode.start(python(FOREVER), context)
-        template = (
-            "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}} "
-            "{{.HostConfig.ShmSize}} {{.HostConfig.NetworkMode}}"
-        )
-        said = engine.docker("inspect", "--format", template, program.container).split()
-        program.kill()
-        program.wait()
-    cpus = os.cpu_count() * 10**9
-    assert said == [str(300 << 20), str(300 << 20), str(cpus), str(128 << 20), "host"]
+def test_its_metrics_are_read(engine, tmp_path, capfd):
+    """Those in its file, and those that it writes for TensorBoard, though it be in a folder of its
+    image."""
+    code = (
+        "import os; from pathlib import Path\n"
+        "Path('/tmp/train').mkdir()\n"
+        "log = open('/tmp/train/events.out.tfevents.1', 'wb', buffering=0)\n"
+        f"log.write({record(event(7, 1.0, simple('loss', 0.5)))!r})\n"
+        'text = \'{"step": 5, "time": 1, "metrics": {"own": 1}}\'\n'
+        "Path(os.environ['TFAPP_METRICS_FILE']).write_text(text)\n"
+    )
+    running: list[Running] = []
+    meter = Meter(tmp_path / "work" / METRICS_FILE, lambda: running[0].pids())
+    with docker_mode(tmp_path) as (mode, context):
+        running.append(mode.start(python(code + FOREVER), context))
+
+        def both() -> bool:
+            assert running[0].stopped() == ()  # from then on its processes are known
+            return len(meter.look(LIMIT).metrics) == 2
+
+        eventually(both, "a look at both")
+        running[0].kill()
+        running[0].wait()
+        meter.last(LIMIT)
+    assert meter.reading == Reading({"own": 1.0, "train/loss": 0.5}, 5, None)
 
 
-def test_its_control_group_can_be_below_another(engine, tmp_path, capfd):
+def test_its_resources_control_group_and_labels(engine, tmp_path, capfd):
     parent = f"/docker/tfapp-test-{os.getpid()}"
+    docker = make_docker(
+        BASE, shm_size=128 << 20, ulimits={"nofile": (1000, 2000)}, cgroup_parent=parent
+    )
+    template = (
+        "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.NanoCpus}} "
+        "{{.HostConfig.ShmSize}} {{.HostConfig.NetworkMode}}"
+    )
     try:
-        with docker_mode(tmp_path, Docker(BASE, cgroup_parent=parent)) as (mode, context):
+        with docker_mode(tmp_path, docker, memory=300, vcores=1000) as (mode, context):
             program = mode.start(python(FOREVER), context)
+            said = engine.docker("inspect", "--format", template, program.container).split()
             groups = Path(f"/proc/{program.pid}/cgroup").read_text()
-            assert f"{parent}/{program.container}" in groups
+            found = labels(engine, program.container)
             program.kill()
             program.wait()
     finally:  # the engine removes the container's group alone
         for group in [Path(f"/sys/fs/cgroup{parent}"), *Path("/sys/fs/cgroup").glob(f"*{parent}")]:
             if group.is_dir():
                 group.rmdir()
-
-
-def test_labels_tell_whose_it_is(engine, tmp_path, capfd):
-    with docker_mode(tmp_path) as (mode, context):
-        program = mode.start(python(FOREVER), context)
-        found = labels(engine, program.container)
-        program.kill()
-        program.wait()
+    cpus = os.cpu_count() * 10**9
+    assert said == [str(300 << 20), str(300 << 20), str(cpus), str(128 << 20), "host"]
+    assert f"{parent}/{program.container}" in groups
     assert found.pop("tfapp.runner").split(":")[2] == str(os.getpid())
     assert found == {
         "tfapp": "1",
@@ -175,17 +182,21 @@ def test_secrets_are_struck_out_of_its_output(run):
     assert output == "it is [secret]\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_reaches_it(engine, tmp_path, capfd, number):
+def test_a_signal_reaches_it_and_what_a_shell_has_started(engine, tmp_path, capfd):
+    shell = "python3 -c 'import time; print(\"up\", flush=True); time.sleep(1000)'; echo over"
     with docker_mode(tmp_path) as (mode, context):
-        program = mode.start(python(FOREVER), context)
-        eventually(lambda: "up" in program.last_lines())
-        assert program.running()
-        program.signal(number)
-        exit = program.wait()
-        assert not program.running()
-    name = signal.Signals(number).name
-    assert exit == Exit(None, int(number), "signal", f"killed by {name} ({int(number)})")
+        for started, number in (
+            (python(FOREVER), signal.SIGTERM),
+            (python(FOREVER), signal.SIGKILL),
+            (Program(("bash", "-c", shell)), signal.SIGTERM),
+        ):
+            program = mode.start(started, context)
+            eventually(lambda program=program: "up" in program.last_lines())
+            assert program.running()
+            program.signal(number)
+            text = f"killed by {signal.Signals(number).name} ({int(number)})"
+            assert program.wait() == Exit(None, int(number), "signal", text)
+            assert not program.running()
 
 
 def test_it_is_seen_when_it_was_stopped(engine, tmp_path, capfd):
@@ -194,7 +205,7 @@ def test_it_is_seen_when_it_was_stopped(engine, tmp_path, capfd):
         program = mode.start(Program(("bash", "-c", shell)), context)
         eventually(lambda: "up" in program.last_lines())
         assert program.stopped() == ()
-        init, bash, child = (process.pid for process in process_tree.tree(program.pid))
+        init, bash, child = (process.pid for process in processes.tree(program.pid))
         assert init == program.pid
         os.kill(child, signal.SIGSTOP)
         words = (f"process {child} was stopped (SIGSTOP)",)
@@ -224,15 +235,6 @@ def test_it_is_seen_when_its_container_was_paused_and_it_can_be_killed(engine, t
         program.kill()
         waiting.join(LIMIT)
     assert [exit.signal for exit in ended] == [signal.SIGKILL]
-
-
-def test_a_signal_reaches_what_a_shell_has_started(engine, tmp_path, capfd):
-    shell = "python3 -c 'import time; print(\"up\", flush=True); time.sleep(1000)'; echo over"
-    with docker_mode(tmp_path) as (mode, context):
-        program = mode.start(Program(("bash", "-c", shell)), context)
-        eventually(lambda: "up" in program.last_lines())
-        program.signal(signal.SIGTERM)
-        assert program.wait().signal == signal.SIGTERM
 
 
 def test_it_binds_the_port_that_the_runner_holds_and_nobody_else_can(engine, tmp_path, capfd):
@@ -273,27 +275,6 @@ def test_another_user_cannot_take_the_held_port(engine, tmp_path):
     held.close()
 
 
-@pytest.mark.parametrize(
-    "docker, message",
-    [
-        (
-            Docker(BASE, (Mount("/no/such/folder", "/data"),)),
-            "/no/such/folder does not exist on this machine and cannot be mounted in the "
-            "container; make it, or mount it there too",
-        ),
-        (
-            Docker(BASE, (Mount("/", "/host"),)),
-            "/ is not mounted: it would give the machine away",
-        ),
-    ],
-    ids=["missing", "root"],
-)
-def test_a_mount_that_cannot_be_is_a_failed_start(engine, tmp_path, docker, message):
-    with docker_mode(tmp_path, docker) as (mode, context), pytest.raises(StartError) as caught:
-        mode.start(python("pass"), context)
-    assert str(caught.value) == message
-
-
 def test_something_short_is_run_to_its_end(engine, tmp_path):
     with docker_mode(tmp_path) as (mode, context):
         code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"
@@ -305,7 +286,7 @@ def test_something_short_is_run_to_its_end(engine, tmp_path):
 
 
 def test_an_image_without_python(engine, tmp_path):
-    docker = Docker(EMPTY)
+    docker = make_docker(EMPTY)
     with docker_mode(tmp_path, docker) as (mode, context), pytest.raises(ScriptError) as caught:
         mode.execute(context, ("python3", "-c", "pass"), 60)
     text = f"python3 cannot be run in image {EMPTY}: No such file or directory"

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from tests.contract_values import make_docker
 from tests.docker.engine import BASE
 from tests.docker.instances import container, docker_mode, end_of_pulls
 from tests.docker.registry import PASSWORD, USER, registry
-from tfapp.contract.docker import Docker
+from tfapp.contract.job import Docker
 from tfapp.runner.docker import pull
 from tfapp.runner.docker.engine import EngineError
 from tfapp.runner.docker.pull import Progress, login_of
-from tfapp.runner.instance import Instance
 from tfapp.runner.preparation import Preparation
+from tfapp.runner.supervisor import Supervisor
 from tfapp.script import Program, ScriptError
 
 
@@ -29,7 +30,7 @@ def refusal(tmp_path, docker: Docker, **changes) -> str:
 def test_an_image_of_a_registry_that_asks_for_a_login(engine, tmp_path, capfd):
     said: list[str] = []
     with registry(engine, tmp_path / "registry") as image:
-        docker = Docker(image, pull_timeout=60, credential="LOGIN")
+        docker = make_docker(image, pull_timeout=60, credential="LOGIN")
         env = {"LOGIN": f"{USER}:{PASSWORD}"}
         with docker_mode(tmp_path / "a", docker, said.append, env=env) as (mode, context):
             code = "import os; print('LOGIN' in os.environ)"
@@ -41,7 +42,7 @@ def test_an_image_of_a_registry_that_asks_for_a_login(engine, tmp_path, capfd):
         assert PASSWORD not in "".join(said)
 
         wrong = {"LOGIN": f"{USER}:guessed"}
-        always = Docker(image, pull="always", credential="LOGIN")
+        always = make_docker(image, pull="always", credential="LOGIN")
         text = refusal(tmp_path / "b", always, env=wrong)
         assert text.startswith(f"image {image} cannot be pulled: ")
         assert "guessed" not in text
@@ -49,13 +50,13 @@ def test_an_image_of_a_registry_that_asks_for_a_login(engine, tmp_path, capfd):
 
 def test_what_is_there_is_not_pulled(engine, tmp_path):
     said: list[str] = []
-    with docker_mode(tmp_path, Docker(BASE), said.append):
+    with docker_mode(tmp_path, make_docker(BASE), said.append):
         pass
     assert said == []
 
 
 def test_never_means_never(engine, tmp_path):
-    assert refusal(tmp_path, Docker("no/such:1", pull="never")) == (
+    assert refusal(tmp_path, make_docker("no/such:1", pull="never")) == (
         "image no/such:1 is not on this machine, and site.global.docker.pull is never; "
         "`docker pull no/such:1` here, or set it to missing"
     )
@@ -65,7 +66,7 @@ def test_a_registry_that_is_not_there(engine, tmp_path):
     with socket.socket() as unserved:
         unserved.bind(("127.0.0.1", 0))
         image = f"127.0.0.1:{unserved.getsockname()[1]}/mine:1"
-        text = refusal(tmp_path, Docker(image))
+        text = refusal(tmp_path, make_docker(image))
     assert text.startswith(f"image {image} cannot be pulled: the Docker engine cannot pull image")
     assert "connection refused" in text
 
@@ -76,7 +77,7 @@ def test_a_registry_that_never_answers_has_a_deadline(engine, tmp_path, monkeypa
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         image = f"127.0.0.1:{silent.getsockname()[1]}/mine:1"
-        text = refusal(tmp_path, Docker(image, pull_timeout=2))
+        text = refusal(tmp_path, make_docker(image, pull_timeout=2))
     assert text == f"image {image} was not there within 2 s (site.global.docker.pull.timeout)"
     # Now and then, though the engine has nothing to report.
     said = capsys.readouterr().out.splitlines()
@@ -116,10 +117,10 @@ def test_progress_is_that_of_the_newest_report():
 
 def test_progress_is_told_without_secrets(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
-    place = container(tmp_path, Docker("any"), redact=("hush-hush",))
+    place = container(tmp_path, make_docker("any"), redact=("hush-hush",))
     mode: Any = SimpleNamespace(preparing="pulling image hush-hush/mine:1")
-    instance = Instance(place, Preparation(place, mode), mode, print)
-    assert instance.preparing == "pulling image [secret]/mine:1"
+    supervisor = Supervisor(place, Preparation(place, mode), mode, print)
+    assert supervisor.preparing == "pulling image [secret]/mine:1"
 
 
 def test_a_login_has_a_shape():

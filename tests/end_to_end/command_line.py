@@ -4,6 +4,8 @@ an application still lives."""
 from __future__ import annotations
 
 import contextlib
+import getpass
+import io
 import json
 import os
 import signal
@@ -14,13 +16,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfapp.cli.main import Outcome, dispatch, error_boundary
+from tfapp.cli.shell import Shell
+
 LIMIT = 300  # seconds for anything that a test waits for
+
+OWN = (sys.executable, "-m", "tfapp")
 
 PLAIN_PACKAGE = Path(__file__).parent / "packages" / "plain"
 
 
 class Ended(NamedTuple):
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -35,12 +42,18 @@ class CommandLine:
         work: Path,
         home: Path,
         wrapper: Sequence[str] = (),
-        program: Sequence[str] = (sys.executable, "-m", "tfapp"),
+        program: Sequence[str] = OWN,
+        environ: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
     ):
-        """`wrapper` is put in front of each command, as `nice` would be; `program` is `tfapp`."""
+        """`wrapper` is put in front of each command, as `nice` would be; `program` is `tfapp`.
+        `environ` is added to the environment of each, `flags` to its words."""
         self.work = work
         self.home = home
+        self._environ = {**(environ or {}), "TFAPP_HOME": str(home)}
+        self._flags = flags
         self._command = (*wrapper, *program)
+        self._elsewhere = self._command != OWN
 
     def start(
         self, *words: object, environ: Mapping[str, str] | None = None, **popen: Any
@@ -49,7 +62,7 @@ class CommandLine:
         says otherwise. `environ` is added to its environment."""
         settings = {
             "cwd": self.work,
-            "env": {**os.environ, "TFAPP_HOME": str(self.home), **(environ or {})},
+            "env": {**os.environ, **self._environ, **(environ or {})},
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
@@ -57,7 +70,7 @@ class CommandLine:
             "start_new_session": True,
             **popen,
         }
-        argv = [*self._command, *map(str, words)]
+        argv = [*self._command, *map(str, words), *self._flags]
         return subprocess.Popen(argv, **settings)
 
     def __call__(self, *words: object, environ: Mapping[str, str] | None = None) -> Ended:
@@ -76,12 +89,26 @@ class CommandLine:
         assert ended.code == 0, ended.err + ended.out
         return ended.out
 
+    def here(self, *words: object) -> Ended:
+        """A command that starts nothing, called in this process where that can be."""
+        if self._elsewhere:
+            return self(*words)
+        return call((*words, *self._flags), {**os.environ, **self._environ}, self.work)
+
+    def asks(self, *words: object) -> str:
+        """The standard output of a command that starts nothing and must succeed: tests ask
+        often, in this process where that can be."""
+        ended = self.here(*words)
+        assert ended.code == 0, ended.err + ended.out
+        return ended.out
+
     def status(self, name: str, *flags: object) -> dict[str, Any]:
-        return json.loads(self.ok("status", name, "--format", "json", *flags))
+        return json.loads(self.asks("status", name, "--format", "json", *flags))
 
     def names(self) -> list[str]:
         """All applications there are."""
-        return [row["name"] for row in json.loads(self.ok("list", "--format", "json"))]
+        listed = json.loads(self.asks("list", "--format", "json"))
+        return [row["name"] for row in listed["applications"]]
 
     def program(self, text: str, name: str = "program.py") -> Path:
         """A program file in `work`."""
@@ -96,7 +123,7 @@ class CommandLine:
         return [pid for pid in processes() if any(mark in text for text in known_of(pid))]
 
     def left(self) -> list[int]:
-        """What lives although every application has ended."""
+        """The processes that live although every application has ended."""
         return self.living()
 
     def kill_living(self) -> list[int]:
@@ -130,9 +157,34 @@ class CommandLine:
         return pid
 
     def mark(self, application: Mapping[str, Any]) -> bytes:
-        """What all processes of an application, given as its status, have in their environment or
-        command."""
+        """The text that all processes of an application, given as its status, have in their
+        environment or command."""
         return os.fsencode(self.home / "apps" / application["name"])
+
+
+def call(words: Iterable[object], environ: Mapping[str, str], work: Path) -> Ended:
+    """A command, called in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    shell = Shell(
+        out=out,
+        err=err,
+        environ=environ,
+        cwd=work,
+        home=Path(environ["TFAPP_HOME"]),
+        user=getpass.getuser(),
+        python=sys.executable,
+    )
+    argv, outcome = [str(word) for word in words], Outcome()
+    before = os.getcwd()
+    os.chdir(work)
+    try:
+        with error_boundary(shell, argv, outcome):
+            outcome.code = dispatch(argv, shell)
+    finally:
+        os.chdir(before)
+    written = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    assert "bug in tfapp" not in written[1], written[1]
+    return Ended(outcome.code, *written)
 
 
 def processes() -> list[int]:
@@ -158,7 +210,7 @@ def known_of(pid: int) -> tuple[bytes, bytes, bytes]:
 
 
 def read_until(process: subprocess.Popen, stream: Iterable[str], text: str) -> str:
-    """What `process` writes to `stream`, up to the line with `text`. Fails when it ends before,
+    """The output of `process` to `stream`, up to the line with `text`. Fails when it ends before,
     or has not written it in time and is killed."""
     limit = threading.Timer(LIMIT, process.kill)
     limit.start()

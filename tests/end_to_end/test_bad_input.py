@@ -1,5 +1,5 @@
-"""What bad input gets: one clear message, the right exit code, no traceback but the user's own,
-no process and no half-made application left."""
+"""Bad input gets one clear message, the right exit code, no traceback but the user's own, no
+process and no half-made application left."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ REFUSED = [
 @pytest.mark.parametrize(("flags", "message", "code"), REFUSED, ids=lambda value: str(value)[:30])
 def test_what_is_refused_before_anything_is_made(tfapp, package, monkeypatch, flags, message, code):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    ended = create(tfapp, *flags)
+    ended = tfapp.here("create", "app", "--appdef", "package", *flags)
     assert (ended.code, ended.out, NOTE.sub("", ended.err)) == (code, "", message)
     assert tfapp.names() == []
     assert tfapp.living() == []
@@ -82,7 +82,7 @@ def test_what_is_refused_before_anything_is_made(tfapp, package, monkeypatch, fl
 
 DOCUMENTS = [
     # document, its text, the finding
-    ("metainfo.yaml", "", "metainfo.yaml:1:1: error: the key 'application' is missing"),
+    ("metainfo.yaml", "", "metainfo.yaml:1:1: error: the file is empty"),
     ("metainfo.yaml", "application: [", "metainfo.yaml:2:1: error: expected a value [syntax]"),
     ("metainfo.yaml", "\tapplication: 1", "metainfo.yaml:1:1: error: a tab, where YAML wants"),
     ("appConfig-default.yaml", "- a\n", "1:1: error: the document: expected a mapping of keys"),
@@ -96,7 +96,7 @@ DOCUMENTS = [
 @pytest.mark.parametrize(("document", "text", "finding"), DOCUMENTS)
 def test_a_document_that_is_none(tfapp, package, document, text, finding):
     (package / document).write_text(text)
-    ended = create(tfapp)
+    ended = tfapp.here("create", "app", "--appdef", "package")
     assert (ended.code, ended.out) == (77, "")
     assert finding in ended.err.splitlines()[0]
     assert ended.err.splitlines()[0].startswith(f"package/{document}")

@@ -40,7 +40,7 @@ def following(tfapp: CommandLine, *words: object):
 
 
 def temporary_folder(running, worker: str) -> Path:
-    """Where its program keeps a temporary file."""
+    """The path of its program's temporary file."""
     environ = Path(f"/proc/{running.process('app', worker, 'program.py')}/environ").read_text()
     folder = Path(dict(line.split("=", 1) for line in environ.split("\0") if line)["TMPDIR"])
     assert len(list(folder.iterdir())) == 1
@@ -87,7 +87,7 @@ def test_the_coordinator(running):
 
 
 def test_the_master(running):
-    os.kill(running.process("app", "", "engines.local.daemon"), signal.SIGKILL)
+    os.kill(running.process("app", "", "engines.daemon"), signal.SIGKILL)
     found = running.status("app")
     assert (found["live"], found["status"]["state"]) == (False, "FAILED")
     assert found["status"]["verdict"]["summary"] == (

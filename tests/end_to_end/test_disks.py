@@ -75,8 +75,8 @@ NO_ROOM = (
         (False, 0, CACHE_FULL),
         (False, 64 << 10, CACHE_FULL),
         # Enough for the run's own files, not for what its containers unpack.
-        (True, 150 << 10, NO_ROOM),
-        (True, 200 << 10, NO_ROOM),
+        (True, 32 << 10, NO_ROOM),
+        (True, 48 << 10, NO_ROOM),
     ],
     ids=("nothing", "a bit", "enough to begin", "a bit more"),
 )
@@ -98,7 +98,7 @@ def test_a_full_disk(tfapp, tmp_path, cached, free, message):
 
 
 def test_a_disk_that_is_full_once_the_programs_run(tfapp, tmp_path):
-    """What they write is lost; what the application comes to is not."""
+    """Their output is lost; the result of the application is not."""
     program = (
         "import os, pathlib\n"
         "stone = pathlib.Path(os.environ['STONE'])\n"
@@ -120,9 +120,10 @@ def test_a_disk_that_is_full_once_the_programs_run(tfapp, tmp_path):
         assert on_disk.names() == []
 
 
+@pytest.mark.trains
 def test_a_disk_that_fills_up_while_tensorflow_trains(tfapp, tmp_path):
     """No checkpoint can be written, in the next generation neither. The verdict can."""
-    policy = "{maxRestarts: 1, startupSeconds: 0}"
+    policy = "{maxRestarts: 1, startupSeconds: 0, endOnRepeatedFailure: false}"
     package = trainings.with_policy(trainings.TENSORFLOW, tmp_path / "package", policy)
     with mounted("size=32m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
         checkpoints = tmp_path / "disk" / "checkpoints"

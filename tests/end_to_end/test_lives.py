@@ -33,10 +33,62 @@ def test_of_two_that_create_one_name_one_wins(tfapp):
     assert sorted(ended) == [0, 75]
     assert ended[75].endswith(
         "error: there is an application app already\n"
-        "  `tfapp start app` runs it again, `tfapp destroy app` forgets it.\n"
+        "  `tfapp start app` runs it again as it was, --replace puts what you have now in its "
+        "place, `tfapp destroy app` forgets it.\n"
     )
     assert tfapp.names() == ["app"]
     assert tfapp.status("app")["status"]["state"] == "SUCCEEDED"
+
+
+def test_what_runs_is_replaced_and_its_checkpoints_stay(tfapp):
+    tfapp.program(
+        "import os, pathlib, signal, sys, time\n"
+        "folder = pathlib.Path(os.environ['TFAPP_CHECKPOINT_DIR'])\n"
+        "def save(*_):\n    (folder / 'saved').mkdir(parents=True)\n    sys.exit(1)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('begins', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    one = (*PLAIN, "--files", "program.py", "--component", "worker", 1)
+    tfapp.ok("create", "app", *one, "--detach", "--wait", 300)
+    folder = tfapp.home / "checkpoints" / "app"
+    tfapp.program(
+        "import os\n"
+        "os.makedirs(os.environ['TFAPP_CHECKPOINT_DIR'], exist_ok=True)\n"
+        "print('finds', os.listdir(os.environ['TFAPP_CHECKPOINT_DIR']))\n"
+    )
+    wrong = tfapp("create", "app", *one, "--replace", "--option", "site.global.progress.timout", 1)
+    assert wrong.code == 77
+    assert tfapp.status("app")["live"]
+    replaced = tfapp("create", "app", *one, "--replace")
+    assert replaced.code == 0, replaced.err
+    assert re.search(r"app: its programs .* end, .*\nthe earlier app is destroyed\n", replaced.err)
+    assert f"{folder} has files of an earlier application: the program may" in replaced.err
+    assert "finds ['saved']\n" in replaced.out
+    assert (tfapp.names(), tfapp.status("app")["run"]) == (["app"], 1)
+
+    script = ("run", "program.py", "-w", 1, "--name", "app", "--replace", "--fresh")
+    anew = tfapp(*script)
+    assert "finds []\n" in anew.out
+    [aside] = folder.parent.glob("app.before-*")
+    assert f"the files of an earlier application are in {aside} now" in anew.err
+    assert [path.name for path in aside.iterdir()] == ["saved"]
+
+    assert tfapp("destroy", "app").err == "app is destroyed; it has saved nothing\n"
+    again = tfapp(*script)
+    assert (again.code, "earlier" in again.err) == (0, False)
+    (folder / "model").touch()
+    assert tfapp("destroy", "app", "--checkpoints").err == (
+        f"app is destroyed; its checkpoints in {folder} are deleted\n"
+    )
+    assert not folder.exists()
+    own = ("--option", "site.global.user.checkpoint.prefix", tfapp.work)
+    tfapp.ok("run", "program.py", "-w", 1, "--name", "app", *own)
+    (tfapp.work / "app" / "model").touch()
+    assert tfapp("destroy", "app", "--checkpoints").err == (
+        f"app is destroyed; its checkpoints stay in {tfapp.work}/app, which is not tfapp's own "
+        "place\n"
+    )
 
 
 def test_who_serves_is_stopped_when_the_workers_are_done(tfapp):
@@ -47,9 +99,26 @@ def test_who_serves_is_stopped_when_the_workers_are_done(tfapp):
     assert {i["instance"]: (i["state"], i["exit"]["text"]) for i in instances} == {
         "worker/0": ("SUCCEEDED", "exit code 0"),
         "worker/1": ("SUCCEEDED", "exit code 0"),
-        "server/0": ("KILLED", "killed by SIGTERM (15)"),
+        "server/0": ("STOPPED", "killed by SIGTERM (15)"),
     }
     assert "server/0 | up\n" in tfapp.ok("logs", "app", "server")
+
+
+def test_the_metrics_of_programs_that_end_at_once_arrive(tfapp):
+    tfapp.program(
+        "import os\n"
+        "from tfapp.program.reporting import report\n"
+        "for step in range(1000):\n"
+        "    report({'loss': 1 / (step + 1), 'index': int(os.environ['TFAPP_INDEX'])}, step)\n"
+    )
+    ended = tfapp("create", "app", *PLAIN, "--files", "program.py")
+    assert ended.code == 0
+    assert ended.err.count("worker/0: step 999, loss 0.001, index 0\n") == 1
+    instances = tfapp.status("app")["status"]["instances"]
+    assert {i["instance"]: (i["step"], i["metrics"]) for i in instances} == {
+        f"worker/{index}": (999, {"loss": 0.001, "index": index}) for index in range(2)
+    }
+    assert "worker/1  999   -        loss 0.001, index 1\n" in tfapp.asks("status", "app")
 
 
 def test_logs_and_exports_are_kept_for_each_run(tfapp):
@@ -98,7 +167,7 @@ def as_json(folder: Path) -> None:
 
 
 def specification(tfapp: CommandLine, package: object) -> str:
-    """What would be submitted, without the hashes of what it ships."""
+    """The specification that would be submitted, without the hashes of its files."""
     return re.sub("[0-9a-f]{64}", "HASH", tfapp.ok("compile", package, "--name", "app"))
 
 
@@ -139,7 +208,7 @@ def test_output_of_any_kind_arrives_as_it_is(tfapp):
 
 
 def test_an_environment_that_is_not_utf_8(tfapp):
-    """What containers inherit comes to them byte for byte."""
+    """Containers inherit variables byte for byte."""
     tfapp.program("import os\nprint(os.environb[b'LD_LIBRARY_PATH'])\n")
     odd = {b"LD_LIBRARY_PATH": b"/caf\xe9", b"USER": b"\xe9", b"LC_ALL": b"C"}
     words = ("create", "app", *PLAIN, "--files", "program.py", "--component", "worker", 1)

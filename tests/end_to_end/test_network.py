@@ -69,6 +69,7 @@ def nodes(tmp_path, tfapp_home) -> Iterator[Nodes]:
     assert left == []
 
 
+@pytest.mark.slow  # two silences
 def test_a_node_that_is_cut_off_and_comes_back(nodes, tmp_path):
     """Its program is gone before others take its place, and nothing of it comes back."""
     training = Counting(nodes.tfapp, tmp_path / "checkpoints", more=("--component", "worker", 1))

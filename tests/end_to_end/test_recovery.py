@@ -3,53 +3,82 @@ or the verdict says why not."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from tests.end_to_end.trainings import COUNTING, RUNNER, Counting, wait_until, with_policy
 
 
-@pytest.fixture
-def training(tfapp, tmp_path):
-    found = Counting(tfapp, tmp_path / "checkpoints")
-    for instance in found.instances():
-        found.counted(instance)
-    return found
+def test_what_ends_comes_back_and_instances_come_and_go(tfapp, tmp_path):
+    """Each time all go on from where they were, in the next generation; only a container that has
+    ended is replaced."""
+    package = with_policy(COUNTING, tmp_path / "package", "{maxRestarts: 3}")
+    training = Counting(tfapp, tmp_path / "checkpoints", package)
+    for instance in training.instances():
+        training.counted(instance)
+    disturbances: tuple[tuple[Callable[[], object], set[str]], ...] = (
+        (lambda: training.signal("ps/0", "program.py"), set()),
+        (lambda: training.signal("worker/1", RUNNER), {"worker/1"}),
+        (lambda: tfapp.ok("kill-container", "app", "chief/0"), {"chief/0"}),
+        (lambda: tfapp.ok("flex", "app", "--component", "worker", "+1"), {"worker/2"}),
+        (lambda: tfapp.ok("flex", "app", "--component", "worker", "-2"), set()),
+    )
+    least = []
+    for generation, (disturb, replaced) in enumerate(disturbances, 2):
+        least.append(training.counted("worker/0"))
+        before = training.containers()
+        disturb()
+        training.forms(generation)
+        assert training.replaced(before) == replaced
+        training.begins("worker/0", generation)
+    assert list(training.instances()) == ["chief/0", "worker/0", "ps/0"]
+    assert training.beginnings("worker/2") == [(5, 0)]
+    refused = tfapp("flex", "app", "--component", "worker", 4)
+    assert (refused.code, refused.err) == (
+        70,
+        "error: worker would have 4 instances, 3 is the most\n",
+    )
+    assert training.enough().endswith(" It was restarted 3 times before.")
+    assert training.status()["restarts"] == 3
+    first, *later = training.beginnings("worker/0")
+    assert first == (1, 0)
+    assert [generation for generation, _ in later] == [2, 3, 4, 5, 6]
+    assert all(step >= reached for (_, step), reached in zip(later, least))
+    told = training.told()
+    assert "worker/1 on 127.0.0.1 was lost in generation 2: its container ended without" in told
+    assert "generation 3 starts, 4 instances\n" in told
 
 
-@pytest.mark.parametrize("instance", ["worker/1", "chief/0", "ps/0"])
-def test_a_killed_program(training, instance):
-    steps, containers = training.counted("worker/0"), training.containers()
-    training.signal(instance, "program.py")
+@pytest.mark.slow  # two silences
+def test_what_stands_still_does_not_hold_up_the_others(tfapp, tmp_path):
+    """A stopped program, then a stopped runner: its program, which goes on until the silence is a
+    loss, is gone when its successor starts."""
+    training = Counting(tfapp, tmp_path / "checkpoints")
+    training.counted("worker/0")
+    containers = training.containers()
+    training.signal("worker/1", "program.py", signal.SIGSTOP)
     training.forms(2)
     assert training.replaced(containers) == set()
-    (first, again) = training.beginnings("worker/0")
-    assert (first, again[0]) == ((1, 0), 2)
-    assert again[1] >= steps
-    assert training.enough().endswith(" It was restarted once before.")
-    assert training.status()["restarts"] == 1
-
-
-def test_a_killed_runner(training):
-    containers = training.containers()
-    training.signal("worker/1", RUNNER)
-    training.forms(2)
-    assert training.replaced(containers) == {"worker/1"}
+    program = training.process("worker/0")
+    training.signal("worker/0", RUNNER, signal.SIGSTOP)
+    training.forms(3)
+    assert not Path(f"/proc/{program}").exists()
+    assert training.replaced(containers) == {"worker/0"}
     training.enough()
+    status = training.status()
+    assert (status["generation"], status["restarts"], status["losses"]) == (3, 1, 1)
+    assert [generation for generation, _ in training.beginnings("chief/0")] == [1, 2, 3]
     told = training.told()
-    assert "worker/1 on 127.0.0.1 was lost in generation 1: its container ended without" in told
-    assert "generation 2 starts, 4 instances\n" in told
-
-
-def test_a_killed_container(training):
-    containers = training.containers()
-    training.tfapp.ok("kill-container", "app", "chief/0")
-    training.forms(2)
-    assert training.replaced(containers) == {"chief/0"}
-    training.enough()
+    assert "worker/1 on 127.0.0.1 hung in generation 1" in told
+    assert "worker/0 on 127.0.0.1 was lost in generation 2: nothing was heard of it" in told
 
 
 def test_the_same_failure_until_the_budget_is_spent(tfapp, tmp_path):
-    folder = with_policy(COUNTING, tmp_path / "package", "{maxRestarts: 2, startupSeconds: 0}")
+    policy = "{maxRestarts: 2, startupSeconds: 0, endOnRepeatedFailure: false}"
+    folder = with_policy(COUNTING, tmp_path / "package", policy)
     (folder / "files" / "program.py").write_text("import sys; sys.exit('no data')\n")
     tfapp.ok("create", "app", "--appdef", folder, "--detach")
     ended = tfapp("wait", "app")
@@ -61,6 +90,28 @@ def test_the_same_failure_until_the_budget_is_spent(tfapp, tmp_path):
         in (status["verdict"]["summary"])
     )
     assert status["verdict"]["cause"]["last_lines"] == "no data"
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_failure_that_repeats(tfapp, tmp_path, saves):
+    """With a new checkpoint in each generation it is restarted until the budget is spent."""
+    folder = with_policy(COUNTING, tmp_path / "package", "{maxRestarts: 2, startupSeconds: 0}")
+    (folder / "files" / "program.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "folder = pathlib.Path(os.environ['TFAPP_CHECKPOINT_DIR'])\n"
+        "folder.mkdir(parents=True, exist_ok=True)\n"
+        "(folder / f'events.out.tfevents.{time.time_ns()}').touch()\n"
+        f"{saves} and (folder / f'ckpt-{{time.time_ns()}}.index').touch()\n"
+        "sys.exit(f'no data at {time.time()} in {id(sys):#x}')\n"
+    )
+    tfapp.ok("create", "app", "--appdef", folder, "--detach")
+    ended = tfapp("wait", "app")
+    assert (ended.code, tfapp.left()) == (65, [])
+    status = tfapp.status("app")["status"]
+    generation = 3 if saves else 2
+    assert (status["generation"], status["restarts"]) == (generation, generation - 1)
+    key = "maxRestarts" if saves else "endOnRepeatedFailure"
+    assert status["verdict"]["summary"].endswith(f" (failurePolicy.{key}).")
 
 
 def test_a_broken_program_is_not_restarted(tfapp, tmp_path):
@@ -89,21 +140,3 @@ def test_one_program_starts_again_at_its_address(tfapp, tmp_path):
     assert [generation for generation, _ in training.beginnings("worker/1")] == [1, 1]
     training.enough()
     assert training.status()["generation"] == 1
-
-
-def test_instances_come_and_go(training):
-    steps = training.counted("worker/0")
-    training.tfapp.ok("flex", "app", "--component", "worker", "+1")
-    training.forms(2)
-    assert training.beginnings("worker/0")[1][1] >= steps
-    assert training.beginnings("worker/2") == [(2, 0)]
-    training.tfapp.ok("flex", "app", "--component", "worker", "-2")
-    training.forms(3)
-    assert list(training.instances()) == ["chief/0", "worker/0", "ps/0"]
-    refused = training.tfapp("flex", "app", "--component", "worker", 4)
-    assert (refused.code, refused.err) == (
-        70,
-        "error: worker would have 4 instances, 3 is the most\n",
-    )
-    summary = training.enough()
-    assert "restarted" not in summary

@@ -7,8 +7,12 @@ import re
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.command_line import LIMIT, CommandLine, read_until
 from tfapp.shipped import app_packages_dir
+
+pytestmark = pytest.mark.trains
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -37,7 +41,7 @@ def test_parameter_servers_end_with_their_chief(tfapp):
     assert ended.pop("chief/0") == "SUCCEEDED"
     assert ended.pop("evaluator/0") == "SUCCEEDED"
     assert set(ended) == {"worker/0", "worker/1", "ps/0"}
-    assert set(ended.values()) == {"KILLED"}
+    assert set(ended.values()) == {"STOPPED"}
     status = tfapp.status("digits")["status"]
     assert (status["state"], status["verdict"]["exit_code"]) == ("SUCCEEDED", 0)
     logs = tfapp.ok("logs", "digits")
@@ -72,7 +76,15 @@ def first_epoch(tfapp: CommandLine, until: int) -> int:
 
 
 def test_tensorboard_answers_at_the_url_that_is_exported(tfapp):
-    tfapp.program("import signal\nprint('at work', flush=True)\nsignal.pause()\n", "train.py")
+    program = """
+import os, pathlib, signal
+model = pathlib.Path(os.environ["TFAPP_CHECKPOINT_DIR"], "export", "weights")
+model.parent.mkdir(parents=True)
+model.write_text("trained")
+print("at work", flush=True)
+signal.pause()
+"""
+    tfapp.program(program, "train.py")
     tfapp.ok("run", "train.py", "-w", 1, "--tensorboard", "--name", "app", "--detach")
     following = tfapp.start("logs", "app", "tensorboard/0", "-f")
     read_until(following, following.stdout, "http://")
@@ -82,6 +94,11 @@ def test_tensorboard_answers_at_the_url_that_is_exported(tfapp):
     assert f"tensorboard  url        tensorboard/0  {export['value']}\n" in tfapp.ok(
         "exports", "app"
     )
+    assert tfapp.ok("tensorboard", "app") == f"{export['value']}\n"
+    assert tfapp.ok("fetch", "app", "export", "out") == "out/export/weights\n"
     tfapp.ok("stop", "app", "--force")
     following.communicate(timeout=LIMIT)
     assert tfapp.living() == []
+    assert tfapp("fetch", "app", "out").code == 75
+    assert tfapp("fetch", "app", "export", "new").out == "new/export/weights\n"
+    assert (tfapp.work / "new" / "export" / "weights").read_text() == "trained"

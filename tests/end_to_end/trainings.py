@@ -32,7 +32,7 @@ def wait_until(ready: Callable[[], Any], what: Callable[[], object]) -> Any:
     end = time.monotonic() + LIMIT
     while not (result := ready()):
         assert time.monotonic() < end, what()
-        time.sleep(0.05)
+        time.sleep(0.2)
     return result
 
 
@@ -69,12 +69,12 @@ class Application:
         os.kill(self.process(instance, command), number)
 
     def log(self, instance: str) -> str:
-        """What its containers have written, the oldest first."""
-        return self.tfapp.ok("logs", self.name, instance)
+        """The output of its containers, the oldest first."""
+        return self.tfapp.asks("logs", self.name, instance)
 
     def told(self) -> str:
         """All that happened."""
-        return self.tfapp.ok("diagnostics", self.name)
+        return self.tfapp.asks("diagnostics", self.name)
 
     def forms(self, generation: int) -> dict[str, Any]:
         """The status once all programs of `generation` have started."""
@@ -90,7 +90,7 @@ class Application:
         return wait_until(formed, self.told)
 
     def replaced(self, before: dict[str, str]) -> set[str]:
-        """Whose containers are others than `before`."""
+        """The instances with other containers than `before`."""
         now = self.containers()
         return {name for name in now if now[name] != before.get(name)}
 
@@ -135,6 +135,10 @@ class Counting(Application):
     def beginnings(self, instance: str) -> list[tuple[int, int]]:
         """(generation, step) of each beginning of the program of `instance`."""
         return [(int(g), int(step)) for g, step in _BEGINS.findall(self.log(instance))]
+
+    def begins(self, instance: str, generation: int) -> None:
+        """Waits until the program of `instance` counts in `generation`."""
+        wait_until(lambda: self.beginnings(instance)[-1][0] == generation, self.told)
 
     def enough(self) -> str:
         """Lets all programs end. The verdict, after which nothing lives."""
@@ -199,31 +203,6 @@ class Digits(Application):
         for number, text in zip(parts[::2], parts[1::2]):
             found.setdefault(int(number), []).extend(map(int, _EPOCH.findall(text)))
         return {generation: epochs for generation, epochs in found.items() if epochs}
-
-
-def survives(digits: Digits) -> dict[str, Any]:
-    """Takes a program, a runner and a container from a training on two workers, adds a worker and
-    takes it away. It goes on from its checkpoint each time, in the next generation, and learns.
-    Returns its last status."""
-    name, tfapp = digits.name, digits.tfapp
-    disturbances: tuple[tuple[Callable[[], object], set[str]], ...] = (
-        (lambda: digits.signal("worker/1", UNHURRIED), set()),
-        (lambda: digits.signal("worker/0", RUNNER), {"worker/0"}),
-        (lambda: tfapp.ok("kill-container", name, "worker/1"), {"worker/1"}),
-        (lambda: tfapp.ok("flex", name, "--component", "worker", "+1"), {"worker/2"}),
-        (lambda: tfapp.ok("flex", name, "--component", "worker", "-1"), set()),
-    )
-    for generation, (disturb, replaced) in enumerate(disturbances, 2):
-        digits.trains()
-        before = digits.containers()
-        disturb()
-        digits.forms(generation)
-        assert digits.replaced(before) == replaced
-    status = digits.enough()
-    assert (status["generation"], status["restarts"], status["losses"]) == (6, 3, 0)
-    assert status["verdict"]["summary"].endswith(" It was restarted 3 times before.")
-    assert_continued(digits.epochs("worker/0"), generations=6)
-    return status
 
 
 def assert_continued(epochs: dict[int, list[int]], generations: int) -> None:

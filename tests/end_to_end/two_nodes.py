@@ -42,7 +42,7 @@ def main() -> int:
     from tfapp.engines.local.engine import LocalEngine
 
     class Reaching(Shell):
-        def engine(self, name: str) -> LocalEngine:
+        def engine(self, name: str | None = None, places: object = None) -> LocalEngine:
             return LocalEngine(self.home, bind=FIRST, environ=self.environ)
 
     cut, *words = sys.argv[1:]

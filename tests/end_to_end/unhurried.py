@@ -1,5 +1,6 @@
 """Runs `train.py`, whose `model.fit` trains slowly, tells how far it has come, and ends when it is
-told to: so that there is time to disturb it, however fast the machine is."""
+told to: so that there is time to disturb it, however fast the machine is. What TensorBoard shows is
+what tfapp tells of its metrics."""
 
 import os
 import pathlib
@@ -28,7 +29,8 @@ fit = tf.keras.Model.fit
 
 
 def unhurried_fit(model, *args, callbacks, **kwargs):
-    return fit(model, *args, callbacks=[*callbacks, Unhurried()], **kwargs)
+    board = tf.keras.callbacks.TensorBoard("logs", write_graph=False)
+    return fit(model, *args, callbacks=[*callbacks, board, Unhurried()], **kwargs)
 
 
 tf.keras.Model.fit = unhurried_fit

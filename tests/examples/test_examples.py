@@ -38,7 +38,7 @@ def layout(name: str) -> dict[str, int]:
 
 
 def variables(name: str) -> dict[str, str]:
-    """What the example's appConfig means for the environment."""
+    """The environment that the example's appConfig sets."""
     config = yaml.safe_load((EXAMPLES / name / "appConfig.yaml").read_text())["global"]
     env = {key[len("env.") :]: value for key, value in config.items() if key.startswith("env.")}
     return {**env, "TF_USE_LEGACY_KERAS": str(int(config["site.global.keras.legacy"]))}
@@ -116,6 +116,7 @@ class Cluster:
         ports.release(self.held)
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_reaches_its_accuracy(name, tmp_path):
     cluster = Cluster(name, tmp_path)
