@@ -11,11 +11,12 @@ from pathlib import Path
 FIRST, SECOND = "10.77.0.1", "10.77.0.2"
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "--net")
 
-# Shell commands. A switch joins the nodes: who is unplugged keeps a network that nobody is on.
+# Shell commands. A switch joins the nodes: who is unplugged keeps a network that nobody is on. It
+# has an address of its own: one that changes with its links is out of reach for minutes.
 NETWORK = f"""
 mount -t tmpfs none /run
 ip link set lo up
-ip link add switch type bridge
+ip link add switch address 02:00:0a:4d:00:01 type bridge
 ip address add {FIRST}/24 dev switch
 ip link set switch up
 ip netns add second

@@ -23,9 +23,14 @@ def engine(tmp_path):
 @pytest.fixture(scope="session")
 def bridge():
     """The address of a bridge on this machine, which namespaces can be joined to."""
-    number = os.getpid() % 250 + 1
-    name, address = f"tfb{number}", f"10.99.{number}.1"
-    made = subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True)
+    for number in range(1, 255):
+        name, address = f"tfb{number}", f"10.99.{number}.1"
+        # Without an address of its own it takes the lowest of its links', which come and go: who
+        # knew the old one then reaches nobody for minutes.
+        link = ["ip", "link", "add", name, "address", f"02:00:0a:63:{number:02x}:01"]
+        made = subprocess.run([*link, "type", "bridge"], capture_output=True, text=True)
+        if "File exists" not in made.stderr:
+            break
     if made.returncode:
         pytest.skip("this user may make no bridge")
     try:

@@ -163,15 +163,15 @@ def test_a_user_may_do_nothing_until_a_role_is_theirs(cluster, namespace):
     wait_for(allowed, "rights of the user")
 
 
-def test_the_control_plane_keeps_its_hardware_address_when_nodes_come_and_go(cluster):
-    """Nodes that know another one hear nothing of it for minutes."""
+def test_bridges_keep_their_hardware_address_when_nodes_and_pods_come_and_go(cluster):
+    """Who knows another one hears nothing from behind it for minutes."""
     addresses = set()
     for process in marked(MARK, str(cluster.folder)):
         command = ["nsenter", "-t", str(process.pid), "-n", "ip", "-br", "link", "show", "type"]
         found = subprocess.run([*command, "bridge"], capture_output=True, text=True, check=False)
         links = [line.split() for line in found.stdout.splitlines()]
-        addresses |= {address for name, _, address, *_ in links if name == "br0"}
-    assert addresses == {settings.BRIDGE_MAC}
+        addresses |= {(name, address) for name, _, address, *_ in links}
+    assert addresses == {(name, settings.BRIDGE_MAC) for name in ("br0", settings.POD_BRIDGE)}
 
 
 @pytest.mark.parametrize(

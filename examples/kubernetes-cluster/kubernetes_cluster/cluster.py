@@ -407,7 +407,7 @@ class Cluster:
             self._start(name, "kubelet", *settings.kubelet(node, self.folder / name))
 
     def _connect(self, node: int) -> None:
-        """A link to the bridge of the control plane, and the ways to the pods."""
+        """A link to the bridge of the control plane, one for pods, the ways to those of others."""
         name, address = settings.node_name(node), settings.node_address(node)
         plane, init = self._init(CONTROL_PLANE), self._init(name)
         # In the process namespace of this computer, which knows both.
@@ -423,6 +423,7 @@ class Cluster:
             init,
             f"ip address add {address}/24 dev eth0",
             "ip link set eth0 up",
+            f"ip link add {settings.POD_BRIDGE} address {settings.BRIDGE_MAC} type bridge",
             f"ip route add default via {settings.CONTROL_PLANE}",
             *(
                 f"ip route add {settings.pod_network(other)} via {settings.node_address(other)}"

@@ -13,8 +13,9 @@ from kubernetes_cluster.programs import Programs
 # In network namespaces of the cluster's own: other clusters, and this computer, may use the same.
 CONTROL_PLANE = "10.77.0.1"
 # Without an address of its own a bridge takes the lowest of its links'. It then changes when a node
-# is lost, and who knew the old one reaches the control plane again only after minutes.
+# or a pod comes or goes, and who knew the old one reaches nothing behind it for minutes.
 BRIDGE_MAC = "02:00:0a:4d:00:01"
+POD_BRIDGE = "cni0"  # on each node
 SERVICES = "10.96.0.0/24"
 API_SERVICE = "10.96.0.1"  # where pods look for the API server
 CONTAINERD = "/run/containerd/containerd.sock"
@@ -125,7 +126,7 @@ def write_node(
         "plugins": [
             {
                 "type": "bridge",
-                "bridge": "cni0",
+                "bridge": POD_BRIDGE,
                 "isGateway": True,
                 "hairpinMode": True,
                 "ipam": {

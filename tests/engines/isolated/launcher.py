@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import os
+import random
 import signal
 import subprocess
 import sys
@@ -52,15 +51,12 @@ class IsolatedLauncher:
         self._config = config
         self._endpoint = endpoint
         self._files = files
-        self._numbers = itertools.count(2)
         self._processes = {}
         self._unwanted = set()
 
     async def run(self, task, told) -> Ended:
         if task.id in self._unwanted:
             return Ended(None)
-        bridge, network = bridge_of(self._endpoint.advertise)
-        number = next(self._numbers)
         with self._files.offering(task, told), open(self._log(task), "ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(*NAMESPACES, "sh", "-c", SCRIPT),
@@ -71,8 +67,7 @@ class IsolatedLauncher:
             )
             self._processes[task.id] = process
             try:
-                plug = f"{bridge}v{os.getpid() % 10000}x{number}"[:15]
-                await asyncio.to_thread(join, plug, bridge, f"{network}.{number}", process.pid)
+                await asyncio.to_thread(join, self._endpoint.advertise, process.pid)
                 process.stdin.write(b"go\n")
                 code = await process.wait()
             finally:
@@ -115,24 +110,40 @@ class IsolatedLauncher:
         return folder / f"{task.name.rpartition('_')[0]}.log"
 
 
-def bridge_of(address: str) -> tuple[str, str]:
-    """10.99.7.1 -> its bridge, and what addresses there begin with."""
-    network = address.rpartition(".")[0]
-    return f"tfb{network.rpartition('.')[2]}", network
-
-
-def join(plug: str, bridge: str, address: str, pid: int) -> None:
-    """Joins the network namespace of a child of `pid`, which may yet be made, to the bridge."""
+def join(master: str, pid: int) -> None:
+    """Joins the network namespace of a child of `pid`, which may yet be made, to the bridge with
+    the address `master`, 10.99.7.1. The child gets an address that no other container has, of any
+    master."""
     end = asyncio.run(_child(pid))
+    network = master.rpartition(".")[0]
+    bridge = f"tfb{network.rpartition('.')[2]}"
+    plug, address = _plug_in(bridge, network, end)
     enter = ("nsenter", f"--target={end}", "--net")
     for words in (
-        ("ip", "link", "add", plug, "type", "veth", "peer", "name", "eth0", "netns", str(end)),
         ("ip", "link", "set", plug, "master", bridge, "up"),
         (*enter, "ip", "address", "add", f"{address}/24", "dev", "eth0"),
         (*enter, "ip", "link", "set", "eth0", "up"),
         (*enter, "ip", "link", "set", "lo", "up"),
     ):
         subprocess.run(words, check=True, capture_output=True)
+
+
+def _plug_in(bridge: str, network: str, pid: int) -> tuple[str, str]:
+    """A link between this machine and `pid`'s network: its name here, and the address for there.
+    The address is free when the name is: a link may outlive the last process in its namespace,
+    and answers until it is gone. Who has an address always has the same hardware address."""
+    numbers = range(2, 255)
+    for number in random.sample(numbers, len(numbers)):
+        plug, address = f"{bridge}x{number}", f"{network}.{number}"
+        hardware = "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+        peer = ("peer", "name", "eth0", "address", hardware, "netns", str(pid))
+        command = ("ip", "link", "add", plug, "type", "veth", *peer)
+        made = subprocess.run(command, capture_output=True, text=True)
+        if made.returncode == 0:
+            return plug, address
+        if "File exists" not in made.stderr:
+            raise OSError(made.stderr)
+    raise OSError(f"no address of {bridge} is free")
 
 
 async def _child(pid: int) -> int:
