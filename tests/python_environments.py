@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -44,13 +45,33 @@ def pack(environment: Path, target: Path) -> Path:
     return target
 
 
+def older_pyarrow() -> Path:
+    """A folder with the pyarrow for NumPy 1, which WITH_ESTIMATORS has; made once per machine."""
+    environments = _test_environments()
+    folder = environments / "pyarrow-21"
+    with open(environments / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = folder.with_suffix(".part")
+            shutil.rmtree(made, ignore_errors=True)
+            words = ("install", "--quiet", "--no-deps", "--target", str(made), "pyarrow==21.*")
+            subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+            made.rename(folder)
+    return folder
+
+
+def _test_environments() -> Path:
+    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+    environments = cache / "test-environments"
+    environments.mkdir(parents=True, exist_ok=True)
+    return environments
+
+
 def share_with_estimators(home: Path) -> None:
     """Makes the environment WITH_ESTIMATORS, unless this machine has it, for all that name it as
     `packages` with TFAPP_HOME `home`. A quarter of its files remains: a NodeManager without
     Hadoop's native library starts a `chmod` for each, which takes minutes for all of them."""
-    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
-    environments = cache / "test-environments"
-    environments.mkdir(parents=True, exist_ok=True)
+    environments = _test_environments()
     environ = {**os.environ, "PIP_NO_COMPILE": "1"}
     wanted = build.Wanted(build.parse_requirements(WITH_ESTIMATORS))
     with open(environments / "lock", "w") as lock:

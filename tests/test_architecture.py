@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launch": BASE
     | {"disk", "documents", "environment", "schema", "package", "compiler", "engines"},
     "cli": BASE | {"", "api", "interrupts", "schema", "package", "compiler", "engines", "launch"},
+    "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},
 }
@@ -93,8 +94,9 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.driver",
         "tfapp.feed.inference",
         "tfapp.feed.source",
+        "tfapp.tensorflowonspark",
     },
-    "numpy": {"tfapp.feed"},
+    "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "pandas": {"tfapp.feed.source"},
     "pyarrow": {
         "tfapp.feed.columns",
@@ -102,6 +104,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.rows",
         "tfapp.feed.sender",
         "tfapp.feed.source",
+        "tfapp.tensorflowonspark.predicting",
     },
     "websocket": {"tfapp.engines.kubernetes.websockets"},  # what the Kubernetes library uses
     "typing_extensions": {"tfapp.api.call", "tfapp.frozen"},  # for type checkers
@@ -112,6 +115,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.program.keras_evaluator",
         "tfapp.program.keras_model",
         "tfapp.program.estimator",
+        "tfapp.tensorflowonspark",
     },
 }
 

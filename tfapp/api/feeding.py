@@ -36,24 +36,21 @@ class Feeding:
         """The variables of the programs."""
         return {VARIABLE: self._credentials.packed()}
 
-    def listen(
-        self, application: Application, data: Any, rest: str, stall_timeout: float, ports: str
-    ) -> None:
-        """Begins, once."""
+    def listen(self, application: Application, data: Any, rest: str, ports: str) -> None:
+        """Begins, once. `data`: also a SparkContext or a session."""
         if rest not in (DROP, SHARE):
             raise UsageError(f"rest is {rest!r}", f"It is {DROP!r} or {SHARE!r}.")
-        asked = rest, stall_timeout, ports
+        asked = rest, ports
         if self._feeder is not None:
             if self._asked != asked:
                 raise UsageError(
                     "the feed has begun with other arguments",
-                    "Give rest, stall_timeout and ports alike in each call.",
+                    "Give rest and ports alike in each call.",
                 )
             return
         self._asked = asked
         self._application = application
-        session = getattr(data, "sparkSession", None)
-        context = session.sparkContext if session is not None else getattr(data, "context", None)
+        context = _context_of(data)
         host = context.getConf().get("spark.driver.host") if context is not None else ""
         with self._told():
             self._feeder = Feeder(
@@ -63,21 +60,25 @@ class Feeding:
                 name=application.name,
                 ports=_ports(ports),
                 rest=rest,
-                stall_timeout=stall_timeout,
                 note=self._caller.note,
             )
 
-    def feed(self, data: Any, epochs: int, final: bool) -> FeedResult:
+    def feed(self, data: Any, epochs: int, final: bool, stall_timeout: float) -> FeedResult:
         """As `Application.feed`, after `listen`."""
         if epochs < 1:
             raise UsageError(f"epochs is {epochs}", "It is 1 or more.")
         with self._told():
-            return self._begun().feed(data, epochs, final)
+            return self._begun().feed(data, epochs, final, stall_timeout)
 
-    def end(self) -> FeedResult:
+    def end(self, wait: bool) -> FeedResult:
         """As `Application.end_feed`."""
         with self._told():
-            return self._begun().end()
+            return self._begun().end(wait)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the programs want no more, or have ended."""
+        return self._feeder is not None and self._feeder.stopped
 
     def infer(self, data: Any, schema: str) -> Any:
         """As `Application.infer`, after `listen`."""
@@ -109,6 +110,16 @@ class Feeding:
         if self._feeder is None:
             raise UsageError("nothing was fed", "Call feed() or infer() first.")
         return self._feeder
+
+
+def _context_of(data: Any) -> Any:
+    """The SparkContext of what may be fed, or of a session; None for anything else."""
+    session = getattr(data, "sparkSession", data)
+    for holder in (session, data):
+        for name in ("sparkContext", "context"):
+            if hasattr(holder, name):
+                return getattr(holder, name)
+    return data if hasattr(data, "getConf") else None
 
 
 def _view(application: Application) -> View:

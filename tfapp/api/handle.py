@@ -174,13 +174,27 @@ class Application:
         UsageError where it was submitted without feed=True, or by another process."""
         with told_in_full():
             feeding = self._fed()
-            feeding.listen(self, data, rest, stall_timeout, ports)
-            return feeding.feed(data, epochs, final)
+            feeding.listen(self, data, rest, ports)
+            return feeding.feed(data, epochs, final, stall_timeout)
 
-    def end_feed(self) -> FeedResult:
-        """No more data comes. Returns when the programs have taken what was fed."""
+    def open_feed(self, spark: Any, *, rest: str = "drop", ports: str = "") -> None:
+        """Connects the programs to the driver of `spark`, a session or its context, before there is
+        data: so that `end_feed` can end a feed without any. `rest`, `ports`: as for `feed`."""
         with told_in_full():
-            return self._fed().end()
+            self._fed().listen(self, spark, rest, ports)
+
+    def end_feed(self, *, wait: bool = True) -> FeedResult:
+        """No more data comes. Returns when the programs have taken what was fed; with `wait` False
+        at once."""
+        with told_in_full():
+            return self._fed().end(wait)
+
+    @property
+    def feed_is_over(self) -> bool:
+        """Whether the programs that are fed want no more rows, or have ended."""
+        if self._application.status.verdict is not None:
+            return True
+        return self._feeding is not None and self._feeding.stopped
 
     def infer(self, data: Any, schema: str, *, ports: str = "") -> Any:
         """What the programs' `context.feed.serve()` answers for a Spark DataFrame: a DataFrame
@@ -190,7 +204,7 @@ class Application:
         `end_feed`."""
         with told_in_full():
             feeding = self._fed()
-            feeding.listen(self, data, "drop", 600.0, ports)
+            feeding.listen(self, data, "drop", ports)
             return feeding.infer(data, schema)
 
     def flex(self, component: str, count: int | str) -> str:

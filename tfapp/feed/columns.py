@@ -13,6 +13,7 @@ import pyarrow as pa
 from tfapp.feed.wire import FeedError
 
 TEXT = "string"  # the type of a column of texts or bytes
+ANSWER = "answer"  # the column of answers that have no name
 
 
 class Feature(NamedTuple):
@@ -163,3 +164,12 @@ def record_batch(arrays: Mapping[str, Any]) -> pa.RecordBatch:
             column = pa.FixedSizeListArray.from_arrays(column, size)
         columns.append(column)
     return pa.record_batch(columns, names=list(arrays))
+
+
+def value_batch(values: Sequence[Any]) -> pa.RecordBatch:
+    """Values of any one kind that Arrow knows, as the column ANSWER. FeedError."""
+    plain = [each.item() if isinstance(each, np.generic) else each for each in values]
+    try:
+        return pa.record_batch([pa.array(plain)], names=[ANSWER])
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise FeedError(f"the program's results are no column of Arrow: {error}") from None

@@ -13,7 +13,7 @@ from tfapp.feed.wire import Credentials
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfapp.feed.receiver import Arrays, Receiver
+    from tfapp.feed.receiver import Arrays, Question, Receiver
 
 VARIABLE = "FEED_CREDENTIALS"  # the feed's credentials
 EXPORT = "feed"  # the export with the port, in the group that has the component's name
@@ -67,6 +67,18 @@ class Feed:
 
         self._ready(batch_size, columns, shuffle)
         return batches(self._open())
+
+    def next(self, most: int) -> Arrays | Question | None:
+        """What the driver sends next, in place of `dataset`, `batches` and `serve`: {column: array}
+        of up to `most` rows of `app.feed`, as many as are there, or the rows of a question of
+        `app.infer`; None when nothing comes any more. Every program gets as many rows as any
+        other."""
+        receiver = self._open()
+        if self._asked is None:
+            self._asked = 1, None, 0
+            receiver.announce(1, None, 1, self._restored)
+            receiver.asks()
+        return receiver.next(most)
 
     def state(self, batches: int | None = None) -> tuple[int, int, int]:
         """Where this program is, three whole numbers for its checkpoint. `batches`: how many the

@@ -26,6 +26,7 @@ RECONNECT_EVERY = 0.3
 SLOT_PATIENCE = 10.0  # seconds until it is said that no task has begun
 BROKEN_LIMIT = 60.0  # seconds in which it is seen why a program's connection has ended
 CAPACITY = 16 << 20  # bytes that one program holds
+STALL_TIMEOUT = 600.0  # seconds
 # What programs must ask for alike, and how it is called.
 _ALIKE = {"batch": "batches of", "columns": "columns", "window": "a shuffle window of"}
 
@@ -82,7 +83,6 @@ class Feeder:
         name: str = "feed",
         ports: Sequence[int] = (0,),
         rest: str = entries.DROP,
-        stall_timeout: float = 600.0,
         capacity: int = CAPACITY,
         note: Callable[[str], None] = log.info,
     ):
@@ -90,7 +90,7 @@ class Feeder:
         which the first free one is listened at. `note`: is told what a user should know.
         FeedError when it cannot listen."""
         self._look, self._credentials, self._note = look, credentials, note
-        self._name, self._stall_timeout = name, stall_timeout
+        self._name, self._stall_timeout = name, STALL_TIMEOUT
         self._ledger = Ledger(capacity, rest)
         self._feed = secrets.randbits(62)
         self._seed = random.Random(self._feed).randrange(1 << 20)
@@ -113,6 +113,7 @@ class Feeder:
         self._begun = 0  # tasks that have begun
         self._progress = time.monotonic()
         self._closed = False
+        self._unasked = False  # whether no more questions come
         self._passes: list[tuple[int, Source, int, int]] = []  # (pass, source, partitions, data)
         self._numbers, self._datas = itertools.count(), itertools.count(1)
         self._listener = _listen(ports)
@@ -122,12 +123,20 @@ class Feeder:
         self._start(self._accept)
 
     # ---- For the driver's user -----------------------------------------------------------------
-    def feed(self, data: Any, passes: int = 1, final: bool = True) -> FeedResult:
+    def feed(
+        self,
+        data: Any,
+        passes: int = 1,
+        final: bool = True,
+        stall_timeout: float = STALL_TIMEOUT,
+    ) -> FeedResult:
         """Feeds all rows of `data`, `passes` times. Returns when they are with the programs and,
-        if it was the `final` data, when these have taken all of them, or want no more. FeedError;
-        ApplicationEndedError; what Spark raises passes through."""
+        if it was the `final` data, when these have taken all of them, or want no more. FeedError,
+        also when nothing moves for `stall_timeout` seconds; ApplicationEndedError; what Spark
+        raises passes through."""
         if self._ledger.stopped:
             return self._result()
+        self._stall_timeout = stall_timeout
         source = Source(data)
         self._wait_for_programs()
         source.check(self._columns())
@@ -161,17 +170,25 @@ class Feeder:
             self._asked_by = context
         return Order(self.address, self._credentials.packed(), 0)
 
-    def end(self) -> FeedResult:
-        """No more data comes. Returns when the programs have taken all."""
+    def end(self, wait: bool = True) -> FeedResult:
+        """No more data comes. Returns when the programs have taken all, unless with `wait`
+        False."""
         with self._changed:
+            self._unasked = True
             self._say_all({"unasked": True})
-            if not self._data:
-                return self._result()
+            self._ledger.end()
+            self._publish()
             self._progress = time.monotonic()
-            while not self._is_done(final=True):
+            while wait and self._data and not self._is_done(final=True):
                 self._changed.wait(LOOK_EVERY)
                 self._check()
         return self._result()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the programs want no more, or have ended."""
+        with self._changed:
+            return self._ledger.stopped or bool(self._view.ended)
 
     def close(self) -> None:
         """Ends every connection. Programs that wait for rows fail."""
@@ -378,6 +395,9 @@ class Feeder:
                 return
             self._programs[program.instance] = program
             self._progress = time.monotonic()
+            if self._unasked:
+                with contextlib.suppress(OSError):  # noticed below
+                    program.line.say({"unasked": True})
         with contextlib.suppress(OSError):
             while True:
                 said = program.line.hear()

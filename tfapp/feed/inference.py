@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfapp.feed.columns import check, features_of, serialized
+from tfapp.feed.columns import ANSWER, check, features_of, serialized
 from tfapp.feed.wire import Credentials, FeedError, Line, connect
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tfapp.feed.receiver import Receiver
 
 AHEAD = 2  # questions that have no answer yet
-ANSWER = "answer"  # the column of an answer that is one array, where the schema names none
 
 
 # ---- In the program --------------------------------------------------------------------------

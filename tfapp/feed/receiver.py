@@ -28,7 +28,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfapp.feed.columns import Feature, arrays_of, record_batch, serialized, taken
+from tfapp.feed.columns import (
+    Feature,
+    arrays_of,
+    record_batch,
+    serialized,
+    taken,
+    value_batch,
+)
 from tfapp.feed.ledger import window_order
 from tfapp.feed.wire import Credentials, FeedError, Line
 
@@ -43,11 +50,13 @@ class _Piece(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Rows that want an answer. `reply` may be called once."""
+    """Rows that want an answer: one of the last three is called, once. `reply_values`: with any
+    values that Arrow knows, one for each row."""
 
     arrays: Arrays
     rows: int
     reply: Callable[[Arrays], None]
+    reply_values: Callable[[Sequence[Any]], None]
     refuse: Callable[[str], None]
 
 
@@ -82,14 +91,20 @@ class Receiver:
         self._start(self._accept)
 
     # ---- For the program -----------------------------------------------------------------------
-    def ready(
+    def announce(
         self, batch: int, columns: Sequence[str] | None, window: int, state: Sequence[int] | None
-    ) -> tuple[Feature, ...]:
-        """Says that the program takes batches from now on, and waits until it is known what they
-        contain. () for an empty feed. FeedError."""
+    ) -> None:
+        """Says that the program takes batches from now on. FeedError."""
         self._batch, self._window = batch, max(1, window)
         asked = {"batch": batch, "columns": columns and list(columns), "window": self._window}
         self._tell({"ready": {**asked, "state": state and list(state)}})
+
+    def ready(
+        self, batch: int, columns: Sequence[str] | None, window: int, state: Sequence[int] | None
+    ) -> tuple[Feature, ...]:
+        """As `announce`, and waits until it is known what the batches contain. () for an empty
+        feed. FeedError."""
+        self.announce(batch, columns, window, state)
         with self._changed:
             self._wait(lambda: self._features is not None or self._over)
             return self._features or ()
@@ -97,16 +112,31 @@ class Receiver:
     def take(self) -> Arrays | None:
         """The next batch, None when there is no other. FeedError."""
         with self._changed:
-            self._wait(lambda: not self._hold and (self._handed < self._batches or self._over))
-            if self._handed < self._batches:
-                self._handed += 1
-                rows, taken_rows = self._batch, self._handed * self._batch
-            elif self._rest:
-                rows, self._rest = self._rest, 0
-                taken_rows = self._handed * self._batch + rows
-            else:
-                return None
-            arrays = self._assemble(rows)
+            self._wait(self._has_batch)
+            return self._taken(1)
+
+    def next(self, most: int) -> Arrays | Question | None:
+        """Up to `most` batches as one, as many as are there, or a question, whatever is there
+        first; None when no other comes. FeedError."""
+        with self._changed:
+            self._wait(lambda: bool(self._questions) or self._has_batch())
+            return self._questions.popleft() if self._questions else self._taken(most)
+
+    def _has_batch(self) -> bool:
+        """Whether a batch may be taken, or it is known that none comes."""
+        return not self._hold and (self._handed < self._batches or self._over)
+
+    def _taken(self, most: int) -> Arrays | None:
+        count = min(most, self._batches - self._handed)
+        if count > 0:
+            self._handed += count
+            rows, taken_rows = count * self._batch, self._handed * self._batch
+        elif self._rest:
+            rows, self._rest = self._rest, 0
+            taken_rows = self._handed * self._batch + rows
+        else:
+            return None
+        arrays = self._assemble(rows)
         self._tell({"took": taken_rows})
         return arrays
 
@@ -118,8 +148,11 @@ class Receiver:
             return self._hello["feed"], self._hello["generation"], count
 
     def stop(self) -> None:
-        """No more is wanted."""
+        """No more is wanted. Waits until all programs know how many batches they get: this one may
+        end then. FeedError."""
         self._tell({"stop": True})
+        with self._changed:
+            self._wait(lambda: self._over)
 
     def question(self) -> Question | None:
         """The next rows that want an answer, None when there will be none. FeedError."""
@@ -288,11 +321,15 @@ class Receiver:
             def reply(found: Arrays) -> None:
                 line.send({}, serialized(record_batch(found)))
 
+            def reply_values(found: Sequence[Any]) -> None:
+                line.send({}, serialized(value_batch(found)))
+
             def refuse(words: str) -> None:
                 line.say({"error": words})
 
+            question = Question(arrays, head["rows"], reply, reply_values, refuse)
             with self._changed:
-                self._questions.append(Question(arrays, head["rows"], reply, refuse))
+                self._questions.append(question)
                 self._changed.notify_all()
 
 

@@ -27,6 +27,8 @@ ENTRY = f"{FOLDER}/main.py"
 # The part of tfapp that programs import.
 _OWN = ("__init__.py", "errors.py", "frozen.py", "tf_yarn.py", "topology.py")
 
+_SPARK = ("__init__", "TFNode", "compat")
+
 _FEED = (
     *("__init__", "columns", "context", "dataset", "inference", "intervals", "ledger"),
     *("receiver", "wire"),
@@ -192,6 +194,9 @@ def _machinery(pickled: bool, feed: bool) -> dict[str, Content]:
         found[f"{FOLDER}/tfapp/{name}"] = root / name
     for path in sorted((root / "program").glob("*.py")):
         found[f"{FOLDER}/tfapp/program/{path.name}"] = path
+    for name in _SPARK:
+        file = f"tensorflowonspark/{name}.py"
+        found[f"{FOLDER}/tfapp/{file}"] = root / file
     if feed:
         for name in _FEED:
             found[f"{FOLDER}/tfapp/feed/{name}.py"] = root / "feed" / f"{name}.py"

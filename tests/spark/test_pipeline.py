@@ -1,0 +1,95 @@
+"""Stages of a Spark ML pipeline and TFRecord files, on a real Spark cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.spark import tfos_programs as programs
+from tfapp.errors import ExistsError, NotFoundError, UsageError
+from tfapp.tensorflowonspark import dfutil
+
+SCHEMA = (
+    "image array<float>, label int, name string, raw binary, ok boolean, words array<string>, "
+    "total double, none long"
+)
+
+
+@pytest.fixture
+def open_path(tmp_path):
+    """A folder that every task can write to."""
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+def test_a_frame_becomes_records_and_a_frame_again(spark, open_path):
+    rows = [
+        ([0.5 * n, 1.0], n, f"name {n}", bytearray([n, 255]), n % 2 == 0, ["a", "é"], n / 4, None)
+        for n in range(20)
+    ]
+    folder = f"file://{open_path}/records"
+    dfutil.saveAsTFRecords(spark.createDataFrame(rows, SCHEMA).repartition(3), folder)
+    names = sorted(path.name for path in (open_path / "records").iterdir())
+    assert names == ["_SUCCESS", "part-00000", "part-00001", "part-00002"]
+    again = dfutil.loadTFRecords(spark.sparkContext, folder, schema=SCHEMA)
+    assert dfutil.isLoadedDF(again) and not dfutil.isLoadedDF(spark.range(1))
+    found = sorted((tuple(row) for row in again.collect()), key=lambda row: row[1])
+    assert found == rows
+    guessed = dfutil.loadTFRecords(spark.sparkContext, folder, ["raw"])
+    assert dict(guessed.dtypes) == {
+        "image": "array<float>",
+        "label": "bigint",
+        "name": "string",
+        "ok": "bigint",
+        "raw": "binary",
+        "total": "float",
+        "words": "array<string>",
+    }
+    with pytest.raises(ExistsError, match="records is there already"):
+        dfutil.saveAsTFRecords(again, folder)
+    with pytest.raises(NotFoundError, match="there is no folder"):
+        dfutil.loadTFRecords(spark.sparkContext, f"{folder}-2")
+    with pytest.raises(UsageError, match="'m' is map<int,int>, which no TFRecord can hold"):
+        dfutil.saveAsTFRecords(spark.sql("select map(1, 2) m"), f"{folder}-3")
+    assert not (open_path / "records-3").exists()
+
+
+def test_examples_of_an_rdd(spark):
+    frame = spark.createDataFrame([(1, [1.0, 2.0], "a")], "n long, x array<float>, s string")
+    (record,) = dfutil.toTFExample(frame.dtypes)(frame.collect())
+    (row,) = dfutil.fromTFExample([(record, None)], binary_features=["s"])
+    assert row.asDict() == {"n": 1, "x": [1.0, 2.0], "s": bytearray(b"a")}
+    assert dfutil.infer_schema(record).simpleString() == (
+        "struct<n:bigint,s:string,x:array<float>>"
+    )
+
+
+def test_an_estimator_trains_a_model_that_predicts(spark, open_path):
+    from sklearn.datasets import load_digits
+
+    from tfapp.tensorflowonspark.pipeline import TFEstimator, TFModel
+
+    digits = load_digits()
+    table = [(x.tolist(), int(y), "other") for x, y in zip(digits.data, digits.target)]
+    frame = spark.createDataFrame(table, "image array<float>, label int, other string")
+    estimator = TFEstimator(programs.pipeline, {"own": 1}, name="app", replace=True, show=False)
+    estimator.setInputMapping({"image": "image", "label": "label"}).setClusterSize(2).setEpochs(6)
+    estimator.setBatchSize(32).setExportDir(str(open_path / "export"))
+    assert (estimator.getEpochs(), estimator.getFeedTimeout()) == (6, 600.0)
+    args = estimator.merge_args_params()
+    assert (args.own, args.batch_size, args.num_ps, args.steps) == (1, 32, 0, 1000)
+    with pytest.raises(TypeError, match="no dictionary"):
+        estimator.setInputMapping(["image"])
+    model = estimator.fit(frame.repartition(4))
+    assert isinstance(model, TFModel)
+    with pytest.raises(UsageError, match="output_mapping is not set"):
+        model.transform(frame)
+    model.setInputMapping({"image": "image"}).setOutputMapping({"output_0": "scores"})
+    answered = model.transform(frame)
+    assert answered.dtypes == [("scores", "array<float>")]
+    scores = np.array([row.scores for row in answered.collect()])
+    assert (scores.argmax(1) == digits.target).mean() > 0.9, "the rows kept their order"
+    with pytest.raises(UsageError, match="names the output 'no'"):
+        model.copy().setOutputMapping({"no": "scores"}).transform(frame)
+    with pytest.raises(NotFoundError, match="there is no SavedModel in /nowhere"):
+        model.copy().setExportDir("/nowhere").transform(frame)

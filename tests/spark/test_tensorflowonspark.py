@@ -1,0 +1,200 @@
+"""Programs that were written for TensorFlowOnSpark, on a real Spark cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+import pytest
+
+from tests import python_environments
+from tests.spark import tfos_programs as programs
+from tests.spark.conftest import wait_for
+from tfapp.engines.leftovers import CACHE
+from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
+from tfapp.tensorflowonspark import TFCluster, TFParallel
+
+SPARK = TFCluster.InputMode.SPARK
+QUIET = {"name": "app", "replace": True, "show": False}
+
+
+def args(**more):
+    return argparse.Namespace(**{"batch_size": 32, "stop_after": 0, **more})
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """(image, label) of the real digits."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return [(image.tolist(), int(label)) for image, label in zip(found.data, found.target)]
+
+
+def test_a_cluster_is_fed_and_described(spark):
+    """Twice, from an RDD and from a DataFrame, by programs that read to the end."""
+    sc = spark.sparkContext
+    cluster = TFCluster.run(
+        sc, programs.collect, args(), 2, 0, input_mode=SPARK, master_node="master", **QUIET
+    )
+    frame = spark.range(0, 1000, 1, 3)
+    cluster.train(frame.rdd, num_epochs=2)
+    cluster.train(spark.range(1000, 1500, 1, 5), num_epochs=1)
+    info = cluster.cluster_info
+    cluster.shutdown(grace_secs=1)
+    found = list(cluster.application.result().returned.values())
+    assert sorted(found[0]["ids"] + found[1]["ids"]) == sorted(
+        [*range(1000)] * 2 + [*range(1000, 1500)]
+    )
+    assert [one["short"] for one in found] == [1, 1], "only the last batch is short"
+    assert [one["place"] for one in found] == [[0, "master", 0, 2], [1, "worker", 0, 2]]
+    assert found[0]["cluster"] == {"master": 1, "worker": 1}
+    assert found[0]["paths"] == ["/a/b", "hdfs://x/y"]
+    assert [(one["job_name"], one["task_index"]) for one in info] == [("master", 0), ("worker", 0)]
+    assert all(one["port"] and one["host"] for one in info)
+    assert (cluster.num_executors, cluster.input_mode, cluster.sc) == (2, SPARK, sc)
+    assert (cluster.defaultFS, cluster.working_dir) == ("file://", os.getcwd())
+    assert cluster.nodeRDD.collect() == [0, 1]
+    assert cluster.cluster_id == cluster.cluster_meta["id"] == cluster.application.id
+    assert cluster.tensorboard_url() is None
+    assert cluster.server.done
+
+
+def test_no_epochs_means_until_the_programs_stop(spark):
+    options = args(stop_after=3000)
+    cluster = TFCluster.run(
+        spark.sparkContext, programs.collect, options, 2, 0, input_mode=SPARK, **QUIET
+    )
+    cluster.train(spark.range(0, 1000, 1, 3).rdd)
+    cluster.shutdown()
+    found = list(cluster.application.result().returned.values())
+    assert all(len(one["ids"]) >= 3000 for one in found[:1])
+
+
+def test_what_fails_after_the_last_row_is_raised(spark):
+    cluster = TFCluster.run(
+        spark.sparkContext, programs.export_late, args(), 2, 0, input_mode=SPARK, **QUIET
+    )
+    cluster.train(spark.range(0, 1000, 1, 2).rdd, num_epochs=1)
+    with pytest.raises(ApplicationFailedError, match="the export failed"):
+        cluster.shutdown()
+    assert spark.range(10).count() == 10, "Spark goes on"
+
+
+def test_inference_keeps_order_and_a_wrong_count_is_told(spark):
+    rows = spark.range(0, 1000, 1, 4).rdd.map(lambda row: ([float(row.id), 1.0], row.id))
+    for left_out in (0, 1):
+        cluster = TFCluster.run(
+            spark.sparkContext,
+            programs.answer,
+            {"left_out": left_out},
+            2,
+            0,
+            input_mode=SPARK,
+            **QUIET,
+        )
+        results = cluster.inference(rows)
+        if left_out:
+            with pytest.raises(Exception, match="partition .: the program left 1 of its rows"):
+                results.collect()
+            cluster.application.stop(force=True)
+        else:
+            assert results.collect() == [f"label {n}, sum {n + 1}" for n in range(1000)]
+            cluster.shutdown()
+
+
+def test_keras_in_both_input_modes(spark, digits, tmp_path):
+    sc = spark.sparkContext
+    rows = sc.parallelize(digits, 7).persist()
+    tmp_path.chmod(0o777)
+    options = args(rows=len(digits), epochs=8, export_dir=str(tmp_path / "export"))
+    cluster = TFCluster.run(
+        sc, programs.keras, options, 2, 0, input_mode=SPARK, master_node="chief", **QUIET
+    )
+    cluster.train(rows, num_epochs=options.epochs)
+    cluster.shutdown()
+    assert cluster.application.result().returned["chief/0"]["accuracy"] > 0.9
+    assert (tmp_path / "export" / "saved_model.pb").exists()
+    words = ["train", "--epochs", "3"]
+    cluster = TFCluster.run(sc, programs.keras_reads, words, 2, 0, log_dir=str(tmp_path), **QUIET)
+    with pytest.raises(UsageError, match="the programs read their data themselves"):
+        cluster.train(rows)
+    cluster.shutdown()
+    assert cluster.application.result().returned["worker/0"]["accuracy"] > 0.9
+
+
+def test_an_estimator_of_an_older_tensorflow(spark, digits, tmp_path):
+    tmp_path.chmod(0o777)
+    python_environments.share_with_estimators(tmp_path / "home")
+    made = tmp_path / "home" / CACHE / "environments"
+    (environment,) = [path for path in made.iterdir() if path.is_dir()]
+    options = args(steps=40, model_dir=str(tmp_path / "model"))
+    cluster = TFCluster.run(
+        spark.sparkContext,
+        programs.estimator,
+        options,
+        1,
+        0,
+        input_mode=SPARK,
+        master_node="chief",
+        python=str(environment / "bin" / "python"),
+        env={"PYTHONPATH": str(python_environments.older_pyarrow())},
+        **QUIET,
+    )
+    cluster.train(spark.sparkContext.parallelize(digits, 3))
+    cluster.shutdown()
+    assert cluster.application.result().returned == {"chief/0": {"steps": 40}}
+
+
+def test_a_stream_goes_on_until_the_programs_stop(spark, monkeypatch):
+    """Discretized streams, where this Spark has them."""
+    streaming = pytest.importorskip("pyspark.streaming")
+    sc = spark.sparkContext
+    with pytest.warns(FutureWarning):
+        ssc = streaming.StreamingContext(sc, 1)
+    rows = [sc.parallelize([{"id": n} for n in range(100 * k, 100 * k + 100)]) for k in range(60)]
+    options = args(stop_after=300, batch_size=10)
+    cluster = TFCluster.run(sc, programs.collect, options, 2, 0, input_mode=SPARK, **QUIET)
+    cluster.train(ssc.queueStream(rows), feed_timeout=86400)
+    ssc.start()
+    try:
+        cluster.shutdown(ssc)
+    finally:
+        ssc.stop(stopSparkContext=False, stopGraceFully=False)
+    found = list(cluster.application.result().returned.values())
+    ids = found[0]["ids"] + found[1]["ids"]
+    assert len(ids) == len(set(ids)) >= 300
+    assert spark.range(10).count() == 10, "Spark goes on"
+
+
+def test_instances_that_know_nothing_of_each_other(spark):
+    found = TFParallel.run(spark.sparkContext, programs.alone, args(), 2, **QUIET)
+    assert found == [{"id": 0, "of": 2, "config": ""}, {"id": 1, "of": 2, "config": ""}]
+
+
+def test_a_shutdown_that_takes_too_long_stops_the_cluster(spark):
+    def endless(_, ctx):
+        time.sleep(10_000)
+
+    cluster = TFCluster.run(spark.sparkContext, endless, args(), 1, 0, **QUIET)
+    wait_for(lambda: cluster.application.status().state == "RUNNING", "the program")
+    with pytest.raises(TimedOutError, match="app was stopped: it has not ended in the time"):
+        cluster.shutdown(timeout=2)
+    assert cluster.application.status().verdict.state == "KILLED"
+
+
+def test_arguments_that_cannot_be_meant_or_mean_nothing(spark):
+    sc = spark.sparkContext
+    with pytest.raises(UsageError, match="a cluster of 1 nodes has no worker and no chief"):
+        TFCluster.run(sc, programs.alone, args(), 1, 1)
+    with pytest.raises(UsageError, match="master_node is 'boss'"):
+        TFCluster.run(sc, programs.alone, args(), 2, 0, master_node="boss")
+    with pytest.warns(UserWarning, match="release_port has no meaning here"):
+        cluster = TFCluster.run(
+            sc, programs.alone, args(), 2, 1, release_port=False, driver_ps_nodes=True, **QUIET
+        )
+    hosts = {one["job_name"]: one["host"] for one in cluster.cluster_info}
+    cluster.shutdown(timeout=-1)
+    assert hosts["ps"] == sc.getConf().get("spark.driver.host")
+    assert hosts["worker"] != hosts["ps"]

@@ -1,0 +1,283 @@
+"""A TensorFlow cluster on Spark's executors: start it, feed it, wait for its end.
+
+cluster = TFCluster.run(sc, map_fun, args, num_executors=4, num_ps=1,
+                        input_mode=TFCluster.InputMode.SPARK)
+cluster.train(rdd, num_epochs=3)
+cluster.shutdown()
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tfapp
+from tfapp.errors import TfappError, TimedOutError, UsageError
+from tfapp.tensorflowonspark.arguments import meaningless, name_of, place_of, session_of
+from tfapp.tensorflowonspark.TFNode import call
+from tfapp.topology import Component
+
+QUEUES = ("input", "output", "error")
+TIMEOUT = 259_200.0  # seconds of `shutdown`: three days
+_MASTERS = ("chief", "master")
+
+
+class InputMode:
+    """Who reads the data: the programs, or Spark, which feeds them."""
+
+    TENSORFLOW = 0
+    SPARK = 1
+
+
+class Server:
+    """Whether the programs want no more data, or have ended."""
+
+    def __init__(self, application: tfapp.Application):
+        self._application = application
+
+    @property
+    def done(self) -> bool:
+        """Whether that is so."""
+        return self._application.feed_is_over
+
+
+class TFCluster:
+    """A cluster that `run` has started. `application`: tfapp's own handle of it, for all that is
+    not here: logs, flex, exports."""
+
+    def __init__(
+        self,
+        sc: Any,
+        application: tfapp.Application,
+        num_executors: int,
+        input_mode: int,
+        meta: dict[str, Any],
+        queues: Sequence[str],
+    ):
+        self.sc = sc
+        self.application = application
+        self.num_executors = num_executors
+        self.input_mode = input_mode
+        self.cluster_meta = self.meta = meta
+        self.cluster_id = meta["id"]
+        self.defaultFS: str = meta["default_fs"]
+        self.working_dir: str = meta["working_dir"]
+        self.queues = list(queues)
+        self.server = Server(application)
+        self.nodeRDD = sc.parallelize(range(num_executors), num_executors)
+        self.cluster_info = _nodes(application, meta["master_node"])
+
+    def train(
+        self, dataRDD: Any, num_epochs: int = 0, feed_timeout: float = 600, qname: str = "input"
+    ) -> None:
+        """Feeds an RDD, a DataFrame, which is faster, or a DStream to the programs, each row to one
+        of them. Returns when all rows are with them, of a DStream at once.
+
+        `num_epochs`: how often; 0 goes on until the programs stop. `feed_timeout`: seconds without
+        any progress after which it is an error. Raises `tfapp.errors.ApplicationFailedError`, with
+        the last lines, when a program fails; `tfapp.errors.FeedError` for data that cannot be
+        fed."""
+        self._check(qname)
+        if num_epochs < 0:
+            raise UsageError(f"num_epochs is {num_epochs}", "It is 0 or more.")
+        feed = functools.partial(
+            self.application.feed, final=False, stall_timeout=float(feed_timeout)
+        )
+
+        def feed_batch(rdd: Any) -> None:
+            if not self.server.done:
+                feed(rdd)
+
+        if hasattr(dataRDD, "foreachRDD"):
+            dataRDD.foreachRDD(feed_batch)
+        elif num_epochs:
+            feed(dataRDD, epochs=num_epochs)
+        else:
+            while not feed(dataRDD).stopped:
+                pass
+
+    def inference(self, dataRDD: Any, feed_timeout: float = 600, qname: str = "input") -> Any:
+        """An RDD of the programs' results for the elements of `dataRDD`, in their order. Nothing
+        runs before Spark needs it; it can be computed until `shutdown`."""
+        self._check(qname)
+        if feed_timeout != 600:
+            meaningless("feed_timeout", "a slow program is no error")
+        return self.application.infer(dataRDD, "")
+
+    def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = TIMEOUT) -> None:
+        """Says that no more data comes and waits for the programs' ends, also of what they do after
+        the last row. With a StreamingContext, waits until the programs stop, and ends it first.
+
+        `timeout`: seconds until the cluster is stopped and TimedOutError raised, -1 for none.
+        `grace_secs` has no meaning: programs have the time that they take. Raises
+        `tfapp.errors.ApplicationFailedError`, with the last lines, when it did not succeed. Spark
+        goes on."""
+        end = time.monotonic() + timeout if timeout > 0 else None
+        if ssc is not None:
+            self._await_stop(ssc, end)
+        if self.input_mode == InputMode.SPARK:
+            self.application.end_feed(wait=False)
+        left = None if end is None else max(0.0, end - time.monotonic())
+        try:
+            self.application.result(left)
+        except TimedOutError:
+            self._give_up(timeout)
+
+    def tensorboard_url(self) -> str | None:
+        """The address of its TensorBoard, None where it has none."""
+        if not any(node["job_name"] == "tensorboard" for node in self._members()):
+            return None
+        return self.application.tensorboard()
+
+    def _await_stop(self, ssc: Any, end: float | None) -> None:
+        while not self._has_terminated(ssc):
+            if self.server.done:
+                ssc.stop(stopSparkContext=False, stopGraceFully=True)
+                return
+            if end is not None and time.monotonic() > end:
+                ssc.stop(stopSparkContext=False, stopGraceFully=False)
+                self._give_up(0)
+
+    def _has_terminated(self, ssc: Any) -> bool:
+        """Waits a second. What a stream raises because the programs have ended is told by their
+        application's verdict."""
+        try:
+            return bool(ssc.awaitTerminationOrTimeout(1))
+        except Exception:  # Spark's Java exceptions have no class of their own
+            if not self.server.done:
+                raise
+            return False
+
+    def _give_up(self, timeout: float) -> None:
+        words = "it has not ended in the time that shutdown gives"
+        self.application.stop(words)
+        raise TimedOutError(f"{self.application.name} was stopped: {words}")
+
+    def _members(self) -> list[dict[str, Any]]:
+        return _nodes(self.application, self.meta["master_node"], tensorboard=True)
+
+    def _check(self, qname: str) -> None:
+        if self.input_mode != InputMode.SPARK:
+            raise UsageError(
+                "the programs read their data themselves",
+                "Give input_mode=TFCluster.InputMode.SPARK to TFCluster.run.",
+            )
+        if qname not in self.queues:
+            raise UsageError(f"there is no queue {qname!r}", f"Known: {', '.join(self.queues)}.")
+
+
+def run(
+    sc: Any,
+    map_fun: Callable[..., Any],
+    tf_args: Any,
+    num_executors: int,
+    num_ps: int,
+    tensorboard: bool = False,
+    input_mode: int = InputMode.TENSORFLOW,
+    log_dir: str | None = None,
+    driver_ps_nodes: bool = False,
+    master_node: str | None = None,
+    reservation_timeout: float = 600,
+    queues: Sequence[str] = QUEUES,
+    eval_node: bool = False,
+    release_port: bool = True,
+    **more: Any,
+) -> TFCluster:
+    """Runs `map_fun(tf_args, ctx)` on a cluster of `num_executors` nodes, and returns when it has
+    formed and its programs run. `tf_args` that are a list are sys.argv there.
+
+    `num_ps`: how many of them are parameter servers. `master_node`: "chief" or "master", where one
+    is the chief; `eval_node`: whether one is the evaluator. The others are workers.
+    `driver_ps_nodes`: the parameter servers run beside the driver. `tensorboard`: a TensorBoard
+    besides, over `log_dir` or the checkpoint folder. `reservation_timeout`: seconds until all nodes
+    must be there. `release_port` has no meaning. `more`: arguments of `tfapp.submit`, such as
+    packages=["pyarrow"] and name="digits".
+
+    Raises what `tfapp.submit` raises, and `tfapp.errors.ApplicationFailedError` when the cluster
+    does not form."""
+    if not release_port:
+        meaningless("release_port", "tfapp holds the port until TensorFlow has it")
+    if tuple(queues) != QUEUES:
+        meaningless("queues", "rows have a way of their own")
+    fed = input_mode == InputMode.SPARK
+    components = _components(num_executors, num_ps, master_node, eval_node, driver_ps_nodes)
+    place = place_of(sc, master_node or "")
+    options = {"site.global.gang.timeout": reservation_timeout, **more.pop("options", {})}
+    if log_dir is not None:
+        options["site.global.tensorboard.logdir"] = log_dir
+    application = tfapp.submit(
+        functools.partial(call, map_fun, tf_args, place),
+        components,
+        **{"name": name_of(map_fun), "spark": session_of(sc), **more},
+        feed=fed,
+        tensorboard=tensorboard,
+        options=options,
+    )
+    try:
+        if application.wait_until_running().verdict is not None:
+            application.result()  # raises why
+        if fed:
+            application.open_feed(sc)
+    except (TfappError, KeyboardInterrupt):
+        application.stop("the cluster did not form", force=True)
+        raise
+    meta = {
+        "id": application.id,
+        "num_executors": num_executors,
+        "default_fs": place.default_fs,
+        "working_dir": place.working_dir,
+        "master_node": master_node or "",
+        "cluster_template": {name: one.instances for name, one in components.items()},
+        "server_addr": None,
+        "release_port": release_port,
+    }
+    return TFCluster(sc, application, num_executors, input_mode, meta, queues)
+
+
+def _components(
+    num_executors: int, num_ps: int, master_node: str | None, eval_node: bool, on_driver: bool
+) -> dict[str, Component]:
+    if master_node and master_node not in _MASTERS:
+        raise UsageError(f"master_node is {master_node!r}", f"It is {' or '.join(_MASTERS)}.")
+    workers = num_executors - num_ps - bool(master_node) - eval_node
+    if workers < 0 or workers + bool(master_node) == 0:
+        raise UsageError(
+            f"a cluster of {num_executors} nodes has no worker and no chief",
+            f"{num_ps} of them are parameter servers" + (", one is the evaluator." * eval_node),
+        )
+    place = {"site.global.spark.on.driver": True} if on_driver else {}
+    found = {
+        "ps": Component(instances=num_ps, options=place),
+        "chief": Component(instances=int(bool(master_node))),
+        "evaluator": Component(instances=int(eval_node)),
+        "worker": Component(instances=workers),
+    }
+    return {name: component for name, component in found.items() if component.instances}
+
+
+def _nodes(
+    application: tfapp.Application, master: str, tensorboard: bool = False
+) -> list[dict[str, Any]]:
+    """The nodes as TensorFlowOnSpark describes them."""
+    found = []
+    for number, one in enumerate(application.status().instances):
+        if one.component == "tensorboard" and not tensorboard:
+            continue
+        name = master if master and one.component == "chief" else one.component
+        address = one.exports.get(one.component, {}).get("host_port", "")
+        found.append(
+            {
+                "executor_id": number,
+                "host": one.host,
+                "job_name": name,
+                "task_index": int(one.instance.rpartition("/")[2]),
+                "port": int(address.rpartition(":")[2] or 0),
+                "tb_pid": 0,
+                "tb_port": 0,
+                "addr": None,
+                "authkey": None,
+            }
+        )
+    return found

@@ -1,0 +1,35 @@
+"""Instances that know nothing of each other, on Spark's executors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tfapp
+from tfapp.tensorflowonspark.arguments import meaningless, name_of, place_of, session_of
+from tfapp.tensorflowonspark.TFNode import call_alone
+from tfapp.topology import Component
+
+
+def run(
+    sc: Any,
+    map_fun: Callable[..., Any],
+    tf_args: Any,
+    num_executors: int,
+    use_barrier: bool = True,
+    **more: Any,
+) -> list[Any]:
+    """Runs `map_fun(tf_args, ctx)` `num_executors` times, side by side, until all have ended;
+    `ctx.executor_id` counts them. Returns what each returned. `more`: arguments of
+    `tfapp.submit`. Raises `tfapp.errors.ApplicationFailedError`, with the last lines, when one
+    fails."""
+    if not use_barrier:
+        meaningless("use_barrier", "the instances begin when all have a slot")
+    application = tfapp.submit(
+        functools.partial(call_alone, map_fun, tf_args, place_of(sc)),
+        {"worker": Component(instances=num_executors)},
+        **{"name": name_of(map_fun), "spark": session_of(sc), **more},
+    )
+    returned = application.result().returned
+    return [returned.get(f"worker/{number}") for number in range(num_executors)]

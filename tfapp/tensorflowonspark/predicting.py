@@ -1,0 +1,189 @@
+"""A SavedModel's answers for the rows of a DataFrame, by the executors themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tfapp.errors import NotFoundError, UsageError
+from tfapp.feed.columns import Feature, arrays_of_batch, check, features_of
+
+# TensorFlow's types as Spark's.
+_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "float",
+    "bfloat16": "float",
+    "int64": "long",
+    "int32": "int",
+    "int16": "short",
+    "int8": "byte",
+    "uint8": "short",
+    "bool": "boolean",
+    "string": "string",
+}
+
+_models: dict[tuple[Any, ...], Any] = {}  # of this Python worker
+
+
+def predict(
+    dataset: Any,
+    folder: str,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    *,
+    signature: str,
+    tags: Sequence[str],
+    batch: int,
+) -> Any:
+    """A DataFrame with the columns of `outputs`, {output: column}, one row for each of `dataset`,
+    in their order. `inputs`: {column: input}. `batch`: rows that the model gets at once.
+    UsageError for inputs and outputs that the signature does not have."""
+    from pyspark import cloudpickle
+
+    from tfapp.feed.source import travel_by_value
+    from tfapp.tensorflowonspark import predicting
+
+    travel_by_value()
+    cloudpickle.register_pickle_by_value(predicting)
+    unknown = [column for column in inputs if column not in dataset.columns]
+    if unknown:
+        raise UsageError(
+            f"input_mapping names the column {unknown[0]!r}",
+            f"The DataFrame has {', '.join(dataset.columns)}.",
+        )
+    which = folder, signature, tuple(tags)
+    context = dataset.sparkSession.sparkContext
+    (about,) = context.parallelize([which], 1).map(lambda each: _describe(*each)).collect()
+    if "missing" in about:
+        raise NotFoundError(f"{about['missing']}, where the executors are", "Check the folder.")
+    types = {name: _type(*about["outputs"][name]) for name in _known("output", outputs, about)}
+    _known("input", inputs.values(), about)
+    schema = ", ".join(f"`{outputs[name]}` {types[name]}" for name in outputs)
+    chosen = dataset.select(*inputs)
+    kinds = {name: about["inputs"][name] for name in inputs.values()}
+    return chosen.mapInArrow(_task(which, dict(inputs), dict(outputs), kinds, batch), schema)
+
+
+def _known(what: str, names: Iterable[str], about: Mapping[str, Any]) -> list[str]:
+    there = about[f"{what}s"]
+    for name in names:
+        if name not in there:
+            raise UsageError(
+                f"{what}_mapping names the {what} {name!r}",
+                f"The signature has {', '.join(sorted(there))}.",
+            )
+    return list(names)
+
+
+def _type(kind: str, shape: Sequence[int]) -> str:
+    """Spark's type of one row's value."""
+    if kind not in _TYPES:
+        raise UsageError(f"an output is {kind}, which no column can hold", "Give another one.")
+    found = _TYPES[kind]
+    for _ in shape[1:]:
+        found = f"array<{found}>"
+    return found
+
+
+# ---- On executors ------------------------------------------------------------------------------
+def _describe(folder: str, signature: str, tags: Sequence[str]) -> dict[str, Any]:
+    """{"inputs": {name: (type, shape)}, "outputs": the same}, or {"missing": words}. -1 in a shape
+    is any number."""
+    import tensorflow as tf
+
+    if not tf.io.gfile.exists(_file(folder)):
+        return {"missing": f"there is no SavedModel in {folder}"}
+    model = tf.saved_model.load(folder, tags=list(tags))
+    if signature not in model.signatures:
+        there = ", ".join(sorted(model.signatures)) or "none"
+        return {"missing": f"{folder} has the signatures {there}, and no {signature!r}"}
+    function = model.signatures[signature]
+
+    def told(specs: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        found = {}
+        for name, spec in specs.items():
+            sizes = spec.shape.as_list() if spec.shape.rank is not None else [None]
+            found[name] = spec.dtype.name, tuple(-1 if size is None else size for size in sizes)
+        return found
+
+    return {
+        "inputs": told(function.structured_input_signature[1]),
+        "outputs": told(function.structured_outputs),
+    }
+
+
+def _loaded(folder: str, signature: str, tags: Sequence[str]) -> Any:
+    """The signature's function. The model is loaded once by each Python worker, and again when its
+    folder was written anew."""
+    import tensorflow as tf
+
+    key = folder, signature, tuple(tags), tf.io.gfile.stat(_file(folder)).mtime_nsec
+    if key not in _models:
+        _models.clear()
+        model = tf.saved_model.load(folder, tags=list(tags))
+        _models[key] = model, model.signatures[signature]
+    return _models[key][1]
+
+
+def _file(folder: str) -> str:
+    return f"{folder}/saved_model.pb"
+
+
+def _task(
+    which: tuple[Any, ...],
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    kinds: Mapping[str, tuple[str, tuple[int, ...]]],
+    size: int,
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def task(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        function = _loaded(*which)
+        part, done = TaskContext.get().partitionId(), 0
+        features: tuple[Feature, ...] = ()
+        for batch in batches:
+            for first in range(0, batch.num_rows, size):
+                rows = batch.slice(first, size)
+                features = features or features_of(rows)
+                check(rows, features, done, part)
+                done += rows.num_rows
+                arrays = arrays_of_batch(rows)
+                given = {name: _tensor(arrays[c], *kinds[name]) for c, name in inputs.items()}
+                found = function(**given)
+                columns = [_column(name, found[name], rows.num_rows) for name in outputs]
+                yield pa.RecordBatch.from_arrays(columns, names=list(outputs.values()))
+
+    return task
+
+
+def _tensor(values: Any, kind: str, shape: tuple[int, ...]) -> Any:
+    """An input of the model's own shape, as far as that is known."""
+    import tensorflow as tf
+
+    is_text = values.dtype == object
+    tensor = tf.constant(values.tolist()) if is_text else tf.cast(tf.constant(values), kind)
+    return tf.reshape(tensor, (-1, *shape[1:])) if min(shape[1:], default=0) > 0 else tensor
+
+
+def _column(name: str, tensor: Any, rows: int) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    values = tensor.numpy()
+    count = len(values) if values.ndim else 0
+    if count != rows:
+        raise ValueError(f"the model's output {name!r} has {count} values for {rows} rows")
+    if values.dtype == object:
+        return pa.array([value.decode() for value in values.tolist()])
+    if values.dtype.name in ("float16", "bfloat16"):
+        values = values.astype(np.float32)
+    if values.dtype.name == "uint8":
+        values = values.astype(np.int16)
+    column = pa.array(values.reshape(-1))
+    for length in reversed(values.shape[1:]):
+        offsets = np.arange(0, len(column) + 1, length, dtype=np.int32)
+        column = pa.ListArray.from_arrays(offsets, column)
+    return column
