@@ -92,7 +92,7 @@ def test_a_program_that_no_interpreter_can_read(create, tmp_path):
     (tmp_path / "program.py").write_text("print('a')\nif x\n")
     done = create("one")
     assert done.returncode == 77
-    assert finding(done).startswith("program.py:2:5: error: expected ':' (for Python ")
+    assert finding(done).startswith("program.py:2:5: error: Python cannot read the program: ")
 
 
 def test_an_archive_whose_interpreter_is_not_there(create, tmp_path):

@@ -97,8 +97,21 @@ def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     parts = schema.of((failure.said,))
     for key in failure.found:
         if not schema.member(parts, key):
-            hint = _unknown_key_hint(key, failure.said, parts, schema)
+            nested = _first_leaf(key, failure.found[key])
+            if nested is not None and schema.member(parts, nested[0]):
+                hint = f"the dot is part of the key: write '{nested[0]}: {nested[1]}'"
+            else:
+                hint = _unknown_key_hint(key, failure.said, parts, schema)
             yield Violation((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
+
+
+def _first_leaf(key: str, value: Any) -> tuple[str, Any] | None:
+    """The first plain value in mappings, and its keys with dots between them; None without."""
+    if not isinstance(value, Mapping) or not value:
+        return None
+    first = next(iter(value))
+    deeper = _first_leaf(f"{key}.{first}", value[first])
+    return deeper or (f"{key}.{first}", value[first])
 
 
 def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts) -> str:

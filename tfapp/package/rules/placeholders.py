@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from tfapp import placeholders
 from tfapp.close_match import close_match
-from tfapp.package.model import AppPackage, Export
+from tfapp.package.model import AppPackage, Export, setting
 from tfapp.package.rules.rule import (
     ENV,
     Found,
     all_placeholders,
     component_names,
     did_you_mean,
+    effective_values,
     export_placeholders,
     feeders,
     rule,
@@ -123,6 +124,28 @@ def placeholder_component(package: AppPackage) -> Iterator[Found]:
             hint = f"in Slider it meant the host of {SLIDERS_HOSTS[component]}; write its name"
         message = f"${{{placeholder.name}}} names the component '{component}', which there is not"
         yield Found(at, message, hint)
+
+
+@rule("empty-placeholder", "appConfig")
+def empty_placeholder(package: AppPackage) -> Iterator[Found]:
+    """`${DATA_DIR}` where no data folder is given: it becomes nothing. Reported at the
+    placeholder.
+
+        user.data.dir: /data     user.scripts.args: "--data ${DATA_DIR}"     PASS
+                                 user.scripts.args: "--data ${DATA_DIR}"     WARNING
+    """
+    for component, _, value in effective_values(package):
+        given = setting(package.config.components[component], "user.data.dir")
+        if given is not None and given.text:
+            continue
+        for placeholder, at in value.placeholders():
+            if placeholder.name == "DATA_DIR":
+                yield Found(
+                    at,
+                    "${DATA_DIR} is empty: there is no data folder",
+                    "give site.global.user.data.dir",
+                    WARNING,
+                )
 
 
 @rule("port-placeholder", "appConfig")

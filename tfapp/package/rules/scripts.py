@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tfapp.close_match import close_match
 from tfapp.errors import TfappError
@@ -14,6 +17,14 @@ from tfapp.package.safety import unsafe_reason
 from tfapp.problems import Position
 
 TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
+# Keys of site.global by which a component's Python is another one.
+OTHER_PYTHONS = (
+    "python.archive",
+    "python.executable",
+    "python.version",
+    "docker.image",
+    "run.mode",
+)
 READ = b"user.scripts.entry"  # in a script that reads it from its context's `config`
 
 
@@ -76,26 +87,30 @@ def script_syntax(package: AppPackage) -> Iterator[Found]:
         def start(self, context:      FAIL
     """
     named = {component.script for component in package.components}
-    for script in named.intersection(package.source.files()):
-        if script.endswith(".py"):  # the loader refuses others
-            yield from _check_syntax(package, script)
-
-
-def _check_syntax(package: AppPackage, script: str) -> Iterator[Found]:
-    at = place(package.source, script)
     hint = "correct it; if it needs a newer Python, run tfapp with that one"
+    for script in named.intersection(package.source.files()):
+        if not script.endswith(".py"):  # the loader refuses others
+            continue
+        at = place(package.source, script)
+        try:
+            text = package.source.read(script)
+        except TfappError as error:
+            yield Found(at, error.message, error.hint)
+        else:
+            yield from _check_syntax(text, at, "script", hint)
+
+
+def _check_syntax(text: bytes, at: Position, what: str, hint: str) -> Iterator[Found]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(package.source.read(script), script, "exec", dont_inherit=True)
-    except TfappError as error:
-        yield Found(at, error.message, error.hint)
+            compile(text, at.file, "exec", dont_inherit=True)
     except SyntaxError as error:
         if error.lineno:
             at = Position(at.file, error.lineno, max(error.offset or 1, 1))
-        yield Found(at, f"Python cannot read the script: {error.msg}", hint)
+        yield Found(at, f"Python cannot read the {what}: {error.msg}", hint)
     except ValueError as error:  # a NUL, in older Pythons
-        yield Found(at, f"Python cannot read the script: {error}", hint)
+        yield Found(at, f"Python cannot read the {what}: {error}", hint)
 
 
 @rule("missing-entry", "metainfo", "appConfig")
@@ -126,6 +141,45 @@ def missing_entry(package: AppPackage) -> Iterator[Found]:
             script += " (the default of site.global.user.scripts.entry)"
             at = Position(package.source.label)
         yield Found(at, f"the entry script {script} is neither in {FILES} nor in --files", hint)
+
+
+@rule("entry-syntax", "metainfo", "appConfig")
+def entry_syntax(package: AppPackage) -> Iterator[Found]:
+    """A user's program that Python cannot read.
+
+    Judged by the Python that runs tfapp, where programs run by it: a component that names another
+    one, by `site.global.python.*` or a Docker image, has its program read by that before it is
+    submitted. Reported at the line and column in the program.
+
+        if x > 1:     PASS
+        if x > 1      FAIL
+    """
+    for entry in sorted(
+        {_own_entry(component, package) for component in package.components} - {""}
+    ):
+        if entry in package.user_files:
+            at = Position(os.fspath(package.user_files[entry]))
+            read: Callable[[], bytes] = package.user_files[entry].read_bytes
+        elif FILES + entry in package.source.files():
+            at = place(package.source, FILES + entry)
+            read = functools.partial(package.source.read, FILES + entry)
+        else:
+            continue  # missing-entry
+        with contextlib.suppress(OSError, TfappError):  # it is read again when it is shipped
+            yield from _check_syntax(read(), at, "program", "correct it")
+
+
+def _own_entry(component: Component, package: AppPackage) -> str:
+    """The program of a component that the Python of this process runs, "" for none."""
+    values = package.config.components.get(component.name, {})
+    entry = setting(values, "user.scripts.entry")
+    if entry is None or not entry.text.endswith(".py") or any(entry.placeholders()):
+        return ""
+    if not is_looked_for(component, package) or unsafe_reason(entry.text):
+        return ""
+    others = (setting(values, key) for key in OTHER_PYTHONS)
+    given = any(value is not None and not value.is_default for value in others)
+    return "" if given else entry.text
 
 
 def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
