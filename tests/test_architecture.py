@@ -97,6 +97,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.tensorflowonspark",
     },
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
+    "pathspec": {"tfapp.package.folder"},
     "pandas": {"tfapp.feed.source"},
     "pyarrow": {
         "tfapp.feed.columns",

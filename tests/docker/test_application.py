@@ -71,8 +71,10 @@ def test_a_program_that_takes_too_much_memory(engine, submission):
 def test_an_application_without_an_engine(submission, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
     done = submission.create("app", "exit 0")
-    assert done.returncode == 65
-    assert "there is no Docker engine at unix:///no/such.sock" in done.stderr
+    assert done.returncode == 53
+    assert (
+        "run mode docker needs a Docker engine: no engine answers at /no/such.sock" in done.stderr
+    )
 
 
 def test_yarns_own_runtime_needs_yarn(submission):

@@ -118,6 +118,32 @@ def test_an_executable_that_is_not_there(create):
     )
 
 
+def test_an_own_module_that_lies_beside_the_program(create, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "net.py").write_text("")
+    (tmp_path / "near.py").write_text("")
+    (tmp_path / "program.py").write_text("import own.net\nimport near\n")
+    said = create("one").stderr.replace(f"{tmp_path}", "HERE").splitlines()
+    lacks = f"which {sys.executable} does not have [missing-module]"
+    assert said[-5:] == [
+        f"HERE/program.py:1:1: error: the program imports own, {lacks}",
+        "  it lies beside the program: ship it with --files HERE, the folder above own/",
+        f"HERE/program.py:2:1: error: the program imports near, {lacks}",
+        "  it lies beside the program: ship it with --files HERE/near.py",
+        "error: 2 errors in the package",
+    ]
+
+
+def test_a_data_file_that_lies_beside_the_program(create, tmp_path):
+    (tmp_path / "digits.csv").write_text("1,2")
+    (tmp_path / "program.py").write_text("open('digits.csv')\n")
+    done = create("one")
+    assert done.returncode == 65
+    assert done.stderr.splitlines()[-1] == (
+        f"digits.csv lies beside the program and was not shipped: --files {tmp_path / 'digits.csv'}"
+    )
+
+
 OWN = """\
 import os, sys, threadpoolctl
 base = {base!r}

@@ -53,3 +53,36 @@ def test_link_out_of_a_folder(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "key").symlink_to("/etc/passwd")
     assert refusal(tmp_path / "src").startswith("src/key: error: this link leads out")
+
+
+def test_what_is_not_shipped_is_told(tmp_path):
+    kept = ("train.py", "data/small.csv", "notes/keep.txt")
+    left = ("data/big.csv", "notes/a.log", ".git/HEAD", "env/pyvenv.cfg", ".pytest_cache/x")
+    for name in (*kept, *left, "__pycache__/train.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".tfappignore").write_text("# large\n/data/*\n!small.csv\n*.log\n")
+    notes = []
+    assert sorted(collect_user_files([tmp_path], notes.append)) == sorted(kept)
+    assert notes == [
+        f"{tmp_path}: does not ship .git/, .pytest_cache/, data/big.csv (.tfappignore), "
+        "env/ (a virtual environment), notes/a.log (.tfappignore)"
+    ]
+
+
+def test_much_is_told_and_few_names_of_many(tmp_path):
+    with open(tmp_path / "model.bin", "wb") as file:
+        file.truncate(60_000_000)
+    for number in range(10):
+        (tmp_path / f"{number}.log").write_text("")
+    (tmp_path / ".tfappignore").write_text("*.log\n")
+    notes = []
+    collect_user_files([tmp_path], notes.append)
+    assert notes[0].endswith("7.log (.tfappignore) and 2 more")
+    assert notes[1].startswith("ships 60 MB, which every container gets")
+
+
+def test_a_pattern_that_is_none(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / ".tfappignore").write_text("a\n!\n")
+    assert refusal(tmp_path).startswith(f"{tmp_path.name}/.tfappignore: error: ")

@@ -4,7 +4,7 @@ and those that name a package and change it on the way in, which are Slider's ow
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -232,8 +232,8 @@ def _rows(rows: list[list[str]]) -> tuple:
     return tuple(map(tuple, rows))
 
 
-def user_files(args: argparse.Namespace) -> dict[str, Path]:
+def user_files(args: argparse.Namespace, note: Callable[[str], None]) -> dict[str, Path]:
     """`--files` as places below files/ in a container -> the user's own files."""
     from tfapp.package.source import collect_user_files
 
-    return collect_user_files(args.files)
+    return collect_user_files(args.files, note)

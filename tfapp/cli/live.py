@@ -103,6 +103,11 @@ def follow_to_verdict(
         ended = follow(engine, application, display, stopper, wait)
         display.close()
     print_verdict(shell, ended.status, shown=display.shown_instance)
+    if ended.status.verdict is not None and ended.status.verdict.exit_code == ExitCode.FAILED:
+        from tfapp.launch.sources import missed_file
+
+        if hint := missed_file(shell, engine.name, ended):
+            shell.note(hint)
     return ExitCode.INTERRUPTED if stopper.asked else verdict_code(ended.status)
 
 

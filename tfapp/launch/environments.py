@@ -153,7 +153,10 @@ class _Check:
             hint = f"use Python {by} there or {version.rpartition('.')[0]} here, or name the "
             hint += "function by its module: 'module:function'"
             yield Problem(at, CODE, message, hint=hint)
-        yield from (_missing(one, interpreter) for one in needed if one.module in told.lacking)
+        for one in needed:
+            if one.module in told.lacking:
+                beside = _beside(self.caller.cwd / one.at.file, one.module, self.caller.cwd)
+                yield _missing(one, interpreter, beside)
 
     def _needed(self, component: ComponentJob, entry: Position, source: bytes) -> list[Needed]:
         """The modules that the component's program needs and that are not shipped."""
@@ -205,13 +208,28 @@ class _Check:
         return _Interpreter(python, value.at if value else None, (python,))
 
 
-def _missing(needed: Needed, interpreter: _Interpreter) -> Problem:
+def _beside(program: Path, module: str, cwd: Path) -> str:
+    """The words of --files that ship a module that lies beside a program, "" where none does."""
+    name = module.partition(".")[0]
+    folder = program.parent
+    shown = folder.relative_to(cwd) if folder.is_relative_to(cwd) else folder
+    if (folder / f"{name}.py").is_file():
+        return f"--files {shown / name}.py"
+    if any((folder / name).glob("*.py")):
+        # A folder's content is shipped, not the folder itself.
+        return f"--files {shown}, the folder above {name}/"
+    return ""
+
+
+def _missing(needed: Needed, interpreter: _Interpreter, beside: str) -> Problem:
     module = needed.module
     message = f"the program imports {module}, which {interpreter.name} does not have"
     if needed.variable:
         message = f"`{needed.variable}` needs {module}, which {interpreter.name} does not have"
     hint = f"add {_distribution(module)} to packages (site.global.python.packages), install it "
     hint += "there, or ship it with --files"
+    if beside:
+        hint = f"it lies beside the program: ship it with {beside}"
     return Problem(needed.at, "missing-module", message, ERROR if needed.sure else WARNING, hint)
 
 

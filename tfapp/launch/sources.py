@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,11 @@ from tfapp.shipped import app_packages_dir
 PLACE = "sources"  # below TFAPP_HOME: a folder for each engine, a file for each application
 HASHED = 1 << 20  # bytes of the largest file that is compared by its content
 _NAMED = 3  # files that one message names
+# How Python, TensorFlow and NumPy say that a file is not there.
+_NOT_FOUND = re.compile(
+    r"No such file or directory: '([^'\n]+)'|(\S+); No such file or directory|"
+    r"FileNotFoundError: (\S+) not found"
+)
 
 Stamps = Mapping[str, "list[Any]"]  # path -> size, time of the last change in ns, digest or null
 
@@ -58,6 +65,26 @@ def warn_if_changed(caller: Caller, engine: Engine, name: str) -> None:
                 "runs as it was\n  `tfapp create` and `tfapp run` with --replace take the files of "
                 "now."
             )
+
+
+def missed_file(caller: Caller, engine: str, application: Application) -> str:
+    """A sentence about a file that the program did not find and that lies beside its sources here,
+    "" without one."""
+    verdict = application.status.verdict
+    cause = verdict.cause if verdict is not None else None
+    if cause is None:
+        return ""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        known = read_json(_place(caller, engine, application.name))["files"]
+        for match in _NOT_FOUND.finditer(cause.last_lines):
+            name = next(filter(None, match.groups()))
+            for source in map(Path, known):
+                path = source.parent / name
+                if not os.path.isabs(name) and str(path) not in known and path.exists():
+                    inside = path.is_relative_to(caller.cwd)
+                    shown = path.relative_to(caller.cwd) if inside else path
+                    return f"{name} lies beside the program and was not shipped: --files {shown}"
+    return ""
 
 
 def forget(caller: Caller, engine: Engine, name: str) -> None:

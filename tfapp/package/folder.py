@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.package.safety import (
+    IGNORE_FILE,
     NOT_SHIPPED,
+    UNTOLD,
+    UNUSABLE,
     VIRTUAL_ENVIRONMENT,
     UnsafeSourceError,
     check_collisions,
@@ -49,32 +53,68 @@ class FolderSource:
         return self.paths[path]
 
 
-def list_folder(root: Path) -> dict[str, Path]:
-    """Every regular file below `root` by its relative path, sorted, without those of virtual
-    environments and of version control. UnsafeSourceError when one is
-    not safe to ship, OSError when a folder cannot be read."""
+class Listing(NamedTuple):
+    """`files`: by their relative paths, sorted. `size`: bytes of all of them. `left_out`: relative
+    paths of files and folders that are not shipped, and why, "" where the name says it."""
+
+    files: dict[str, Path]
+    size: int
+    left_out: tuple[tuple[str, str], ...]
+
+
+def list_folder(root: Path) -> Listing:
+    """Every regular file below `root`, but for virtual environments, version control, what tools
+    keep, and what the patterns of its IGNORE_FILE match. UnsafeSourceError when one is not safe to
+    ship, OSError when a folder cannot be read."""
     real_root = root.resolve()
     found: dict[str, Path] = {}
+    left_out: list[tuple[str, str]] = []
     total = 0
-    for relative, entry in _walk(root, ""):
+    for relative, entry in _walk(root, "", _ignored(root), left_out):
         check_name(relative)
         total += _regular(relative, entry, real_root).st_size
         found[relative] = Path(entry.path)
         check_limits(len(found), total)
     check_collisions(found)
-    return dict(sorted(found.items()))
+    return Listing(dict(sorted(found.items())), total, tuple(left_out))
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _ignored(root: Path) -> Callable[[str], bool]:
+    """Whether the root's IGNORE_FILE matches a relative path; a folder's ends with a slash."""
+    try:
+        lines = (root / IGNORE_FILE).read_text().splitlines()
+    except FileNotFoundError:
+        return lambda _: False
+    import pathspec  # where there is such a file alone
+
+    try:
+        matches: Callable[[str], bool] = pathspec.GitIgnoreSpec.from_lines(lines).match_file
+    except ValueError as error:
+        hint = "write patterns as in a .gitignore"
+        raise UnsafeSourceError(IGNORE_FILE, str(error), hint, UNUSABLE) from None
+    return matches
+
+
+def _walk(
+    folder: Path, prefix: str, ignored: Callable[[str], bool], left_out: list[tuple[str, str]]
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
     with os.scandir(folder) as entries:
-        children = [entry for entry in entries if entry.name not in NOT_SHIPPED]
-    for entry in sorted(children, key=lambda child: child.name):
-        if entry.is_dir(follow_symlinks=False):
-            if os.path.exists(os.path.join(entry.path, VIRTUAL_ENVIRONMENT)):
-                continue
-            yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
+        children = sorted(entries, key=lambda child: child.name)
+    for entry in children:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        name = f"{prefix}{entry.name}{'/' if is_folder else ''}"
+        if entry.name in UNTOLD:
+            continue
+        if entry.name in NOT_SHIPPED:
+            left_out.append((name, ""))
+        elif ignored(name):
+            left_out.append((name, IGNORE_FILE))
+        elif not is_folder:
+            yield name, entry
+        elif os.path.exists(os.path.join(entry.path, VIRTUAL_ENVIRONMENT)):
+            left_out.append((name, "a virtual environment"))
         else:
-            yield prefix + entry.name, entry
+            yield from _walk(Path(entry.path), name, ignored, left_out)
 
 
 def _regular(relative: str, entry: os.DirEntry[str], real_root: Path) -> os.stat_result:

@@ -7,16 +7,19 @@ are `unsafe-path` or `package` findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tfapp.errors import InvalidPackageError
 from tfapp.frozen import frozen
-from tfapp.package.folder import FolderSource, list_folder
+from tfapp.package.folder import FolderSource, Listing, list_folder
 from tfapp.package.model import FILES, Source
 from tfapp.package.nearby import nearby_hint
 from tfapp.package.safety import UNUSABLE, UnsafeSourceError, check_collisions, check_name
 from tfapp.problems import Position, Problem
+
+LARGE = 50_000_000  # bytes of files that are worth a word
+_MOST = 8  # names in a line
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
 _PERMISSIONS = "check its permissions"
@@ -51,7 +54,7 @@ def open_source(path: Path, label: str) -> Source:
     or when it is not safe to ship."""
     try:
         if path.is_dir():
-            return FolderSource(label, list_folder(path))
+            return FolderSource(label, list_folder(path).files)
         if path.is_file():
             if path.suffix.lower() in _DOCUMENTS:
                 hint = f"give the folder that it is in: {path.parent}"
@@ -68,31 +71,50 @@ def open_source(path: Path, label: str) -> Source:
         raise _invalid(label, UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)) from error
 
 
-def collect_user_files(paths: Iterable[Path]) -> dict[str, Path]:
+def collect_user_files(
+    paths: Iterable[Path], note: Callable[[str], None] = lambda _: None
+) -> dict[str, Path]:
     """`--files`: what a program finds below its `files/`. A file is shipped under its own name,
-    a folder's content under the paths it has in there; the later of two of one name wins.
+    a folder's content under the paths it has in there; the later of two of one name wins. `note` is
+    told what of a folder is left out, and when the files are many megabytes.
 
     InvalidPackageError for a path that does not exist or is not safe to ship.
     """
     found: dict[str, Path] = {}
+    size = 0
     for path in paths:
         try:
-            found.update(_user_files(path))
+            listing = _user_files(path)
+            size += listing.size
+            found.update(listing.files)
             check_collisions(found)
+            if listing.left_out:
+                note(f"{path}: does not ship {_named(listing.left_out)}")
         except UnsafeSourceError as refused:
             raise _invalid(str(path), refused) from refused
         except OSError as error:
             message = f"it cannot be read: {error.strerror}"
             unusable = UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)
             raise _invalid(str(path), unusable) from error
+    if size > LARGE:
+        note(
+            f"ships {size / 1e6:.0f} MB, which every container gets: data is better read from a "
+            "place that all of them see (site.global.user.data.dir)"
+        )
     return found
 
 
-def _user_files(path: Path) -> dict[str, Path]:
+def _named(left_out: Sequence[tuple[str, str]]) -> str:
+    words = [f"{name} ({why})" if why else name for name, why in left_out]
+    more = f" and {len(words) - _MOST} more" if len(words) > _MOST else ""
+    return ", ".join(words[:_MOST]) + more
+
+
+def _user_files(path: Path) -> Listing:
     if path.is_dir():
         return list_folder(path)
     if path.is_file():
-        return {check_name(path.name): path}
+        return Listing({check_name(path.name): path}, path.stat().st_size, ())
     hint = "--files takes the user's own programs: files, or folders of them"
     raise UnsafeSourceError(
         "", "there is no such file or folder", nearby_hint(path, hint), UNUSABLE

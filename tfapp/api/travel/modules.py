@@ -184,7 +184,7 @@ class Collection:
             return
         self.roots.append(f"{target}/")
         try:
-            inside = list_folder(root)
+            inside = list_folder(root).files
         except (UnsafeSourceError, OSError) as refused:
             where = f"{getattr(refused, 'path', '')}: ".lstrip(": ")
             raise ProgramError(

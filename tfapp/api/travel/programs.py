@@ -79,6 +79,12 @@ def _text(given: str, finder: Finder, cwd: Path) -> Program:
     module, colon, function = given.partition(":")
     if colon and _MODULE.match(module) and _MODULE.match(function):
         return _named(NamedFunction(module, function), finder)
+    if given.endswith(".ipynb"):
+        raise ProgramError(
+            f"{given} is a notebook, and programs are files of Python",
+            f"`jupyter nbconvert --to script {given}` writes one; in the notebook itself, give one "
+            "of its functions.",
+        )
     if _is_script(given):
         return _script(Path(given), cwd)
     if _MODULE.match(given):

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         template=args.template,
         resources=args.resources,
         overrides=overrides_of(args),
-        files=user_files(args),
+        files=user_files(args, shell.note),
         engine_options=engine_options_of(args, shell),
     )
     engine = engine_of(args, shell)

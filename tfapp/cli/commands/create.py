@@ -92,7 +92,7 @@ def _request(name: str, args: argparse.Namespace, shell: Shell) -> Request:
         template=args.template,
         resources=args.resources,
         overrides=overrides_of(args),
-        files=user_files(args),
+        files=user_files(args, shell.note),
         engine_options=engine_options_of(args, shell),
     )
 

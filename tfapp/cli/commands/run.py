@@ -120,6 +120,12 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the package with the script, or the function, in it."""
     function = _FUNCTION.match(str(args.script)) and not args.script.exists()
     script = None if function else args.script
+    if script is not None and script.suffix == ".ipynb":
+        raise UsageError(
+            f"{script} is a notebook, and programs are files of Python",
+            f"`jupyter nbconvert --to script {script}` writes {script.stem}.py; from the notebook "
+            "itself, call tfapp.run.",
+        )
     for path in filter(None, (script, args.command, args.pod_file)):
         if not path.is_file():
             raise NotFoundError(f"there is no file {path}", _other_hint(path))
@@ -181,7 +187,7 @@ def _request(
             options=(*options, *given.options, *_script_volume(args)),
             components=(*components_of(args), *given.components),
         ),
-        files=collect_user_files([*args.files, *filter(None, reversed(programs))]),
+        files=collect_user_files([*args.files, *filter(None, reversed(programs))], shell.note),
         # The built-in one has a sample, of a common name: the script may mean another module by it.
         programs=args.appdef is not None,
         engine_options=engine_options_of(args, shell),

@@ -10,6 +10,8 @@ when there are no errors (there may be warnings), else 77.
 from __future__ import annotations
 
 import argparse
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 from tfapp.cli.flags import add_package_flags, file_path, overrides_of, user_files
@@ -30,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints the findings of all packages that are named."""
-    found = [(appdef, _findings(appdef, args)) for appdef in args.appdef]
+    noted = functools.cache(shell.note)  # the files are those of every package
+    found = [(appdef, _findings(appdef, args, noted)) for appdef in args.appdef]
     problems = [problem for _, findings in found for problem in findings]
     if problems or args.format in ("json", "sarif"):
         shell.print(REPORTS[args.format](problems))
@@ -39,7 +42,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return ExitCode.BAD_CONFIGURATION if _errors(problems) else ExitCode.SUCCESS
 
 
-def _findings(appdef: Path, args: argparse.Namespace) -> tuple[Problem, ...]:
+def _findings(
+    appdef: Path, args: argparse.Namespace, note: Callable[[str], None]
+) -> tuple[Problem, ...]:
     from tfapp.package.load import load_package
 
     try:
@@ -48,7 +53,7 @@ def _findings(appdef: Path, args: argparse.Namespace) -> tuple[Problem, ...]:
             template=args.template,
             resources=args.resources,
             overrides=overrides_of(args),
-            user_files=user_files(args),
+            user_files=user_files(args, note),
         ).problems
     except InvalidPackageError as error:  # what --files names
         return error.problems

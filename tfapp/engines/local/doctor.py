@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding, examine_here
 from tfapp.engines.local.gpus import visible_gpus
+from tfapp.errors import UnavailableError
 
 LIMIT = 10.0  # seconds for Docker's answer
 
@@ -92,6 +93,17 @@ def examine_docker(host: str) -> Finding:
         hint = "Only run mode docker needs it: start it, and let this user use it."
         return Finding("docker", WARNING, text, hint)
     return Finding("docker", OK, f"{path}, API version {version}")
+
+
+def check_docker(host: str) -> None:
+    """UnavailableError when no Docker engine answers at `host`, "" for this machine's own."""
+    finding = examine_docker(host or _DOCKER)
+    if finding.level != OK:
+        raise UnavailableError(
+            f"run mode docker needs a Docker engine: {finding.text}",
+            "Start it, let this user use it, or name another one by DOCKER_HOST; without "
+            "site.global.run.mode docker, programs run as processes.",
+        )
 
 
 class _UnixConnection(http.client.HTTPConnection):

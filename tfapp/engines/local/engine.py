@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfapp.engines.base import check_run_modes
-from tfapp.engines.definition import Definition, gpus_needed
+from tfapp.engines.definition import Definition, docker_engines, gpus_needed
 from tfapp.engines.folders import RunFolder
 from tfapp.engines.local import docker_leftovers
 from tfapp.engines.local.gpus import check_enough, visible_gpus
@@ -63,13 +63,18 @@ class LocalEngine(RecordedEngine):
         return dataclasses.replace(options, python_runs=True)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """UnavailableError for too few GPUs, for files that are not on this machine, and for a
-        run mode that this engine does not have."""
+        """UnavailableError for too few GPUs, for files that are not on this machine, for a run
+        mode that this engine does not have, and for Docker that does not answer."""
         needed = gpus_needed(compiled.job)
         if needed:
             check_enough(needed, visible_gpus(self._environ))
         check_run_modes(self, compiled)
         check_files_are_local(compiled)
+        hosts = docker_engines(compiled.job)
+        if hosts:
+            from tfapp.engines.local.doctor import check_docker
+        for host in hosts:
+            check_docker(host or self._environ.get("DOCKER_HOST", ""))
         return ()
 
     def check_start(self, definition: Definition) -> None:

@@ -153,7 +153,14 @@ def entry_syntax(package: AppPackage) -> Iterator[Found]:
 
         if x > 1:     PASS
         if x > 1      FAIL
+
+    A notebook is no program either; that is reported at the value of
+    `site.global.user.scripts.entry`.
     """
+    for value in settings(package, "user.scripts.entry"):
+        if value.text.endswith(".ipynb"):
+            hint = f"`jupyter nbconvert --to script {value.text}` writes one"
+            yield Found(value.at, f"'{value.text}' is a notebook, and no program", hint)
     for entry in sorted(
         {_own_entry(component, package) for component in package.components} - {""}
     ):
