@@ -1,4 +1,4 @@
-"""The README's command blocks."""
+"""The README's command blocks, and tables of the documentation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ def blocks() -> list[str]:
     return re.findall(r"(?ms)^```sh\n(.*?)^```$", README.read_text(encoding="utf-8"))
 
 
-def table(heading: str) -> list[list[str]]:
-    """The rows of the table under `heading`, as cells."""
-    section = README.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def table(page: str, heading: str = "") -> list[list[str]]:
+    """The rows of the first table under `heading`, or of the page's beginning, of a page of docs/,
+    as cells."""
+    text = (README.parent / "docs" / page).read_text(encoding="utf-8")
+    section = (text.split(f"\n## {heading}\n")[1] if heading else text).split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]

@@ -38,11 +38,12 @@ def bash(script: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess:
 
 def test_the_exit_codes_are_those_of_the_code():
     rows = [[str(int(code)), meaning] for code, meaning in EXIT_CODE_MEANINGS.items()]
-    assert table("Exit codes") == rows
+    assert table("commands.md", "Exit codes") == rows
 
 
 def test_the_commands_are_those_of_the_code():
-    described = {row[0].strip("`").split()[1]: row[1].split(" (`")[0] for row in table("Commands")}
+    rows = table("commands.md")
+    described = {row[0].strip("`").split()[1]: row[1].split(" (`")[0] for row in rows}
     assert described == {name: summary for name, (_, summary) in COMMANDS.items()}
 
 
@@ -52,7 +53,7 @@ def test_the_times_of_failures_are_those_of_the_code():
         **defaults("metainfo", "failurePolicy"),
         **defaults("metainfo", "commandScript"),
     }
-    rows = {what: (follows, noticed) for what, follows, noticed in table("When something fails")}
+    rows = {what: (follows, noticed) for what, follows, noticed in table("failures.md")}
     silence = limits.heartbeat_lost + 2 * limits.heartbeat
     settle = f"{limits.settle:g} s"
     follows, noticed = rows["a runner is cut off from the master"]
@@ -71,7 +72,7 @@ def test_the_times_of_failures_are_those_of_the_code():
     assert rows["the package's script does not start an instance in time"][1] == (
         f"`commandScript.timeout`, {default['timeout']} s"
     )
-    text = " ".join(README.read_text().split())
+    text = " ".join((REPOSITORY / "docs" / "failures.md").read_text().split())
     for key in ("maxRestarts", "maxInfrastructureRestarts"):
         assert f"`{key}`, {default[key]}" in text
 
