@@ -12,15 +12,16 @@ from tfapp.schema import is_refused
 MAX_FILES = 10_000
 MAX_TOTAL = 1024**3  # bytes of all files, unpacked
 
+IGNORE_FILE = ".tfappignore"  # in a folder's root: patterns as of .gitignore
+SCHEMAS = ".schemas"  # for editors
 # Never part of a package: version control, and what tools keep beside the files they work on.
 _TOLD = {
     *(".git", ".hg", ".svn", ".tox", ".nox", ".eggs", ".idea", ".vscode", "node_modules"),
     *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints"),
 }
 # Nobody has to be told of these.
-UNTOLD = frozenset({"__pycache__", ".DS_Store", ".tfappignore"})
+UNTOLD = frozenset({"__pycache__", ".DS_Store", IGNORE_FILE, SCHEMAS})
 NOT_SHIPPED = frozenset(_TOLD) | UNTOLD
-IGNORE_FILE = ".tfappignore"  # in a folder's root: patterns as of .gitignore
 # In a folder that is a virtual environment, which is no part of one either.
 VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.commands.call import call
@@ -25,8 +27,12 @@ def test_editors_find_the_schemas(tmp_path):
     call(tmp_path, None, "init", str(tmp_path / "app"))
     for document in ("metainfo", "appConfig-default", "resources-default"):
         first = (tmp_path / "app" / f"{document}.yaml").read_text().splitlines()[0]
-        schema = f"{schemas_dir()}/{document.removesuffix('-default')}.schema.json"
+        schema = f".schemas/{document.removesuffix('-default')}.schema.json"
         assert first == f"# yaml-language-server: $schema={schema}"
+        kept = (tmp_path / "app" / schema).read_bytes()
+        assert kept == (schemas_dir() / Path(schema).name).read_bytes()
+    source = load_package(tmp_path / "app").package.source
+    assert not any(name.startswith(".schemas") for name in source.files()), "they do not travel"
 
 
 def test_a_name_of_its_own(tmp_path):

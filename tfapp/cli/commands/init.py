@@ -15,6 +15,8 @@ from pathlib import Path
 from tfapp.cli.flags import file_path
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExistsError, ExitCode, UnavailableError, UsageError
+from tfapp.package.safety import SCHEMAS
+from tfapp.schema import KINDS
 from tfapp.shipped import app_packages_dir, schemas_dir
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
@@ -49,10 +51,13 @@ def make_package(folder: Path, name: str) -> None:
     source = app_packages_dir() / "tensorflow"
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source, folder, ignore=ignore, dirs_exist_ok=True)
+    # For editors, which look for them from a document's own place, also after a copy or a move.
+    (folder / SCHEMAS).mkdir()
+    for kind in KINDS:
+        shutil.copy(schemas_dir() / f"{kind}.schema.json", folder / SCHEMAS)
     for document in folder.glob("*.yaml"):
         text = document.read_text(encoding="utf-8")
-        # Editors look for the schemas from the document's own place.
-        text = text.replace("$schema=../../schemas", f"$schema={schemas_dir()}")
+        text = text.replace("$schema=../../schemas", f"$schema={SCHEMAS}")
         if document.stem == "metainfo":
             text = re.sub(r"(?m)^(  name:) .*$", rf"\1 {name}", text, count=1)
         document.write_text(text, encoding="utf-8")
