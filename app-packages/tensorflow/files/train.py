@@ -2,6 +2,8 @@
 
 It is plain TensorFlow. MultiWorkerMirroredStrategy finds its cluster in TF_CONFIG, which each
 process gets; without TF_CONFIG it trains alone: python train.py
+
+After each epoch it saves where it is, and goes on from there when it begins again.
 """
 
 import json
@@ -13,9 +15,17 @@ import tensorflow as tf
 
 
 def main():
-    task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "worker", "index": 0})
+    config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+    task = config.get("task", {"type": "worker", "index": 0})
     if task["type"] not in ("chief", "worker"):
         sys.exit(f"this program has no work for a {task['type']}: bring one that has, with --files")
+
+    # Every instance sees this folder, where site.global.user.checkpoint.prefix is on a shared disk.
+    folder = os.environ.get("TFAPP_CHECKPOINT_DIR", "checkpoints")
+    callbacks = [tf.keras.callbacks.BackupAndRestore(os.path.join(folder, "backup"))]
+    chief = "chief" if "chief" in config.get("cluster", {}) else "worker"
+    if (task["type"], task["index"]) == (chief, 0):
+        callbacks.append(tf.keras.callbacks.TensorBoard(os.path.join(folder, "logs")))
 
     tf.keras.utils.set_random_seed(0)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -25,7 +35,8 @@ def main():
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(1,))])
         model.compile(optimizer=tf.keras.optimizers.SGD(0.2), loss="mse")
-    model.fit(data.batch(32 * strategy.num_replicas_in_sync), epochs=5, verbose=2)
+    batches = data.batch(32 * strategy.num_replicas_in_sync)
+    model.fit(batches, epochs=20, verbose=2, callbacks=callbacks)
 
     slope, intercept = (value.item() for value in model.get_weights())
     print(f"y = {slope:.2f} x {intercept:+.2f} (drawn from y = 3.00 x -1.00)")
