@@ -43,6 +43,7 @@ NAMES = {
     "WORKER_HOSTS": PROGRAM,
     "CHECKPOINT_DIR": PROGRAM,
     "DATA_DIR": PROGRAM,
+    "DOLLAR": PROGRAM,  # "$": ${DOLLAR}{HOME} becomes ${HOME}
 }
 
 MAX_RESOLVED = 64 * 1024  # characters of a value after its references were replaced

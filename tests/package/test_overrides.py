@@ -149,6 +149,6 @@ def test_rules_find_at_the_option(tmp_path):
 --component chief: error: 'chief' has 2 instances, metainfo allows at most 1 [instance-count]
   hint: lower yarn.component.instances of 'chief'
 --option site.global.user.data.dir: error: there is no placeholder ${NOPE} [unknown-placeholder]
-  hint: values are not given to a shell; write what it stands for
+  hint: values are not given to a shell; write what it stands for, or ${DOLLAR}{NOPE} to keep it
 """
     )

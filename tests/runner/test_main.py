@@ -77,7 +77,7 @@ def test_what_the_program_gets(application):
     application.write_program("some data", "data.txt")
     site = {
         "site.global.args": "--job ${JOB_NAME} --workers ${WORKER_HOSTS} --dir ${CHECKPOINT_DIR} "
-        "--data ${DATA_DIR} --own ${WORK_DIR} 'two words'",
+        "--data ${DATA_DIR} --own ${WORK_DIR} 'two words' ${DOLLAR}{WORK_DIR}",
         "site.global.user.checkpoint.prefix": "/ckpt dir/",
         "site.global.user.data.dir": "hdfs://nn/data",
     }
@@ -91,7 +91,7 @@ def test_what_the_program_gets(application):
     assert args == [
         *("--job", "worker", "--workers", f"{own},10.0.0.9:2222"),
         *("--dir", "/ckpt dir/digits", "--data", "hdfs://nn/data", "--own", f"{root}/work"),
-        "two words",
+        *("two words", "${WORK_DIR}"),
     ]
     assert (path[0], folder) == (f"{root}/files", f"{root}/work")
     assert not [place for place in path if "tfapp-package" in place]

@@ -72,6 +72,7 @@ def build_context(
         **_facts(container),
         "CHECKPOINT_DIR": container.checkpoint_dir(site),
         "DATA_DIR": container.data_dir(site),
+        "DOLLAR": "$",
     }
 
     def known(name: str) -> str | None:

@@ -98,7 +98,10 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
     if name in SLIDERS:
         return f"in Slider it meant {SLIDERS[name]}; write what you mean"
     match = close_match(name, known)
-    otherwise = "values are not given to a shell; write what it stands for"
+    otherwise = (
+        f"values are not given to a shell; write what it stands for, or ${{DOLLAR}}{{{name}}} to "
+        "keep it"
+    )
     return did_you_mean(f"${{{match}}}" if match else "", otherwise)
 
 
