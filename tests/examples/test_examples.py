@@ -44,7 +44,7 @@ def variables(name: str) -> dict[str, str]:
     return {**env, "TF_USE_LEGACY_KERAS": str(int(config["site.global.keras.legacy"]))}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph"])
 def test_its_documents_are_right_for_the_package(name):
     folder = EXAMPLES / name
     loaded = load_package(
@@ -133,7 +133,25 @@ def test_an_example_reaches_its_accuracy(name, tmp_path):
         assert "accuracy" in cluster.log("evaluator0")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.trains
+def test_one_program_for_the_chief_alone(tmp_path):
+    """Its workers and parameter servers are servers that tfapp brings."""
+    folder = EXAMPLES / "digits-in-graph"
+    command = [
+        *(sys.executable, "-m", "tfapp", "create", "digits"),
+        *("--appdef", str(app_packages_dir() / "tensorflow")),
+        *("--template", str(folder / "appConfig.yaml")),
+        *("--resources", str(folder / "resources.yaml")),
+        *("--files", str(folder / "train.py")),
+    ]
+    environ = {**os.environ, "TFAPP_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    (accuracy,) = re.findall(r"(?m)^test accuracy (0\.\d{3})$", done.stdout)
+    assert float(accuracy) > 0.9
+
+
+@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph"])
 def test_an_example_knows_nothing_of_tfapp(name):
     tree = ast.parse((EXAMPLES / name / "train.py").read_text())
     imported = {

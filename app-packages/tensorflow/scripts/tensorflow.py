@@ -61,6 +61,15 @@ print(json.dumps(told))
 # TensorBoard's modules are not looked for in the program's folder.
 TENSORBOARD = "import sys; del sys.path[0]; from tensorboard.main import run_main; run_main()"
 
+# The entry of workers and parameter servers whose chief's program hands out all the work.
+SERVER = "tfapp:server"
+SERVER_PROGRAM = """
+import tensorflow as tf
+tf.get_logger().setLevel("ERROR")
+task = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+tf.distribute.Server(task.cluster_spec(), job_name=task.task_type, task_index=task.task_id).join()
+"""
+
 # By these variables an interpreter looks for modules elsewhere.
 PLACES = ("HOME", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
 
@@ -80,8 +89,11 @@ class Tensorflow(Script):
             if probe(context, ["tensorboard"])["missing"]:
                 raise ScriptError("TensorBoard " + INSTALL.format(interpreter(context)))
             return
-        entry = entry_file(context)
         check_folder("site.global.user.checkpoint.prefix", context.checkpoint_dir)
+        if is_server(context):
+            check_tensorflow(context, optional=False)
+            return
+        entry = entry_file(context)
         link_file(context)
         python = entry.suffix == ".py"
         told = check_tensorflow(context, is_call(entry)) if python else find_keras(context)
@@ -106,6 +118,8 @@ class Tensorflow(Script):
                 "this container",
                 flush=True,
             )
+        if is_server(context):
+            return Program((context.python, "-c", SERVER_PROGRAM), env)
         command = entry_command(context, entry_file(context))
         return Program((*command, *context.words("user.scripts.args")), env)
 
@@ -115,6 +129,11 @@ class Tensorflow(Script):
 
     def status(self, context: Context, handle: Handle) -> bool:
         return handle.running()
+
+
+def is_server(context: Context) -> bool:
+    """Whether the instance is to be a standard TensorFlow server."""
+    return context.config.get("user.scripts.entry") == SERVER
 
 
 def entry_file(context: Context) -> Path:

@@ -25,6 +25,8 @@ OTHER_PYTHONS = (
     "docker.image",
     "run.mode",
 )
+SERVER = "tfapp:server"  # in place of a file: a standard TensorFlow server
+SERVER_ROLES = ("worker", "ps")
 READ = b"user.scripts.entry"  # in a script that reads it from its context's `config`
 
 
@@ -126,12 +128,20 @@ def missing_entry(package: AppPackage) -> Iterator[Found]:
         site.global.user.scripts.entry: train.py     --files src/train.py        PASS
         site.global.user.scripts.entry: train.py     neither                     FAIL
         the key is not given                         no script reads it          PASS
+        site.global.user.scripts.entry: tfapp:server     of a worker or ps       PASS
+        site.global.user.scripts.entry: tfapp:server     of a chief              FAIL
     """
     inside = [name[len(FILES) :] for name in package.source.files() if name.startswith(FILES)]
     shipped = {*inside, *package.user_files}
     for component in package.components:
         entry = setting(package.config.components.get(component.name, {}), "user.scripts.entry")
         if entry is None or entry.text in shipped or not is_looked_for(component, package):
+            continue
+        if entry.text == SERVER:
+            if component.role not in SERVER_ROLES:
+                message = f"'{SERVER}' is for workers and parameter servers, and "
+                message += f"'{component.name}' is a {component.role}"
+                yield Found(entry.at, message, "name the program that hands out the work")
             continue
         if unsafe_reason(entry.text) or any(entry.placeholders()):
             continue  # unsafe-path, misplaced-placeholder
