@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,18 @@ def test_the_guide_works_as_it_stands(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "work" / "spec.yaml").is_file()
     assert sorted(path.name for path in (tmp_path / "home" / "apps").iterdir()) == ["quick"]
+
+
+@pytest.mark.trains
+def test_getting_started_works_as_it_stands(tmp_path):
+    text = (REPOSITORY / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    (tmp_path / "work").mkdir()
+    script = "".join(re.findall(r"(?ms)^```sh\n(.*?)^```$", text))
+    done = bash(script, tmp_path / "work", TFAPP_HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "I am worker 1 and save in " in done.stdout
+    assert "changed" in done.stdout
+    assert list((tmp_path / "home" / "apps").iterdir()) == []
 
 
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="this machine has no apt-get")
