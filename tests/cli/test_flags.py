@@ -52,7 +52,9 @@ def test_files_may_be_given_in_one_flag_or_in_several(tmp_path):
     for path in paths:
         path.write_text("")
     args = parse("--files", str(paths[0]), str(paths[1]), "--files", str(paths[2]))
-    assert user_files(args) == dict(zip(names, paths))
+    notes: list[str] = []
+    assert user_files(args, notes.append) == dict(zip(names, paths))
+    assert notes == []
 
 
 @pytest.mark.parametrize("flag", ["--template", "--resources", "--files"])

@@ -56,12 +56,11 @@ def test_a_frame_becomes_records_and_a_frame_again(spark, open_path):
 
 def test_examples_of_an_rdd(spark):
     frame = spark.createDataFrame([(1, [1.0, 2.0], "a")], "n long, x array<float>, s string")
-    (record,) = dfutil.toTFExample(frame.dtypes)(frame.collect())
-    (row,) = dfutil.fromTFExample([(record, None)], binary_features=["s"])
+    records = frame.rdd.mapPartitions(dfutil.toTFExample(frame.dtypes)).map(lambda one: (one, None))
+    (row,) = records.mapPartitions(lambda some: dfutil.fromTFExample(some, ["s"])).collect()
     assert row.asDict() == {"n": 1, "x": [1.0, 2.0], "s": bytearray(b"a")}
-    assert dfutil.infer_schema(record).simpleString() == (
-        "struct<n:bigint,s:string,x:array<float>>"
-    )
+    (schema,) = records.map(lambda pair: dfutil.infer_schema(pair[0]).simpleString()).collect()
+    assert schema == "struct<n:bigint,s:string,x:array<float>>"
 
 
 def test_an_estimator_trains_a_model_that_predicts(spark, open_path):

@@ -8,8 +8,11 @@ bytes feature; an array of these has all of its values in one feature.
 from __future__ import annotations
 
 import posixpath
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from pyspark import cloudpickle
 
 from tfapp.errors import ExistsError, NotFoundError, UsageError
 
@@ -30,7 +33,6 @@ def saveAsTFRecords(df: Any, output_dir: str) -> None:
     kinds = [(name, _kind(name, kind)) for name, kind in types]
     sc = df.sparkSession.sparkContext
     _on_executor(sc, _claim, output_dir)
-    _by_value()
     wrote = df.rdd.mapPartitionsWithIndex(_writer(kinds, output_dir))
     _on_executor(sc, _publish, output_dir, wrote.collect())
 
@@ -58,7 +60,6 @@ def loadTFRecords(
     elif isinstance(schema, str):
         schema = _parse_datatype_string(schema)
     kinds = [(field.name, _kind(field.name, field.dataType)) for field in schema.fields]
-    _by_value()
     rows = sc.parallelize(files, len(files)).mapPartitions(_reader(kinds))
     session = SparkSession.getActiveSession() or SparkSession(sc)
     frame = session.createDataFrame(rows, schema, verifySchema=False)
@@ -135,18 +136,8 @@ def _kind(name: str, kind: Any) -> _Kind:
 
 
 # ---- On executors ------------------------------------------------------------------------------
-def _by_value() -> None:
-    """The executors have no tfapp: what tasks call travels with them."""
-    from pyspark import cloudpickle
-
-    from tfapp.tensorflowonspark import dfutil
-
-    cloudpickle.register_pickle_by_value(dfutil)
-
-
 def _on_executor(sc: Any, function: Callable[..., Any], *args: Any) -> Any:
     """Calls a function in a task: where the files are."""
-    _by_value()
     ((word, found),) = sc.parallelize([0], 1).map(lambda _: _told(function, args)).collect()
     if word == "there":
         raise ExistsError(found, "Give another folder, or delete it first.")
@@ -300,3 +291,7 @@ def _features(example: bytes) -> Iterator[tuple[str, str, int]]:
         group = features[name].WhichOneof("kind")
         if group is not None:
             yield name, groups[group], len(getattr(features[name], group).value)
+
+
+# The executors have no tfapp: what tasks call travels with them.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -21,6 +21,7 @@ def by_value(source: str, file: str = "cell.py", kept: bool = False) -> dict:
     source where Python looks for it."""
     names: dict = {"__name__": "__main__"}
     exec(compile(source, file, "exec"), names)
+    del names["__builtins__"]  # libraries that some test has loaded leave there what cannot travel
     if kept:
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     return names

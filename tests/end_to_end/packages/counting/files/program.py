@@ -11,7 +11,8 @@ step = int(checkpoint.read_text()) if checkpoint.exists() else 0
 print("generation", os.environ["TFAPP_GENERATION"], "goes on at step", step)
 while not (folder / "enough").exists():
     step += 1
-    unfinished = checkpoint.with_suffix(".new")
+    # One that stood still, and goes on until its runner ends it, may write beside its successor.
+    unfinished = checkpoint.with_suffix(f".{os.getpid()}")
     unfinished.write_text(str(step))
     unfinished.rename(checkpoint)
     time.sleep(0.02)
