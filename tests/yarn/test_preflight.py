@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 RESOURCES = """\
 schema: http://example.org/specification/v2.0.0
@@ -90,27 +89,6 @@ def test_what_never_fits_is_refused(user, cluster, tmp_path, queue, settings, sa
     found = re.findall(r": error: (.*\])$", done.stderr, re.MULTILINE)
     assert sorted(found) == sorted(text.format(user=getpass.getuser()) for text in said)
     assert cluster.metric("appsSubmitted") == before
-
-
-def test_gpus_for_some_components(user):
-    """The example, on a cluster whose nodes have two GPUs, or none."""
-    program = "examples/digits-parameter-server"
-    words = (
-        *("create", "mixed", "--appdef", "app-packages/tensorflow"),
-        *("--template", f"{program}/appConfig.yaml", "--files", f"{program}/train.py"),
-        *("--resources", "examples/gpu-workers/resources.yaml"),
-    )
-    printed = user.call(*words, "--dry-run")
-    assert printed.returncode == 0, printed.stderr
-    services = yaml.safe_load(printed.stdout)["services"]
-    gpus = {name: service["resources"]["gpus"] for name, service in services.items()}
-    assert gpus == {"chief": 0, "worker": 1, "ps": 0}
-    # One more than a node has, and nothing else of it, is refused.
-    refused = user.call(*words, "--rescompopt", "worker", "yarn.gpus", "3")
-    assert refused.returncode == 77
-    assert re.findall(r": error: (.*\])$", refused.stderr, re.MULTILINE) == [
-        "yarn.gpus of worker is 3, and the largest node has 2 [never-fits]"
-    ]
 
 
 def test_without_the_managers_pages_the_nodes_still_count(user, cluster, tmp_path):
