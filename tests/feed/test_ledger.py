@@ -1,5 +1,5 @@
-"""The ledger under random histories: attempts that fail, are superseded or come back late, programs
-that are slow, stop or begin again with or without a state."""
+"""The ledger under random histories: attempts that fail, are cut off, are superseded or come back
+late, programs that are slow, stop or begin again with or without a state."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from tfapp.feed.ledger import (
     DROP,
     SHARE,
     Changed,
+    Finished,
     Ledger,
     Opened,
     Piece,
+    Short,
     Superseded,
     window_order,
 )
@@ -27,11 +29,15 @@ Row = tuple[tuple[int, int], int]  # (partition, number of the row)
 
 
 class Task:
-    """An attempt at a partition, one step at a time. `rows`: those that the partition has."""
+    """An attempt at a partition, one step at a time. `rows`: those that it sees, which are not all
+    where it is `cut` off."""
 
     def __init__(self, history: History, part: tuple[int, int], attempt: int):
         self.history, self.part, self.attempt = history, part, attempt
         self.rows = history.sizes[part[1]]
+        self.cut = history.draw.random() < 0.1
+        if self.cut:
+            self.rows = history.draw.randint(0, self.rows)
         self.at = 0
         self.flying: list[tuple[int, int, int]] = []  # (worker, first, rows)
         answer = history.ledger.open(part, attempt)
@@ -52,7 +58,11 @@ class Task:
                 return True
             answer = ledger.finish(self.part, self.attempt, self.rows)
             assert not isinstance(answer, Changed)
+            assert self.cut or not isinstance(answer, Short)
             self.over = True
+            # A task can end badly after its last row.
+            if isinstance(answer, Finished) and not self.cut and self.history.draw.random() < 0.9:
+                ledger.confirm(self.part)
             return True
         count = 1
         limit = draw.choice((1, 50, 500))

@@ -110,6 +110,35 @@ def test_an_executor_is_killed_and_tasks_fail(spark, cluster, shared, submit):
     assert feeding.result.dropped < 128
 
 
+def test_a_task_that_sees_an_end_which_is_none(spark, cluster, shared, submit):
+    """Its executor dies, which is the end of the rows for a Python worker that still lives."""
+    marker = str(shared / "failed")
+
+    def cut(part, elements, marker=marker):
+        import os
+        import signal
+
+        for number, element in enumerate(elements):
+            if part == 1 and number == 3000 and not os.path.exists(marker):
+                open(marker, "w").close()
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so that it lives on
+                with open(f"/proc/{os.getppid()}/stat") as file:
+                    executor = int(file.read().rpartition(")")[2].split()[1])
+                os.kill(executor, signal.SIGKILL)
+                return
+            yield element
+
+    data = rows(spark, 20_000, 2).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    options = {"site.global.advertise.host": cluster.address("driver")}
+    with submit(programs.collect, spark=None, engine="local", options=options) as app:
+        result = app.feed(data.mapPartitionsWithIndex(cut), epochs=2, rest="share")
+        app.result()
+    ids = got(shared, 2)
+    assert Path(marker).exists()
+    assert sorted(ids[0] + ids[1]) == sorted([*range(20_000), *range(20_000)])
+    assert (result.rows, result.dropped, result.lost) == (40_000, 0, 0)
+
+
 class Background:
     """Calls a function in a thread; its result, or what it raised, after the block."""
 
@@ -137,8 +166,11 @@ class Background:
             raise self.error
 
 
-def test_a_source_that_changes_is_an_error(spark, shared, submit):
-    """Its task fails in the middle, and then it has other rows."""
+@pytest.mark.parametrize(
+    ("fewer", "words"), [(False, "has other rows when"), (True, r"had \d+ rows, and 5 when")]
+)
+def test_a_source_that_changes_is_an_error(spark, shared, submit, fewer, words):
+    """Its task fails in the middle, and then it has other rows, or fewer."""
     marker = str(shared / "failed")
 
     def changing(part, elements, marker=marker):
@@ -149,10 +181,12 @@ def test_a_source_that_changes_is_an_error(spark, shared, submit):
             if number == 10_000 and not again:
                 open(marker, "w").close()
                 raise ValueError("a source that fails in the middle")
-            yield {**element, "id": element["id"] + 7} if again else element
+            if fewer and again and number == 5:
+                return
+            yield {**element, "id": element["id"] + 7} if again and not fewer else element
 
     data = rows(spark, 12_000, 1).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
-    changes = pytest.raises(FeedError, match="partition 0 has other rows .* persist the data")
+    changes = pytest.raises(FeedError, match=f"partition 0 {words} .* persist the data")
     with submit(programs.collect) as app, changes:
         app.feed(data.mapPartitionsWithIndex(changing))
 
@@ -172,8 +206,17 @@ def test_programs_begin_again_with_a_state_and_each_row_is_in_the_model_once(spa
 
 def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, shared, submit):
     program = functools.partial(programs.collect, pause=0.03)
+
+    def counted(part, elements, folder=str(shared)):
+        """Its last partition has no rows."""
+        with open(f"{folder}/read-{part}", "a") as file:
+            file.write("x")
+        return elements if part < 5 else iter(())
+
+    few = rows(spark, 96_000, 6).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    data = few.mapPartitionsWithIndex(counted)
     with submit(program) as app:
-        with Background(lambda: app.feed(rows(spark, 80_000, 5), rest="share")) as feeding:
+        with Background(lambda: app.feed(data, rest="share")) as feeding:
             wait_for(lambda: (shared / "pid-1-1").exists(), "the program")
             time.sleep(11)  # what fails earlier is taken for broken
             os.kill(int((shared / "pid-1-1").read_text()), signal.SIGKILL)
@@ -183,6 +226,8 @@ def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, sha
     assert 0 < result.lost < 80_000
     assert len(set(ids[0] + ids[1])) == len(ids[0]) + len(ids[1]) == 80_000 - result.lost
     assert result.rows == 80_000
+    counts = [len((shared / f"read-{part}").read_text()) for part in range(6)]
+    assert counts[5] == 1, f"what Spark has done is not read again: {counts}"
 
 
 def test_the_digits_are_learned(spark, submit):

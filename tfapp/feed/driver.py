@@ -24,6 +24,7 @@ from tfapp.feed.wire import Credentials, FeedError, Line, connect
 LOOK_EVERY = 0.5  # seconds between two looks at the application
 RECONNECT_EVERY = 0.3
 SLOT_PATIENCE = 10.0  # seconds until it is said that no task has begun
+KILL_PATIENCE = 5.0  # seconds until Spark has ended the other attempts at a partition
 BROKEN_LIMIT = 60.0  # seconds in which it is seen why a program's connection has ended
 CAPACITY = 16 << 20  # bytes that one program holds
 STALL_TIMEOUT = 600.0  # seconds
@@ -107,6 +108,7 @@ class Feeder:
         self._features: list[dict[str, Any]] | None = None
         self._published: tuple[int, int, bool] | None = None
         self._error = ""
+        self._short: dict[entries.Part, str] = {}  # what the last attempts said that saw too little
         self._data = 0  # number of the data that is fed now, from 1
         self._pass = 0
         self._asked_by: Any = None  # the SparkContext of tasks that want answers
@@ -281,12 +283,26 @@ class Feeder:
             while thread.is_alive():  # a job that begins late is not cancelled the first time
                 source.context.cancelJobGroup(group)
                 thread.join(LOOK_EVERY)
+        ended = set(parts) if not errors else self._ended(source, group)
         with self._changed:
+            for part in ended:
+                self._ledger.confirm((number, part))
+            self._publish()
+            self._wake()
             self._check()
         if errors and not cancelled:
             from tfapp.engines.spark.driver import first_words
 
-            raise FeedError(f"Spark could not send the data: {first_words(errors[0])}")
+            words = next(iter(self._short.values()), first_words(errors[0]))
+            raise FeedError(f"Spark could not send the data: {words}")
+
+    def _ended(self, source: Source, group: str) -> set[int]:
+        """The partitions that need not be read again."""
+        try:
+            return source.ended(group)
+        except Exception:  # of Java's; more is read again then
+            log.info("Spark does not say which of its tasks have ended", exc_info=True)
+            return set()
 
     def _check(self) -> None:
         """Raises what ends the feed."""
@@ -621,8 +637,14 @@ class Feeder:
                 self._progress = time.monotonic()
                 self._publish()
                 self._wake()
+                self._short.pop(part, None)
+                if isinstance(done, entries.Short):
+                    self._short[part] = done.words
+            if isinstance(done, entries.Short):
+                line.say({"short": done.words})
+                return True
             if isinstance(done, entries.Changed):
-                line.say({"error": f"{done.words}: persist the data before it is fed"})
+                line.say({"error": done.words})
                 return True
             return self._tell_end(line, part, done)
         return self._tell_end(line, part, entries.Superseded())
@@ -647,14 +669,19 @@ class Feeder:
         return True
 
     def _tell_end(self, line: Line, part: entries.Part, answer: Any) -> bool:
-        """Says that a partition is done, when it is. Never, where its attempt is gone: the end of
-        the connection makes Spark try again."""
+        """Says that a partition is done, when it is. Never, where the later attempt is gone: Spark
+        ends this one, or the end of the connection makes it try again."""
         if isinstance(answer, entries.Superseded):
+            gone_by = float("inf")
             with self._changed:
                 while not self._ledger.is_finished(part):
-                    if not self._live or not self._ledger.is_fed(part):
+                    if not self._live or self._closed or time.monotonic() > gone_by:
                         return False
-                    self._moved.wait()
+                    if self._ledger.is_fed(part):
+                        gone_by = float("inf")
+                    else:
+                        gone_by = min(gone_by, time.monotonic() + KILL_PATIENCE)
+                    self._moved.wait(LOOK_EVERY)
             line.say({"superseded": True})
             return False
         line.say({"finished": True})

@@ -53,6 +53,13 @@ class Changed(NamedTuple):
     words: str
 
 
+class Short(NamedTuple):
+    """The attempt saw fewer rows than there were before: it was cut off, or the partition has
+    changed. Another attempt shows which. `words`: in a sentence."""
+
+    words: str
+
+
 Answer = Union[Opened, Finished, Superseded]
 Grant = Union[Piece, Wait, Superseded]
 
@@ -72,12 +79,13 @@ class _Partition:
     done: Intervals = dataclasses.field(default_factory=Intervals)
     attempt: int = -1
     alive: bool = False  # whether the attempt goes on
-    rows: int | None = None  # when its end is known
+    rows: int | None = None  # that an attempt saw until its end
+    sure: bool = False  # whether that was the partition's end
     granted: dict[int, _Granted] = dataclasses.field(default_factory=dict)  # by first row
 
     @property
     def finished(self) -> bool:
-        return self.rows is not None and self.done.rows == self.rows
+        return self.sure and self.done.rows == self.rows
 
 
 @dataclasses.dataclass
@@ -284,22 +292,31 @@ class Ledger:
             return 1
         return max(1, min(_ROOM, self._batch // 8))
 
-    def finish(self, part: Part, attempt: int, rows: int) -> Finished | Superseded | Changed:
-        """An attempt has sent all of its partition, `rows` rows with those that were done."""
+    def finish(
+        self, part: Part, attempt: int, rows: int
+    ) -> Finished | Superseded | Changed | Short:
+        """An attempt has sent all that it saw of its partition, `rows` rows with those that were
+        done. It may have been cut off, without a sign of it: see `confirm`."""
         known = self._parts.get(part)
-        if known is None or (known.attempt != attempt and not known.finished):
+        if known is None or known.attempt != attempt:
             return Superseded()
-        if known.rows is not None and known.rows != rows:
-            return Changed(
-                f"partition {part[1]} had {known.rows} rows, and {rows} when it was computed again"
-            )
-        if known.done.rows != rows:
-            return Changed(
-                f"partition {part[1]} had {known.done.rows} rows, and {rows} when it was computed "
-                "again"
-            )
+        before = known.rows if known.sure and known.rows is not None else known.done.rows
+        words = (
+            f"partition {part[1]} had {before} rows, and {rows} when it was computed again: "
+            "persist the data before it is fed"
+        )
+        if rows < before:
+            return Short(words)
+        if rows > before:
+            return Changed(words)
         known.rows = rows
         return Finished()
+
+    def confirm(self, part: Part) -> None:
+        """The task of an attempt that has finished ended well: it saw all rows."""
+        known = self._parts.get(part)
+        if known is not None:
+            known.sure = known.rows is not None
 
     def abandon(self, part: Part, attempt: int) -> None:
         """An attempt is gone. What it had on its way is void."""

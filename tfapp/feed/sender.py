@@ -4,11 +4,15 @@ Lines to the ledger's server, each with an answer:
     {"open": PART, "data": N, "attempt": A, "features": [...] or null, "task": {...}}
         -> {"done": [[0, 64, 12], ...], "pass": E} | {"finished": true} | {"superseded": true}
     {"grant": first, "rows": 512, "size": BYTES} -> {"address": "host:port", "rows": 256} | ...
-    {"finish": ROWS} -> {"finished": true} | {"superseded": true}
+    {"finish": ROWS} -> {"finished": true} | {"superseded": true} | {"short": "..."}
     {"fail": "..."}    what this data can never become; no attempt can
 
 A superseded attempt waits for the partition's end, in the answer: the task must neither fail, nor
 say that the partition is done before it is.
+
+Where Spark cannot read a partition to its end, or the executor dies, the task sees an end all the
+same, and Spark fails it only afterwards. So what is finished counts when Spark says that the task
+has ended well; before that, another attempt may go on behind that end.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ class Order(NamedTuple):
 
 class _SupersededError(Exception):
     pass
+
+
+class ShortError(OSError):
+    """The partition has fewer rows than it had before."""
 
 
 def send(order: Order, batches: Iterable[pa.RecordBatch], part: int, attempt: int) -> int:
@@ -159,6 +167,8 @@ class _Sender:
         answer = self._ledger.ask(what)
         if "superseded" in answer:
             raise _SupersededError
+        if "short" in answer:
+            raise ShortError(answer["short"])
         if "error" in answer:
             raise FeedError(answer["error"])
         return answer

@@ -67,6 +67,21 @@ class Source:
         self.context.setJobGroup(group, label, interruptOnCancel=True)
         self.context.runJob(self._jobs, list, list(partitions))
 
+    def ended(self, group: str) -> set[int]:
+        """The partitions whose tasks in the jobs of a group have ended well. Spark may say it a
+        moment late."""
+        tracker = self.context.statusTracker()
+        store = self.context._jsc.sc().statusStore()
+        found = set()
+        for job in map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)):
+            last = max(job.stageIds) if job is not None else -1  # the others make what it reads
+            stage = tracker.getStageInfo(last)
+            for attempt in range(stage.currentAttemptId + 1 if stage is not None else 0):
+                tasks = store.taskList(last, attempt, 1 << 30)
+                each = [tasks.apply(number) for number in range(tasks.size())]
+                found |= {task.partitionId() for task in each if task.status() == "SUCCESS"}
+        return found
+
 
 def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) -> Any:
     """An RDD whose partitions, when they are computed, have been sent."""
