@@ -7,7 +7,6 @@ import pytest
 
 from tests.spark import tfos_programs as programs
 from tfapp.errors import ExistsError, NotFoundError, UsageError
-from tfapp.tensorflowonspark import dfutil
 
 SCHEMA = (
     "image array<float>, label int, name string, raw binary, ok boolean, words array<string>, "
@@ -22,7 +21,15 @@ def open_path(tmp_path):
     return tmp_path
 
 
-def test_a_frame_becomes_records_and_a_frame_again(spark, open_path):
+@pytest.fixture
+def dfutil(spark):
+    """The module. It needs pyspark, which is where the cluster is."""
+    from tfapp.tensorflowonspark import dfutil
+
+    return dfutil
+
+
+def test_a_frame_becomes_records_and_a_frame_again(spark, dfutil, open_path):
     rows = [
         ([0.5 * n, 1.0], n, f"name {n}", bytearray([n, 255]), n % 2 == 0, ["a", "é"], n / 4, None)
         for n in range(20)
@@ -54,7 +61,7 @@ def test_a_frame_becomes_records_and_a_frame_again(spark, open_path):
     assert not (open_path / "records-3").exists()
 
 
-def test_examples_of_an_rdd(spark):
+def test_examples_of_an_rdd(spark, dfutil):
     frame = spark.createDataFrame([(1, [1.0, 2.0], "a")], "n long, x array<float>, s string")
     records = frame.rdd.mapPartitions(dfutil.toTFExample(frame.dtypes)).map(lambda one: (one, None))
     (row,) = records.mapPartitions(lambda some: dfutil.fromTFExample(some, ["s"])).collect()

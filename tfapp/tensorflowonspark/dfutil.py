@@ -21,8 +21,7 @@ _FLOATS = ("float", "double", "decimal")
 _TEXTS = ("string", "binary")
 _TEMPORARY = "_temporary"
 _DONE = "_SUCCESS"
-
-_loaded: dict[int, tuple[Any, str]] = {}  # id of a DataFrame -> it, and its folder
+_FOLDER = "_tfapp_records"  # attribute of a DataFrame: the folder that it is from
 
 
 def saveAsTFRecords(df: Any, output_dir: str) -> None:
@@ -63,14 +62,13 @@ def loadTFRecords(
     rows = sc.parallelize(files, len(files)).mapPartitions(_reader(kinds))
     session = SparkSession.getActiveSession() or SparkSession(sc)
     frame = session.createDataFrame(rows, schema, verifySchema=False)
-    _loaded[id(frame)] = frame, input_dir
+    setattr(frame, _FOLDER, input_dir)
     return frame
 
 
 def isLoadedDF(df: Any) -> bool:
     """Whether `loadTFRecords` has made it."""
-    known = _loaded.get(id(df))
-    return known is not None and known[0] is df
+    return _FOLDER in vars(df)
 
 
 def infer_schema(example: bytes, binary_features: Sequence[str] = ()) -> Any:
