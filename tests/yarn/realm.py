@@ -79,8 +79,8 @@ class Realm:
         self._run("kinit", *lifetime, "-c", f"FILE:{cache}", principal)
 
     def environ(self) -> dict[str, str]:
-        """This process's environment, with Kerberos' programs and configuration in it. For those
-        in Java too, which do not know KRB5_CONFIG."""
+        """This process's environment, with Kerberos' programs and configuration in it. For
+        daemons in Java too, which do not know KRB5_CONFIG."""
         return {
             **self._packages.environ(),
             "KRB5_CONFIG": str(self.configuration),

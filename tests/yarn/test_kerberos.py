@@ -54,7 +54,7 @@ def keytab(cluster) -> Path:
 def ann(cluster, tmp_path_factory) -> Iterator[User]:
     """She has tickets, or none."""
     home = tmp_path_factory.mktemp("ann")
-    user = User(home, {**cluster.environ(), "KRB5CCNAME": f"FILE:{home}/ticket"})
+    user = User(home, {**environ_of_users(cluster), "KRB5CCNAME": f"FILE:{home}/ticket"})
     yield user
     user.end_drivers()
 
@@ -64,9 +64,14 @@ def service(cluster, keytab, tmp_path_factory) -> Iterator[User]:
     """She herself elsewhere, by her keytab alone."""
     home = tmp_path_factory.mktemp("service")
     login = {"KRB5KEYTAB": str(keytab), "KRB5PRINCIPAL": f"ann@{REALM}"}
-    user = User(home, {**cluster.environ(), "KRB5CCNAME": f"FILE:{home}/none", **login})
+    user = User(home, {**environ_of_users(cluster), "KRB5CCNAME": f"FILE:{home}/none", **login})
     yield user
     user.end_drivers()
+
+
+def environ_of_users(cluster: SecureCluster) -> dict[str, str]:
+    """KRB5_CONFIG alone says where the realm is described."""
+    return {key: value for key, value in cluster.environ().items() if key != "_JAVA_OPTIONS"}
 
 
 def get_ticket(cluster: SecureCluster, user: User, keytab: Path, seconds: int = 600) -> None:

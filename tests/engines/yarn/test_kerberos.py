@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfapp.engines.yarn import kerberos
-from tfapp.engines.yarn.kerberos import Ticket, find_keytab, find_user, read_ticket
+from tfapp.engines.yarn.kerberos import (
+    Ticket,
+    find_keytab,
+    find_user,
+    java_options,
+    read_ticket,
+)
 from tfapp.errors import UnavailableError
 
 REALM = "EXAMPLE.ORG"
@@ -198,3 +204,12 @@ def test_a_key_that_is_not_there():
     assert kerberos.refused(environ, said).message == (
         "Kerberos does not let bob in with /k/ann.keytab: no key of it is there"
     )
+
+
+def test_java_reads_the_configuration_that_the_other_programs_read(tmp_path):
+    """It takes one file, and they several."""
+    there = tmp_path / "krb5.conf"
+    there.touch()
+    named = {"KRB5_CONFIG": f"{tmp_path}/none:{there}"}
+    assert java_options(named) == (f"-Djava.security.krb5.conf={there}",)
+    assert java_options({"KRB5_CONFIG": f"{tmp_path}/none"}) == java_options({}) == ()

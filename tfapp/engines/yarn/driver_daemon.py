@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tfapp.disk import write_json
-from tfapp.engines.yarn.kerberos import find_keytab
+from tfapp.engines.yarn.kerberos import find_keytab, java_options
 from tfapp.engines.yarn.layout import DriverFolder
 from tfapp.frozen import frozen
 
@@ -101,7 +101,10 @@ def _start(folder: DriverFolder, environ: Mapping[str, str]) -> Any:
         principal=principal,
         security=skein.Security(cert_bytes=credentials.certificate, key_bytes=credentials.key),
         log=str(folder.log),
-        java_options=environ.get("SKEIN_DRIVER_JAVA_OPTIONS") or JAVA_OPTIONS,
+        java_options=[
+            *java_options(environ),
+            *(environ.get("SKEIN_DRIVER_JAVA_OPTIONS") or JAVA_OPTIONS).split(),
+        ],
     )
 
 

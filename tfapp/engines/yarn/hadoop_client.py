@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfapp.engines.yarn.kerberos import CACHE, KEYTAB, PRINCIPAL
+from tfapp.engines.yarn.kerberos import CACHE, CONFIGURATION, KEYTAB, PRINCIPAL
 from tfapp.errors import UnavailableError
 
 CLASS_PATH_LIMIT = 30.0  # seconds
@@ -21,6 +21,7 @@ _DECISIVE = (
     "YARN_CONF_DIR",
     "HADOOP_USER_NAME",
     CACHE,
+    CONFIGURATION,
     KEYTAB,
     PRINCIPAL,
     "SKEIN_DRIVER_JAVA_OPTIONS",

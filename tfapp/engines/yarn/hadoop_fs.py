@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp.engines.yarn.hadoop_client import find_java, read_class_path
+from tfapp.engines.yarn.kerberos import java_options
 from tfapp.frozen import frozen
 
 LIMIT = 60.0  # seconds
@@ -51,7 +52,7 @@ class Done:
 def java(environ: Mapping[str, str]) -> list[str]:
     """The first words of a command that runs a small program of Hadoop's. UnavailableError when
     there is no Hadoop here."""
-    return [find_java(environ), *_JAVA, "-cp", read_class_path(environ)]
+    return [find_java(environ), *_JAVA, *java_options(environ), "-cp", read_class_path(environ)]
 
 
 def run(

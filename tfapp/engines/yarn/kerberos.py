@@ -17,6 +17,7 @@ from tfapp.frozen import frozen
 KEYTAB = "KRB5KEYTAB"
 PRINCIPAL = "KRB5PRINCIPAL"
 CACHE = "KRB5CCNAME"
+CONFIGURATION = "KRB5_CONFIG"  # of MIT's and Heimdal's programs: files, separated by colons
 # Of delegation tokens, which YARN gives to containers: with them nobody needs a ticket.
 TOKENS = "HADOOP_TOKEN_FILE_LOCATION"
 
@@ -38,6 +39,13 @@ def is_asked(environ: Mapping[str, str]) -> bool:
     environment means that it does."""
     told = read_configuration(environ).get("hadoop.security.authentication")
     return told == "kerberos" or (told is None and bool(environ.get(KEYTAB)))
+
+
+def java_options(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What makes Java read the krb5.conf that Kerberos' own programs read. It takes one file."""
+    files = environ.get(CONFIGURATION, "").split(os.pathsep)
+    found = next((file for file in files if os.path.isfile(file)), None)
+    return () if found is None else (f"-Djava.security.krb5.conf={found}",)
 
 
 def find_keytab(environ: Mapping[str, str]) -> tuple[str, str] | None:
