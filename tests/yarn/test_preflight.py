@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 RESOURCES = """\
 schema: http://example.org/specification/v2.0.0
@@ -89,6 +90,26 @@ def test_what_never_fits_is_refused(user, cluster, tmp_path, queue, settings, sa
     found = re.findall(r": error: (.*\])$", done.stderr, re.MULTILINE)
     assert sorted(found) == sorted(text.format(user=getpass.getuser()) for text in said)
     assert cluster.metric("appsSubmitted") == before
+
+
+def test_gpus_for_some_components(user):
+    """The example fits on a cluster whose nodes have two GPUs, and none."""
+    program = "examples/digits-parameter-server"
+    command = (
+        *("create", "mixed", "--appdef", "app-packages/tensorflow"),
+        *("--template", f"{program}/appConfig.yaml", "--files", f"{program}/train.py"),
+        *("--resources", "examples/gpu-workers/resources.yaml"),
+    )
+    done = user.call(*command, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    gpus = {name: service["resources"]["gpus"] for name, service in services.items()}
+    assert {name: count for name, count in gpus.items() if count} == {"worker": 1}
+    many = user.call(*command, "--rescompopt", "worker", "yarn.gpus", "3")
+    assert many.returncode == 77
+    assert re.findall(r"error: .*\]", many.stderr) == [
+        "error: yarn.gpus of worker is 3, and the largest node has 2 [never-fits]"
+    ]
 
 
 def test_without_the_managers_pages_the_nodes_still_count(user, cluster, tmp_path):
