@@ -87,11 +87,29 @@ def test_findings_that_do_not_hide_the_rest(text, data, findings):
     assert read(text) == (data, findings)
 
 
-def test_depth_is_bounded():
-    assert read("[" * 3000) == (
+DEEP = {
+    "brackets": "[" * 900,
+    "braces": "{a: " * 3000,
+    "items": "\n".join(" " * n + "- " for n in range(600)),
+    "keys": "\n".join(" " * n + "a:" for n in range(600)),
+}
+PLACES = {"brackets": "1:51", "braces": "1:198", "items": "51:51", "keys": "50:50"}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_depth_is_bounded(kind):
+    assert read(DEEP[kind]) == (
         None,
-        [f"1:51 too-large: values are nested more than {MAX_DEPTH} deep"],
+        [f"{PLACES[kind]} too-large: values are nested more than {MAX_DEPTH} deep"],
     )
+
+
+def test_depth_that_the_parser_itself_refuses():
+    """libyaml reads 1,024 characters ahead, and from 0.2.6 on takes no more than 1,000 levels."""
+    data, (finding,) = read("[" * 3000)
+    place, message = finding.split(" ", 1)
+    assert (data, message) == (None, f"too-large: values are nested more than {MAX_DEPTH} deep")
+    assert place in ("1:51", "1:1001")
 
 
 def test_depth_is_bounded_with_aliases_followed():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import yaml
 
-from tfapp.documents.decode import Unreadable
+from tfapp.documents.decode import MAX_DEPTH, Unreadable
 from tfapp.documents.invisible import name_of, position_of_invisible
 from tfapp.problems import Position
 
@@ -137,6 +137,8 @@ def syntax_error(
     mark = error.problem_mark or error.context_mark
     begin = error.context_mark or mark
     lines = NEWLINE.split(text)
+    if mark is not None and "maximum nesting depth" in problem:
+        return too_deep(Position(label, mark.line + 1, mark.column + 1))
     if mark is not None and begin is not None:
         first = min(begin.line, mark.line)
         case = _Case(lines, first, mark.line, mark.column, problem, last)
@@ -149,6 +151,12 @@ def syntax_error(
     at = Position(label, mark.line + 1, mark.column + 1) if mark else Position(label, 1, 1)
     message, hint = _words(problem, _character(lines, at))
     return Unreadable(at, "syntax", message, hint)
+
+
+def too_deep(at: Position) -> Unreadable:
+    """The Problem, as an exception, of a value below more others than MAX_DEPTH. libyaml has a
+    limit of its own, and meets it first where it reads far ahead."""
+    return Unreadable(at, "too-large", f"values are nested more than {MAX_DEPTH} deep")
 
 
 def _words(problem: str, character: str) -> tuple[str, str]:

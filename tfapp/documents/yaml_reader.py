@@ -19,7 +19,7 @@ from tfapp.documents.decode import (
 from tfapp.documents.document import Entry, Node, add_entry
 from tfapp.documents.invisible import invisible_in, name_of
 from tfapp.documents.scalars import resolve_plain
-from tfapp.documents.yaml_errors import NEWLINE, syntax_error
+from tfapp.documents.yaml_errors import NEWLINE, syntax_error, too_deep
 from tfapp.frozen import frozen
 from tfapp.problems import WARNING, Position, Problem
 
@@ -224,9 +224,7 @@ class _Builder:
                 DATA_ELSEWHERE,
             )  # fmt: skip
         if depth > MAX_DEPTH:
-            raise Unreadable(
-                self.at(event), "too-large", f"values are nested more than {MAX_DEPTH} deep"
-            )
+            raise too_deep(self.at(event))
 
     def report(self, event: yaml.Event, message: str, hint: str = "") -> None:
         self.problems.append(Problem(self.at(event), UNSUPPORTED, message, hint=hint))
