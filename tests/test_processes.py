@@ -118,3 +118,21 @@ def test_by_environment(start):
 def test_killing_gives_up_at_its_deadline():
     immortal = Process(os.getpid(), 0)
     assert kill_all(lambda: [immortal], 0.01) == [immortal]
+
+
+def test_one_look_that_finds_nothing_proves_nothing(start):
+    """A process that forks and ends while /proc is read hides its child from that look."""
+    child = start()
+    hidden = identify(child.pid)
+    looks = iter([[], [hidden], [], []])
+    assert kill_all(lambda: next(looks), DEADLINE) == []
+    assert not is_alive(hidden)
+
+
+def test_what_is_left_behind_hides_from_one_look(start, monkeypatch):
+    child = start(start_new_session=True)
+    found = processes.left_behind
+    looks = iter([lambda: (), lambda: ()])  # what `reap` sees, then the look itself
+    monkeypatch.setattr(processes, "left_behind", lambda: next(looks, found)())
+    assert processes.kill_left_behind(DEADLINE, spare=child.pid) == ()
+    assert not is_alive(Process(child.pid, processes.stat(child.pid).started))

@@ -195,7 +195,10 @@ def adopt_orphans() -> None:
 
 
 def left_behind() -> tuple[Stat, ...]:
-    """Descendants of this process in other sessions than its own, zombies included."""
+    """Descendants of this process in other sessions than its own, zombies included.
+
+    /proc is read process by process: one that forks and ends meanwhile hides its child from this
+    look. So nothing is gone for sure before a second look finds nothing either."""
     session = os.getsid(0)
     return tuple(process for process in tree(os.getpid()) if process.session != session)
 
@@ -219,6 +222,10 @@ def reap(spare: int = 0) -> None:
                 os.waitpid(process.pid, os.WNOHANG)
 
 
+def _alive_left_behind() -> list[int]:
+    return [process.pid for process in left_behind() if not process.dead]
+
+
 def kill_left_behind(
     limit: float, spare: int = 0, clock: Callable[[], float] = time.monotonic
 ) -> tuple[int, ...]:
@@ -229,7 +236,7 @@ def kill_left_behind(
     end = clock() + limit
     while True:
         reap(spare)
-        alive = [process.pid for process in left_behind() if not process.dead]
+        alive = _alive_left_behind() or _alive_left_behind()
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -281,7 +288,7 @@ def kill_all(find: Callable[[], Iterable[Process]], timeout: float) -> list[Proc
     children. Returns what is still alive after `timeout` seconds."""
     end = time.monotonic() + timeout
     while True:
-        found = list(find())
+        found = list(find()) or list(find())  # see left_behind
         if not found or time.monotonic() >= end:
             return found
         for process in found:

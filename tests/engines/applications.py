@@ -127,7 +127,9 @@ def local_engine(home: Path, **kwargs: Any) -> Iterator[LocalEngine]:
     finally:
         for application in engine.list():
             engine.stop(application.name, "the test is over", force=True)
-        assert processes_under(home) == []
+        left = processes_under(home)
+        commands = [Path(f"/proc/{process.pid}/cmdline") for process in left]
+        assert not left, [path.read_bytes() for path in commands if path.exists()]
 
 
 def run_folder(engine: LocalEngine, name: str = "app", number: int = 1) -> RunFolder:

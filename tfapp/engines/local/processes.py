@@ -102,7 +102,7 @@ class Processes:
         """SIGKILLs until there is nothing left. Guards first have a while to end."""
         clock = asyncio.get_running_loop().time
         end, spared_until = clock() + self._kill_deadline, clock() + GUARD_GRACE
-        while found := find():
+        while found := find() or find():  # twice: see left_behind
             left = end - clock()
             if left <= 0:
                 log.error("%s cannot be killed: %s", what, [p.pid for p in found])

@@ -169,7 +169,8 @@ async def kill_all(exit):
     """Kills what is below this process, and what that starts meanwhile, until nothing is left.
     `exit`: the end of the container's first process, which others wait for."""
     while True:
-        alive = [pid for pid, state in below(os.getpid()) if state != "Z"]
+        # Twice: a process that forks and ends while /proc is read hides its child from that look.
+        alive = alive_below(os.getpid()) or alive_below(os.getpid())
         for pid in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -177,6 +178,11 @@ async def kill_all(exit):
             await exit
             return
         await asyncio.sleep(0.02)
+
+
+def alive_below(root):
+    """Pids of all living descendants of the process `root`."""
+    return [pid for pid, state in below(root) if state != "Z"]
 
 
 def below(root):
