@@ -286,13 +286,15 @@ def second(cluster, cache, tmp_path) -> Second:
 
 def traces(folder: Path) -> dict[str, object]:
     """What the cluster in `folder` changes of this computer while it runs, and must not leave
-    changed. The Docker engines and networks of tests beside this one are theirs."""
+    changed. The Docker engines, Spark clusters and networks of tests beside this one are theirs."""
     flags = [Path("/proc/sys", name) for name in machine.KERNEL_FLAGS]
     places = (str(folder), *machine.HIDDEN, "/opt", "/proc", "/sys", "/usr")
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return {
         "mounts": sorted(line for line in mounts if line.split()[1].startswith(places)),
-        "links": sorted(name for name in os.listdir("/sys/class/net") if name[:3] != "tfb"),
+        "links": sorted(
+            name for name in os.listdir("/sys/class/net") if not name.startswith(("tfb", "tfspark"))
+        ),
         # Those of other clusters come and go with them.
         "control groups": sorted(str(each) for each in cgroups._groups() if cgroups._ended(each)),
         "kernel": {flag.name: flag.read_text() for flag in flags if flag.exists()},
