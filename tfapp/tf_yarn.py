@@ -89,14 +89,22 @@ class TaskSpec:
 
 
 def single_server_topology(memory: int | str = 4096, vcores: int = 2) -> dict[str, TaskSpec]:
-    """A chief, an evaluator and a TensorBoard."""
+    """A chief, an evaluator and a TensorBoard.
+
+    >>> sorted(single_server_topology())
+    ['chief', 'evaluator', 'tensorboard']
+    """
     return {name: TaskSpec(memory, vcores) for name in ("chief", "evaluator", "tensorboard")}
 
 
 def ps_strategy_topology(
     nb_workers: int = 2, nb_ps: int = 1, memory: int | str = 4096, vcores: int = 2
 ) -> dict[str, TaskSpec]:
-    """A chief, workers, parameter servers, an evaluator and a TensorBoard."""
+    """A chief, workers, parameter servers, an evaluator and a TensorBoard.
+
+    >>> ps_strategy_topology(nb_workers=3)["worker"].instances
+    3
+    """
     return {
         **single_server_topology(memory, vcores),
         "worker": TaskSpec(memory, vcores, nb_workers),
@@ -122,8 +130,12 @@ class Metrics(NamedTuple):
 
 
 def get_safe_experiment_fn(full_fn_name: str, *args: Any) -> Any:
-    """An experiment function by its name, "package.module.function", which is imported where it
-    runs, with `args`, plain data."""
+    """An experiment function by its name, "package.module.function". The module is imported in the
+    container, and the function called with `args`, which are plain data.
+
+    >>> get_safe_experiment_fn("trainers.digits.experiment", 0.1).module
+    'trainers.digits'
+    """
     from tfapp.program.named import NamedFunction
 
     module, dot, name = full_fn_name.rpartition(".")
@@ -161,6 +173,13 @@ def run_on_yarn(
     `nb_retries` failures are survived in place, from the last checkpoint, not by another
     application. An environment that travels (`pip_packages`, `python`) has TensorFlow in the
     version that is installed here, unless `pip_packages` names one.
+
+    >>> def train():  # in place of a function that returns an Experiment or KerasExperiment
+    ...     return {"accuracy": 0.75}
+    >>> specs = {"chief": TaskSpec(memory="1 GiB", vcores=1)}
+    >>> metrics = run_on_yarn(train, specs, engine="local", name="doc-yarn", show=False)
+    >>> sorted(metrics.container_duration)
+    [ContainerKey(type='chief', id=0)]
     """
     try:
         from tfapp.api.call import run

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
+
 import pytest
 
 import tfapp
+import tfapp.api.mlflow
 from tfapp.errors import ApplicationFailedError, UnavailableError
 
 mlflow = pytest.importorskip("mlflow")
@@ -28,6 +31,11 @@ def store(tmp_path, monkeypatch):
     while mlflow.active_run():
         mlflow.end_run()
     mlflow.set_tracking_uri(before)
+
+
+def test_the_example_of_its_docstring(store):
+    done = doctest.testmod(tfapp.api.mlflow, extraglobs={"tfapp": tfapp, "__name__": "__main__"})
+    assert (done.failed, done.attempted > 0) == (0, True)
 
 
 def test_metrics_and_the_verdict_are_logged(module, store):

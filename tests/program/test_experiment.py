@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 import functools
 import types
 
 import pytest
 
 import tfapp.program.experiment
-from tfapp.program import context, experiment
+from tfapp.program import experiment
 from tfapp.program.experiment import (
     Experiment,
     KerasExperiment,
@@ -137,10 +136,3 @@ def test_they_have_the_fields_of_tf_yarn_in_its_order():
     )
     estimator = types.SimpleNamespace(config="its config")
     assert Experiment(estimator, None, None).config == "its config"
-
-
-@pytest.mark.parametrize("module", [context, experiment], ids=["context", "experiment"])
-def test_examples_in_docstrings(module):
-    failed, tried = doctest.testmod(module)
-    assert tried
-    assert not failed

@@ -1,5 +1,6 @@
 """The Python call on the real cluster: a plain function, a script and a module, a Keras experiment
-that loses a worker, and a program of tf-yarn's style with the TensorFlow that it brings."""
+that loses a worker, one with a parameter server, and a program of tf-yarn's style with the
+TensorFlow that it brings."""
 
 from __future__ import annotations
 
@@ -78,6 +79,17 @@ result = tfapp.run(
 print(json.dumps({"losses": result.losses, "restarts": result.restarts, "value": result.value,
                   "evaluated": result.instances["evaluator/0"].metrics,
                   "folder": result.checkpoint_dir}))
+
+result = tfapp.run(
+    "digits:servers",
+    tfapp.parameter_servers(1, 1, "1 GiB"),
+    engine="yarn",
+    name="servers-called",
+    checkpoints=sys.argv[1],
+    files=["digits.npz"],
+)
+print(json.dumps({"value": result.value, "folder": result.checkpoint_dir,
+                  "states": {name: one.state for name, one in result.instances.items()}}))
 """
 
 # As a program of tf-yarn has it, with nothing but the import line changed.
@@ -167,10 +179,18 @@ def test_programs_of_every_kind(python, tmp_path):
     assert "a script: mine" in scripts["chief/0"]
     assert "\nmine\n" in scripts["worker/0"]
 
-    keras = json.loads(done["keras.py"].stdout.splitlines()[-1])
+    keras, servers = (
+        json.loads(line) for line in done["keras.py"].stdout.splitlines() if line.startswith("{")
+    )
     assert keras["restarts"] + keras["losses"] == 1
     assert keras["folder"] == str(tmp_path / "models" / "keras-called")
     assert keras["evaluated"]
+
+    assert servers["states"] == {"chief/0": "SUCCEEDED", "worker/0": "STOPPED", "ps/0": "STOPPED"}
+    assert servers["value"]["val_accuracy"] > 0.85
+    saved = tmp_path / "models" / "servers-called" / "saved_model" / "saved_model.pb"
+    assert servers["folder"] == str(tmp_path / "models" / "servers-called")
+    assert saved.is_file()
 
     assert "trained for" in done["seed.py"].stdout
     assert list((tmp_path / "models" / "seed").glob("model.ckpt-100*"))

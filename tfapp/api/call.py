@@ -122,9 +122,18 @@ def open(
     namespace: str | None = None,
     context: str | None = None,
 ) -> Application:
-    """The application `name`, submitted by whichever process. `engine`, `namespace`, `context`: as
-    for `tfapp.run`. `run`: its run number, by default the newest. UnknownApplicationError when
-    there is none."""
+    """The application `name`, which any process may have submitted. `engine`, `namespace`,
+    `context`: as for `tfapp.run`. `run`: its run number, by default the newest.
+
+    Raises `tfapp.errors.UnknownApplicationError` when there is none.
+
+    >>> tfapp.run(lambda: None, name="doc-open", show=False).state
+    'SUCCEEDED'
+    >>> application = tfapp.open("doc-open")
+    >>> application.status().state
+    'SUCCEEDED'
+    >>> application.destroy()
+    """
     with told_in_full():
         caller = calling_process(Caller)
         opened = _engine(Call(engine=engine, namespace=namespace, context=context), caller)
@@ -137,8 +146,14 @@ def compile(
     components: Mapping[str, Component] | None = None,
     **more: Unpack[Arguments],
 ) -> skein.ApplicationSpec:
-    """The Skein specification that `submit` with the same arguments would submit. Nothing is made,
-    not even the files that it names. Raises as `submit` does."""
+    """The Skein specification that `submit` with the same arguments would submit. Nothing is
+    submitted or written, not even the files that the specification names. Raises the errors of
+    `submit`.
+
+    >>> specification = tfapp.compile(lambda: None, tfapp.all_reduce(3))
+    >>> specification.services["worker"].instances
+    3
+    """
     from tfapp.launch.submission import compile_request
 
     call = made_call(program, components, more)
@@ -153,9 +168,18 @@ def write_package(
     components: Mapping[str, Component] | None = None,
     **more: Unpack[Arguments],
 ) -> Path:
-    """Writes what a call means as a package on disk, in `folder`, which must not exist or be
-    empty: `tfapp create NAME --appdef FOLDER` then runs the same. Values of `secrets` are not
-    written: give them by --secret-env-file. Returns the folder. Raises as `submit` does."""
+    """Writes the package that `submit` with the same arguments would submit to `folder`, and
+    returns that folder. `tfapp create NAME --appdef FOLDER` then runs the same. `folder` must not
+    exist, or be empty. Values of `secrets` are not written: give them by --secret-env-file. Raises
+    the errors of `submit`.
+
+    >>> import tempfile
+    >>> parent = tempfile.TemporaryDirectory()
+    >>> folder = tfapp.write_package(f"{parent.name}/alone", lambda: None)
+    >>> (folder / "metainfo.yaml").is_file()
+    True
+    >>> parent.cleanup()
+    """
     from tfapp.launch.writing import write_request
 
     call = made_call(program, components, more)

@@ -45,10 +45,23 @@ LEFT = "stopped by the end of its `with` block"
 
 
 class Application:
-    """One run of an application. Usable from any thread. As a context manager it stops what still
-    runs at the block's end.
+    """One run of an application, as `tfapp.submit` and `tfapp.open` return it. Usable from any
+    thread. As a context manager it stops an application that still runs at the block's end.
 
     In a notebook it shows itself as a table that changes until the application has ended.
+
+    >>> def greet(context):
+    ...     context.report(loss=0.25, step=3)
+    ...     print("hello from", context.instance)
+    >>> with tfapp.submit(greet, tfapp.all_reduce(2), name="doc-handle", show=False) as application:
+    ...     application.wait(timeout=600).state
+    'SUCCEEDED'
+    >>> "hello from worker/1" in application.logs("worker/1")["worker/1"]
+    True
+    >>> result = application.result()
+    >>> dict(result.metrics), result.exit_code
+    ({'loss': 0.25}, 0)
+    >>> application.destroy()
     """
 
     def __init__(

@@ -20,9 +20,17 @@ _LARGEST_BATCH = 1000  # metrics; MLflow's limit
 def log_to_mlflow(run: Any = None) -> Callable[[ApplicationStatus], None]:
     """A callback for `on_change` that logs to MLflow: the metrics of each instance, as
     "worker/0/loss" at their step, and at the end the verdict as tags. `run`: an MLflow run, by
-    default the active one; where there is none, one is begun now and ended with the application.
-    UnavailableError where MLflow is not installed (the extra `mlflow` brings it) or has no place
-    to log to. What its server does not take later is a warning: the application is followed on.
+    default the active one. Without an active run this function begins one, which ends with the
+    application.
+
+    Raises `tfapp.errors.UnavailableError` where MLflow is not installed (the extra `mlflow` brings
+    it) or cannot reach its tracking server. Metrics that the server refuses later are a warning;
+    the application goes on, and so does following it.
+
+    >>> def train(context):
+    ...     context.report(loss=0.25, step=10)
+    >>> tfapp.run(train, name="doc-mlflow", on_change=tfapp.log_to_mlflow(), show=False).exit_code
+    0
     """
     try:
         import mlflow

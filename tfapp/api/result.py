@@ -54,7 +54,7 @@ class Lazy(Mapping[str, Any]):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Result:
-    """What came of an application, after its end.
+    """How an application ended, and what it left: what `tfapp.run` returns.
 
     `state`: SUCCEEDED, FAILED or KILLED; `summary`: the verdict in a sentence or two; `cause`:
     which instance decided it, None after success; `exit_code`: that of `tfapp create`.
@@ -64,8 +64,14 @@ class Result:
     `checkpoint_dir`: the folder of its checkpoints, "" where it has none that lasts.
 
     `returned`: what the program of each instance returned, and `logs`, what it wrote: both are
-    fetched when they are asked for. `returned["worker/1"]` raises ReturnedError for what is no
-    data, or too large to come back.
+    fetched when they are asked for. `returned["worker/1"]` raises ReturnedError for a value that is
+    not data, or too large to come back.
+
+    >>> result = tfapp.run(lambda: 6 * 7, tfapp.all_reduce(2), name="doc-result", show=False)
+    >>> result.state, result.value, dict(result.returned)
+    ('SUCCEEDED', 42, {'worker/0': 42, 'worker/1': 42})
+    >>> sorted(result.instances)
+    ['worker/0', 'worker/1']
     """
 
     name: str

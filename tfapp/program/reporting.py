@@ -30,18 +30,25 @@ _MAX_STEP = 2**63
 
 
 def report(metrics: Mapping[str, float], step: int | None = None) -> None:
-    """Takes these values, and the number of the step that they are of, as the last ones; those of
-    other names stay, and so does the step where none is given.
+    """Reports metrics, name -> number, and the step of training that they are from. They replace
+    the last values of these names. Metrics of other names stay, and so does the step where `step`
+    is None.
 
-    Values are anything that `float` takes, but text: NumPy's numbers and a tensor of one number
-    too. TypeError or ValueError for anything else, and then nothing is taken. NaN and infinities
-    are values. Of more than 32 names, or one of more than 64 characters, the rest is left out with
-    one line of warning. A disk that is full costs nothing but the values."""
+    A value is a Python number, a NumPy number, or a tensor of one number; NaN and infinities are
+    accepted. Anything else, text included, raises TypeError or ValueError, and then none of the
+    values is reported. An instance has 32 names at most, of up to 64 characters each: others are
+    left out, with one warning. On a full disk values are lost, and the program goes on.
+
+    >>> report({"loss": 0.25}, step=10)
+    """
     _reporter().report(metrics, step)
 
 
 def flush() -> None:
-    """Writes what is not written yet, now. Python's end does so by itself."""
+    """Writes at once what was reported and is not written yet. Happens at the program's end too.
+
+    >>> flush()
+    """
     _reporter().flush()
 
 

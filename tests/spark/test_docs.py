@@ -1,0 +1,132 @@
+"""The examples of docs/feed.md and docs/tensorflowonspark.md, in drivers of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+FEED = """
+import functools
+import json
+import pathlib
+import numpy as np
+from pyspark.sql import SparkSession
+import tfapp
+
+tfapp.submit = functools.partial(tfapp.submit, name="docs", replace=True, show=False)
+here = {here!r}
+spark = SparkSession.builder.getOrCreate()
+rows = spark.range(0, 2000, 1, 4).selectExpr("id", "id % 10 label")
+frame = rows.selectExpr("transform(sequence(1, 64), n -> cast(label * n AS float)) image", "label")
+frame.coalesce(1).write.parquet(here + "/source")
+
+# ---- docs/feed.md
+{train}
+learnt = dict(result.returned)
+
+# ---- When programs begin again
+new_model = list
+learn = list.append
+
+def load_checkpoint(folder):
+    return None
+
+def save_checkpoint(values):
+    pathlib.Path(here, "saved").write_text(json.dumps([len(values["model"]), *values["feed"]]))
+
+{restore}
+with tfapp.submit(train, {{"worker": tfapp.Component("256 MiB")}}, spark=spark, feed=True) as app:
+    app.feed(frame, epochs=4)
+    app.result()
+
+# ---- Streams
+class stream:
+    found = spark.readStream.schema(frame.schema).parquet(here + "/source")
+    writeStream = found.writeStream.trigger(availableNow=True).option(
+        "checkpointLocation", here + "/checkpoints"
+    )
+
+def count(context):
+    return sum(len(batch["label"]) for batch in context.feed.batches(10))
+
+with tfapp.submit(count, workers, spark=spark, feed=True) as app:
+{streams}
+    counted = sum(app.result().returned.values())
+
+# ---- Inference
+def load():
+    return lambda image: np.eye(10)[image[:, 0].astype(int)]
+
+{inference}
+found = spark.read.parquet(here + "/predictions")
+print(json.dumps({{
+    "trained": [fed.rows, fed.batches, fed.dropped],
+    "losses": [len(one["loss"]) for one in learnt.values()],
+    "saved": json.loads(pathlib.Path(here, "saved").read_text()),
+    "counted": counted,
+    "right": found.where("prediction = label").count(),
+}}))
+"""
+
+CLUSTER = """
+import argparse
+import json
+from pyspark.sql import SparkSession
+sc = SparkSession.builder.getOrCreate().sparkContext
+args = argparse.Namespace(batch_size=10)
+images_labels = sc.parallelize([([1.0, 2.0], n) for n in range(100)], 3)
+{imports}
+{example}
+print(json.dumps(cluster.application.result().state))
+"""
+
+
+def examples(page: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(r"(?ms)^```python\n(.*?)^```$", text)
+
+
+@pytest.fixture
+def run(drivers, tmp_path):
+    """Runs the source of a driver, and returns what its last line of output is as JSON."""
+
+    def run(source: str):
+        (tmp_path / "driver.py").write_text(source)
+        tmp_path.chmod(0o777)
+        home = f"TFAPP_HOME={tmp_path / 'home'}"
+        printed = drivers.run("env", home, sys.executable, tmp_path / "driver.py", limit=900)
+        return json.loads(printed.splitlines()[-1])
+
+    return run
+
+
+@pytest.mark.timeout(1000)
+def test_the_page_of_the_feed(run, tmp_path):
+    train, restore, streams, inference = examples("feed.md")
+    found = run(
+        FEED.format(
+            here=str(tmp_path),
+            train=train,
+            restore=restore,
+            streams=textwrap.indent(streams, "    "),
+            inference=inference.replace("hdfs:///predictions", f"{tmp_path}/predictions"),
+        )
+    )
+    batches = 3 * 2000 // 128
+    assert found["trained"] == [128 * batches, batches, 6000 - 128 * batches]
+    assert found["losses"] == [1, 1]
+    assert found["saved"][0] == found["saved"][3] == 100
+    assert found["counted"] == found["right"] == 2000
+
+
+@pytest.mark.timeout(1000)
+def test_the_page_of_tensorflowonspark(run):
+    imports, example = examples("tensorflowonspark.md")
+    assert run(CLUSTER.format(imports=imports, example=example)) == "SUCCEEDED"
