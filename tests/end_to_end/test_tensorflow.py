@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command_line import LIMIT, CommandLine, read_until
+from tests.end_to_end.command_line import LIMIT, STAMP, CommandLine, read_until
 from tfapp.shipped import app_packages_dir
 
 pytestmark = pytest.mark.trains
@@ -44,8 +44,9 @@ def test_parameter_servers_end_with_their_chief(tfapp):
     assert set(ended.values()) == {"STOPPED"}
     status = tfapp.status("digits")["status"]
     assert (status["state"], status["verdict"]["exit_code"]) == ("SUCCEEDED", 0)
-    logs = tfapp.ok("logs", "digits")
-    assert all(f"{i['instance']} | " in logs for i in status["instances"])
+    logs = tfapp.ok("logs", "digits", "--timestamps", "--since", "1h")
+    named = set(re.findall(rf"^(\w+/\d) \| {STAMP} ", logs, re.MULTILINE))
+    assert named == {i["instance"] for i in status["instances"]}
 
 
 def test_a_stopped_training_goes_on_where_it_was(tfapp):
