@@ -131,9 +131,9 @@ class Script:
         raise NotImplementedError(f"{type(self).__name__} has no start()")
 
     def stop(self, context: Context, handle: Handle) -> None:
-        """Asks the program to end. Processes that have not ended when the grace is over are
-        killed."""
-        handle.signal(signal.SIGTERM)
+        """Asks the program to end, by the signal of `site.global.stop.signal`. Processes that have
+        not ended when the grace is over are killed."""
+        handle.signal(signal.Signals[context.config.get("stop.signal", "SIGTERM")])
 
     def status(self, context: Context, handle: Handle) -> bool:
         """Whether the program is well. Asked at every heartbeat; after False the program is

@@ -202,7 +202,8 @@ def test_checkpoints_without_a_prefix_are_warned_of(script, context, capfd):
 def test_stop_and_status_use_the_handle(script, context):
     handle = PlayedHandle()
     script.stop(context(), handle)
-    assert handle.signals == [signal.SIGTERM]
+    script.stop(context(config={**CONFIG, "stop.signal": "SIGINT"}), handle)
+    assert handle.signals == [signal.SIGTERM, signal.SIGINT]
     assert script.status(context(), handle) is True
     assert script.status(context(), PlayedHandle(alive=False)) is False
 

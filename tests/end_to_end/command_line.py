@@ -21,6 +21,9 @@ from tfapp.cli.shell import Shell
 
 LIMIT = 300  # seconds for anything that a test waits for
 
+# What `tfapp logs --timestamps` sets before a line.
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
+
 OWN = (sys.executable, "-m", "tfapp")
 
 PLAIN_PACKAGE = Path(__file__).parent / "packages" / "plain"

@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from tests.end_to_end.command_line import read_until
+from tests.end_to_end.command_line import STAMP, read_until
 from tests.kubernetes.command import FRUGAL, OnKubernetes
 from tests.kubernetes.namespace import wait_for
 from tests.yarn import programs
@@ -68,6 +68,8 @@ def test_two_workers_on_two_nodes(tfapp, tmp_path):
         logs = there.ok("logs", "hello")
         assert len(re.findall(r"^worker/[01] \| TF_CONFIG is ", logs, re.MULTILINE)) == 2
         assert "tfapp: returned" not in logs
+        timed = there.ok("logs", "hello", "--timestamps", "--since", "1h")
+        assert len(re.findall(rf"^worker/[01] \| {STAMP} TF_CONFIG is ", timed, re.MULTILINE)) == 2
         assert "generation 1" in there.ok("logs", "hello", "coordinator")
     # Without the file, which is on the other machine alone, it is not started there.
     tfapp.home.rename(tmp_path / "away")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.played_engine import PlayedEngine, instance, shell, status
+from tfapp.contract.log_times import TimesWriter
 from tfapp.engines.base import LogFile
 from tfapp.launch.logs import (
     LIST_EVERY,
@@ -12,6 +14,7 @@ from tfapp.launch.logs import (
     LogPrinter,
     OwnLines,
     Tail,
+    TimedTail,
     primary_instance,
     select_logs,
 )
@@ -66,6 +69,75 @@ def test_a_line_tail_waits_for_whole_lines(tmp_path):
     assert tail.read_lines() == [b"bc\n"]
     assert tail.read_lines(final=True) == [b"d\n"]
     assert tail.read_lines(final=True) == []
+    tail.close()
+
+
+@pytest.fixture
+def utc(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def timed_log(path):
+    """Lines of 1000.5, 1000.5 and 1010 seconds, the last one unfinished."""
+    times = TimesWriter(path)
+    for text, moment in ((b"one\ntwo\n", 1000.5), (b"thr", 1010.0)):
+        with path.open("ab") as file:
+            times.note(file.tell(), moment)
+            file.write(text)
+
+
+def test_lines_behind_their_times(tmp_path, utc):
+    path = tmp_path / "log"
+    tail = TimedTail(path, stamped=True)
+    assert tail.read_lines() == []
+    timed_log(path)
+    first = b"1970-01-01T00:16:40.500+00:00 "
+    assert tail.read_lines() == [first + b"one\n", first + b"two\n"]
+    with path.open("ab") as file:
+        TimesWriter(path).note(file.tell(), 1020.0)
+        file.write(b"ee\nfour")
+    assert tail.read_lines() == [b"1970-01-01T00:16:50.000+00:00 three\n"]
+    # It began with what came at 1020.
+    assert tail.read_lines(final=True) == [b"1970-01-01T00:17:00.000+00:00 four\n"]
+    assert not tail.timeless
+    tail.close()
+
+
+@pytest.mark.parametrize(
+    ("since", "last", "shown"),
+    [
+        (0, None, [b"one\n", b"two\n", b"three\n"]),
+        (1000.5, 2, [b"two\n", b"three\n"]),
+        (1005, 9, [b"three\n"]),
+        (1010, None, [b"three\n"]),
+        (1015, None, []),
+    ],
+)
+def test_lines_since_a_moment(tmp_path, since, last, shown):
+    path = tmp_path / "log"
+    timed_log(path)
+    tail = TimedTail(path, last, since)
+    found = tail.read_lines()
+    with path.open("ab") as file:
+        TimesWriter(path).note(file.tell(), 1010.05)
+        file.write(b"ee\n")
+    assert found + tail.read_lines() == shown
+    with path.open("ab") as file:
+        TimesWriter(path).note(file.tell(), 2000.0)
+        file.write(b"later\n")
+    assert tail.read_lines() == [b"later\n"]
+    tail.close()
+
+
+def test_a_log_without_times_is_shown(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"one\n")
+    tail = TimedTail(path, since=1e9, stamped=True)
+    assert (tail.read_lines(), tail.timeless) == ([b"- one\n"], True)
     tail.close()
 
 

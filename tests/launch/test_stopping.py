@@ -29,7 +29,8 @@ def test_who_has_not_ended_is_named_with_the_time_that_is_left(tmp_path):
     assert first == "app: its programs are asked to end, and have 30 s"
     named = "worker/0, worker/1, worker/2, worker/3 and 2 more"
     assert re.fullmatch(
-        rf"app waits for {named}, killed at \d\d:\d\d:\d\d \(TensorFlow may ignore SIGTERM; "
+        rf"app waits for {named}, killed at \d\d:\d\d:\d\d \(TensorFlow may ignore SIGTERM: "
+        r"see site.global.stop.signal; "
         r"--force does not wait\)",
         second,
     )

@@ -250,14 +250,21 @@ def test_a_range_without_free_ports(application):
     )
 
 
-def test_stop_asks_the_program_to_end(application):
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({}, "killed by SIGTERM (15)"),
+        ({"site.global.stop.signal": "SIGINT"}, "killed by SIGINT (2)"),
+    ],
+)
+def test_stop_asks_the_program_to_end(application, config, text):
     application.write_program(FOREVER)
-    application.start()
+    application.start(config)
     application.rendezvous()
     pid = application.program_pid()
     application.order("stop", grace=60)
     report = application.exit_report()
-    assert (report.exit.text, report.stopped) == ("killed by SIGTERM (15)", True)
+    assert (report.exit.text, report.stopped) == (text, True)
     assert not alive(pid)
     assert application.dismissed() == 0
 

@@ -117,6 +117,13 @@ def test_a_program_starts_with_the_usual_signals(drive):
     assert drive(*python(code)).tell("wait")["last"] == "True"
     told = drive("bash", "-c", "kill -PIPE $$").tell("wait")
     assert told["exit"]["text"] == "killed by SIGPIPE (13)"
+    # As a command is started that a script puts into the background.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        driver = drive("bash", "-c", "kill -INT $$")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert driver.tell("wait")["exit"]["text"] == "killed by SIGINT (2)"
 
 
 def test_a_program_has_no_input(drive):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tfapp
-from tests.end_to_end.command_line import call
+from tests.end_to_end.command_line import STAMP, call
 from tests.engines.applications import eventually
 from tests.spark.conftest import SETTINGS, Drivers, wait_for
 from tests.spark.conftest import program as spark_cluster
@@ -342,7 +343,8 @@ def test_the_command_is_the_driver(cluster, tfapp_home):
     assert "test accuracy 0.9" in done.stdout
     assert "digits: Succeeded" in done.stderr
     assert "warning: Spark's connections are not protected" not in done.stderr
-    assert "test accuracy 0.9" in command("logs", "digits", "worker/0").stdout
+    timed = command("logs", "digits", "worker/0", "--timestamps", "--since", "1h").stdout
+    assert re.search(rf"^{STAMP} test accuracy 0\.9", timed, re.MULTILINE)
     done = command("destroy", "digits")
     assert (done.returncode, done.stderr) == (0, "digits is destroyed\n")
 

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 import yaml
 
-from tests.end_to_end.command_line import read_until
+from tests.end_to_end.command_line import STAMP, read_until
 from tests.yarn import programs, submitted
 from tests.yarn.conftest import ROOT, wait_for
 from tfapp.api.returned import fetch_returned
@@ -46,6 +46,8 @@ def test_two_workers_on_two_nodes(user, script):
     assert [json.loads(text)["task"] for text in written] == [{"type": "worker", "index": 0}]
     logs = user.call("logs", "hello").stdout
     assert len(re.findall(r"^worker/[01] \| TF_CONFIG is ", logs, re.MULTILINE)) == 2
+    timed = user.call("logs", "hello", "--timestamps", "--since", "1h").stdout
+    assert len(re.findall(rf"^worker/[01] \| {STAMP} TF_CONFIG is ", timed, re.MULTILINE)) == 2
     assert "generation 1" in user.call("logs", "hello", "coordinator").stdout
     # What was returned came with the last of the logs that were shown.
     assert list(user.home.glob("yarn/applications/*/returned-complete"))

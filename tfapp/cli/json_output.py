@@ -35,9 +35,9 @@ def data(value: Any) -> Any:
     return value
 
 
-def application(found: Application) -> str:
-    """All that is known of one application."""
-    told = data(found)
+def application(found: Application, package: str) -> str:
+    """All that is known of one application. `package`: see sources.package_of."""
+    told = {**data(found), "package": package or None}
     told["run"] = found.run or None
     told["status"]["started"] = found.status.started or None
     return document(**told)

@@ -31,6 +31,7 @@ from tfapp.launch.follow import (
     not_running_in_time,
     wait_until,
 )
+from tfapp.launch.sources import package_of
 
 
 def launch_and_stay(
@@ -63,7 +64,7 @@ def launch_and_stay(
     if args.wait is not None:
         return _wait_for_running(application, engine, args, shell)
     if args.format == "json":
-        shell.print(as_json(application))
+        shell.print(as_json(application, package_of(shell, engine, application)))
     shell.note(f"{application.name}: submitted; `tfapp logs -f {application.name}` follows it")
     return ExitCode.SUCCESS
 
@@ -76,7 +77,7 @@ def _wait_for_running(
     if reached is None:
         raise not_running_in_time(application.name, args.wait)
     if args.format == "json":
-        shell.print(as_json(reached))
+        shell.print(as_json(reached, package_of(shell, engine, reached)))
     if has_ended(reached):
         print_verdict(shell, reached.status)
         return verdict_code(reached.status)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import signal
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp.contract.job import Job
+from tfapp.contract.log_times import Log
 from tfapp.contract.names import JOB_FILE, OWN_LINE
 from tfapp.contract.status import ApplicationStatus, format_diagnostics
 from tfapp.coordinator.loop import Loop, Terminated
@@ -78,7 +78,4 @@ def shut_down(connection: Connection, status: ApplicationStatus) -> None:
 
 def say(text: str) -> None:
     """Writes to the coordinator's log. An error of the log is ignored."""
-    try:
-        os.write(sys.stderr.fileno(), f"{OWN_LINE}{text}\n".encode(errors="replace"))
-    except OSError:
-        return
+    Log(sys.stderr.fileno()).write(f"{OWN_LINE}{text}\n".encode(errors="replace"))

@@ -48,6 +48,7 @@ class Application:
     tags: tuple[str, ...] = ()  # the user's, sorted
     links: tuple[Link, ...] = ()
     waits: str = ""  # for what, in the engine's words: before anything runs, or for the engine
+    logs: str = ""  # the folder of this machine with its logs, or with copies of them
 
 
 @frozen

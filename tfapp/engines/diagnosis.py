@@ -43,6 +43,25 @@ def examine_here(home: Path) -> Iterator[Finding]:
     hint = "Install tfapp for Python 3.9 or newer." if old else ""
     yield Finding("python", PROBLEM if old else OK, f"{version}, {sys.executable}", hint)
     yield examine_home(home)
+    yield examine_cache(home)
+
+
+def examine_cache(home: Path) -> Finding:
+    """The size of what is kept there, which tfapp bounds by itself."""
+    from tfapp.engines.tidying import KEPT, ROOM, sizes
+
+    whole, environments = sizes(home)
+    bounds = f"{KEPT / 86400:g} days or beyond {ROOM >> 30} GiB"
+    text = (
+        f"{as_size(whole)}, {as_size(environments)} of it Python environments and tfapp for "
+        f"containers; what no application is made of goes after {bounds}"
+    )
+    return Finding("cache", OK, text)
+
+
+def as_size(size: float) -> str:
+    """Bytes as "0 MiB", "812 MiB" or "1.5 GiB"."""
+    return f"{size / (1 << 20):.0f} MiB" if size < 1 << 30 else f"{size / (1 << 30):.1f} GiB"
 
 
 def examine_home(home: Path) -> Finding:

@@ -413,6 +413,7 @@ class RecordedEngine:
             live=live,
             status=status,
             tags=of_the_user(config.tags),
+            logs=str(run.logs),
         )
 
 

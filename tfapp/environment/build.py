@@ -22,6 +22,7 @@ from tfapp.environment import foreign_pip
 from tfapp.environment.archive import PYTHON, UnfitError
 from tfapp.environment.downloaded import download
 from tfapp.environment.interpreter import Installation, copy, copy_unseen, installations
+from tfapp.environment.unpacked import note_use
 from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 
@@ -146,6 +147,7 @@ def build(
     for source in _sources(wanted, python, environ):
         archive = _place(wanted, source, environments)
         if archive.exists():
+            note_use(archive)
             return archive
         try:
             with partial_folder(environments) as folder:

@@ -3,6 +3,7 @@ tried out, and for the local engine's containers."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -26,16 +27,23 @@ def unpack(archive: Path, environments: Path) -> Path:
     """Unpacks `archive` unless that was done. Returns its folder. UnfitError when tar cannot;
     OSError when the disk is full or not writable."""
     folder = folder_of(archive, environments)
-    if folder.exists():
-        return folder
-    with partial_folder(environments) as partial:
-        extract(archive, partial)
-        try:
-            os.rename(partial, folder)
-        except OSError:
-            if not folder.exists():  # by another command, in the meantime
-                raise
+    if not folder.exists():
+        with partial_folder(environments) as partial:
+            extract(archive, partial)
+            try:
+                os.rename(partial, folder)
+            except OSError:
+                if not folder.exists():  # by another command, in the meantime
+                    raise
+    note_use(folder)
     return folder
+
+
+def note_use(path: Path) -> None:
+    """Notes that a folder or an archive among the environments is used now: what is not for long
+    is deleted."""
+    with contextlib.suppress(OSError):  # of another user, or read-only
+        os.utime(path)
 
 
 def extract(archive: Path, folder: Path) -> None:
@@ -55,5 +63,6 @@ def interpreter(archive: Path, environments: Path) -> tuple[list[str], dict[str,
     if is_pex(archive.name):
         root = folder_of(archive, environments)
         root.mkdir(0o700, parents=True, exist_ok=True)
+        note_use(root)
         return [str(archive)], {"PEX_INTERPRETER": "1", "PEX_ROOT": str(root)}
     return [str(unpack(archive, environments) / PYTHON)], {}

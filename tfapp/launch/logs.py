@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfapp.close_match import close_match
+from tfapp.contract.log_times import Times
 from tfapp.contract.names import OWN_LINE
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application, Engine, LogFile
@@ -35,8 +37,14 @@ class Tail:
 
     def __init__(self, path: Path, last: int | None = None):
         self.path = path
+        self.position = 0  # in bytes: the next one to be read
         self._last = last
+        self._skipped = 0
         self._file: BinaryIO | None = None
+
+    def skip_to(self, place: int) -> None:
+        """Leaves out the lines that end before byte `place`, if nothing has been read yet."""
+        self._skipped = place
 
     def read_new(self) -> Iterable[bytes]:
         """The new bytes, in pieces; none while the file does not exist."""
@@ -46,8 +54,12 @@ class Tail:
             except FileNotFoundError:
                 return
             if self._last is not None:
-                self._file.seek(last_lines_at(self._file, self._last))
+                self.position = last_lines_at(self._file, self._last)
+            if self._skipped > self.position:
+                self.position = line_at(self._file, self._skipped)
+            self._file.seek(self.position)
         while piece := self._file.read(_CHUNK):
+            self.position += len(piece)
             yield piece
 
     def close(self) -> None:
@@ -58,7 +70,18 @@ class Tail:
 
 def last_lines_at(file: BinaryIO, count: int) -> int:
     """Where the last `count` lines of a file begin, an unfinished one being a line."""
-    place = end = file.seek(0, os.SEEK_END)
+    end = file.seek(0, os.SEEK_END)
+    return _lines_before(file, end, count)
+
+
+def line_at(file: BinaryIO, place: int) -> int:
+    """Where the line begins that has byte `place`."""
+    return _lines_before(file, place + 1, 1)
+
+
+def _lines_before(file: BinaryIO, end: int, count: int) -> int:
+    """Where the last `count` lines of the first `end` bytes begin."""
+    place = end
     newlines = 0
     while place and count:
         size = min(_CHUNK, place)
@@ -84,17 +107,65 @@ class LineTail:
 
     def read_lines(self, final: bool = False) -> list[bytes]:
         """The new whole lines, each with its newline. `final`: an unfinished last one too."""
-        data = self._rest + b"".join(self._tail.read_new())
-        whole, newline, self._rest = data.rpartition(b"\n")
-        lines = (whole + newline).splitlines(keepends=True)
+        whole, newline, self._rest = self._read().rpartition(b"\n")
+        lines = _lines(whole + newline)
         if final and self._rest:
             lines.append(self._rest + b"\n")
             self._rest = b""
         return lines
 
+    def _read(self) -> bytes:
+        return self._rest + b"".join(self._tail.read_new())
+
     def close(self) -> None:
         """Closes the file."""
         self._tail.close()
+
+
+class TimedTail(LineTail):
+    """A `LineTail` that knows when lines were written: it leaves out those before `since`, in
+    seconds since 1970, and with `stamped` sets the time before each. Lines of which that is not
+    known are given all the same, behind a "-"."""
+
+    def __init__(
+        self, path: Path, last: int | None = None, since: float | None = None, stamped: bool = False
+    ):
+        self._times = Times(path)
+        self._since = since
+        self._stamped = stamped
+        super().__init__(path, last)
+        if since is not None and path.exists():
+            size = path.stat().st_size
+            if self._times.update():
+                begin = self._times.since(since)
+                self._tail.skip_to(size if begin is None else begin)
+
+    @property
+    def timeless(self) -> bool:
+        """Whether there are lines, and none of their times is known."""
+        return self._tail.position > 0 and not self._times.update()
+
+    def read_lines(self, final: bool = False) -> list[bytes]:
+        """See LineTail."""
+        data = self._read()
+        place = self._tail.position - len(data)
+        self._times.update()
+        self._rest = data
+        found = []
+        for line in super().read_lines(final):
+            at = self._times.at(place)
+            place += len(line)
+            if at is None or self._since is None or at >= self._since:
+                found.append(b"%s %s" % (_stamp(at), line) if self._stamped else line)
+        return found
+
+
+def _stamp(at: float | None) -> bytes:
+    """A local date and time, and its distance to UTC (RFC 3339)."""
+    if at is None:
+        return b"-"
+    moment = datetime.datetime.fromtimestamp(at).astimezone()
+    return moment.isoformat(timespec="milliseconds").encode()
 
 
 class OwnLines:
@@ -157,7 +228,8 @@ class LogPrinter:
     `what` that is all instances'. Lines of several instances are told apart by the instance's name
     before them; where `what` is one instance, its output is printed as it is, that of each
     container it had after the other; if it is `parted`, with tfapp's own lines on standard
-    error. `last`: so many lines of each log that is there, and all that comes later."""
+    error. `last`: so many lines of each log that is there, and all that comes later. `since`,
+    `stamped`: see TimedTail."""
 
     def __init__(
         self,
@@ -167,6 +239,8 @@ class LogPrinter:
         what: str,
         parted: bool = False,
         last: int | None = None,
+        since: float | None = None,
+        stamped: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._caller, self._engine, self._application = caller, engine, application
@@ -175,6 +249,7 @@ class LogPrinter:
         self._tails: dict[Path, LineTail | Tail] = {}
         self._parted = parted
         self._last = last
+        self._since, self._stamped = since, stamped
         self._own_lines: dict[Path, OwnLines] = {}
         self._clock = clock
         self._listed: tuple[LogFile, ...] = ()
@@ -198,6 +273,9 @@ class LogPrinter:
             if log.missing:
                 rest = "the rest of its log" if log.path.exists() else "its log"
                 self._caller.note(f"{log.instance}: {rest} cannot be had now: {log.missing}")
+            tail = self._tails.get(log.path)
+            if isinstance(tail, TimedTail) and tail.timeless:
+                self._caller.note(f"{log.instance}: when its lines were written is not known")
 
     def print_new(self, final: bool = False) -> None:
         """Prints what has been written since the last call; `final`: unfinished lines too, and all
@@ -209,17 +287,21 @@ class LogPrinter:
             tail = self._tails.get(log.path)
             if tail is None:
                 last = self._last if log.path.exists() else None
-                tail = (Tail if self._as_it_is else LineTail)(log.path, last)
-                self._tails[log.path] = tail
+                tail = self._tails[log.path] = self._open(log.path, last)
             if isinstance(tail, Tail):
                 for piece in tail.read_new():
                     self._write(log.path, piece)
             else:
-                prefix = f"{log.instance} | ".encode()
+                prefix = b"" if self._as_it_is else f"{log.instance} | ".encode()
                 lines = tail.read_lines(final)
                 if lines:
                     self._caller.write(b"".join(prefix + line for line in lines))
         self._last = None  # of what comes later nothing is left out
+
+    def _open(self, path: Path, last: int | None) -> Tail | LineTail:
+        if self._since is not None or self._stamped:
+            return TimedTail(path, last, self._since, self._stamped)
+        return (Tail if self._as_it_is else LineTail)(path, last)
 
     def _write(self, path: Path, piece: bytes) -> None:
         if not self._parted:

@@ -9,15 +9,17 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfapp.disk import make_private, read_json, write_json
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import InvalidPackageError, TfappError
 from tfapp.launch.caller import Caller
-from tfapp.launch.submission import Request
 from tfapp.package.source import open_source
 from tfapp.shipped import app_packages_dir
+
+if TYPE_CHECKING:
+    from tfapp.launch.submission import Request
 
 PLACE = "sources"  # below TFAPP_HOME: a folder for each engine, a file for each application
 HASHED = 1 << 20  # bytes of the largest file that is compared by its content
@@ -40,23 +42,24 @@ def stamps(request: Request, cwd: Path) -> Stamps:
     return dict(sorted(found.items()))
 
 
-def remember(caller: Caller, application: Application, seen: Stamps) -> None:
-    """Writes down from what an application was made. Files that were made for it alone, and are
-    gone by now, are left out. A disk that takes nothing does not matter."""
+def remember(caller: Caller, application: Application, appdef: Path, seen: Stamps) -> None:
+    """Writes down from what an application was made, and its package first. Files that were made
+    for it alone, and are gone by now, are left out. A disk that takes nothing does not matter."""
+    package = caller.cwd / appdef
     place = _place(caller, application.engine, application.name)
     kept = {path: stamp for path, stamp in seen.items() if Path(path).exists()}
     with contextlib.suppress(OSError, TfappError):
         make_private(place.parent)
-        write_json(place, {"id": application.id, "files": kept})
+        made_from = {"package": str(package) if package.exists() else "", "files": kept}
+        write_json(place, {"id": application.id, **made_from})
 
 
 def warn_if_changed(caller: Caller, engine: Engine, name: str) -> None:
     """Notes which files have changed since the application `name` was made, if any have."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TfappError):
         known = read_json(_place(caller, engine.name, name))
-        # Another application of this name may have been made elsewhere, or by a Python call.
         if known["id"] != engine.find(name, 1).id:
-            return
+            return  # it was made elsewhere, or by a Python call
         changed = [path for path, stamp in known["files"].items() if _has_changed(path, stamp)]
         if changed:
             verb = "have" if len(changed) > 1 else "has"
@@ -65,6 +68,18 @@ def warn_if_changed(caller: Caller, engine: Engine, name: str) -> None:
                 "runs as it was\n  `tfapp create` and `tfapp run` with --replace take the files of "
                 "now."
             )
+
+
+def package_of(caller: Caller, engine: Engine, application: Application) -> str:
+    """The package that an application was made from by a command on this machine, a path; else
+    ""."""
+    name = application.name
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TfappError):
+        known = read_json(_place(caller, engine.name, name))
+        first = application if application.run == 1 else engine.find(name, 1)
+        if known["id"] == first.id:  # else it was made elsewhere, or by a Python call
+            return str(known["package"])
+    return ""
 
 
 def missed_file(caller: Caller, engine: str, application: Application) -> str:

@@ -52,6 +52,6 @@ def _watch(
             moment = time.strftime("%H:%M:%S", time.localtime(until))
             then = f"killed at {moment}" if time.time() < until else "killed now"
             caller.note(
-                f"{name} waits for {shown}{more}, {then} (TensorFlow may ignore SIGTERM; --force "
-                "does not wait)"
+                f"{name} waits for {shown}{more}, {then} (TensorFlow may ignore SIGTERM: see "
+                "site.global.stop.signal; --force does not wait)"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tfapp.compiler.store import PRIVATE_KEY_FILE, keeping_files, load_private_k
 from tfapp.engines.base import Application, Engine
 from tfapp.engines.leftovers import CACHE, delete_unused
 from tfapp.engines.refusals import DamagedError
+from tfapp.engines.tidying import tidy
 from tfapp.errors import ExistsError, InvalidPackageError, UnknownApplicationError
 from tfapp.frozen import frozen
 from tfapp.launch import checkpoints
@@ -121,10 +123,12 @@ def submit(
     try:
         with keeping_files(caller.home / CACHE):
             engine.ship(compiled)
-            return engine.create(request.name, compiled)
+            application = engine.create(request.name, compiled)
     except BaseException:  # secrets are among them
         delete_unused(caller.home, (file.path.name for file in compiled.files))
         raise
+    tidy(caller.home, time.time())
+    return application
 
 
 def clear_away(name: str, engine: Engine, caller: Caller) -> None:

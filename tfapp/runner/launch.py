@@ -24,9 +24,10 @@ def main(argv: list[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != runner:
         os.kill(os.getpid(), signal.SIGKILL)
-    # Python ignores these two, and a program that is started with them ignored keeps that.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    # A program that is started with a signal ignored keeps that. Python ignores the first two, and
+    # shells the third for what they start in the background.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(program[0], program)
     except OSError as error:

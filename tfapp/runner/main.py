@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfapp import processes
+from tfapp.contract.log_times import Log
 from tfapp.contract.names import OWN_LINE
 from tfapp.errors import TfappError
 from tfapp.protocol.connection import from_current, load
@@ -47,10 +48,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def say(text: str) -> None:
     """Writes to the container's log. An error of the log is ignored."""
     lines = "".join(f"{OWN_LINE}{line}\n" for line in text.splitlines())
-    try:
-        os.write(sys.stderr.fileno(), lines.encode(errors="replace"))
-    except OSError:
-        return
+    Log(sys.stderr.fileno()).write(lines.encode(errors="replace"))
 
 
 def _terminate(mode: RunMode) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 
 from tfapp.contract.job import MIN_SECRET
+from tfapp.contract.log_times import Log
 
 STRUCK_OUT = b"[secret]"
 
@@ -166,28 +167,20 @@ def pump(source: int, sink: int, redactor: Redactor, last: LastLines) -> None:
 
 
 def relay(chunks: Iterable[bytes], sink: int, redactor: Redactor, last: LastLines) -> None:
-    """Writes all `chunks` to file descriptor `sink`. What `sink` does not take (a full disk) is
-    lost; the program goes on, and its last lines are known all the same. The last line is ended
-    if the stream did not: what the runner says next has a line of its own."""
+    """Writes all `chunks` to the log that is file descriptor `sink`. What it does not take (a full
+    disk) is lost; the program goes on, and its last lines are known all the same. The last line is
+    ended if the stream did not: what the runner says next has a line of its own."""
+    log = Log(sink)
     end = b"\n"
 
     def show(data: bytes) -> None:
         nonlocal end
         end = data[-1:] or end
         last.feed(data)
-        _write(sink, data)
+        log.write(data)
 
     for data in chunks:
         show(redactor.feed(data))
     show(redactor.finish())
     if end != b"\n":
-        _write(sink, b"\n")
-
-
-def _write(sink: int, data: bytes) -> None:
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(sink, view) :]
-    except OSError:
-        return
+        log.write(b"\n")

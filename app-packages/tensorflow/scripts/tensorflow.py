@@ -7,7 +7,6 @@ import inspect
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
@@ -122,10 +121,6 @@ class Tensorflow(Script):
             return Program((context.python, "-c", SERVER_PROGRAM), env)
         command = entry_command(context, entry_file(context))
         return Program((*command, *context.words("user.scripts.args")), env)
-
-    def stop(self, context: Context, handle: Handle) -> None:
-        """SIGTERM. TensorFlow may ignore it; the runner then kills when the grace is over."""
-        handle.signal(signal.SIGTERM)
 
     def status(self, context: Context, handle: Handle) -> bool:
         return handle.running()

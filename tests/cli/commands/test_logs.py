@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, instance, status
+from tfapp.contract.log_times import TimesWriter
 from tfapp.engines.base import LogFile
 from tfapp.engines.refusals import DamagedError
 
@@ -35,6 +39,29 @@ def engine(tmp_path) -> PlayedEngine:
 def test_what_is_printed(tmp_path, engine, what, text):
     code, a_shell = call(tmp_path, engine, "logs", "app", *what)
     assert (code, a_shell.out.text, a_shell.err.text) == (0, text, "")
+
+
+def test_lines_and_their_times(tmp_path, engine):
+    """Of worker/1 and the coordinator it is not known when they were written."""
+    times = TimesWriter(tmp_path / "logs" / "worker" / "0" / "log")
+    times.note(0, time.time() - 3600)
+    times.note(4, time.time() - 60)
+    code, a_shell = call(tmp_path, engine, "logs", "app", "--since", "10 min", "--timestamps")
+    one, two = a_shell.out.text.splitlines()
+    assert code == 0
+    assert re.fullmatch(r"worker/0 \| [\d-]{10}T[\d:]{8}\.\d{3}[+-]\d\d:\d\d two", one)
+    assert two == "worker/1 | - three"
+    assert a_shell.err.text == "worker/1: when its lines were written is not known\n"
+    _, a_shell = call(tmp_path, engine, "logs", "app", "worker/0", "--since", "2001-01-01T00:00Z")
+    assert a_shell.out.text == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-5", "25:00", ""])
+def test_what_is_no_time(tmp_path, engine, capsys, text):
+    with pytest.raises(SystemExit):
+        call(tmp_path, engine, "logs", "app", f"--since={text}")
+    said = capsys.readouterr().err
+    assert f"argument --since: {text!r} is not a time such as 10min, 2h or 2026-11-24T13:05" in said
 
 
 def test_the_logs_of_every_container_that_an_instance_had(tmp_path, engine):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import datetime
 import itertools
 
 import pytest
 
+from tfapp.contract.log_times import Times
 from tfapp.engines.kubernetes.logs import Logs, Source, in_order, sources
 from tfapp.errors import NotFoundError, UnavailableError
 
@@ -63,6 +65,17 @@ def test_a_log_grows_without_doubles_and_gaps(cluster, tmp_path, clock):
     assert text(logs, OVER) == [(expected, "")]
     # Not from the beginning each time.
     assert cluster.asked[-1] == "2026-11-23T05:00:38Z"
+
+
+def test_the_times_of_lines(cluster, tmp_path, clock):
+    cluster.lines = [(at(1), "one"), (at(2, "250000000"), "two")]
+    (log,) = Logs(cluster, tmp_path / "a", clock).files([RUNNING])
+    cluster.lines.append((at(9), "three"))
+    Logs(cluster, tmp_path / "a", clock).files([RUNNING])
+    times = Times(log.path)
+    times.update()
+    first = datetime.datetime(2026, 11, 23, 5, 0, 1, tzinfo=datetime.timezone.utc).timestamp()
+    assert [times.at(place) - first for place in (0, 4, 8)] == [0, 1.25, 8]
 
 
 def test_another_process_goes_on(cluster, tmp_path, clock):

@@ -18,7 +18,7 @@ from tfapp.compiler.tags import definition_file
 from tfapp.engines.definition import Definition
 from tfapp.engines.yarn.bundle import Bundle, decode
 from tfapp.engines.yarn.layout import Credentials, Home
-from tfapp.engines.yarn.register import KEPT, LOOK_EVERY, Register
+from tfapp.engines.yarn.register import KEPT, LOOK_EVERY, SWEEP_EVERY, Register
 from tfapp.errors import UnavailableError
 
 SECRET = "correct horse battery staple"
@@ -289,6 +289,48 @@ def test_nothing_goes_while_it_is_unknown_what_an_application_is_made_of(here, f
     here.now += WEEK_LATER
     here.destroy("app")
     assert before - files.files() == {definition_file(made.tags)}
+
+
+def test_who_destroys_nothing_keeps_what_can_be_started(here, files):
+    made = here.create("app")
+    kept = files.files()
+    (files.folder / "0a.tar.gz").touch()
+    here.now += WEEK_LATER
+    here.names()
+    assert files.files() == kept
+    assert definition_file(made.tags) in kept
+    # The next look comes a day later.
+    (files.folder / "0b.tar.gz").touch()
+    os.utime(files.folder / "0b.tar.gz", (0, 0))
+    here.now += SWEEP_EVERY - 1
+    here.names()
+    assert files.files() == {*kept, "0b.tar.gz"}
+    here.now += LOOK_EVERY + 1
+    here.names()
+    assert files.files() == kept
+
+
+def test_clusters_that_share_a_home_folder_leave_each_others_files_and_marks(here, there, files):
+    """Those of `there` are of another cluster, and its record is beside the one of `here`."""
+    theirs = ResourceManager()
+    there.manager = theirs
+    made = there.create("theirs")
+    theirs.reports[0] = dataclasses.replace(theirs.reports[0], id="application_2_0001")
+    there.create("destroyed")
+    theirs.reports[1] = dataclasses.replace(theirs.reports[1], id="application_2_0002")
+    there.destroy("destroyed")
+    kept = files.files()
+    assert definition_file(made.tags) in kept
+    here.create("app")
+    (record,) = (there.home / "yarn" / "places").iterdir()
+    beside = here.home / "yarn" / "places" / "another-ann.json"
+    beside.write_bytes(record.read_bytes())
+    here.now += WEEK_LATER
+    here.destroy("app")
+    assert files.files() == kept
+    there.now += LOOK_EVERY + 1
+    assert there.names() == ["theirs"]
+    assert "application_2_0002" in there.register()._shared.look().destroyed
 
 
 def test_marks_of_what_yarn_has_forgotten_go(here, there, files, manager):

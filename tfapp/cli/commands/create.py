@@ -120,8 +120,9 @@ def launch(
 
             with requested() as request:
                 seen = sources.stamps(request, shell.cwd)
+                appdef = request.appdef
                 application = submit(request, engine, shell, args.replace, args.fresh)
-            sources.remember(shell, application, seen)
+            sources.remember(shell, application, appdef, seen)
             return application
 
     return launch_and_stay(name, start, engine, args, shell)

@@ -1,11 +1,16 @@
 """Prints what the programs of an application wrote, each line behind its instance's name; one
 instance's log as it is. With -f, goes on until the application ends.
 
+Programs' output is kept as it is, and when it was written beside it, to a tenth of a second: the
+time of a line is that of its beginning. Of a few logs that is not known, as of the master's own on
+this machine; they are shown whole, with "-" for a time, and a note says so.
+
 WHAT is an instance (worker/1), a component (worker), `coordinator` or `master`; without it, all
 instances.
 
   tfapp logs mnist worker/1 -f
   tfapp logs mnist --tail 20
+  tfapp logs mnist --since 10min --timestamps
 """
 
 from __future__ import annotations
@@ -13,8 +18,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import datetime
+import re
+import time
 
-from tfapp.cli.flags import add_name, add_run_flag, engine_of
+from tfapp.cli.flags import add_name, add_run_flag, duration, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.engines.base import Application, Engine
 from tfapp.engines.refusals import DamagedError
@@ -29,6 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tail", metavar="N", type=_count, help="only the last N lines of each log that is there"
     )
+    parser.add_argument(
+        "--since",
+        metavar="T",
+        type=_moment,
+        help='only lines written since then: "10 min", "2h", "2026-11-24 13:05"',
+    )
+    parser.add_argument(
+        "--timestamps", action="store_true", help="before each line, when it was written"
+    )
     add_run_flag(parser)
 
 
@@ -36,6 +53,21 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines, 0 or more")
     return int(text)
+
+
+def _moment(text: str) -> float:
+    """In seconds since 1970, of so long ago or of a date and a time."""
+    try:
+        # Python 3.9 knows no "Z".
+        return datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text)).timestamp()
+    except ValueError:
+        pass
+    try:
+        return time.time() - duration(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time such as 10min, 2h or 2026-11-24T13:05"
+        ) from None
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
@@ -47,7 +79,15 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         application, damaged = engine.find(args.name, args.run), None
     except DamagedError as error:
         application, damaged = _without_state(engine, args, error), error
-    printer = LogPrinter(shell, engine, application, args.what, last=args.tail)
+    printer = LogPrinter(
+        shell,
+        engine,
+        application,
+        args.what,
+        last=args.tail,
+        since=args.since,
+        stamped=args.timestamps,
+    )
     with contextlib.closing(printer):
         if args.follow and application.live and printer.may_come():
             printer.tell_missing()

@@ -20,6 +20,7 @@ from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
 from tfapp.launch.display import measures
+from tfapp.launch.sources import package_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Prints what the engine knows."""
-    application = engine_of(args, shell).find(args.name, args.run)
+    engine = engine_of(args, shell)
+    application = engine.find(args.name, args.run)
+    package = package_of(shell, engine, application)
     if args.format == "json":
-        shell.print(as_json(application))
+        shell.print(as_json(application, package))
     else:
-        shell.print(_text(application))
+        shell.print(_text(application, package))
     return ExitCode.SUCCESS
 
 
-def _text(application: Application) -> str:
+def _text(application: Application, package: str) -> str:
     status = application.status
     facts = [
         ("name", application.name),
@@ -51,8 +54,8 @@ def _text(application: Application) -> str:
         ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
     ]
-    if status.checkpoint_dir:
-        facts.append(("saves to", status.checkpoint_dir))
+    places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
+    facts += [(name, place) for name, place in places if place]
     if application.waits:
         facts.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:

@@ -1,7 +1,8 @@
-"""Stops running applications and waits until they have ended. Programs get SIGTERM and the grace
-time of `site.global.stop.grace`; with --force they are killed at once. An application that is
-not running is left as it is, which is no error. Several are stopped at the same time, and each is
-named. Every 10 seconds it says which programs it waits for: TensorFlow's may ignore SIGTERM.
+"""Stops running applications and waits until they have ended. Programs get the signal of
+`site.global.stop.signal` (SIGTERM) and the grace time of `site.global.stop.grace`; with --force
+they are killed at once. An application that is not running is left as it is, which is no error.
+Several are stopped at the same time, and each is named. Every 10 seconds it says which programs it
+waits for: TensorFlow's may ignore SIGTERM.
 
   tfapp stop mnist
   tfapp stop mnist-1 mnist-2

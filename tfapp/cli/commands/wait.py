@@ -25,6 +25,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Waits, and prints the verdict."""
     from tfapp.cli.live import print_verdict, verdict_code
     from tfapp.launch.follow import Feed, has_ended, wait_until
+    from tfapp.launch.sources import package_of
 
     engine = engine_of(args, shell)
     application = engine.find(args.name, args.run)
@@ -36,6 +37,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             f"`tfapp status {args.name}` says what it does.",
         )
     if args.format == "json":
-        shell.print(as_json(ended))
+        shell.print(as_json(ended, package_of(shell, engine, ended)))
     print_verdict(shell, ended.status)
     return verdict_code(ended.status)

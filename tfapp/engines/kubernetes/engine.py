@@ -380,9 +380,12 @@ class KubernetesEngine:
     def _logs_of(self, run: Run) -> Logs:
         key = (run.found.uid, run.number)
         if key not in self._logs:
-            folder = self._home / run.found.uid / "runs" / str(run.number)
-            self._logs[key] = Logs(self._cluster, folder)
+            self._logs[key] = Logs(self._cluster, self._logs_folder(run))
         return self._logs[key]
+
+    def _logs_folder(self, run: Run) -> Path:
+        """For the copies of a run's logs."""
+        return self._home / run.found.uid / "runs" / str(run.number)
 
     def _application(self, run: Run, waits: str = "") -> Application:
         recorded = run.recorded
@@ -395,6 +398,7 @@ class KubernetesEngine:
             status=recorded.last_known,
             tags=of_the_user(run.found.tags()),
             waits=waits,
+            logs=str(logs) if (logs := self._logs_folder(run)).exists() else "",
         )
 
 

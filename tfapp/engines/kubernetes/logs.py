@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tfapp.contract.log_times import TimesWriter
 from tfapp.contract.names import OWN_LINE, RETURNED_LINE
 from tfapp.disk import locked, make_private, read_json, write_json, writing
 from tfapp.engines.base import LogFile
@@ -143,17 +144,22 @@ class Logs:
         lines: Iterable[bytes],
     ) -> Position:
         window = _Window(position)
+        times = TimesWriter(self._path(source.pod))
+        times_of_master = TimesWriter(self._path_of_master(source.pod))
         for line in lines:
             if not line.endswith(b"\n") and not source.over:
                 break  # it goes on
             at, _, text = line.partition(b" ")
-            if not window.is_new(at.decode(errors="replace")):
+            moment = at.decode(errors="replace")
+            if not window.is_new(moment):
                 continue
             if text.startswith(RETURNED):
                 self._keep_returned(source.pod, text[len(RETURNED) :])
             elif of_master is not copy and text.startswith(OF_MASTER):
+                times_of_master.note(of_master.tell(), _seconds(moment))
                 of_master.write(text[len(OF_MASTER) :])
             else:
+                times.note(copy.tell(), _seconds(moment))
                 copy.write(text)
         ended = window.position(copy.tell(), source.over)
         return dataclasses.replace(ended, size_of_master=of_master.tell())
@@ -303,6 +309,12 @@ class _Window:
         return dataclasses.replace(
             start, size=size, since=since, count=count, first=first, last=self._last, whole=whole
         )
+
+
+def _seconds(text: str) -> float:
+    """Since 1970; see `_instant`."""
+    seconds, fraction = _instant(text)
+    return seconds + float(f"0.{fraction}")
 
 
 def _instant(text: str) -> tuple[float, str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tfapp.contract.names import RUNTIME_DIR
 from tfapp.disk import make_private, partial_folder
-from tfapp.environment.unpacked import folder_of
+from tfapp.environment.unpacked import folder_of, note_use
 from tfapp.errors import UnavailableError
 from tfapp.master.bootstrap import BadArchiveError, unpack
 from tfapp.master.messages import file_name, local_path
@@ -58,6 +58,7 @@ class Localizer:
         if archive and self._environments is not None:
             unpacked = folder_of(Path(source), self._environments)
             if unpacked.exists():
+                note_use(unpacked)
                 return unpacked
             if runtime:
                 return self._unpack_for_all(Path(source), self._environments)
@@ -81,6 +82,7 @@ class Localizer:
         one tfapp starts."""
         folder = environments / f"tfapp-{hashlib.sha256(archive.read_bytes()).hexdigest()[:24]}"
         if _is_whole(folder, archive):
+            note_use(folder)
             return folder
         with partial_folder(environments) as partial:
             self._unpack(str(archive), partial / "new")

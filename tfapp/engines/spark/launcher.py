@@ -17,6 +17,7 @@ from typing import Any
 
 import tfapp.engines.spark.keeper
 import tfapp.master.bootstrap
+from tfapp.contract.log_times import TimesWriter
 from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
 from tfapp.disk import make_private, write_atomically
 from tfapp.engines.folders import RunFolder
@@ -205,10 +206,12 @@ class SparkLauncher:
             return
         container.line = line
         line.say(GO)
+        times = TimesWriter(container.log)
         with open(container.log, "ab") as file:
             while frame := await line.frame():
                 kind, data = frame
                 if kind == LOG:
+                    times.note(file.tell())
                     file.write(data)
                     file.flush()
                 elif kind == RETURNED:

@@ -374,4 +374,5 @@ class YarnEngine:
             tags=of_the_user(report.tags),
             links=(*page, *more),
             waits=verdict.waiting(report),
+            logs=str(logs) if (logs := self._home.run(report.id).logs).exists() else "",
         )

@@ -9,6 +9,7 @@ import urllib.error
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from tfapp.contract.log_times import times_path
 from tfapp.contract.names import INSTANCE_FILE, KEY_STATUS, RETURNED_FILE
 from tfapp.contract.status import ApplicationStatus
 from tfapp.disk import make_private, write_atomically, writing
@@ -257,9 +258,25 @@ class LiveLogs:
         data = new_bytes(have, lambda last: self._read(source, last))
         with writing(path):
             self._make_folder(source)
+            # First: a reader finds the times of all that is there. Those of the master's own log
+            # are in its lines.
+            if data and source.file != MASTER_LOG:
+                self._copy_times(source)
             with path.open("ab") as copy:
                 copy.write(data)
         self._files[path] = LogFile(source.instance, path)
+
+    def _copy_times(self, source: Source) -> None:
+        """Those of the lines of a log. They grow as it does, and come with it."""
+        path = times_path(self._path(source))
+        have = path.stat().st_size if path.exists() else 0
+        times = dataclasses.replace(source, file=path.name)
+        try:
+            data = new_bytes(have, lambda last: self._read(times, last))
+        except OSError:
+            return  # it has none, or they come with the lines that are next
+        with path.open("ab") as copy:
+            copy.write(data)
 
     def _make_folder(self, source: Source) -> None:
         """With a file that tells after the application's end which instance it was."""

@@ -23,6 +23,7 @@ from tfapp.errors import UnavailableError
 
 LOOK_EVERY = 60.0  # seconds between two looks for what was destroyed from another home
 KEPT = 7 * 24 * 3600.0  # seconds that a file stays on the cluster of which nothing is made
+SWEEP_EVERY = 24 * 3600.0  # seconds between two looks for such files, where nothing is destroyed
 
 
 class Register:
@@ -85,6 +86,8 @@ class Register:
         destroyed = listing.destroyed if listing else frozenset()
         with contextlib.suppress(UnavailableError):  # then they are looked for again
             self._forget([report for report in found if report.id in destroyed])
+        if listing and self._clock() - self._shared.swept() > SWEEP_EVERY:
+            self._try_to_sweep(listing, set(), 0.0)
         return tuple(report for report in found if report.id not in destroyed)
 
     def _kept(self, reports: Iterable[Report]) -> tuple[Report, ...]:
@@ -177,10 +180,7 @@ class Register:
             self._shared.mark(report.id for report in runs)
         self._forget(runs)
         if listing is not None:
-            # Files that cannot be deleted now are deleted the next time.
-            with contextlib.suppress(UnavailableError), nobody_stores(self._cache) as alone:
-                if alone:
-                    self._sweep(listing, definitions)
+            self._try_to_sweep(listing, definitions)
 
     def _forget(self, runs: Sequence[Report]) -> None:
         """Deletes this machine's files of runs, and hides the runs."""
@@ -194,6 +194,13 @@ class Register:
                 folder.destroyed.touch(0o600)
         delete_shipped(self._home.path.parent, [one for one in known if one is not None])
 
+    def _try_to_sweep(self, listing: Listing, definitions: set[str], timeout: float = 10.0) -> None:
+        """Files that cannot be deleted now are deleted the next time."""
+        with contextlib.suppress(UnavailableError), nobody_stores(self._cache, timeout) as alone:
+            if alone:
+                self._sweep(listing, definitions)
+                self._shared.note_sweep()
+
     def _sweep(self, listing: Listing, definitions: set[str]) -> None:
         """Deletes on the cluster the `definitions` of an application that was destroyed, files
         that have been there for long of which no other is made, and the marks of runs that YARN
@@ -205,12 +212,23 @@ class Register:
         unused = old - of_others
         for made_of in self._definitions(others).values() if unused else ():
             unused -= unused if made_of is None else file_names(made_of)
-        forgotten = listing.destroyed - {report.id for report in known}
+        if unused:
+            unused -= self._shared.of_other_clusters()
+        # The marks of another cluster have other times in their names. YARN begins a new time
+        # itself when it is started anew: those of before stay, empty folders.
+        times = {_time_of(report.id) for report in known}
+        forgotten = {id for id in listing.destroyed if _time_of(id) in times}
+        forgotten -= {report.id for report in known}
         self._shared.delete(unused | (definitions - of_others), forgotten)
 
     @property
     def _cache(self) -> Path:
         return self._home.path.parent / CACHE
+
+
+def _time_of(application: str) -> str:
+    """When its ResourceManager was started, as the id says."""
+    return application.split("_")[1]
 
 
 def _by_name(reports: Iterable[Report]) -> dict[str, tuple[Report, ...]]:

@@ -32,6 +32,7 @@ UPLOAD_LIMIT = 120.0  # seconds, and more for what is large:
 KEEP_LIMIT = 30.0
 SLOWEST = 2 << 20  # bytes per second
 LOOK_LIMIT = 15.0  # seconds
+IN_USE = 90 * 24 * 3600.0  # seconds since a cluster was last looked at, for it to be in use
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 # Skein keeps no more of a file system's address than this, in lower case.
@@ -152,6 +153,22 @@ class SharedFolder:
     def looked(self) -> float:
         """The time of the last listing, in seconds since 1970."""
         return Record.read(self._path).looked
+
+    def swept(self) -> float:
+        """The time of the last `note_sweep`, in seconds since 1970."""
+        return Record.read(self._path).swept
+
+    def note_sweep(self) -> None:
+        """Takes note that what is not needed any more was looked for now."""
+        with contextlib.suppress(UnavailableError):  # then it is looked for again
+            dataclasses.replace(Record.read(self._path), swept=self._clock()).write(self._path)
+
+    def of_other_clusters(self) -> set[str]:
+        """The files that were brought there, from this machine, for applications of other clusters
+        which were in use lately: clusters may share a user's home folder."""
+        records = [Record.read(path) for path in self._path.parent.glob("*") if path != self._path]
+        used = (record for record in records if self._clock() - record.looked < IN_USE)
+        return {name for record in used for name in record.files}
 
     def look(self) -> Listing | None:
         """The content of the folder, None when it cannot be listed: by one Java program, the first

@@ -13,13 +13,14 @@ from tfapp.frozen import frozen
 @frozen
 class Record:
     """The record of the folder: its URL; for each file that was brought there its copy on this
-    machine, "" for none; the files that were deleted since; and the time of the last listing, in
-    seconds since 1970."""
+    machine, "" for none; the files that were deleted since; and the times of the last listing, and
+    of the last look for what is not needed any more, in seconds since 1970."""
 
     url: str = ""
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     gone: tuple[str, ...] = ()
     looked: float = 0.0
+    swept: float = 0.0
 
     @classmethod
     def read(cls, path: Path) -> Record:
@@ -27,8 +28,8 @@ class Record:
         data = read_json(path)
         if data is None:
             return cls()
-        gone, looked = tuple(data.get("gone", ())), data.get("looked", 0.0)
-        return cls(data["url"], data["files"], gone, looked)
+        times = data.get("looked", 0.0), data.get("swept", 0.0)
+        return cls(data["url"], data["files"], tuple(data.get("gone", ())), *times)
 
     def write(self, path: Path) -> None:
         """UnavailableError when that is impossible."""

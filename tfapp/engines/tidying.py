@@ -1,0 +1,142 @@
+"""Bounds the cache under TFAPP_HOME for those who destroy nothing. Environments are unpacked and
+archives are made there, gigabytes each, and what was made for one application is in the way once
+its package asks for something else.
+
+What an application that can be started is made of stays, and what a running one has open. An
+unpacked environment is neither: it is unpacked again when it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfapp.compiler.store import nobody_stores
+from tfapp.disk import delete_tree
+from tfapp.engines import ENGINES
+from tfapp.engines.definition import Definition
+from tfapp.engines.leftovers import CACHE, file_names
+from tfapp.engines.refusals import DamagedError
+from tfapp.environment.unpacked import folder_of
+from tfapp.frozen import frozen
+
+EVERY = 24 * 3600.0  # seconds between two looks
+KEPT = 30 * 24 * 3600.0  # seconds since its last use for which something stays
+RECENT = 24 * 3600.0  # the same, when there is no room
+ROOM = 20 << 30  # bytes of what may be deleted; the longest unused goes first
+
+ENVIRONMENTS = "environments"
+_MARK = ".tidied"
+_GONE = ".new.gone-"  # begins the names of folders that the next one who unpacks deletes
+_SHIPPED = re.compile(r"[0-9a-f]{64}\.(zip|json|private\.json)\Z")
+_ENVIRONMENT = re.compile(r"(tfapp-)?[0-9a-f]{24}\Z|[0-9a-f]+\.tar\.gz\Z")
+
+
+@frozen
+class _Entry:
+    """A file or folder of the cache. `used`: its last use, in seconds since 1970."""
+
+    path: Path
+    used: float
+
+
+def tidy(home: Path, now: float, room: int = ROOM) -> None:
+    """Deletes from the cache below `home` what has not been used for KEPT, and as much more as
+    there is no `room` for; once in EVERY. `now`: seconds since 1970. An error of the disk ends
+    it."""
+    cache = home / CACHE
+    with contextlib.suppress(OSError), nobody_stores(cache, 0.0) as alone:
+        if not alone or now - _time_of(cache / _MARK) < EVERY:
+            return
+        with contextlib.suppress(DamagedError):  # then it is not known what is needed
+            needed = _needed(home)
+            found = [entry for entry in _entries(cache) if entry.path.name not in needed]
+            for entry in _superfluous(found, now, room):
+                _delete(entry.path, cache / ENVIRONMENTS)
+        (cache / _MARK).touch(0o600)
+        os.utime(cache / _MARK, (now, now))
+
+
+def sizes(home: Path) -> tuple[int, int]:
+    """Bytes of the whole cache below `home`, and of the environments in it."""
+    environments = size_of(home / CACHE / ENVIRONMENTS)
+    return size_of(home / CACHE), environments
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder; 0 for what is not there."""
+    total = 0
+    with contextlib.suppress(OSError):
+        total = path.lstat().st_size
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def _time_of(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _entries(cache: Path) -> Iterator[_Entry]:
+    for folder, pattern in ((cache, _SHIPPED), (cache / ENVIRONMENTS, _ENVIRONMENT)):
+        with contextlib.suppress(FileNotFoundError):
+            for found in os.scandir(folder):
+                if pattern.match(found.name):
+                    used = found.stat(follow_symlinks=False).st_mtime
+                    yield _Entry(Path(found.path), used)
+
+
+def _superfluous(entries: list[_Entry], now: float, room: int) -> Iterator[_Entry]:
+    """Those of `entries` that are to go."""
+    left = []
+    for entry in entries:
+        if now - entry.used > KEPT:
+            yield entry
+        else:
+            left.append((entry, size_of(entry.path)))
+    total = sum(size for _, size in left)
+    for entry, size in sorted(left, key=lambda pair: pair[0].used):
+        if total <= room or now - entry.used <= RECENT:
+            return
+        yield entry
+        total -= size
+
+
+def _delete(path: Path, environments: Path) -> None:
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    gone = environments / f"{_GONE}{path.name}"  # nobody sees it half deleted
+    delete_tree(gone)
+    path.rename(gone)
+    delete_tree(gone)
+
+
+def _needed(home: Path) -> set[str]:
+    """The names of what applications are made of, on any engine, and of what running ones have
+    open. DamagedError when that is not known of one."""
+    needed = set()
+    for module in ENGINES.values():
+        for path in home.glob(importlib.import_module(module).DEFINITIONS):
+            definition = Definition.read(path)
+            if definition is not None:
+                needed |= file_names(definition)
+                if any(path.parent.glob("runs/*/containers")):
+                    needed.update(_opened(definition))
+    return needed
+
+
+def _opened(definition: Definition) -> Iterator[str]:
+    """The folders in which the local engine has unpacked the archives of an application."""
+    for archive in definition.local_files():
+        yield f"tfapp-{archive.name[:24]}"
+        with contextlib.suppress(OSError):
+            yield folder_of(archive, archive.parent).name
