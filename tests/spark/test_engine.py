@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def parents(pid: int) -> list[tuple[int, str]]:
 def above(pid: int, what: str) -> int:
     """The nearest process above with `what` in its command line."""
     return next(p for p, words in parents(pid) if what in words)
+
+
+def names_in_the_ui(spark, jobs) -> list[str]:
+    """What Spark's UI shows them as."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    return sorted(store.job(job).description().get() for job in jobs)
 
 
 def living() -> list[int]:
@@ -97,7 +104,8 @@ def test_two_workers_and_a_process_beside_the_driver(spark, shared, waiting, pid
             assert above(pid, "CoarseGrainedExecutorBackend")
         assert not any("CoarseGrainedExecutor" in words for _, words in parents(evaluator))
         tracker = spark.sparkContext.statusTracker()
-        assert len(tracker.getActiveJobsIds()) == 2
+        jobs = tracker.getActiveJobsIds()
+        assert names_in_the_ui(spark, jobs) == ["app worker/0", "app worker/1"]
         (shared / "go").touch()
         assert application.wait().state == "SUCCEEDED"
         assert application.logs("worker/1")["worker/1"].endswith("exit code 0\n")
@@ -203,9 +211,37 @@ def test_more_containers_than_slots(spark, shared, waiting):
         holder.join()
 
 
+def test_the_python_of_executors_is_unfit(spark, waiting, tmp_path, monkeypatch):
+    """One without libraries, one that is not there, one of another version than the driver's."""
+    monkeypatch.setattr("tfapp.engines.spark.executor_python._FIT", set())
+    context = spark.sparkContext
+
+    def refused(what):
+        with pytest.raises(tfapp.errors.InvalidPackageError, match=what):
+            tfapp.submit(waiting, TWO, spark=spark, name="app", show=False)
+
+    venv.create(tmp_path / "bare")
+    bare = tmp_path / "bare" / "bin" / "python"
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "pythonExec", str(bare))
+        refused(f"Python {bare} of an executor lacks grpcio and protobuf")
+        patch.setattr(context, "pythonExec", "/nonexistent/python")
+        refused('Python cannot run there: .*Cannot run program "/nonexistent/python"')
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "pythonVer", "2.7")
+        refused("Python cannot run there: .*in worker has different version")
+    for executable, said in (("/bin/false", ""), ("/nonexistent", "cannot be started: No such")):
+        options = {"site.global.python.executable": executable}
+        with pytest.raises(tfapp.errors.InvalidPackageError, match=f"{executable} of an .*{said}"):
+            tfapp.submit(waiting, TWO, spark=spark, name="app", show=False, options=options)
+
+
 def test_wrong_sessions(spark, waiting):
     with pytest.raises(UsageError, match="spark= is a str"):
         tfapp.submit(waiting, TWO, spark="spark://host:7077", name="app", show=False)
+    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(UsageError, match="spark= is a session of Spark Connect"):
+        tfapp.submit(waiting, TWO, spark=connect, name="app", show=False)
     with pytest.raises(UsageError, match="is for the engine spark, and this is local"):
         tfapp.submit(waiting, TWO, spark=spark, engine="local", name="app", show=False)
 
@@ -213,7 +249,7 @@ def test_wrong_sessions(spark, waiting):
 # ---- Drivers that are processes of their own ---------------------------------------------------
 
 DRIVER = """
-import sys, time
+import pathlib, sys, threading, time
 from pyspark.sql import SparkSession
 import tfapp
 
@@ -233,6 +269,13 @@ def train(ctx, shared=sys.argv[1]):
 gpus = int(spark.conf.get("spark.executor.resource.gpu.amount", "0"))
 workers = {"worker": tfapp.Component("256 MiB", instances=2, gpus=1 if gpus else 0)}
 print(spark.version)
+
+def stop(told=pathlib.Path(sys.argv[1], "stop")):
+    while not told.exists():
+        time.sleep(0.05)
+    spark.stop()
+
+threading.Thread(target=stop, daemon=True).start()
 print(tfapp.run(train, workers, name="app", spark=spark, show=False).state)
 """
 
@@ -279,7 +322,7 @@ def await_gpus(shared):
     def texts():
         return [path.read_text() for path in shared.glob("worker-*")]
 
-    eventually(lambda: sum(" on " in text for text in texts()) == 2)
+    wait_for(lambda: sum(" on " in text for text in texts()) == 2, "programs")
     (first, here), (second, there) = sorted(text.split(" on ") for text in texts())
     assert (first, second, here) == ("0", "1", there)
 
@@ -300,24 +343,30 @@ def test_spark_starts_nothing_a_second_time(driver, shared):
         "spark.speculation.interval=100ms",
         "spark.speculation.task.duration.threshold=1s",
     )
-    eventually(lambda: len(list(shared.glob("worker-*"))) == 2)
+    wait_for(lambda: len(list(shared.glob("worker-*"))) == 2, "programs")
     time.sleep(4)
     assert not any("again" in path.read_text() for path in shared.glob("worker-*"))
     (shared / "go").touch()
     assert process.communicate(timeout=120)[0].endswith("SUCCEEDED\n")
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize("how", ["killed", "stopped", "spark.stop()"])
 def test_the_driver_ends(driver, shared, tfapp_home, how):
     process = driver(*GPUS)
     await_gpus(shared)
-    process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
-    process.wait(60)
+    if how == "spark.stop()":
+        (shared / "stop").touch()
+        said = process.communicate(timeout=120)[0]
+        assert "ApplicationFailedError: app: The SparkContext was stopped." in said
+    else:
+        process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+        process.wait(60)
     wait_for(lambda: not living(), "end of all containers")
     engine = open_engine("spark", tfapp_home, os.environ)
     wait_for(lambda: not engine.find("app").live, "the verdict")
     found = engine.find("app").status
-    assert (found.state, found.verdict.summary) == ("FAILED", "The Spark driver has ended.")
+    what = "SparkContext was stopped" if how == "spark.stop()" else "Spark driver has ended"
+    assert (found.state, found.verdict.summary) == ("FAILED", f"The {what}.")
 
 
 def test_the_command_is_the_driver(cluster, tfapp_home):
@@ -333,7 +382,7 @@ def test_the_command_is_the_driver(cluster, tfapp_home):
 
     def command(*more):
         words = [sys.executable, "-m", "tfapp", *more]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=500)
 
     done = command(*words, "--detach")
     assert done.returncode == 2

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
+import re
 import time
+import urllib.request
+from pathlib import Path
 
 import pytest
 
+import tfapp
 from tests import python_environments
 from tests.spark import tfos_programs as programs
-from tests.spark.conftest import wait_for
 from tfapp.engines.leftovers import CACHE
 from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.tensorflowonspark import TFCluster, TFParallel
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tensorflowonspark"
 SPARK = TFCluster.InputMode.SPARK
+WORDS = ["train", "--epochs", "3"]  # as sys.argv
 QUIET = {"name": "app", "replace": True, "show": False}
 
 
 def args(**more):
-    return argparse.Namespace(**{"batch_size": 32, "stop_after": 0, **more})
+    return argparse.Namespace(**{"batch_size": 32, "stop_after": 0, "pause": 0, **more})
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +39,15 @@ def digits():
 
 
 def test_a_cluster_is_fed_and_described(spark):
-    """Twice, from an RDD and from a DataFrame, by programs that read to the end."""
-    sc = spark.sparkContext
+    """Twice, from an RDD and from a DataFrame, by programs that read to the end, and take longer
+    than the feed's timeout for all: TensorFlowOnSpark delivers rows several times then."""
+    sc, slow = spark.sparkContext, args(pause=0.4)
     cluster = TFCluster.run(
-        sc, programs.collect, args(), 2, 0, input_mode=SPARK, master_node="master", **QUIET
+        sc, programs.collect, slow, 2, 0, input_mode=SPARK, master_node="master", **QUIET
     )
     frame = spark.range(0, 1000, 1, 3)
-    cluster.train(frame.rdd, num_epochs=2)
-    cluster.train(spark.range(1000, 1500, 1, 5), num_epochs=1)
+    cluster.train(frame.rdd, num_epochs=2, feed_timeout=12)
+    cluster.train(spark.range(1000, 1500, 1, 5), num_epochs=1, feed_timeout=12)
     info = cluster.cluster_info
     cluster.shutdown(grace_secs=1)
     found = list(cluster.application.result().returned.values())
@@ -72,12 +79,21 @@ def test_no_epochs_means_until_the_programs_stop(spark):
     assert all(len(one["ids"]) >= 3000 for one in found[:1])
 
 
-def test_what_fails_after_the_last_row_is_raised(spark):
-    cluster = TFCluster.run(
-        spark.sparkContext, programs.export_late, args(), 2, 0, input_mode=SPARK, **QUIET
-    )
-    cluster.train(spark.range(0, 1000, 1, 2).rdd, num_epochs=1)
-    with pytest.raises(ApplicationFailedError, match="the export failed"):
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raises", "(?s)worker/1 .* the batch is bad"),
+        ("is killed", "(?s)worker/1 .* SIGKILL"),
+        ("exports late", "the export failed"),
+    ],
+)
+def test_a_program_that_ends_badly(spark, how, said):
+    """TensorFlowOnSpark's own `train` and `shutdown` tell success when one raises in the middle or
+    after the last row, and take 40 minutes to notice one that was killed."""
+    options, more = args(how=how), {"input_mode": SPARK, "retries": 0, **QUIET}
+    cluster = TFCluster.run(spark.sparkContext, programs.end_badly, options, 2, 0, **more)
+    with pytest.raises(ApplicationFailedError, match=said):
+        cluster.train(spark.range(0, 2000, 1, 4).rdd, num_epochs=1)
         cluster.shutdown()
     assert spark.range(10).count() == 10, "Spark goes on"
 
@@ -104,24 +120,27 @@ def test_inference_keeps_order_and_a_wrong_count_is_told(spark):
             cluster.shutdown()
 
 
-def test_keras_in_both_input_modes(spark, digits, tmp_path):
-    sc = spark.sparkContext
-    rows = sc.parallelize(digits, 7).persist()
+@pytest.mark.parametrize(
+    ("name", "option", "result"),
+    [
+        ("digits-spark", "--export_dir", "saved_model.pb"),
+        ("digits-tf", "--model_dir", "weights-0006.index"),
+    ],
+)
+def test_an_example(drivers, tmp_path, name, option, result):
+    """Keras under MultiWorkerMirroredStrategy, in both input modes."""
     tmp_path.chmod(0o777)
-    options = args(rows=len(digits), epochs=8, export_dir=str(tmp_path / "export"))
-    cluster = TFCluster.run(
-        sc, programs.keras, options, 2, 0, input_mode=SPARK, master_node="chief", **QUIET
-    )
-    cluster.train(rows, num_epochs=options.epochs)
-    cluster.shutdown()
-    assert cluster.application.result().returned["chief/0"]["accuracy"] > 0.9
-    assert (tmp_path / "export" / "saved_model.pb").exists()
-    words = ["train", "--epochs", "3"]
-    cluster = TFCluster.run(sc, programs.keras_reads, words, 2, 0, log_dir=str(tmp_path), **QUIET)
-    with pytest.raises(UsageError, match="the programs read their data themselves"):
-        cluster.train(rows)
-    cluster.shutdown()
-    assert cluster.application.result().returned["worker/0"]["accuracy"] > 0.9
+    environ = {**drivers.environ, "TFAPP_HOME": os.environ["TFAPP_HOME"]}
+    submit = dataclasses.replace(drivers, environ=environ).running
+    one_executor = ("spark-submit", "--conf", "spark.cores.max=3")
+    program = EXAMPLES / f"{name.replace('-', '_')}.py"
+    with submit(*one_executor, program, option, tmp_path / "made") as process:
+        said = process.communicate(timeout=550)[0]
+    assert process.returncode == 0, said
+    (log,) = tfapp.open(name, "spark").logs("chief").values()
+    accuracies = [float(found) for found in re.findall(r"accuracy: ([0-9.]+)", log)]
+    assert accuracies[-1] > 0.9, log
+    assert (tmp_path / "made" / result).exists()
 
 
 def test_an_estimator_of_an_older_tensorflow(spark, digits, tmp_path):
@@ -170,15 +189,20 @@ def test_a_stream_goes_on_until_the_programs_stop(spark, monkeypatch):
 
 def test_instances_that_know_nothing_of_each_other(spark):
     found = TFParallel.run(spark.sparkContext, programs.alone, args(), 2, **QUIET)
-    assert found == [{"id": 0, "of": 2, "config": ""}, {"id": 1, "of": 2, "config": ""}]
+    assert [(one["id"], one["of"], one["config"]) for one in found] == [(0, 2, ""), (1, 2, "")]
 
 
-def test_a_shutdown_that_takes_too_long_stops_the_cluster(spark):
+def test_a_shutdown_that_takes_too_long_stops_the_cluster(spark, tmp_path):
+    """Its TensorBoard runs meanwhile."""
+
     def endless(_, ctx):
         time.sleep(10_000)
 
-    cluster = TFCluster.run(spark.sparkContext, endless, args(), 1, 0, **QUIET)
-    wait_for(lambda: cluster.application.status().state == "RUNNING", "the program")
+    cluster = TFCluster.run(
+        spark.sparkContext, endless, args(), 1, 0, tensorboard=True, log_dir=str(tmp_path), **QUIET
+    )
+    with urllib.request.urlopen(cluster.tensorboard_url(), timeout=60) as page:
+        assert b"TensorBoard" in page.read()
     with pytest.raises(TimedOutError, match="app was stopped: it has not ended in the time"):
         cluster.shutdown(timeout=2)
     assert cluster.application.status().verdict.state == "KILLED"
@@ -192,9 +216,12 @@ def test_arguments_that_cannot_be_meant_or_mean_nothing(spark):
         TFCluster.run(sc, programs.alone, args(), 2, 0, master_node="boss")
     with pytest.warns(UserWarning, match="release_port has no meaning here"):
         cluster = TFCluster.run(
-            sc, programs.alone, args(), 2, 1, release_port=False, driver_ps_nodes=True, **QUIET
+            sc, programs.alone, WORDS, 2, 1, release_port=False, driver_ps_nodes=True, **QUIET
         )
+    with pytest.raises(UsageError, match="the programs read their data themselves"):
+        cluster.train(sc.parallelize([1]))
     hosts = {one["job_name"]: one["host"] for one in cluster.cluster_info}
     cluster.shutdown(timeout=-1)
+    assert cluster.application.result().returned["worker/0"]["words"] == ["--epochs", "3"]
     assert hosts["ps"] == sc.getConf().get("spark.driver.host")
     assert hosts["worker"] != hosts["ps"]

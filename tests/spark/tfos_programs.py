@@ -5,6 +5,8 @@ from __future__ import annotations
 
 def collect(args, ctx):
     """Returns the ids that it got, and what it knows of its place."""
+    import time
+
     from tfapp.tensorflowonspark import TFNode
 
     feed, ids, batches = TFNode.DataFeed(ctx.mgr), [], []
@@ -12,6 +14,7 @@ def collect(args, ctx):
         rows = feed.next_batch(args.batch_size)
         ids += [int(row.id) for row in rows]
         batches.append(len(rows))
+        time.sleep(args.pause)
         if args.stop_after and len(ids) >= args.stop_after:
             feed.terminate()
             assert feed.next_batch(1) == []
@@ -24,13 +27,19 @@ def collect(args, ctx):
     }
 
 
-def export_late(args, ctx):
-    """Fails long after the last row."""
+def end_badly(args, ctx):
+    """Node 1 fails after 200 rows, or all long after the last row."""
+    import os
+    import signal
     import time
 
-    feed = ctx.get_data_feed()
+    feed, rows = ctx.get_data_feed(), 0
     while not feed.should_stop():
-        feed.next_batch(100)
+        rows += len(feed.next_batch(50))
+        if ctx.task_index == 1 and rows >= 200 and args.how == "raises":
+            raise RuntimeError("the batch is bad")
+        if ctx.task_index == 1 and rows >= 200 and args.how == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(2)
     raise RuntimeError("the export failed")
 
@@ -48,76 +57,17 @@ def answer(args, ctx):
             feed.batch_results(results[args["left_out"] :])
 
 
-def keras(args, ctx):
-    """Keras under MultiWorkerMirroredStrategy, from a generator of single rows."""
-    import os
-
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    import numpy as np
-    import tensorflow as tf
-
-    from tfapp.tensorflowonspark import TFNode, compat
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    tf_feed = TFNode.DataFeed(ctx.mgr, False)
-
-    def rdd_generator():
-        while not tf_feed.should_stop():
-            batch = tf_feed.next_batch(1)
-            if len(batch) == 0:
-                return
-            image, label = batch[0]
-            yield np.array(image).astype(np.float32) / 16.0, np.array([label]).astype(np.float32)
-
-    shapes = (tf.TensorShape([64]), tf.TensorShape([1]))
-    data = tf.data.Dataset.from_generator(rdd_generator, (tf.float32, tf.float32), shapes)
-    options = tf.data.Options()
-    compat.disable_auto_shard(options)
-    data = data.batch(args.batch_size).with_options(options)
-    with strategy.scope():
-        layers = tf.keras.layers
-        model = tf.keras.Sequential(
-            [layers.Dense(32, "relu", input_shape=(64,)), layers.Dense(10, "softmax")]
-        )
-        model.compile(
-            tf.keras.optimizers.SGD(0.2),
-            tf.keras.losses.sparse_categorical_crossentropy,
-            ["accuracy"],
-        )
-    steps = args.rows * args.epochs // args.batch_size // ctx.num_workers
-    found = model.fit(data, epochs=4, steps_per_epoch=int(steps / 4 * 0.9), verbose=2)
-    compat.export_saved_model(model, args.export_dir, ctx.job_name == "chief")
-    tf_feed.terminate()
-    return {"accuracy": float(found.history["accuracy"][-1])}
-
-
-def keras_reads(args, ctx):
-    """The same where the program reads its data itself. It takes words."""
-    import os
-    import sys
-
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    import tensorflow as tf
-    from sklearn.datasets import load_digits
-
-    assert sys.argv == args == ["train", "--epochs", "3"]
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    images, labels = load_digits(return_X_y=True)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = tf.data.Dataset.from_tensor_slices((images / 16.0, labels)).repeat().batch(64)
-    with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.layers.Dense(10, "softmax", input_shape=(64,))])
-        model.compile(tf.keras.optimizers.SGD(0.5), "sparse_categorical_crossentropy", ["accuracy"])
-    fit = model.fit(data.with_options(options), epochs=int(args[2]), steps_per_epoch=28, verbose=2)
-    return {"accuracy": float(fit.history["accuracy"][-1])}
-
-
 def alone(args, ctx):
     """Knows of no cluster."""
     import os
+    import sys
 
-    return {"id": ctx.worker_num, "of": ctx.num_workers, "config": os.environ.get("TF_CONFIG", "")}
+    return {
+        "id": ctx.worker_num,
+        "of": ctx.num_workers,
+        "config": os.environ.get("TF_CONFIG", ""),
+        "words": sys.argv[1:],
+    }
 
 
 def pipeline(args, ctx):

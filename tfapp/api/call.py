@@ -199,12 +199,17 @@ def _engine(call: Call, caller: Caller) -> Engine:
     engine = caller.engine(
         call.engine, {k: value for k, value in places.items() if value is not None}
     )
-    if call.spark is not None:
-        from tfapp.engines.base import RunsInSession
+    if call.spark is None and not call.feed:
+        return engine
+    from tfapp.engines.base import RunsInSession
 
-        if not isinstance(engine, RunsInSession):
-            raise UsageError(f"spark= is for the engine spark, and this is {engine.name}")
-        engine.use(call.spark)
+    if isinstance(engine, RunsInSession):
+        if call.spark is not None:
+            engine.use(call.spark)
+        if call.feed:
+            engine.leave_slot()
+    elif call.spark is not None:
+        raise UsageError(f"spark= is for the engine spark, and this is {engine.name}")
     return engine
 
 

@@ -182,6 +182,9 @@ class RunsInSession(Protocol):
     def use(self, session: Any) -> None:
         """Runs what is made from now on there. UsageError for a session that cannot be meant."""
 
+    def leave_slot(self) -> None:
+        """Of what is made from now on, programs are fed from the session, which needs a slot."""
+
 
 def time_to_stop(status: ApplicationStatus, timeout: float | None) -> float:
     """Seconds that `Engine.stop` with this `timeout` waits for an end with grace."""

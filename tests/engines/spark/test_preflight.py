@@ -26,9 +26,27 @@ class Context:
         return {"spark.executor.instances": "9", **PROTECTED, **self.conf}
 
 
-def found(conf, master="yarn", own=None, **sizes):
+@pytest.fixture(autouse=True)
+def executors_python(monkeypatch):
+    """What is wrong with it, by what a test has put there."""
+    wrong = [""]
+    look = "tfapp.engines.spark.preflight.unfit"
+    monkeypatch.setattr(look, lambda context, python: wrong[0] and f"{python} {wrong[0]}")
+    return wrong
+
+
+@pytest.fixture(autouse=True)
+def slots(monkeypatch):
+    """Of the executors that have registered, by what a test has put there, and those that are
+    free."""
+    now = [0, 0]
+    monkeypatch.setattr("tfapp.engines.spark.session.slots", lambda context: tuple(now))
+    return now
+
+
+def found(conf, master="yarn", own=None, fed=False, **sizes):
     """(severity, message, hint) of an application of components with `sizes`, (instances, MiB,
-    vcores) each."""
+    vcores) each. `fed`: by the same session."""
     built = package(
         *map(component, sizes),
         resources={
@@ -44,7 +62,7 @@ def found(conf, master="yarn", own=None, **sizes):
         },
         own=own,
     )
-    problems = check(Context(conf, master), compile_with(built, python="python3"))
+    problems = check(Context(conf, master), compile_with(built, python="python3"), fed)
     return [(p.severity, p.message, p.hint) for p in problems]
 
 
@@ -66,6 +84,9 @@ def found(conf, master="yarn", own=None, **sizes):
             3000,
         ),
         ({"spark.executor.memoryOverhead": "4gb"}, 4096),
+        # Of which the Python of tasks has its own part.
+        ({"spark.executor.memoryOverhead": "1g", "spark.executor.pyspark.memory": "2g"}, 3072),
+        ({"spark.executor.pyspark.memory": "2g"}, 384 + 2048),
     ],
 )
 def test_overhead_memory(conf, room):
@@ -169,3 +190,111 @@ def test_credentials_travel_unprotected(conf, off):
         f"Spark's connections are not protected: {' and '.join(off)} {verb} off",
     )
     assert f"Set {' and '.join(f'{key}=true' for key in off)} before the session begins" in hint
+
+
+STANDALONE = "spark://host:7077"
+MORE = (
+    "give Spark more with spark.cores.max, or spark.executor.instances and spark.executor.cores, "
+    "or ask for fewer instances"
+)
+HOLDS = f"each container holds a slot: {MORE}"
+FEEDS = f"each container holds a slot, and feeding needs one more: {MORE}"
+
+
+@pytest.mark.parametrize(
+    ("conf", "master", "fed", "size", "said"),
+    [
+        ({"spark.cores.max": "4"}, STANDALONE, False, (4, 256, 1), None),
+        (
+            {"spark.cores.max": "4"},
+            STANDALONE,
+            False,
+            (5, 256, 1),
+            ("5 containers on executors, and Spark runs at most 4 tasks at a time", HOLDS),
+        ),
+        ({"spark.cores.max": "4"}, STANDALONE, True, (3, 256, 1), None),
+        (
+            {"spark.cores.max": "4"},
+            STANDALONE,
+            True,
+            (4, 256, 1),
+            (
+                "4 containers on executors leave no slot from which they could be fed: Spark runs "
+                "at most 4 tasks at a time",
+                FEEDS,
+            ),
+        ),
+        (
+            {"spark.cores.max": "4"},
+            STANDALONE,
+            False,
+            (3, 256, 2),
+            (
+                "3 containers on executors with 6 cores, and Spark runs at most 4 tasks at a time, "
+                "on 4 cores",
+                HOLDS,
+            ),
+        ),
+        # A task has two cores, and so have containers; an executor's fifth is nobody's.
+        (
+            {
+                "spark.executor.instances": "2",
+                "spark.executor.cores": "5",
+                "spark.task.cpus": "2",
+                "spark.executor.memoryOverhead": "4g",
+            },
+            "yarn",
+            True,
+            (4, 256, 2),
+            (
+                "4 containers on executors leave no slot from which they could be fed: Spark runs "
+                "at most 4 tasks at a time",
+                FEEDS,
+            ),
+        ),
+        ({"spark.dynamicAllocation.enabled": "true"}, STANDALONE, True, (99, 256, 1), None),
+    ],
+)
+def test_slots_that_can_never_be_there(conf, master, fed, size, said):
+    expected = [] if said is None else [(ERROR, *said)]
+    assert found(conf, master, fed=fed, worker=size) == expected
+
+
+def test_slots_that_are_not_there_now(slots):
+    assert found({}, STANDALONE, fed=True, worker=(4, 256, 1)) == []  # none has registered yet
+    slots[:] = [4, 4]
+    assert found({}, STANDALONE, worker=(4, 256, 1)) == []
+    assert found({}, STANDALONE, fed=True, worker=(4, 256, 1)) == [
+        (
+            WARNING,
+            "4 containers on executors and a slot from which they are fed, and Spark's executors "
+            "have 4 slots now",
+            "the application waits for more until site.global.gang.timeout is over",
+        )
+    ]
+
+
+def test_the_memory_of_pythons_is_a_limit_of_the_address_space():
+    conf = {"spark.executor.pyspark.memory": "3g", "spark.executor.cores": "2"}
+    hint = (
+        "before the session begins, leave spark.executor.pyspark.memory out and set "
+        "spark.executor.memoryOverhead: TensorFlow maps more than it uses"
+    )
+    limits = "spark.executor.pyspark.memory limits each program's address space to 1536 MiB"
+    assert found(conf, STANDALONE, worker=(2, 1024, 1)) == [(WARNING, limits, hint)]
+    assert found(conf, STANDALONE, worker=(2, 2048, 1), ps=(1, 256, 1)) == [
+        (ERROR, f"{limits}, and this one asks for 2048 MiB", hint)
+    ]
+
+
+def test_a_python_of_executors_that_cannot_run_containers(executors_python):
+    executors_python[0] = "lacks grpcio"
+    hint = (
+        "executors need a Python of the driver's version with grpcio and protobuf, which "
+        "TensorFlow brings: PYSPARK_PYTHON, or site.global.python.runner"
+    )
+    said = [(ERROR, "Python python3 lacks grpcio", hint)]
+    assert found({}, worker=(2, 256, 1)) == said
+    assert found({}, worker=(99, 256, 1)) != said  # there is no slot to ask in
+    own = {"worker": {"site.global.spark.on.driver": "true"}}
+    assert found({}, own=own, worker=(2, 256, 1)) == []

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 DEFINITIONS = "spark/apps/*/definition.json"  # below TFAPP_HOME
 
 CONTROL_FILE = "control"  # of a run: the address of its master's control server
+WORDS_LIMIT = 10.0  # seconds for Spark's own words about a task of an executor that has ended
 # What a definition keeps for this engine.
 ON_DRIVER = "on_driver"  # the components that run on the driver's machine
 MASTER, SETTINGS = "master", "settings"  # how a command opens the session

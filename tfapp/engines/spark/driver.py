@@ -10,18 +10,20 @@ import os
 import socket
 import ssl
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfapp.engines.folders import RunFolder
-from tfapp.engines.spark import CONTROL_FILE
-from tfapp.engines.spark.session import profile, running, slots
+from tfapp.engines.spark import CONTROL_FILE, WORDS_LIMIT
+from tfapp.engines.spark.session import first_end, first_words, profile, running, slots
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LOOK_EVERY = 1.0  # seconds between two looks at the SparkContext
+LOOK_FOR_WORDS_EVERY = 0.1
 CONNECT_LIMIT = 20.0
 OVER = "The SparkContext was stopped."
 
@@ -61,6 +63,8 @@ class Agent:
                 order = json.loads(line)
                 if order["do"] == "run":
                     self._begin(order)
+                elif order["do"] == "explain":
+                    threading.Thread(target=self._explain, args=(order["id"],), daemon=True).start()
                 else:
                     self._cancel(order["id"])
         self._over.set()
@@ -100,6 +104,17 @@ class Agent:
         # The executors have no tfapp: the function itself travels.
         cloudpickle.register_pickle_by_value(container)
         data.mapPartitions(container.container(order["order"])).collect()
+
+    def _explain(self, id: str) -> None:
+        """Tells Spark's own words about the first task of a job, which has ended, and cancels the
+        job: Spark would run its task again."""
+        words, limit = "", time.monotonic() + WORDS_LIMIT
+        with contextlib.suppress(Exception):  # the context ends at this moment
+            while not (words := first_end(self._context, id)) and time.monotonic() < limit:
+                if self._over.wait(LOOK_FOR_WORDS_EVERY):
+                    break
+        self._report({"explained": id, "words": words})
+        self._cancel(id)
 
     def _cancel(self, id: str) -> None:
         with contextlib.suppress(Exception):  # the context is gone, and its jobs with it
@@ -141,11 +156,3 @@ def _connect(tls: ssl.SSLContext, address: tuple[str, int], role: str) -> ssl.SS
     connection.settimeout(None)
     connection.sendall(json.dumps({"role": role}).encode() + b"\n")
     return connection
-
-
-def first_words(error: Exception) -> str:
-    """What a person needs of Spark's exceptions, which are pages long."""
-    java = getattr(error, "java_exception", None)
-    text = str(java.getMessage()) if java is not None else str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:500] if lines else type(error).__name__

@@ -49,10 +49,15 @@ class SparkEngine(RecordedEngine):
     ):
         super().__init__(home, home / "spark", "", environ or {}, python, clock)
         self._context: SparkContext | None = None
+        self._fed = False
 
     def use(self, spark: Any) -> None:
         """See RunsInSession: a SparkSession or SparkContext."""
         self._context = session.context_of(spark)
+
+    def leave_slot(self) -> None:
+        """See RunsInSession."""
+        self._fed = True
 
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
@@ -79,7 +84,7 @@ class SparkEngine(RecordedEngine):
         check_run_modes(self, compiled)
         check_files_are_local(compiled)
         context = self._opened(compiled.spec.name, self.kept(compiled))
-        problems = tuple(preflight.check(context, compiled))
+        problems = tuple(preflight.check(context, compiled, self._fed))
         if has_errors(problems):
             raise InvalidPackageError(problems)
         return problems

@@ -24,7 +24,7 @@ from tfapp.engines.folders import RunFolder
 from tfapp.engines.local import launcher as local
 from tfapp.engines.local.processes import find_launcher
 from tfapp.engines.serving import End, OpenLauncher
-from tfapp.engines.spark import CONTROL_FILE, ON_DRIVER
+from tfapp.engines.spark import CONTROL_FILE, ON_DRIVER, WORDS_LIMIT
 from tfapp.engines.spark.control import Control, Line
 from tfapp.engines.spark.keeper import END, EXIT, GO, LOG, RETURNED
 from tfapp.engines.state import RunConfig
@@ -34,10 +34,11 @@ from tfapp.master.server import Endpoint
 
 AGENT_LIMIT = 60.0  # seconds for the driver's agent to come
 QUIET = 2.0  # seconds that a job may take to begin before it is said to wait
-WORDS_LIMIT = 5.0  # seconds for Spark's own words about a container that it has ended
 CLOSE_LIMIT = 15.0  # seconds for all containers to end at the end of a run
 AGAIN = "Spark has lost its task before it began"
-NODE_LOST, PREEMPTED = "node-lost", "preempted"
+NODE_LOST, PREEMPTED, MEMORY = "node-lost", "preempted", "memory"
+# Spark's own, of an executor that YARN has ended: there is no more of it than the text.
+TOO_MUCH_MEMORY = ("exceeding physical memory limits", "exceeding virtual memory limits")
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class _Container:
         self.line: Line | None = None  # once its keeper is there
         self.killed = False
         self.end: asyncio.Future[Ended] = loop.create_future()
-        self.words: asyncio.Future[str] = loop.create_future()  # Spark's, of the end of its job
+        self.words: asyncio.Future[str] = loop.create_future()  # Spark's, of the end of its task
         self.since = loop.time()
 
     def finish(self, ended: Ended) -> None:
@@ -176,16 +177,25 @@ class SparkLauncher:
 
     def report(self, said: Mapping[str, Any]) -> None:
         """See Ear. `over`: why there is no SparkContext any more; `ended`: the container whose job
-        has ended, with `words`; `slots`: how many there are, and how many are free."""
+        has ended, with `words`; `explained`: that whose task's end they are about; `slots`: how
+        many there are, and how many are free."""
         if "over" in said:
             self._end(str(said["over"]))
         elif "slots" in said:
             self._tell_slots(int(said["slots"]), int(said["free"]))
+        elif container := self._containers.get(said.get("explained", "")):
+            self._tell_words(container, str(said["words"]))
         elif container := self._containers.get(said.get("ended", "")):
-            if not container.words.done():
-                container.words.set_result(str(said["words"]))
+            words = str(said["words"])
+            if words:  # else an attempt after the first, which has begun nothing
+                self._tell_words(container, words)
             if container.line is None:
-                container.finish(Ended(None, str(said["words"]) or AGAIN, PREEMPTED))
+                container.finish(Ended(None, words or AGAIN, PREEMPTED))
+
+    def _tell_words(self, container: _Container, words: str) -> None:
+        """The first that come count."""
+        if not container.words.done():
+            container.words.set_result(words)
 
     def _tell_slots(self, slots: int, free: int) -> None:
         now = asyncio.get_running_loop().time()
@@ -226,10 +236,12 @@ class SparkLauncher:
         """With Spark's own words about a container that it has ended."""
         if ended.reason != PREEMPTED or container.line is None:
             return ended
+        self._control.order({"do": "explain", "id": container.task.id})
         with contextlib.suppress(asyncio.TimeoutError):
             words = await asyncio.wait_for(asyncio.shield(container.words), WORDS_LIMIT)
             if words:
-                return Ended(None, f"{ended.message}: {words}", ended.reason, ended.last_lines)
+                reason = MEMORY if any(part in words for part in TOO_MUCH_MEMORY) else PREEMPTED
+                return Ended(None, f"{ended.message}: {words}", reason, ended.last_lines)
         return ended
 
     # -- what a job is --

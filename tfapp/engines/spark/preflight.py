@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfapp.engines.spark import session
-from tfapp.problems import WARNING, Position, Problem
+from tfapp.engines.spark.executor_python import unfit
+from tfapp.problems import ERROR, WARNING, Position, Problem, has_errors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -15,10 +16,14 @@ if TYPE_CHECKING:
     from tfapp.contract.job import ComponentJob
 
 RULE = "spark"
+_MORE_SLOTS = (
+    "give Spark more with spark.cores.max, or spark.executor.instances and spark.executor.cores, "
+    "or ask for fewer instances"
+)
 
 
-def check(context: SparkContext, compiled: Compiled) -> Iterator[Problem]:
-    """Each with its place."""
+def check(context: SparkContext, compiled: Compiled, fed: bool = False) -> Iterator[Problem]:
+    """Each with its place. `fed`: whether the context feeds the programs, too."""
     on_executors = []
     for component in compiled.job.components:
         if not component.instances:
@@ -35,17 +40,97 @@ def check(context: SparkContext, compiled: Compiled) -> Iterator[Problem]:
             on_executors.append(component)
             yield from _placement(compiled, component)
     yield from _memory(context, compiled, on_executors)
+    yield from _python_memory(context, compiled, on_executors)
     yield from _protection(context, on_executors)
-    most = session.most_slots(context)
-    wanted = sum(component.instances for component in on_executors)
-    if most is not None and wanted > most and on_executors:
+    slots = tuple(_slots(context, compiled, on_executors, fed))
+    yield from slots
+    if on_executors and not has_errors(slots):
+        yield from _python(context, compiled)
+
+
+def _python(context: SparkContext, compiled: Compiled) -> Iterator[Problem]:
+    """That which runs tfapp's part of a container, unless it comes with the application."""
+    if compiled.travelling is None and (words := unfit(context, compiled.job.python)):
         yield Problem(
-            _at(compiled, on_executors[-1], "yarn.component.instances"),
+            Position("SparkSession"),
             RULE,
-            f"{wanted} containers on executors, and Spark runs at most {most} tasks at a time",
-            hint="each container holds a slot: give Spark more with spark.cores.max, or "
-            "spark.executor.instances and spark.executor.cores, or ask for fewer instances",
+            f"Python {words}",
+            hint="executors need a Python of the driver's version with grpcio and protobuf, which "
+            "TensorFlow brings: PYSPARK_PYTHON, or site.global.python.runner",
         )
+
+
+def _slots(
+    context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob], fed: bool
+) -> Iterator[Problem]:
+    """A container holds its slot, so what feeds it needs another one."""
+    if not components:
+        return
+    per_task = session.cores_of_task(context)
+    cores = sum(component.container.vcores * component.instances for component in components)
+    containers = sum(component.instances for component in components)
+    usual = cores == containers * per_task
+    wanted = f"{containers} containers on executors{'' if usual else f' with {cores} cores'}"
+    place = _at(compiled, components[-1], "yarn.component.instances")
+    most = session.most_cores(context)
+    if most is None:
+        yield from _slots_now(context, place, wanted, cores + fed * per_task, fed)
+        return
+    have = f"Spark runs at most {most // per_task} tasks at a time"
+    have += "" if usual else f", on {most} cores"
+    if cores > most:
+        yield Problem(
+            place,
+            RULE,
+            f"{wanted}, and {have}",
+            hint=f"each container holds a slot: {_MORE_SLOTS}",
+        )
+    elif fed and cores + per_task > most:
+        yield Problem(
+            place,
+            RULE,
+            f"{wanted} leave no slot from which they could be fed: {have}",
+            hint=f"each container holds a slot, and feeding needs one more: {_MORE_SLOTS}",
+        )
+
+
+def _slots_now(
+    context: SparkContext, place: Position, wanted: str, cores: int, fed: bool
+) -> Iterator[Problem]:
+    """Where more executors can come, those of now are worth a warning."""
+    slots, _ = session.slots(context)
+    if not slots or session.allocates(context):
+        return
+    if cores > slots * session.cores_of_task(context):
+        yield Problem(
+            place,
+            RULE,
+            f"{wanted}{' and a slot from which they are fed' if fed else ''}, and Spark's "
+            f"executors have {slots} slots now",
+            WARNING,
+            hint="the application waits for more until site.global.gang.timeout is over",
+        )
+
+
+def _python_memory(
+    context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob]
+) -> Iterator[Problem]:
+    """Spark sets it as the limit of the address space of a task's Python, and all that a task
+    starts inherits that: TensorFlow maps several times the memory that it uses."""
+    most = session.python_memory(context)
+    if most is None or not components:
+        return
+    largest = max(components, key=lambda component: component.container.memory)
+    memory = largest.container.memory
+    yield Problem(
+        _at(compiled, largest, "yarn.memory"),
+        RULE,
+        f"{session.PYTHON_MEMORY} limits each program's address space to {most} MiB"
+        + (f", and this one asks for {memory} MiB" if memory > most else ""),
+        ERROR if memory > most else WARNING,
+        hint=f"before the session begins, leave {session.PYTHON_MEMORY} out and set "
+        f"{session.OVERHEAD}: TensorFlow maps more than it uses",
+    )
 
 
 def _memory(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import socket
 import sys
 from collections.abc import Iterable
@@ -19,7 +20,13 @@ INSTALL = "pip install 'tfapp[spark]'"
 MASTER_KEY = "site.global.spark.master"
 SETTINGS_KEY = "site.global.spark.conf"
 OVERHEAD = "spark.executor.memoryOverhead"
+PYTHON_MEMORY = "spark.executor.pyspark.memory"
 ANSWER_LIMIT = 5.0  # seconds
+_MOST_TASKS = 100  # attempts at a task that are looked at
+# "Job aborted due to stage failure: ... most recent failure: Lost task 0.3 in stage 0.0 (TID 3)
+# (198.51.100.7 executor 1): java.io.IOException: ..."
+_BEFORE_REASON = re.compile(r".*most recent failure: .*?\(TID \d+\) \([^)]*\): ")
+_TRACEBACK = "Traceback (most recent call last):"
 _BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 WAY_OUT = (
     "Start the driver's session with a master that has executors: spark://HOST:PORT, yarn, "
@@ -149,19 +156,54 @@ def slots(context: SparkContext) -> tuple[int, int]:
     return total, max(total - used, 0)
 
 
-def most_slots(context: SparkContext) -> int | None:
-    """How many tasks can ever run at a time, None where that can change or is not known yet."""
-    conf = context.getConf()
-    if conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+def first_end(context: SparkContext, group: str) -> str:
+    """Spark's words about the end of the first attempt at a task of a job group, "" while it knows
+    of none."""
+    store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
+    for job in tracker.getJobIdsForGroup(group):
+        for stage in tracker.getJobInfo(job).stageIds:
+            tasks = store.taskList(stage, 0, _MOST_TASKS).iterator()
+            while tasks.hasNext():
+                task = tasks.next()
+                if task.attempt() == 0 and task.errorMessage().isDefined():
+                    lines = task.errorMessage().get().strip().splitlines()
+                    return lines[0].rpartition(" Reason: ")[2][:500] if lines else ""
+    return ""
+
+
+def most_cores(context: SparkContext) -> int | None:
+    """How many cores tasks can ever have together, None where that can change or is not known
+    yet."""
+    if allocates(context):
         return None
-    per_task = int(conf.get("spark.task.cpus", "1"))
+    conf = context.getConf()
     cores = conf.get("spark.cores.max")
     if cores:
-        return int(cores) // per_task
+        return int(cores)
     if context.master == "yarn":
-        executors = int(conf.get("spark.executor.instances", "2"))
-        return executors * (int(conf.get("spark.executor.cores", "1")) // per_task)
+        executors = int(conf.get("spark.executor.instances") or "2")
+        # What is left of an executor is nobody's.
+        used = executor_cores(context) // cores_of_task(context) * cores_of_task(context)
+        return executors * used
     return None
+
+
+def allocates(context: SparkContext) -> bool:
+    """Whether Spark asks for executors as it needs them."""
+    conf = context.getConf()
+    return (conf.get("spark.dynamicAllocation.enabled") or "false").lower() == "true"
+
+
+def cores_of_task(context: SparkContext) -> int:
+    """Those that a task holds, unless a profile asks for others."""
+    return int(context.getConf().get("spark.task.cpus") or "1")
+
+
+def python_memory(context: SparkContext) -> int | None:
+    """MiB of address space that the Python of a task may have with all that it starts, None where
+    Spark does not limit it."""
+    given = context.getConf().get(PYTHON_MEMORY)
+    return mebibytes(given) // executor_cores(context) if given else None
 
 
 def unprotected(conf: Conf) -> tuple[str, str] | None:
@@ -194,19 +236,20 @@ def overhead_memory(context: SparkContext) -> int | None:
     conf, master = context.getConf(), str(context.master)
     if master != "yarn" and not master.startswith("k8s://"):
         return None
+    python = mebibytes(conf.get(PYTHON_MEMORY) or "0m")
     given = conf.get(OVERHEAD)
     if given:
-        return mebibytes(given)
+        return mebibytes(given) + python
     factor = conf.get("spark.executor.memoryOverheadFactor")
     if not factor and master != "yarn":
         factor = conf.get("spark.kubernetes.memoryOverheadFactor")
     least = mebibytes(conf.get("spark.executor.minMemoryOverhead") or "384m")
     heap = mebibytes(conf.get("spark.executor.memory") or "1g")
-    return max(int(heap * float(factor or "0.1")), least)
+    return max(int(heap * float(factor or "0.1")), least) + python
 
 
 def executor_cores(context: SparkContext) -> int:
-    """Those of each executor, where a cluster manager limits their memory."""
+    """Those of each executor; where it is not set, of one on YARN or Kubernetes."""
     return int(context.getConf().get("spark.executor.cores") or "1")
 
 
@@ -220,8 +263,7 @@ def mebibytes(text: str) -> int:
 
 def profile(context: SparkContext, vcores: int, gpus: int) -> Any:
     """The ResourceProfile of a task that needs so much, None for what tasks have anyway."""
-    per_task = int(context.getConf().get("spark.task.cpus", "1"))
-    if vcores == per_task and not gpus:
+    if vcores == cores_of_task(context) and not gpus:
         return None
     return _profile(vcores, gpus)
 
@@ -234,3 +276,15 @@ def _profile(vcores: int, gpus: int) -> Any:
     if gpus:
         needs = needs.resource("gpu", gpus)
     return ResourceProfileBuilder().require(needs).build
+
+
+def first_words(error: Exception) -> str:
+    """What a person needs of Spark's exceptions, which are pages long."""
+    java = getattr(error, "java_exception", None)
+    lines = (str(java.getMessage()) if java is not None else str(error)).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    # Of a Python exception in a task, its own line, after the traceback's.
+    begins = next((n for n, line in enumerate(lines) if _TRACEBACK in line), None)
+    own = [line for line in lines[begins + 1 :] if line[:1].strip()] if begins is not None else []
+    return (own or [_BEFORE_REASON.sub("", lines[0])])[0].strip()[:500]

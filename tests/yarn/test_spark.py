@@ -1,0 +1,115 @@
+"""The engine of Spark with the master `yarn`: containers are tasks of executors that YARN has
+given out, and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import NOT_FETCHED
+from tests.spark.conftest import program as spark_program
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+# Executors on the node that ends containers which use more memory than they asked for. Nodes are
+# this machine, so Spark's jars need not travel.
+SETTINGS = {
+    "spark.yarn.jars": "local:{spark}/jars/*",
+    "spark.yarn.executor.nodeLabelExpression": "special",
+    "spark.yarn.am.memory": "256m",
+    "spark.executor.instances": "2",
+    "spark.executor.memory": "512m",
+    "spark.executor.memoryOverhead": "512m",
+    "spark.driver.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.yarn.am.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+DRIVER = """
+import json, os
+from pyspark.sql import SparkSession
+import tfapp
+
+spark = SparkSession.builder.master("yarn").appName("tests").getOrCreate()
+
+def train(ctx):
+    import time
+    if ctx.generation == 1 and ctx.index == 1:
+        held = b"x" * (1000 << 20)
+    if ctx.generation == 1:
+        time.sleep(600)
+    return ctx.generation
+
+def workers(memory, instances=2):
+    return {"worker": tfapp.Component(memory, instances=instances)}
+
+refused = {}
+for name, components in {
+    "memory": workers("1 GiB"),
+    "slots": workers("512 MiB", 3),
+}.items():
+    try:
+        tfapp.submit(train, components, name=name, spark=spark, show=False)
+    except tfapp.errors.InvalidPackageError as error:
+        refused[name] = [p.message for p in error.problems if p.severity == "error"]
+with tfapp.submit(train, workers("512 MiB"), name="app", spark=spark, show=False) as application:
+    result = application.result()
+    status = application.status()
+print(json.dumps({
+    "refused": refused,
+    "returned": dict(result.returned),
+    "restarts": status.restarts,
+    "timeline": [moment.text for moment in status.timeline],
+}))
+spark.stop()
+"""
+
+
+@pytest.fixture
+def spark(cluster) -> Path:
+    """The package pyspark."""
+    own = spark_program.folder_in(cluster.cache)
+    if not own.is_dir() and os.environ.get("CI") != "true":
+        pytest.skip(NOT_FETCHED)
+    return spark_program.find_spark(cluster.cache, os.environ)[0]
+
+
+@pytest.mark.timeout(900)
+def test_executors_of_yarn(cluster, user, spark, tmp_path):
+    """An executor is ended for its memory, which is told, and its container is replaced. What does
+    not fit beside an executor's heap, or in its slots, is refused before anything is made."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    lines = [f"{key} {value.format(spark=spark)}\n" for key, value in SETTINGS.items()]
+    (conf / "spark-defaults.conf").write_text("".join(lines))
+    environ = {
+        **cluster.environ(),
+        "TFAPP_HOME": str(user.home),
+        "SPARK_HOME": str(spark),
+        "SPARK_CONF_DIR": str(conf),
+        "PYTHONPATH": str(spark.parent),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    words = [sys.executable, "-c", DRIVER]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["refused"] == {
+        "memory": ["1024 MiB, and an executor has 512 MiB beside its heap"],
+        "slots": ["3 containers on executors, and Spark runs at most 2 tasks at a time"],
+    }
+    assert said["returned"] == {"worker/0": 2, "worker/1": 2}
+    assert said["restarts"] == 1
+    timeline = "\n".join(said["timeline"])
+    assert "worker/1 on 127.0.0.1 was killed for its memory (Spark has ended its task" in timeline
+    assert "Container killed by YARN for exceeding physical memory limits" in timeline

@@ -1,0 +1,93 @@
+"""Whether the Python of executors has what a container needs. One of them is asked, by a job."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from tfapp.engines.spark.session import first_words, slots
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+LIMIT = 30.0  # seconds for the answer; without one, nothing is said
+_NUMBERS = itertools.count()
+_FIT: set[tuple[str, str]] = set()  # (Spark's application, interpreter) that need no second look
+
+
+def unfit(context: SparkContext, python: str) -> str:
+    """Why containers cannot run by `python` of an executor, as the end of a sentence that begins
+    with "Python"; "" when they can, and where no executor has a free slot to say so."""
+    key = (str(context.applicationId), python)
+    if key in _FIT or not slots(context)[1]:
+        return ""
+    answer = _ask(context, python)
+    if answer == "":
+        _FIT.add(key)
+    return answer or ""
+
+
+def _ask(context: SparkContext, python: str) -> str | None:
+    """None without an answer in time."""
+    from pyspark import InheritableThread, cloudpickle
+
+    from tfapp.engines.spark import executor_python
+
+    group = f"tfapp-look-{os.getpid()}-{next(_NUMBERS)}"
+    answers: list[str] = []
+
+    def job() -> None:
+        context.setJobGroup(group, "tfapp: the executors' Python", interruptOnCancel=True)
+        try:
+            # The executors have no tfapp: the function itself travels.
+            cloudpickle.register_pickle_by_value(executor_python)
+            look = context.parallelize([0], 1).mapPartitions(looking(python))
+            answers.extend(look.collect())
+        except Exception as error:  # Spark's Java exceptions have no class of their own here
+            answers.append(f"cannot run there: {first_words(error)}")
+
+    thread: threading.Thread = InheritableThread(target=job, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    if thread.is_alive():
+        with contextlib.suppress(Exception):  # the context ends at this moment
+            context.cancelJobGroup(group)
+        return None
+    return answers[0]
+
+
+def looking(python: str) -> Callable[[Iterable[Any]], list[str]]:
+    """A function for `mapPartitions`: what `python` lacks, "" for nothing. "python3" is the
+    executor's own."""
+
+    def look(_: Iterable[Any]) -> list[str]:
+        import os
+        import subprocess
+        import sys
+
+        # Module: the distribution that has it, as in tfapp.compiler.container_main.
+        code = (
+            "from importlib.util import find_spec\n"
+            "def lacks(module):\n"
+            "    try: return find_spec(module) is None\n"
+            "    except ImportError: return True\n"
+            "needed = {'grpc': 'grpcio', 'google.protobuf': 'protobuf'}\n"
+            "print(*[name for module, name in needed.items() if lacks(module)], sep=' and ')\n"
+        )
+        command = [sys.executable if python == "python3" else python, "-c", code]
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        try:
+            done = subprocess.run(command, env=kept, capture_output=True, text=True)
+        except OSError as error:
+            return [f"{command[0]} of an executor cannot be started: {error.strerror}"]
+        missing = done.stdout.strip()
+        if done.returncode or missing:
+            why = f"lacks {missing}" if missing else (done.stderr.strip().splitlines() or [""])[-1]
+            return [f"{command[0]} of an executor {why}"]
+        return [""]
+
+    return look
