@@ -7,6 +7,7 @@ import dataclasses
 
 from tfapp.contract.messages import Cluster, Member
 from tfapp.contract.names import FORMING, RUNNING
+from tfapp.contract.status import BEGINS, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_left
@@ -62,7 +63,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
         formed=False,
         held=frozenset(),
         listing=False,
-    ).noted(time, f"generation {generation} begins")
+    ).noted(time, f"generation {generation} begins", BEGINS)
     living = {i.id: i.container for i in _expected(state, joining=True) if i.container}
     return state, (
         actions.Announce(generation, living),
@@ -165,7 +166,7 @@ def complete(state: State, time: float) -> Step:
     held = frozenset(_held(state))
     state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held)
     count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
-    state = state.noted(time, f"generation {state.generation} starts, {count}")
+    state = state.noted(time, f"generation {state.generation} starts, {count}", STARTS)
     return state, (actions.PublishCluster(_cluster(state)),)
 
 
