@@ -66,6 +66,7 @@ class InstanceStatus:
     host: str = ""
     exports: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     exit: Exit | None = None
+    joined: int = 1  # the generation from which on it takes part
     docker: str = ""  # id of the Docker container that the program runs, or ran, in
     preparing: str = ""  # what it waits for before it is there, as its runner or master says
     seconds: float | None = None  # how long its program ran, once that has ended

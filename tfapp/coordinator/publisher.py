@@ -44,6 +44,7 @@ class Publisher:
         self._since = calendar()
         self._last: ApplicationStatus | None = None
         self._curves = Curves()
+        self.newest: ApplicationStatus | None = None  # as it was published
         self._phase = ""
         self._progress = -1.0
         self._published = -math.inf
@@ -65,7 +66,8 @@ class Publisher:
         if self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
-        self._connection.put(KEY_STATUS, encode(self.status(state)))
+        self.newest = self.status(state)
+        self._connection.put(KEY_STATUS, encode(self.newest))
         done = progress(state)
         if done != self._progress:
             self._progress = done
@@ -120,6 +122,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 instance=instance.id,
                 component=instance.component,
                 role=instance.role,
+                joined=instance.joined,
                 state=shown_state(state, instance),
                 container=instance.container,
                 host=instance.host,

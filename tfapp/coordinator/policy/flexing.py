@@ -96,6 +96,7 @@ def _resize(
                 index,
                 component.role,
                 requested_in=state.generation,
+                joined=state.generation + 1,
                 intent=Intent.JOIN,
             )
             for index in range(len(have), count)

@@ -76,7 +76,7 @@ def _again(state: State, instance: Instance, generation: int) -> Instance:
     """The instance before the next generation."""
     joining = instance.intent is Intent.JOIN
     if joining and (instance.answer is None or not has_left(state, instance)):
-        return dataclasses.replace(instance, answer=None)
+        return dataclasses.replace(instance, answer=None, joined=generation + 1)
     if not instance.lost:
         return dataclasses.replace(
             _fresh(instance, instance.requested_in),
@@ -95,6 +95,7 @@ def _fresh(instance: Instance, generation: int) -> Instance:
         instance.index,
         instance.role,
         requested_in=generation,
+        joined=instance.joined,
         # Until its next program reports some.
         metrics=instance.metrics,
         step=instance.step,

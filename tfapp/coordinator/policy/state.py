@@ -56,6 +56,7 @@ class Instance:
     due: float = math.inf  # of the intent
     container: str = ""  # "" until the master took the request for a later one
     requested_in: int = 1  # the generation for which the container was requested
+    joined: int = 1  # the generation from which on it takes part
     host: str = ""  # advertised; "" until its runner is heard of
     attempt: int = 0  # how often its program was restarted in this generation and container
     answer: Answer | None = None
