@@ -72,6 +72,10 @@ class Loop:
                 return self._publisher.status(self._state)
             self._handle(self._arrivals())
 
+    def status(self) -> ApplicationStatus:
+        """The status that was published last, or the first. For other threads."""
+        return self._publisher.newest or self._publisher.status(self._state)
+
     def broken(self, error: BaseException) -> ApplicationStatus:
         """The final status when `run` failed. A verdict that was decided before stands."""
         verdict = self._state.verdict or verdicts.bug(self._state, error)
