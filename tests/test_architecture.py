@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "skein_library": set(),
     "documents": {"errors", "problems"},
     "schema": {"close_match", "documents", "errors", "problems", "shipped"},
+    "page": {"contract"},
     "package": BASE | {"documents", "schema"},
     "environment": {"disk", "errors", "problems"},
     "compiler": BASE | {"", "disk", "package", "environment", "skein_library"},
@@ -43,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "script": {"contract", "errors"},
     "protocol": {"contract", "errors"},
     "runner": {"contract", "errors", "placeholders", "processes", "script", "protocol"},
-    "coordinator": {"contract", "errors", "protocol"},
+    "coordinator": {"contract", "errors", "page", "protocol"},
     # The part of programs travels too.
     "feed": {"engines", "errors"},
     "program": {"errors", "feed"},
@@ -55,8 +56,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"disk", "environment", "engines", "compiler", "interrupts", "launch", "package"}
     | {"feed", "program", "topology"},
     "launch": BASE
-    | {"disk", "documents", "environment", "schema", "package", "compiler", "engines"},
-    "cli": BASE | {"", "api", "interrupts", "schema", "package", "compiler", "engines", "launch"},
+    | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"},
+    "cli": BASE
+    | {"", "api", "interrupts", "schema", "package", "page", "compiler", "engines", "launch"},
     "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import dataclasses
 import importlib
 import json
 import re
@@ -16,6 +17,7 @@ from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, st
 from tests.readme import README
 from tfapp.cli.commands import COMMANDS
 from tfapp.contract.exit import Exit
+from tfapp.contract.status import STARTS, Curve, Moment
 from tfapp.engines.base import DAMAGED, Application, Link
 from tfapp.engines.diagnosis import WARNING, Finding
 from tfapp.shipped import app_packages_dir, schemas_dir
@@ -34,7 +36,14 @@ WORKER = instance(
     metrics={"loss": "nan"},
     step=3,
 )
-FAILED = status("FAILED", WORKER, instance("ps/0", "REQUESTED"), verdict=failure("worker/0"))
+FAILED = dataclasses.replace(
+    status("FAILED", WORKER, instance("ps/0", "REQUESTED"), verdict=failure("worker/0")),
+    timeline=(
+        Moment(1.0e9, "generation 1 starts", STARTS, "", 1),
+        Moment(1.0e9 + 1, "as an older version wrote it"),
+    ),
+    curves=(Curve("worker/0", "loss", ((0.5, 1, 0.25), (1.5, None, "nan"))),),
+)
 RUNNING = status("RUNNING", WORKER)
 SUCCEEDED = status("SUCCEEDED", verdict=SUCCESS)
 

@@ -14,6 +14,7 @@ from tfapp.coordinator.publisher import (
     PREPARING_INTERVAL,
     Publisher,
     progress,
+    status,
 )
 
 
@@ -130,3 +131,13 @@ def test_metrics_are_published_once_a_second_at_most_and_more_rarely_where_they_
     puts = sink.puts
     publisher.publish(world.state)
     assert sink.puts == puts + 1
+
+
+def test_it_tells_since_when_an_instance_takes_part():
+    world = World(job("worker=2"))
+    world.play("1 all answer\n40 flex worker +1\n41 worker/2 answers\n42 all answer")
+    assert {i.instance: i.joined for i in status(world.state, 0.0, 42.0).instances} == {
+        "worker/0": 1,
+        "worker/1": 1,
+        "worker/2": 2,
+    }

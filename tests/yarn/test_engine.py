@@ -176,6 +176,23 @@ def test_it_is_killed_from_outside(user, colleague, cluster, tmp_path):
     assert colleague.call("destroy", "--tag", "fetched").returncode == 69
 
 
+def check_page(address: str) -> None:
+    """The application's own page, through YARN's proxy and the master's: its document is news, and
+    is none once it was seen."""
+    assert address.endswith("/pages/application/")
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        page = answer.read().decode()
+        assert "<title>shown \u00b7 tfapp</title>" in page
+    with urllib.request.urlopen(f"{address}data.json?log=&seen=", timeout=60) as answer:
+        told = json.load(answer)["document"]
+    assert [one["name"] for one in told["instances"]] == ["worker/0", "tensorboard/0"]
+    assert told["state"] == "RUNNING"
+    assert [part["kind"] for part in told["history"]["lanes"][0]["parts"]][-1] == "runs"
+    exports = f"{address}ws/v1/slider/publisher/exports"
+    with urllib.request.urlopen(exports, timeout=60) as answer:
+        assert "worker" in json.load(answer)["exports"]
+
+
 def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
     done = user.call(
         *("create", "shown", "--appdef", "app-packages/tensorflow"),
@@ -197,6 +214,7 @@ def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
             return False  # it has not come up yet
 
     wait_for(lambda: titled(links["tensorboard/0", "page"]), "TensorBoard through YARN's proxy")
+    check_page(links[None, "page"])
     direct = user.call("tensorboard", "shown")
     assert (direct.returncode, direct.stderr) == (0, "")
     assert titled(direct.stdout.strip())

@@ -18,7 +18,8 @@ MODULES = (
     "processes.py",
     "script.py",
 )
-PACKAGES = ("contract", "coordinator", "runner", "protocol")
+PACKAGES = ("contract", "coordinator", "page", "runner", "protocol")
+OF_PAGES = "page/page.*"
 OF_ENGINES = "engines/*/nodes.py"  # see tfapp.coordinator.nodes
 OF_MASTER = ("master/*.py", "engines/kubernetes/pod/*.py")
 WITH_MASTER = ("engines/kubernetes/names.py", "engines/kubernetes/record.py")
@@ -37,7 +38,7 @@ def read_runtime(master: bool = False, compiled: bool = True) -> tuple[tuple[str
     paths = [root / name for name in MODULES]
     for package in PACKAGES:
         paths += (root / package).rglob("*.py")
-    paths += root.glob(OF_ENGINES)
+    paths += (path for pattern in (OF_ENGINES, OF_PAGES) for path in root.glob(pattern))
     if master:
         paths += [path for pattern in OF_MASTER for path in root.glob(pattern)]
         paths += [root / name for name in WITH_MASTER]
@@ -46,7 +47,7 @@ def read_runtime(master: bool = False, compiled: bool = True) -> tuple[tuple[str
     content = dict.fromkeys(EMPTY, b"") if master else {}
     for name, path in files.items():
         content[name] = source = path.read_bytes()
-        made = bytecode(path, source) if compiled else None
+        made = bytecode(path, source) if compiled and path.suffix == ".py" else None
         if made is not None:
             content[_cache_name(name)] = made
     return tuple(sorted(content.items()))

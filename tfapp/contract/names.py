@@ -118,7 +118,9 @@ CANNOT_START_CODE = 78
 MAX_LAST_LINES = 8 * 1024  # bytes of a program's last lines in a report
 
 
-# ---- What an application's web pages show of its instances' exports ---------------------------
+# ---- An application's web pages, and what they show of its instances' exports -----------------
+
+PAGE_ROUTE = "application"  # under which name they show the application itself
 
 
 def page_route(instance: str) -> str:

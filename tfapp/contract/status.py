@@ -66,6 +66,7 @@ class InstanceStatus:
     host: str = ""
     exports: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     exit: Exit | None = None
+    joined: int = 1  # the generation from which on it takes part
     docker: str = ""  # id of the Docker container that the program runs, or ran, in
     preparing: str = ""  # what it waits for before it is there, as its runner or master says
     seconds: float | None = None  # how long its program ran, once that has ended
@@ -82,12 +83,48 @@ class InstanceStatus:
         return cls(**values)
 
 
+# What a moment of an application's history is about (`Moment.kind`).
+BEGINS = "begins"  # a generation begins to form
+STARTS = "starts"  # the programs of a generation start
+FAILURE = "failure"  # of an instance
+IGNORED = "ignored"  # a failure that the application does without
+RESTARTED = "restarted"  # one instance's program starts again, the others go on
+REPLACED = "replaced"  # an instance gets another container
+RESIZED = "resized"  # a component gets another number of instances
+ENDS = "ends"  # the verdict is decided
+
+
 @frozen
 class Moment:
-    """One line of an application's history. `time`: seconds since 1970."""
+    """One event of an application's history. `time`: seconds since 1970. `kind`: one of the names
+    above; "" in what older versions have written. `instance`: whose it is, "" for the
+    application's own. `generation`: in which it happened."""
 
     time: float
     text: str
+    kind: str = ""
+    instance: str = ""
+    generation: int | None = None
+
+
+@frozen
+class Curve:
+    """The course of a metric that an instance has reported. `points`: (seconds since the
+    application's start, step or None, value), in the order of time."""
+
+    instance: str
+    metric: str
+    points: tuple[tuple[float, int | None, Measure], ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Curve:
+        values = known(cls, data)
+        values["points"] = tuple(tuple(point) for point in data["points"])
+        return cls(**values)
+
+    def thinner(self) -> Curve:
+        """The same with every second point, and with the newest."""
+        return dataclasses.replace(self, points=self.points[:-1][::2] + self.points[-1:])
 
 
 @frozen
@@ -105,6 +142,7 @@ class ApplicationStatus:
     restarts: int | None = 0  # after failures of programs
     losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
+    curves: tuple[Curve, ...] = ()  # of each component's first instance
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
 
@@ -112,6 +150,7 @@ class ApplicationStatus:
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationStatus:
         values = known(cls, data)
         values["timeline"] = tuple(Moment(**known(Moment, m)) for m in data.get("timeline", ()))
+        values["curves"] = tuple(Curve.from_dict(c) for c in data.get("curves", ()))
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
         if data.get("verdict") is not None:
             values["verdict"] = Verdict.from_dict(data["verdict"])
@@ -135,13 +174,14 @@ def conclude(
 # ---- The last word of an application that YARN keeps: its final diagnostics -------------------
 
 MAX_DIAGNOSTICS_JSON = 16 * 1024  # bytes of the last line of the final diagnostics
+FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 
 
 def format_diagnostics(status: ApplicationStatus) -> str:
     """The final diagnostics of an application: its verdict in sentences, then one last line of
-    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: the metrics of all but
-    each component's first instance, the timeline's older half, and instances' details, are dropped
-    before the verdict is."""
+    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
+    metrics of all but each component's first instance, the timeline's older half, and instances'
+    details, are dropped before the verdict is."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
@@ -150,6 +190,11 @@ def format_diagnostics(status: ApplicationStatus) -> str:
 def fitting(status: ApplicationStatus, limit: int) -> bytes:
     """`status` as compact JSON of at most `limit` bytes, without what matters least."""
     line = encode(status)
+    while len(line) > limit and status.curves:
+        few = all(len(curve.points) <= FEW_POINTS for curve in status.curves)
+        curves = () if few else tuple(curve.thinner() for curve in status.curves)
+        status = dataclasses.replace(status, curves=curves)
+        line = encode(status)
     if len(line) > limit:
         firsts = {i.component: i.instance for i in reversed(status.instances)}
         fewer = tuple(

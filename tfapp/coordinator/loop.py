@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tfapp.contract.job import Job
 from tfapp.contract.names import REPORT_PREFIX
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus, Moment
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Ends, Nodes
 from tfapp.coordinator.policy import events, verdicts
@@ -22,7 +22,7 @@ from tfapp.frozen import frozen
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Watch
 
-Moments = tuple[tuple[float, str], ...]
+Moments = tuple[Moment, ...]
 
 TICK = 1.0  # seconds between two ticks at most
 
@@ -71,6 +71,10 @@ class Loop:
             if self._state.phase == FINISHED:
                 return self._publisher.status(self._state)
             self._handle(self._arrivals())
+
+    def status(self) -> ApplicationStatus:
+        """The status that was published last, or the first. For other threads."""
+        return self._publisher.newest or self._publisher.status(self._state)
 
     def broken(self, error: BaseException) -> ApplicationStatus:
         """The final status when `run` failed. A verdict that was decided before stands."""
@@ -131,8 +135,8 @@ class Loop:
                 exit = f" ({instance.exit.text})" if instance.exit else ""
                 self._say(f"{name}: {shown_state(after, instance)}{exit}")
         if after.timeline is not before.timeline:
-            for _, text in after.timeline[_common(before.timeline, after.timeline) :]:
-                self._say(text)
+            for moment in after.timeline[_common(before.timeline, after.timeline) :]:
+                self._say(moment.text)
 
 
 def _common(old: Moments, new: Moments) -> int:

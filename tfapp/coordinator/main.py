@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import signal
@@ -16,7 +17,7 @@ from tfapp.contract.log_times import Log
 from tfapp.contract.names import JOB_FILE, OWN_LINE
 from tfapp.contract.status import ApplicationStatus, format_diagnostics
 from tfapp.coordinator.loop import Loop, Terminated
-from tfapp.coordinator.nodes import load
+from tfapp.coordinator.nodes import leads_to_pages, load
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
 from tfapp.protocol.connection import Connection, from_current
 
@@ -49,7 +50,12 @@ def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue) -> in
     nodes = load(job.nodes)
     loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes)
     try:
-        status = loop.run()
+        with contextlib.ExitStack() as held:
+            if leads_to_pages(nodes):
+                from tfapp.coordinator.page import shown
+
+                held.enter_context(shown(loop.status, connection))
+            status = loop.run()
     except UnreachableError:
         raise
     except Exception as error:

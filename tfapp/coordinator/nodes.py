@@ -35,6 +35,11 @@ def load(module: str) -> Nodes | None:
     return cast(Nodes, importlib.import_module(module)) if module else None
 
 
+def leads_to_pages(nodes: Nodes | None) -> bool:
+    """Whether the engine's master leads browsers to a page that the coordinator serves."""
+    return getattr(nodes, "LEADS_TO_PAGES", False)
+
+
 def with_reason(container: ContainerReport, nodes: Nodes | None) -> ContainerReport:
     """`container`, with the reason that its message stands for where its master told none."""
     if nodes is None or container.reason:

@@ -9,7 +9,8 @@ from typing import Any
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import FORMING, KEY_STATUS
-from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.coordinator.curves import Curves
 from tfapp.coordinator.policy.judging import charged
 from tfapp.coordinator.policy.state import FINISHED, State, shown_state, success_instances
 from tfapp.protocol.connection import Connection
@@ -42,6 +43,8 @@ class Publisher:
         self._calendar = calendar
         self._since = calendar()
         self._last: ApplicationStatus | None = None
+        self._curves = Curves()
+        self.newest: ApplicationStatus | None = None  # as it was published
         self._phase = ""
         self._progress = -1.0
         self._published = -math.inf
@@ -59,10 +62,12 @@ class Publisher:
         now = status(state, self._since, 0.0)
         if now == self._last:
             return
+        self._curves.observe(now.instances, self._calendar() - self._since)
         if self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
-        self._connection.put(KEY_STATUS, encode(self.status(state)))
+        self.newest = self.status(state)
+        self._connection.put(KEY_STATUS, encode(self.newest))
         done = progress(state)
         if done != self._progress:
             self._progress = done
@@ -70,7 +75,8 @@ class Publisher:
 
     def status(self, state: State) -> ApplicationStatus:
         """The status as of now."""
-        return dataclasses.replace(status(state, self._since, 0.0), updated=self._calendar())
+        now = status(state, self._since, self._calendar())
+        return dataclasses.replace(now, curves=self._curves.known())
 
     def _too_early(self, interval: float) -> bool:
         """Whether the last publication is less than `interval` seconds ago; it is due then."""
@@ -116,6 +122,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 instance=instance.id,
                 component=instance.component,
                 role=instance.role,
+                joined=instance.joined,
                 state=shown_state(state, instance),
                 container=instance.container,
                 host=instance.host,
@@ -134,7 +141,8 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         restarts=charges.restarts,
         losses=charges.losses,
         timeline=tuple(
-            Moment(round(since + time - state.started, 3), text) for time, text in state.timeline
+            dataclasses.replace(moment, time=round(since + moment.time - state.started, 3))
+            for moment in state.timeline
         ),
         stop_grace=state.job.limits.stop_grace,
         checkpoint_dir=state.job.checkpoint_dir,

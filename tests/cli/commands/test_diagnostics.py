@@ -18,7 +18,7 @@ FAILED = dataclasses.replace(
     generation=3,
     restarts=2,
     losses=1,
-    timeline=(Moment(1.0e9 + 1.25, "generation 1 starts, 1 instance"),),
+    timeline=(Moment(1.0e9 + 1.25, "generation 1 starts, 1 instance", "starts", "", 1),),
 )
 
 
@@ -86,7 +86,15 @@ def test_as_json(tmp_path):
         "verdict",
         "timeline",
     ]
-    assert told["timeline"] == [{"time": 1.0e9 + 1.25, "text": "generation 1 starts, 1 instance"}]
+    assert told["timeline"] == [
+        {
+            "time": 1.0e9 + 1.25,
+            "text": "generation 1 starts, 1 instance",
+            "kind": "starts",
+            "instance": None,
+            "generation": 1,
+        }
+    ]
 
 
 def test_status_tells_the_restarts(tmp_path):

@@ -31,7 +31,7 @@ def test_later_it_is_a_failure_like_others():
         "60 worker/0 exits 0\n60 worker/1 exits 0\n70"
     )
     assert told(world).startswith("Succeeded: ")
-    assert any(BARE in text for _, text in world.state.timeline)
+    assert any(BARE in moment.text for moment in world.state.timeline)
 
 
 def test_an_interpreter_that_breaks_off_has_the_last_word():

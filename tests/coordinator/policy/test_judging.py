@@ -1238,10 +1238,14 @@ def test_history(row):
     assert tuple(world.log) == row.log
 
 
+def told(world: World) -> list[tuple[float, str]]:
+    return [(moment.time, moment.text) for moment in world.state.timeline]
+
+
 def test_the_timeline_tells_it_all():
     world = made(ROWS["a lost container is replaced, and no other"])
     world.play("1 all answer\n30 worker/1 lost\n31 all answer\n40 flex worker +1\n50 stop")
-    assert world.state.timeline == (
+    assert told(world) == [
         (1.0, "generation 1 starts, 3 instances"),
         (
             30.0,
@@ -1252,7 +1256,15 @@ def test_the_timeline_tells_it_all():
         (31.0, "generation 2 starts, 3 instances"),
         (40.0, "worker goes from 2 to 3 instances"),
         (50.0, "Killed: it was asked to stop. It was restarted once before."),
-    )
+    ]
+    assert [(m.kind, m.instance, m.generation) for m in world.state.timeline] == [
+        ("starts", "", 1),
+        ("failure", "worker/1", 1),
+        ("begins", "", 2),
+        ("starts", "", 2),
+        ("resized", "", 2),
+        ("ends", "", 2),
+    ]
 
 
 def test_a_loss_that_is_noticed_late_takes_over_the_charge():
@@ -1262,14 +1274,14 @@ def test_a_loss_that_is_noticed_late_takes_over_the_charge():
     world.advance(34)
     assert shown(world) == (0, 1)
     assert world.state.charges == Charges()
-    assert world.state.timeline[-2:] == (
+    assert told(world)[-2:] == [
         (
             33.0,
             "the cause: worker/1 on host-worker-1 was lost in generation 1: nothing was heard of "
             "it for 14 s",
         ),
         (33.0, "worker/1 gets another container"),
-    )
+    ]
     world.happen("all", "answer")
     world.feed(events.Tick(world.now))
     assert world.state.charges == Charges(losses=1, recent=(22.0,))

@@ -92,7 +92,8 @@ def test_what_the_coordinator_publishes_is_found(engine, played):
     found = engine.find("app")
     assert found.status == status("RUNNING")
     assert [(link.what, link.address) for link in found.links] == [
-        ("page", played.reports[found.id].tracking_url)
+        ("page", played.reports[found.id].tracking_url),
+        ("page", f"{played.reports[found.id].tracking_url}pages/application/"),
     ]
 
 

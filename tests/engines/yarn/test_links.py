@@ -25,6 +25,7 @@ def test_where_an_instance_is_to_be_seen():
     report = dataclasses.replace(REPORT, tracking_url="https://manager/proxy/application_1_0001/")
     status = dataclasses.replace(LAST, instances=(*LAST.instances, BOARD))
     assert links(report, status, [CONTAINER]) == (
+        Link("", "page", "https://manager/proxy/application_1_0001/pages/application/"),
         Link(
             "tensorboard/0",
             "page",

@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "tfapp.cli.commands.tensorboard",
         "print its TensorBoard's address; after its end, open one",
     ),
+    "ui": ("tfapp.cli.commands.ui", "show applications in a browser"),
+    "report": ("tfapp.cli.commands.report", "write its page as one file, to keep or send"),
     "fetch": ("tfapp.cli.commands.fetch", "copy files of its checkpoint folder here"),
     "flex": ("tfapp.cli.commands.flex", "change the number of instances while it runs"),
     "kill-container": ("tfapp.cli.commands.kill_container", "kill a container, as a drill"),

@@ -8,17 +8,13 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 
 from tfapp.cli.console import to_json
 from tfapp.cli.flags import add_engine_flag, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.close_match import close_match
-from tfapp.contract.names import parse_instance
-from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import ExitCode, NotFoundError
-
-Entries = dict[str, list[dict[str, str]]]
+from tfapp.page.registry import Entries, export_groups
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,24 +39,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         )
     shell.print(to_json(groups[args.getexp]))
     return ExitCode.SUCCESS
-
-
-def export_groups(status: ApplicationStatus) -> dict[str, Entries]:
-    """group -> export -> entries, one for each instance that feeds it."""
-    updated = datetime.datetime.fromtimestamp(status.updated, datetime.timezone.utc)
-    groups: dict[str, Entries] = {}
-    for instance in status.instances:
-        for group, exports in instance.exports.items():
-            for name, value in exports.items():
-                entry = {
-                    "value": value,
-                    "containerId": instance.container,
-                    "tag": str(parse_instance(instance.instance)[1]),
-                    "level": "component",
-                    "updatedTime": f"{updated:%a %b %d %H:%M:%S UTC %Y}",
-                }
-                groups.setdefault(group, {}).setdefault(name, []).append(entry)
-    return dict(sorted(groups.items()))
 
 
 def _hint(group: str, groups: dict[str, Entries]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Order
 from tfapp.contract.names import FAILED, STOPPING, SUCCEEDED
-from tfapp.contract.status import Verdict
+from tfapp.contract.status import ENDS, Verdict
 from tfapp.coordinator.policy import actions, verdicts
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import (
@@ -50,7 +50,7 @@ def check_success(state: State, time: float) -> State:
 def decide(state: State, time: float, verdict: Verdict) -> State:
     """Fixes the verdict. From now on everything is stopped and no failure counts."""
     state = dataclasses.replace(state, phase=STOPPING, verdict=verdict, finish_by=time)
-    state = state.noted(time, verdict.summary)
+    state = state.noted(time, verdict.summary, ENDS)
     if not state.formed:
         return state  # no program has been started
     return _plan(state, {i.id: time + _patience(state, i) for i in stoppable(state)})

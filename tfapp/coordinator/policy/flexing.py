@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from tfapp.contract.job import ComponentJob
 from tfapp.contract.messages import FlexReply
 from tfapp.contract.names import RUNNING, instance_id
+from tfapp.contract.status import RESIZED
 from tfapp.coordinator.policy import actions, events, forming, verdicts
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.forming import Step
@@ -43,7 +44,9 @@ def requested(state: State, event: events.FlexRequested) -> Step:
     text = f"{component.name} goes from {len(have)} to {count} instances"
     if count == len(have):
         text = f"{component.name} has {count} instances already"
-    state, done = _resize(state.noted(event.time, text), component, have, count, event.time)
+    state, done = _resize(
+        state.noted(event.time, text, RESIZED), component, have, count, event.time
+    )
     return state, (actions.ReplyFlex(request.id, FlexReply(True, text)), *done)
 
 
@@ -93,6 +96,7 @@ def _resize(
                 index,
                 component.role,
                 requested_in=state.generation,
+                joined=state.generation + 1,
                 intent=Intent.JOIN,
             )
             for index in range(len(have), count)
@@ -118,7 +122,7 @@ def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
         if newcomer.id not in state.instances:
             continue
         why = newcomer.exit.text if newcomer.exit else "it was not ready in time"
-        state = state.noted(time, f"{newcomer.id} does not join: {why}")
+        state = state.noted(time, f"{newcomer.id} does not join: {why}", RESIZED, newcomer.id)
         same = _instances(state, newcomer.component)
         state, more = _remove(state, [i for i in same if i.index >= newcomer.index])
         done += more
@@ -137,7 +141,7 @@ def join(state: State, time: float) -> Step:
     ready = [i.id for i in state.instances.values() if i.intent is Intent.JOIN]
     if not ready:
         return state, done
-    state = state.noted(time, f"{verdicts.names(ready)} joined")
+    state = state.noted(time, f"{verdicts.names(ready)} joined", RESIZED)
     state, more = forming.next_generation(state, time)
     return state, (*done, *more)
 

@@ -7,6 +7,7 @@ import dataclasses
 
 from tfapp.contract.messages import Cluster, Member
 from tfapp.contract.names import FORMING, RUNNING
+from tfapp.contract.status import BEGINS, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_left
@@ -62,7 +63,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
         formed=False,
         held=frozenset(),
         listing=False,
-    ).noted(time, f"generation {generation} begins")
+    ).noted(time, f"generation {generation} begins", BEGINS)
     living = {i.id: i.container for i in _expected(state, joining=True) if i.container}
     return state, (
         actions.Announce(generation, living),
@@ -75,7 +76,7 @@ def _again(state: State, instance: Instance, generation: int) -> Instance:
     """The instance before the next generation."""
     joining = instance.intent is Intent.JOIN
     if joining and (instance.answer is None or not has_left(state, instance)):
-        return dataclasses.replace(instance, answer=None)
+        return dataclasses.replace(instance, answer=None, joined=generation + 1)
     if not instance.lost:
         return dataclasses.replace(
             _fresh(instance, instance.requested_in),
@@ -94,6 +95,7 @@ def _fresh(instance: Instance, generation: int) -> Instance:
         instance.index,
         instance.role,
         requested_in=generation,
+        joined=instance.joined,
         # Until its next program reports some.
         metrics=instance.metrics,
         step=instance.step,
@@ -165,7 +167,7 @@ def complete(state: State, time: float) -> Step:
     held = frozenset(_held(state))
     state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held)
     count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
-    state = state.noted(time, f"generation {state.generation} starts, {count}")
+    state = state.noted(time, f"generation {state.generation} starts, {count}", STARTS)
     return state, (actions.PublishCluster(_cluster(state)),)
 
 

@@ -21,6 +21,7 @@ from tfapp.contract.job import (
 )
 from tfapp.contract.messages import ExitReport, Order
 from tfapp.contract.names import FORMING, RUNNING
+from tfapp.contract.status import FAILURE, IGNORED, REPLACED, RESTARTED
 from tfapp.coordinator.policy import actions, ending, forming, verdicts
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.forming import Step
@@ -255,7 +256,8 @@ def _ignore(state: State, time: float) -> Step:
         if current.intent is Intent.IGNORE:
             continue
         sentence = verdicts.sentence(end, failure.generation)
-        state = state.noted(time, f"{sentence}, which is ignored")
+        text = f"{sentence}, which is ignored"
+        state = state.noted(time, text, IGNORED, end.id, failure.generation)
         state = state.with_instance(dataclasses.replace(current, intent=Intent.IGNORE))
     if _cause(state, failure) is not None:
         return state, ()
@@ -277,7 +279,8 @@ def _recover(state: State, time: float) -> Step:
     if number != failure.told:
         cause = failure.ends[number]
         sentence = verdicts.sentence(cause, failure.generation)
-        state = state.noted(time, sentence if failure.told < 0 else f"the cause: {sentence}")
+        text = sentence if failure.told < 0 else f"the cause: {sentence}"
+        state = state.noted(time, text, FAILURE, cause.id, failure.generation)
         state = dataclasses.replace(state, failure=dataclasses.replace(failure, told=number))
         if not _forms(state):
             return _begin(state, cause, time)
@@ -290,7 +293,8 @@ def _recover(state: State, time: float) -> Step:
             continue
         if _is_same(current, end):
             if i != number:
-                state = state.noted(time, verdicts.sentence(end, failure.generation))
+                sentence = verdicts.sentence(end, failure.generation)
+                state = state.noted(time, sentence, FAILURE, end.id, failure.generation)
             state, more = _replace(state, current, time)
             done += more
     return state, done
@@ -301,7 +305,8 @@ def _begin(state: State, cause: Instance, time: float) -> Step:
     action, delay = _action(state, cause), _back_off(state, time)
     cause = state.instances.get(cause.id, cause)  # its container may have ended since
     if action == RESTART_INSTANCE and state.phase == RUNNING and cause.answer and not cause.lost:
-        state = state.noted(time, f"{cause.id} starts again at its old address")
+        text = f"{cause.id} starts again at its old address"
+        state = state.noted(time, text, RESTARTED, cause.id)
         again = dataclasses.replace(cause, intent=Intent.RESTART, due=time + delay)
         return _with_recovery(state.with_instance(again), Recovery.PROGRAM), ()
     alone = action == RESTART_INSTANCE and cause.role in _REPLACEABLE_ROLES
@@ -313,7 +318,7 @@ def _begin(state: State, cause: Instance, time: float) -> Step:
 
 
 def _replace(state: State, instance: Instance, time: float) -> Step:
-    state = state.noted(time, f"{instance.id} gets another container")
+    state = state.noted(time, f"{instance.id} gets another container", REPLACED, instance.id)
     return forming.replace_container(state, instance)
 
 

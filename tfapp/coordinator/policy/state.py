@@ -13,7 +13,7 @@ from tfapp.contract.job import Job
 from tfapp.contract.messages import Answer, Beat, ExitReport
 from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FORMING, SERVICE_ROLES, initial_container, instance_id
-from tfapp.contract.status import Verdict
+from tfapp.contract.status import Moment, Verdict
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.frozen import frozen
 
@@ -56,6 +56,7 @@ class Instance:
     due: float = math.inf  # of the intent
     container: str = ""  # "" until the master took the request for a later one
     requested_in: int = 1  # the generation for which the container was requested
+    joined: int = 1  # the generation from which on it takes part
     host: str = ""  # advertised; "" until its runner is heard of
     attempt: int = 0  # how often its program was restarted in this generation and container
     answer: Answer | None = None
@@ -173,7 +174,7 @@ class State:
     repeatable: tuple[int, tuple[int, str] | None] = (0, None)
     leaving: Mapping[str, Leaving] = dataclasses.field(default_factory=dict)  # by container
     join_by: float = math.inf  # newcomers that are not ready then are withdrawn
-    timeline: tuple[tuple[float, str], ...] = ()
+    timeline: tuple[Moment, ...] = ()  # in this process's time
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # STOPPING ends then at the latest
 
@@ -181,9 +182,19 @@ class State:
     def decided(self) -> bool:
         return self.verdict is not None
 
-    def noted(self, time: float, text: str) -> State:
-        """The state with one moment more in its timeline."""
-        timeline = (*self.timeline, (time, text))[-MAX_TIMELINE:]
+    def noted(
+        self,
+        time: float,
+        text: str,
+        kind: str,
+        instance: str = "",
+        generation: int | None = None,
+    ) -> State:
+        """The state with one moment more in its timeline. `kind`: see `Moment`; `generation`: by
+        default the present one."""
+        generation = self.generation if generation is None else generation
+        moment = Moment(time, text, kind, instance, generation)
+        timeline = (*self.timeline, moment)[-MAX_TIMELINE:]
         return dataclasses.replace(self, timeline=timeline)
 
     def with_instance(self, instance: Instance) -> State:

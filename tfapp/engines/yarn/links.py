@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfapp.contract.names import exported_pages, page_route
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.names import PAGE_ROUTE, exported_pages, page_route
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
 from tfapp.protocol.connection import ContainerReport
@@ -14,22 +14,23 @@ from tfapp.protocol.connection import ContainerReport
 def links(
     report: Report, status: ApplicationStatus, containers: Sequence[ContainerReport]
 ) -> tuple[Link, ...]:
-    """The pages that instances export, as the application's own pages show them through YARN,
-    and the logs of all instances in `containers`, as their nodes show them."""
+    """The application's page and those that instances export, as its own pages show them through
+    YARN, and the logs of all instances in `containers`, as their nodes show them."""
     found = {container.id: container for container in containers}
-    pages = [
-        Link(
-            i.instance, "page", f"{report.tracking_url.rstrip('/')}/pages/{page_route(i.instance)}/"
-        )
-        for i in status.instances
-        if report.tracking_url and exported_pages(i.exports)
-    ]
+    routes = [("", PAGE_ROUTE)]
+    routes += [(i.instance, page_route(i.instance)) for i in status.instances if _exports(i)]
+    base = report.tracking_url.rstrip("/")
+    pages = [Link(name, "page", f"{base}/pages/{route}/") for name, route in routes if base]
     logs = [
         Link(i.instance, "log", _log(report, found[i.container]))
         for i in status.instances
         if i.container in found and found[i.container].yarn_id
     ]
     return (*pages, *logs)
+
+
+def _exports(instance: InstanceStatus) -> bool:
+    return bool(exported_pages(instance.exports))
 
 
 def _log(report: Report, container: ContainerReport) -> str:

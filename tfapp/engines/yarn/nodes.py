@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tfapp.frozen import frozen
 
+LEADS_TO_PAGES = True  # the master leads browsers to the coordinator's page
 LENGTH = 4096  # bytes of the end of a log
 LIMIT = 3.0  # seconds for each step of one answer
 

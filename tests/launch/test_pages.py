@@ -1,0 +1,246 @@
+"""The server of pages, as a program asks it."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.commands.call import call
+from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
+from tfapp.engines.base import Link
+from tfapp.errors import UnavailableError, UnreachableError
+from tfapp.launch.pages import MAX_KEPT_LOGS, Pages, _Seldom, kept
+from tfapp.page.document import MAX_LINES
+from tfapp.page.html import policy
+from tfapp.page.server import PageServer
+
+RUNNING = status(
+    "RUNNING",
+    instance("worker/0", "RUNNING", exports={"worker": {"host_port": "n:1"}}),
+    instance("chief/0", "RUNNING"),
+)
+ENDED = status("SUCCEEDED", instance("chief/0", "SUCCEEDED"), verdict=SUCCESS)
+
+
+class Client:
+    """Asks `server`, on one connection."""
+
+    def __init__(self, server: PageServer):
+        self.server = server
+        self.token = urlsplit(server.address).path
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+
+    def ask(self, path: str, method: str = "GET", token: str | None = None, **headers: str):
+        """(status, headers, body)."""
+        path = (self.token if token is None else token) + path
+        self._connection.request(method, path, headers=headers)
+        answer = self._connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+    def document(self, query: str = "") -> dict:
+        return json.loads(self.ask(f"local/app/data.json{query}")[2])["document"]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def engine(tmp_path) -> Iterator[PlayedEngine]:
+    made = PlayedEngine(tmp_path, [RUNNING], links=(Link("", "page", "http://rm/proxy"),))
+    yield made
+    made.stop("app", "end of the test")
+
+
+@pytest.fixture
+def client(engine) -> Iterator[Client]:
+    with PageServer(Pages({"local": engine}).answer).serving() as server:
+        made = Client(server)
+        yield made
+        made.close()
+
+
+def test_pages_say_what_a_browser_may_do(client):
+    for path, type in (("", "text/html"), ("local/app/", "text/html"), ("data.json", "json")):
+        code, headers, body = client.ask(path)
+        assert code == 200
+        assert type in headers["Content-Type"]
+        assert headers["Content-Security-Policy"] == policy()
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Server"] == "tfapp"
+        assert client.token.strip("/") not in body.decode()
+
+
+@pytest.mark.parametrize("path", ["", "data.json", "local/app/", "local/app/data.json", "x"])
+def test_nobody_looks_without_the_token(client, path):
+    wrong = ["/", "/x/", client.token[:-2] + "/", client.token.upper(), "//", "/%00/", "/%c3%a4/"]
+    for token in wrong:
+        code, _, body = client.ask(path, token=token)
+        assert code == 403
+        assert b"app" not in body.replace(b"tfapp", b"")
+
+
+@pytest.mark.parametrize("host", ["evil.example.org", "127.0.0.1", "127.0.0.1:1", ""])
+def test_nobody_looks_by_another_name(client, host):
+    assert client.ask("", Host=host)[0] == 403
+
+
+def test_by_the_name_of_this_machine_to_itself(client):
+    assert client.ask("", Host=f"localhost:{client.server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_changed(client, method):
+    assert client.ask("local/app/", method)[0] == 501
+
+
+def test_a_head_has_no_body(client):
+    code, headers, body = client.ask("local/app/", "HEAD")
+    assert (code, body) == (200, b"")
+    assert int(headers["Content-Length"]) > 0
+    assert client.ask("")[0] == 200, "the connection goes on"
+
+
+@pytest.mark.parametrize(
+    "path", ["other/app/", "local/other/", "local/other", "local/app/x", "local", "local/../app/"]
+)
+def test_there_is_nothing_else(client, path):
+    assert client.ask(path)[0] == 404
+
+
+def test_a_page_s_address_ends_in_a_slash(client):
+    code, headers, _ = client.ask("local/app")
+    assert (code, headers["Location"]) == (301, "app/")
+    code, headers, _ = client.ask("", token=client.token.rstrip("/"))
+    assert (code, headers["Location"]) == (301, client.token)
+
+
+def test_what_was_seen_is_no_news(client, engine):
+    engine.write_log("chief/0", "".join(f"line {n}\n" for n in range(2 * MAX_LINES)))
+    _, _, body = client.ask("local/app/data.json")
+    told = json.loads(body)
+    (log,) = told["document"]["logs"]
+    assert log["instance"] == "chief/0"
+    lines = log["text"].splitlines()
+    assert (len(lines), lines[-1]) == (MAX_LINES, f"line {2 * MAX_LINES - 1}")
+    assert client.ask(f"local/app/data.json?seen={told['seen']}")[::2] == (204, b"")
+    engine.write_log("chief/0", "and one more\n")
+    newer = client.document(f"?log=chief/0&seen={told['seen']}")
+    assert newer["logs"][0]["text"].endswith("\nand one more")
+
+
+def test_a_log_is_that_of_an_instance(client, engine, tmp_path):
+    (tmp_path / "secret").write_text("no log")
+    for name in ("../secret", "secret", "worker/9", "%2e%2e/secret"):
+        assert client.document(f"?log={name}")["logs"][0]["text"] == ""
+    engine.write_log("worker/0", "hello\n")
+
+
+def test_links_of_the_engine_are_shown(client):
+    assert client.document()["links"] == [
+        {"what": "page", "instance": "", "address": "http://rm/proxy"}
+    ]
+
+
+def test_the_registry_of_slider(client):
+    code, _, body = client.ask("local/app/ws/v1/slider/publisher/exports/worker")
+    assert code == 200
+    assert json.loads(body)["entries"]["host_port"][0]["value"] == "n:1"
+    uris = json.loads(client.ask("local/app/ws/v1/slider/publisher")[2])["uris"]
+    assert uris["exports"].startswith(client.server.address)
+    assert client.ask("local/app/ws/v1/slider/publisher/exports/none")[0] == 404
+
+
+class Broken(PlayedEngine):
+    """Its applications cannot be asked for."""
+
+    def list(self):
+        raise UnavailableError("no cluster answers")
+
+    def follow(self, name, run=None):
+        raise UnreachableError("its master does not answer")
+        yield
+
+    def logs(self, name, run=None):
+        raise UnavailableError("its logs are elsewhere")
+
+
+def test_an_engine_that_does_not_answer_is_told(tmp_path, engine):
+    broken = Broken(tmp_path, [RUNNING])
+    with PageServer(Pages({"yarn": broken, "local": engine}).answer).serving() as server:
+        client = Client(server)
+        listed = json.loads(client.ask("data.json")[2])["document"]
+        assert listed["notes"] == ["yarn: no cluster answers"]
+        assert [row["href"] for row in listed["rows"]] == ["local/app/"]
+        code, _, body = client.ask("yarn/app/")
+        assert (code, json.loads(body)) == (503, {"error": "its master does not answer"})
+        client.close()
+
+
+def test_what_takes_long_is_done_seldom():
+    now, made = [0.0], []
+
+    def make() -> int:
+        now[0] += 0.5
+        made.append(now[0])
+        return len(made)
+
+    seldom = _Seldom(make, 2.0, lambda: now[0])
+    assert [seldom.value(), seldom.value()] == [1, 1]
+    now[0] += 24.0
+    assert seldom.value() == 1
+    now[0] += 2.0
+    assert seldom.value() == 2
+
+
+def test_a_kept_page_has_the_logs_of_those_that_failed(tmp_path):
+    names = [f"worker/{n}" for n in range(2 * MAX_KEPT_LOGS)]
+    bad = names[-1]
+    members = [instance(name, "FAILED" if name == bad else "KILLED") for name in names]
+    engine = PlayedEngine(tmp_path, [status("FAILED", *members, verdict=failure(bad))])
+    for name in names:
+        engine.write_log(name, f"of {name}\n")
+    document = kept(engine, "app")
+    assert document["pause"] is None
+    assert [log["instance"] for log in document["logs"]][:2] == ["worker/0", bad]
+    assert len(document["logs"]) == MAX_KEPT_LOGS
+    assert document["logs"][1]["text"] == f"of {bad}"
+    assert kept(Broken(tmp_path, [ENDED]), "app")["logs"] == []
+
+
+def test_the_command_writes_the_page(tmp_path):
+    engine = PlayedEngine(tmp_path, [ENDED])
+    code, shell = call(tmp_path, engine, "report", "app")
+    assert code == 0
+    assert shell.out.text.startswith("<!doctype html>")
+    assert "Succeeded: all workers exited 0" in shell.out.text
+    assert call(tmp_path, engine, "report", "other")[0] == 69
+
+
+def test_a_port_that_is_taken(tmp_path, engine):
+    with PageServer(Pages({}).answer).serving() as server:
+        port = str(server.server_port)
+        code, shell = call(tmp_path, engine, "ui", "--port", port)
+    assert code == 53
+    assert f"port {port} of this machine cannot be had" in shell.err.text
+    assert call(tmp_path, engine, "ui", "other")[0] == 69
+
+
+def test_an_application_that_was_started_again_is_found(tmp_path):
+    now = [0.0]
+    engine = PlayedEngine(tmp_path, [ENDED])
+    with PageServer(Pages({"local": engine}, lambda: now[0]).answer).serving() as server:
+        client = Client(server)
+        assert client.document()["state"] == "SUCCEEDED"
+        engine.history = [dataclasses.replace(ENDED, state="FAILED", verdict=failure("chief/0"))]
+        now[0] += 3600.0
+        assert client.document()["state"] == "FAILED"
+        client.close()
+    assert threading.active_count() < 20

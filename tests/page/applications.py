@@ -1,0 +1,104 @@
+"""Statuses of applications whose pages are looked at."""
+
+from __future__ import annotations
+
+from tfapp.contract.exit import Exit
+from tfapp.contract.status import (
+    BEGINS,
+    ENDS,
+    FAILURE,
+    STARTS,
+    ApplicationStatus,
+    Cause,
+    Curve,
+    InstanceStatus,
+    Moment,
+    Verdict,
+)
+
+BEGUN = 1.0e9
+HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>&{{data}}"
+
+
+def instance(name: str, state: str = "RUNNING", **more) -> InstanceStatus:
+    """An instance whose component is its role."""
+    component = name.partition("/")[0]
+    values = {"host": "node-1", "container": name.replace("/", "_"), **more}
+    return InstanceStatus(name, component, component, state, **values)
+
+
+def restarted() -> ApplicationStatus:
+    """One that has failed once, runs in its second generation, and says hostile things."""
+    sentence = "worker/1 on node-1 ended with exit code 7 in generation 1"
+    return ApplicationStatus(
+        "app",
+        "RUNNING",
+        2,
+        BEGUN,
+        BEGUN + 60,
+        (
+            instance("worker/0", exports={"worker": {"page": "http://node-1:6006/"}}, step=20),
+            instance("worker/1", exports={"worker": {"host_port": HOSTILE}}, preparing=HOSTILE),
+            instance("worker/2", joined=2),
+        ),
+        restarts=1,
+        timeline=(
+            Moment(BEGUN + 2, "generation 1 starts, 2 instances", STARTS, "", 1),
+            Moment(BEGUN + 20, f"{sentence}: {HOSTILE}", FAILURE, "worker/1", 1),
+            Moment(BEGUN + 20, "generation 2 begins", BEGINS, "", 2),
+            Moment(BEGUN + 25, "generation 2 starts, 3 instances", STARTS, "", 2),
+        ),
+        curves=(
+            Curve("worker/0", HOSTILE, ((5.0, 1, 0.5), (10.0, 2, "nan"), (30.0, 1, 0.25))),
+            Curve("worker/0", "loss", tuple((float(n), n, 1.0 / n) for n in range(1, 40))),
+        ),
+    )
+
+
+def large(count: int = 200) -> ApplicationStatus:
+    """One of many instances that has failed in the end."""
+    exit = Exit(None, 9, "memory", "killed by SIGKILL (9): it was out of memory")
+    instances = [instance("chief/0", "KILLED"), *(instance(f"ps/{n}", "KILLED") for n in range(8))]
+    for n in range(count - len(instances)):
+        state = {17: "FAILED", 44: "LOST"}.get(n, "KILLED")
+        more = {"exit": exit} if state == "FAILED" else {}
+        instances.append(
+            instance(
+                f"worker/{n}",
+                state,
+                host=f"node-{n % 40}.cluster.example.org",
+                exports={"worker": {"host_port": f"node-{n % 40}:4000{n}"}},
+                step=1200 + n,
+                metrics={"loss": 0.1 + n / 1000},
+                steps_per_second=11.5,
+                **more,
+            )
+        )
+    timeline = [Moment(BEGUN + 30, "generation 1 starts, 200 instances", STARTS, "", 1)]
+    for generation in range(2, 5):
+        at = BEGUN + 600 * (generation - 1)
+        which = f"worker/{generation * 37}"
+        text = f"{which} on node-3 was lost in generation {generation - 1}: its node is gone"
+        timeline += [
+            Moment(at, text, FAILURE, which, generation - 1),
+            Moment(at, f"generation {generation} begins", BEGINS, "", generation),
+            Moment(at + 40, f"generation {generation} starts", STARTS, "", generation),
+        ]
+    summary = "Failed: worker/17 on node-17 ran out of memory in generation 4, after 9 min."
+    timeline.append(Moment(BEGUN + 2400, summary, ENDS, "", 4))
+    cause = Cause("worker/17", 4, "node-17", "worker_17", exit, f"last words\n{HOSTILE}\n")
+    verdict = Verdict("FAILED", 65, summary, cause)
+    curve = tuple((30.0 * n, 100 * n, 2.3 / n) for n in range(1, 60))
+    return ApplicationStatus(
+        "large",
+        "FAILED",
+        4,
+        BEGUN,
+        BEGUN + 2400,
+        tuple(instances),
+        verdict,
+        restarts=0,
+        losses=3,
+        timeline=tuple(timeline),
+        curves=(Curve("chief/0", "loss", curve),),
+    )

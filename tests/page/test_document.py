@@ -1,0 +1,187 @@
+"""What a page shows, and what it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from tests.page.applications import BEGUN, HOSTILE, instance, large, restarted
+from tfapp.contract.status import (
+    ENDS,
+    FAILURE,
+    REPLACED,
+    RESTARTED,
+    STARTS,
+    ApplicationStatus,
+    Moment,
+)
+from tfapp.page.document import About, Log, in_words, last_lines, of_application, of_list, row
+from tfapp.page.history import FORMS, RUNS, Generation, Mark, Part, history
+from tfapp.page.html import page, policy
+
+ABOUT = About("app", "local", "application_1_0001", 1, True)
+
+
+def embedded(text: str) -> dict:
+    """The document in a page, as a browser reads it: up to the first end of a script element."""
+    begin = text.index('id="data">') + len('id="data">')
+    return json.loads(text[begin : text.index("</script", begin)])
+
+
+def test_a_restart_is_lanes_bands_and_a_mark():
+    found = history(restarted(), live=True)
+    assert found.until is None
+    assert found.generations == (
+        Generation(1, 0.0, 2.0, 20.0),
+        Generation(2, 20.0, 25.0, None),
+    )
+    parts = {lane.instance: lane.parts for lane in found.lanes}
+    second = (Part(20.0, 25.0, FORMS), Part(25.0, None, RUNS))
+    assert parts["worker/0"] == (Part(0.0, 2.0, FORMS), Part(2.0, 20.0, RUNS), *second)
+    assert parts["worker/2"] == second, "it joined in generation 2"
+    assert [(mark.at, mark.instance) for mark in found.marks] == [(20.0, "worker/1")]
+
+
+def test_one_instance_starts_again_in_its_generation():
+    status = dataclasses.replace(
+        restarted(),
+        generation=1,
+        instances=(instance("worker/0"), instance("ps/0", "SUCCEEDED", seconds=8.0)),
+        timeline=(
+            Moment(BEGUN + 2, "", STARTS, "", 1),
+            Moment(BEGUN + 10, "it failed", FAILURE, "worker/0", 1),
+            Moment(BEGUN + 10, "again", RESTARTED, "worker/0", 1),
+            Moment(BEGUN + 30, "it was lost", FAILURE, "worker/0", 1),
+            Moment(BEGUN + 34, "another", REPLACED, "worker/0", 1),
+        ),
+    )
+    worker, ps = history(status, live=True).lanes
+    assert worker.parts == (
+        Part(0.0, 2.0, FORMS),
+        Part(2.0, 10.0, RUNS),
+        Part(10.0, 30.0, RUNS),
+        Part(34.0, None, RUNS),
+    )
+    assert worker.starts == 3
+    assert ps.parts[-1] == Part(2.0, 10.0, RUNS), "it ran for 8 s"
+
+
+def test_the_verdict_s_cause_is_marked():
+    found = history(large(), live=False)
+    assert found.until == 2400.0
+    assert found.marks[-1] == Mark(2400.0, "worker/17", large().verdict.summary)  # type: ignore[union-attr]
+    assert len(found.marks) == 4
+
+
+def test_old_moments_are_forgotten_and_the_picture_begins_later():
+    status = dataclasses.replace(restarted(), timeline=restarted().timeline[2:])
+    found = history(status, live=True)
+    assert (found.since, [g.number for g in found.generations]) == (20.0, [2])
+
+
+@pytest.mark.parametrize("state", ["ACCEPTED", "FAILED"])
+def test_there_may_be_nothing_but_a_state(state):
+    status = ApplicationStatus("app", state, None, 0.0, 0.0, ())
+    document = of_application(ABOUT, status)
+    assert document["history"]["lanes"] == ()
+    assert page(document)
+    status = dataclasses.replace(status, instances=(instance("worker/0"),), generation=3)
+    assert [g.number for g in history(status, True).generations] == [3]
+
+
+@pytest.mark.parametrize(
+    ("state", "waits", "words"),
+    [
+        ("ACCEPTED", "waiting for AM.", "Accepted: nothing runs yet. Waiting for AM."),
+        ("FORMING", "", "Generation 2 is forming. 3 instances: 2 running, 1 waiting."),
+        ("RUNNING", "", "Generation 2 runs. 3 instances: 2 running, 1 waiting."),
+        ("STOPPING", "", "It is stopping. 3 instances: 2 running, 1 waiting."),
+    ],
+)
+def test_a_state_is_told_in_words(state, waits, words):
+    members = instance("w/0"), instance("w/1"), instance("w/2", "WAITING")
+    status = dataclasses.replace(restarted(), state=state, instances=members)
+    assert in_words(status, waits) == words
+
+
+def test_what_programs_and_packages_say_is_never_markup():
+    name = f"app{HOSTILE}"
+    log = Log("worker/0", f"</script>{HOSTILE}\u2028")
+    about = dataclasses.replace(ABOUT, name=name, tags=(HOSTILE,), waits=HOSTILE)
+    document = of_application(about, restarted(), logs=(log,))
+    text = page(document)
+    assert HOSTILE not in text
+    assert "<img" not in text
+    assert len(re.findall(r"<script", text)) == 2
+    assert len(re.findall(r"</script", text)) == 2
+    assert embedded(text) == json.loads(json.dumps(document))
+    rows = [row(dataclasses.replace(about), restarted())]
+    assert HOSTILE not in page(of_list(rows, [HOSTILE]))
+
+
+def test_a_page_needs_nothing_from_elsewhere():
+    text = page(of_application(ABOUT, large()))
+    document = embedded(text)
+    markup = text.replace(text[text.index('id="data">') : text.rindex("<script>")], "")
+    assert re.findall(r"""(?:src|href)=["']?[a-z]""", markup) == []
+    assert "url(" not in markup
+    assert "@import" not in markup
+    assert set(re.findall(r"https?://[\w./]+", markup)) == {"http://www.w3.org/2000/svg"}
+    assert "unsafe" not in policy()
+    assert policy().startswith("default-src 'none'; ")
+    assert policy() == policy(in_page=True) + "; frame-ancestors 'none'"
+    assert len(document["instances"]) == 200
+    assert len(text) < 200_000
+
+
+def test_a_document_has_the_fields_of_a_page_and_no_others():
+    """Not a container's environment, a path of credentials, or whatever a status may have one
+    day."""
+    status = dataclasses.replace(
+        restarted(), instances=(instance("worker/0", docker="d" * 64, container="secret"),)
+    )
+    document = of_application(ABOUT, status)
+    assert "secret" not in json.dumps(document)
+    assert set(document["instances"][0]) == {
+        "name",
+        "component",
+        "role",
+        "state",
+        "host",
+        "restarts",
+        "exit",
+        "preparing",
+        "step",
+        "speed",
+        "metrics",
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        (b"one\ntwo\n", "one\ntwo"),
+        (b"one\r\ntwo", "one\ntwo"),
+        (b" 1/9\r 2/9\r 9/9\ndone\n", " 9/9\ndone"),
+        (b"\x1b[31mred\x1b[0m \x1b[1;32mgreen\x1b[m\n", "red green"),
+        (b"a\x00b\x07\tc\n", "ab\tc"),
+        (b"\xff\xfe\n", "\ufffd\ufffd"),
+        (b"", ""),
+    ],
+)
+def test_a_log_is_shown_as_in_a_terminal(written, seen):
+    assert last_lines(written) == seen
+
+
+def test_the_last_lines_are_few():
+    written = "".join(f"line {n}\n" for n in range(1000)).encode()
+    assert last_lines(written, 3) == "line 997\nline 998\nline 999"
+
+
+def test_ends_without_a_cause_are_no_failures():
+    status = restarted()
+    moments = (*status.timeline, Moment(BEGUN + 50, "Succeeded.", ENDS, "", 2))
+    assert len(history(dataclasses.replace(status, timeline=moments), False).marks) == 1

@@ -1,0 +1,219 @@
+"""What a person sees: the pages in a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+from tests.page.applications import HOSTILE, large, restarted
+from tests.page.browser import Browser, wait_for
+from tfapp.page.document import About, Log, of_application
+from tfapp.page.html import page
+
+PHONE = (375, 800)
+
+# Its second worker fails once, when it is told to. All go on until they are told to end.
+PROGRAM = """
+import os, pathlib, sys, time
+from tfapp.program.reporting import report
+told, number = pathlib.Path(sys.argv[1]), int(os.environ["TFAPP_INSTANCE"].rpartition("/")[2])
+print("<script>document.title = 'taken'</script> begins", flush=True)
+step, seen = 0, 0
+while not (told / "end").exists():
+    if number == 1 and (told / "fail").exists():
+        (told / "fail").unlink()
+        print("ValueError: <b>no luck</b>", flush=True)
+        sys.exit(7)
+    report({"loss": 1 / (step + 1)}, step=step)
+    step += 1
+    if (told / "say").exists() and not seen:
+        seen = 1
+        print("it was told to say this", flush=True)
+    time.sleep(0.05)
+"""
+
+
+class Running:
+    """An application of two workers and a page that shows it. `address`: of the list of pages."""
+
+    def __init__(self, tfapp: CommandLine, told: Path, address: str):
+        self.tfapp, self.told, self.address = tfapp, told, address
+        self.page = f"{address}local/app/"
+
+    def tell(self, word: str) -> None:
+        (self.told / word).touch()
+
+
+@contextlib.contextmanager
+def served(tfapp: CommandLine, *words: object) -> Iterator[str]:
+    """The address that `tfapp ui` prints. It ends by Ctrl-C, well."""
+    process = tfapp.start("ui", *words)
+    try:
+        yield process.stdout.readline().strip()  # type: ignore[union-attr]
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 0, err
+
+
+@pytest.fixture
+def running(tmp_path, tfapp_home) -> Iterator[Running]:
+    work, told = tmp_path / "work", tmp_path / "told"
+    work.mkdir()
+    told.mkdir()
+    package = work / "package"
+    shutil.copytree(PLAIN_PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "files" / "program.py").write_text(PROGRAM)
+    metainfo = package / "metainfo.yaml"
+    policy = "{maxRestarts: 3, startupSeconds: 0}"
+    metainfo.write_text(metainfo.read_text().replace("{maxRestarts: 0}", policy))
+    tfapp = CommandLine(work, tfapp_home)
+    arguments = ("--option", "site.global.user.scripts.args", str(told))
+    beats = ("--option", "heartbeat.monitor.interval", "1000")
+    tfapp.ok("create", "app", "--appdef", package, *arguments, *beats, "--detach", "--wait", 120)
+    with served(tfapp) as address:
+        yield Running(tfapp, told, address)
+    tfapp("stop", "app", "--force")
+    assert tfapp.kill_living() == []
+
+
+def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
+    window.open(running.address)
+    wait_for(lambda: "RUNNING" in window.text(".apps"), "the list")
+    assert window.texts(".apps .name") == ["app"]
+    window.run("document.querySelector('.apps .name').click()")
+    wait_for(lambda: window.text("h1") == "app", "the page of the application")
+
+    # While it runs.
+    assert "\u25b6 RUNNING" in window.text(".title")
+    assert window.text(".words") == "Generation 1 runs. 2 instances: 2 running."
+    rows = {"worker/0", "worker/1"}
+    assert {row.split()[0] for row in window.texts("tr[data-instance] td.name")} == rows
+    assert window.texts("[data-generation]") != []
+    assert window.texts("[data-failure]") == []
+    wait_for(lambda: "begins" in window.text("#log"), "the log")
+    wait_for(lambda: window.texts("figure[data-metric=loss]"), "the plot of the loss")
+
+    # It fails once, and the open page tells of it.
+    running.tell("fail")
+    wait_for(lambda: "Generation 2 runs." in window.text(".words"), "generation 2")
+    assert len(window.texts("[data-generation]")) == 2
+    assert sorted(window.texts("[data-lane] title")) == ["worker/0", "worker/1"]
+    for lane in sorted(rows):  # each ran in each generation
+        parts = f"[data-lane='{lane}'] rect.runs"
+        wait_for(lambda parts=parts: len(window.texts(parts)) == 2, "the programs' second start")
+    sentence = r"worker/1 on 127\.0\.0\.1 ended with exit code 7 in generation 1"
+    (mark,) = window.texts("[data-failure='worker/1'] title")
+    assert re.match(sentence, mark)
+    assert re.search(rf"\u27161\s*\+\d+(\.\d)? ?m?\d*s?\s*{sentence}", window.text("#failures"))
+    assert window.texts("tr[data-instance] td[data-label=restarts]") == ["1", "1"]
+
+    # Its log follows, of whichever instance.
+    window.run(
+        "const c = document.getElementById('log-choice'); c.value = 'worker/1';"
+        "c.dispatchEvent(new Event('change'))"
+    )
+    wait_for(lambda: "ValueError: <b>no luck</b>" in window.text("#log"), "the log of worker/1")
+    running.tell("say")
+    wait_for(lambda: "it was told to say this" in window.text("#log"), "the newest line")
+    end = "const e = document.getElementById('log');"
+    assert window.run(f"{end} return e.scrollHeight - e.scrollTop - e.clientHeight < 2")
+    assert window.run("return document.title") == "app \u00b7 tfapp"
+
+    # What it shows can be kept, and is the same.
+    kept = tmp_path / "kept.html"
+    kept.write_text(running.tfapp.ok("report", "app"))
+    # The end.
+    running.tell("end")
+    wait_for(lambda: "\u2714 SUCCEEDED" in window.text(".title"), "the verdict")
+    assert window.text(".words").startswith("Succeeded: all 2 instances of worker ended with")
+    assert window.text(".words").endswith("It was restarted once before.")
+
+    # On a phone, light and dark, nobody scrolls sideways.
+    for dark in (False, True):
+        window.size(*PHONE, dark=dark)
+        width, room = window.widths()
+        assert width <= room == PHONE[0]
+    assert window.complaints() == []
+
+    window.open(kept.as_uri())
+    assert "\u25b6 RUNNING" in window.text(".title"), "as it was then"
+    assert re.search(sentence, window.text("#failures"))
+    assert window.texts("figure[data-metric=loss]") != []
+    assert "no luck" not in window.text("#log"), "the log of worker/0 is shown first"
+    assert window.texts("#log-choice option") == ["worker/0", "worker/1"]
+    assert window.complaints() == []
+
+    check_registry(running)
+    check_doors(running)
+
+
+def check_registry(running: Running) -> None:
+    """Slider's clients find what they know."""
+    base = f"{running.page}ws/v1/slider/publisher"
+    assert f'"exports": "{base}/exports"' in fetched(base)
+    assert '"containerId"' in fetched(f"{base}/exports")
+    assert '"description": "worker"' in fetched(f"{base}/exports/worker")
+    assert code(f"{base}/exports/nothing") == 404
+
+
+def check_doors(running: Running) -> None:
+    """Nobody looks without the token, or by another name."""
+    token = running.address.rstrip("/").rpartition("/")[2]
+    assert code(running.address) == 200
+    assert code(running.address.replace(token, token[:-1])) == 403
+    assert code(running.address.replace(token, "")) == 403
+    assert code(running.address, Host="evil.example.org") == 403
+    assert code(f"{running.address}local/other/") == 404
+
+
+def fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return answer.read().decode()
+
+
+def code(url: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as a:
+            return a.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), PHONE, (320, 600)])
+def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, height, dark):
+    logs = [Log("worker/0", f"{HOSTILE}\n{'x' * 3000}")]
+    for name, status in (("large", large()), ("restarted", restarted())):
+        about = About(f"{name}{HOSTILE}", "yarn", "application_1_0001", 1, status.verdict is None)
+        path = tmp_path / f"{name}.html"
+        path.write_text(page(of_application(about, status, logs=logs, fixed=True)))
+        window.size(width, height, dark)
+        window.open(path.as_uri())
+        window.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert window.widths() == (width, width)
+        assert window.text("h1") == f"{name}{HOSTILE}"
+        assert len(window.texts("[data-lane]")) == len(status.instances)
+        assert window.run("return document.images.length") == 0
+        assert window.run("return document.title").startswith(name)
+        assert window.complaints() == []
+
+
+def test_states_are_told_without_colour(window, tmp_path):
+    path = tmp_path / "large.html"
+    path.write_text(page(of_application(About("large", live=False), large(), fixed=True)))
+    window.open(path.as_uri())
+    assert "\u2716 FAILED" in window.text(".title")
+    assert "189 \u25a0 KILLED, 1 \u2716 FAILED, 1 \u2716 LOST" in window.text("#of-worker summary")
+    assert "The cause: worker/17 on node-17 in generation 4" in window.text(".alert")
+    assert "last words" in window.text(".alert pre")
+    assert [text[-1] for text in window.texts("svg .mark-text")] == ["1", "2", "3", "4"]

@@ -1,0 +1,62 @@
+"""Shows the applications of this machine in a browser, and those of --engine: state, instances,
+history, metrics, logs, as they change. Its address, which it prints, has a token in it: whoever has
+the address can look, and nobody else. It changes nothing. Ctrl-C ends it.
+
+  tfapp ui
+  tfapp ui mnist --engine yarn
+
+What Slider's registry served of an application's exports is below its page, under
+ws/v1/slider/publisher.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+
+from tfapp.cli.flags import add_engine_flag, engine_of
+from tfapp.cli.shell import Shell
+from tfapp.errors import ExitCode, UnavailableError
+
+LOCAL = "local"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `tfapp ui`."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="print the address of its page")
+    parser.add_argument(
+        "--port",
+        metavar="P",
+        type=int,
+        default=0,
+        help="the port, on this machine's loopback address (default: a free one)",
+    )
+    add_engine_flag(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Serves until Ctrl-C."""
+    from tfapp.launch.pages import Pages
+    from tfapp.page.server import PageServer
+
+    engine = engine_of(args, shell)
+    if args.name:
+        engine.find(args.name)
+    engines = {engine.name: engine}
+    if engine.name != LOCAL:
+        engines[LOCAL] = shell.engine(LOCAL)
+    try:
+        server = PageServer(Pages(engines).answer, args.port)
+    except (OSError, OverflowError) as error:
+        raise UnavailableError(
+            f"port {args.port} of this machine cannot be had: {error}", "Leave --port out."
+        ) from error
+    try:
+        with server.serving():
+            shell.print(server.address + (f"{engine.name}/{args.name}/" if args.name else ""))
+            shell.flush()
+            shell.note("open this address in a browser (Ctrl-C ends it)")
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        shell.note("")
+    return ExitCode.SUCCESS

@@ -1,0 +1,258 @@
+"""The pages of the applications that engines know: followed as long as somebody looks, and as they
+are at one moment, to be kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from tfapp.contract.names import FAILED, LOST
+from tfapp.contract.status import ApplicationStatus
+from tfapp.engines.base import Application, Engine, LogFile
+from tfapp.errors import TfappError, UnknownApplicationError
+from tfapp.launch.logs import last_lines_at, primary_instance
+from tfapp.page import document, registry, server
+from tfapp.page.document import MAX_LINES, About, Address, Log
+from tfapp.page.server import Answer, Request
+
+FIRST_WORD = 10.0  # seconds for an engine's first word of an application
+UNSEEN = 60.0  # seconds without anybody who looks, after which an application is not followed
+AGAIN = 5.0  # seconds after which an application that has ended is looked at again
+LIST_EVERY = 3.0  # seconds between two lists of applications at least
+LOGS_EVERY = 2.0  # seconds between two lists of logs at least
+REST = 50.0  # between two of them: so many times what one took
+
+MAX_LOG = 64 * 1024  # bytes of a log that are shown
+MAX_KEPT_LOGS = 24  # logs in a page that is kept
+MAX_KEPT_LOG = 32 * 1024  # bytes of each
+
+_T = TypeVar("_T")
+
+
+class Pages:
+    """Answers for the applications of `engines`. `clock` is monotonic, `calendar` gives seconds
+    since 1970."""
+
+    def __init__(
+        self,
+        engines: Mapping[str, Engine],
+        clock: Callable[[], float] = time.monotonic,
+        calendar: Callable[[], float] = time.time,
+    ):
+        self._engines, self._clock, self._calendar = engines, clock, calendar
+        self._lock = threading.Lock()
+        self._watches: dict[tuple[str, str], _Watch] = {}
+        self._list: _Seldom[dict[str, Any]] = _Seldom(self._listed, LIST_EVERY, clock)
+
+    def answer(self, request: Request) -> Answer:
+        """The list of applications at "", an application at its engine's name and its own, and
+        below that what Slider's registry served. `data.json` beside a page: its document."""
+        if request.path == "":
+            return server.shown(self._list.value())
+        if request.path == "data.json":
+            return server.news(self._list.value(), request, self._calendar())
+        engine, _, rest = request.path.partition("/")
+        name, slash, below = rest.partition("/")
+        if engine not in self._engines or not name:
+            return server.NOT_FOUND
+        try:
+            if not slash:
+                self._engines[engine].find(name)
+                return server.moved(f"{name}/")
+            return self._below(engine, name, below, request)
+        except UnknownApplicationError:
+            return server.NOT_FOUND
+        except TfappError as error:
+            return Answer(server.data({"error": error.message}).body, status=503)
+
+    def _below(self, engine: str, name: str, below: str, request: Request) -> Answer:
+        watch = self._watch(engine, name)
+        application = watch.newest(FIRST_WORD)
+        if below in ("", "data.json"):
+            instance = request.query.get("log", "") or _first(application.status)
+            shown = _document(application, watch.logs(application, instance))
+            if not below:
+                return server.shown(shown)
+            return server.news(shown, request, self._calendar())
+        if f"{below}/".startswith(f"{registry.PUBLISHER}/"):
+            address = f"{request.base}{engine}/{name}"
+            found = registry.published(below, application.status, address)
+            return server.NOT_FOUND if found is None else server.data(found)
+        return server.NOT_FOUND
+
+    def _watch(self, engine: str, name: str) -> _Watch:
+        with self._lock:
+            for key, watch in list(self._watches.items()):
+                if watch.is_stale():
+                    del self._watches[key]
+            found = self._watches.get((engine, name))
+            if found is None:
+                found = _Watch(self._engines[engine], name, self._clock)
+                self._watches[engine, name] = found
+            found.asked()
+            return found
+
+    def _listed(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        notes: list[str] = []
+        for name, engine in self._engines.items():
+            try:
+                found = engine.list()
+            except TfappError as error:
+                notes.append(f"{name}: {error.message}")
+                continue
+            rows += [document.row(_about(one), one.status) for one in found]
+        rows.sort(key=lambda row: (row["live"], row["started"] or 0.0), reverse=True)
+        return document.of_list(rows, notes)
+
+
+class _Watch:
+    """One application, followed in a thread of its own as long as somebody asks."""
+
+    def __init__(self, engine: Engine, name: str, clock: Callable[[], float]):
+        self._engine, self._name, self._clock = engine, name, clock
+        self._changed = threading.Condition()
+        self._newest: Application | None = None
+        self._error: TfappError | None = None
+        self._over: float | None = None  # since when there is nothing more to follow
+        self._asked = clock()
+        self._logs: _Seldom[tuple[LogFile, ...]] | None = None
+        self._run = 0
+        threading.Thread(target=self._follow, name=f"page-{name}", daemon=True).start()
+
+    def asked(self) -> None:
+        """Somebody looks."""
+        self._asked = self._clock()
+
+    def is_stale(self) -> bool:
+        """Whether it is to be looked at anew."""
+        return self._over is not None and self._clock() >= self._over + AGAIN
+
+    def newest(self, timeout: float) -> Application:
+        """As it is known now; the first time after a wait of `timeout` seconds at most. TfappError
+        when it cannot be known."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._newest or self._over is not None, timeout)
+            if self._newest is not None:
+                return self._newest
+            raise self._error or TfappError(f"there is no word of {self._name} yet")
+
+    def logs(self, application: Application, instance: str) -> tuple[Log, ...]:
+        """The last lines of the instance's log, if it has one."""
+        if not instance:
+            return ()
+        with self._changed:
+            if self._logs is None or self._run != application.run:
+                self._run = application.run
+                self._logs = _Seldom(
+                    lambda: self._engine.logs(self._name, application.run), LOGS_EVERY, self._clock
+                )
+            listed = self._logs
+        try:
+            return (_log(listed.value(), instance, MAX_LOG),)
+        except TfappError as error:
+            return (Log(instance, "", error.message),)
+
+    def _follow(self) -> None:
+        try:
+            for application in self._engine.follow(self._name):
+                with self._changed:
+                    self._newest = application
+                    self._changed.notify_all()
+                if self._clock() >= self._asked + UNSEEN:
+                    break
+        except TfappError as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self._over = self._clock()
+                self._changed.notify_all()
+
+
+class _Seldom(Generic[_T]):
+    """A value that is made anew when it is asked for, but not more often than each `every` seconds,
+    and less often where making it takes long."""
+
+    def __init__(self, make: Callable[[], _T], every: float, clock: Callable[[], float]):
+        self._make, self._every, self._clock = make, every, clock
+        self._lock = threading.Lock()
+        self._made: tuple[_T, float] | None = None  # and until when it stands
+
+    def value(self) -> _T:
+        """The newest, or what `make` raises."""
+        with self._lock:
+            begin = self._clock()
+            if self._made is None or begin >= self._made[1]:
+                value = self._make()
+                end = self._clock()
+                self._made = value, end + max(self._every, REST * (end - begin))
+            return self._made[0]
+
+
+def kept(engine: Engine, name: str, run: int | None = None) -> dict[str, Any]:
+    """The document of an application as it is now, with the last lines of the logs of a few of its
+    instances: those that failed first. To be kept: it asks for no newer one."""
+    application = engine.find(name, run)
+    status = application.status
+    first = _first(status)
+    order = sorted(
+        status.instances, key=lambda i: (i.instance != first, i.state not in (FAILED, LOST))
+    )
+    wanted = {instance.instance for instance in order[:MAX_KEPT_LOGS]}
+    logs: list[Log] = []
+    with contextlib.suppress(TfappError):
+        files = engine.logs(name, application.run)
+        names = [i.instance for i in order if i.instance in wanted]
+        there = {file.instance for file in files}
+        logs = [_log(files, instance, MAX_KEPT_LOG) for instance in names if instance in there]
+    return _document(application, logs, fixed=True)
+
+
+def _document(application: Application, logs: Any, fixed: bool = False) -> dict[str, Any]:
+    links = [Address(one.what, one.instance, one.address) for one in application.links]
+    return document.of_application(
+        _about(application), application.status, links, logs, fixed=fixed
+    )
+
+
+def _about(application: Application) -> About:
+    return About(
+        application.name,
+        application.engine,
+        application.id,
+        application.run,
+        application.live,
+        application.tags,
+        application.waits,
+    )
+
+
+def _first(status: ApplicationStatus) -> str:
+    primary = primary_instance(status)
+    return primary.instance if primary else ""
+
+
+def _log(files: tuple[LogFile, ...], instance: str, most: int) -> Log:
+    """The end of the logs of an instance: it has one for each of its containers."""
+    data, missing = b"", ""
+    for file in files:
+        if file.instance == instance:
+            data = (data + _end(file.path, most))[-most:]
+            missing = file.missing
+    return Log(instance, document.last_lines(data), missing)
+
+
+def _end(path: Path, most: int) -> bytes:
+    """The last lines of a file, of which `most` bytes."""
+    try:
+        with path.open("rb") as file:
+            begin = max(last_lines_at(file, MAX_LINES), file.seek(0, os.SEEK_END) - most)
+            file.seek(begin)
+            return file.read(most)
+    except OSError:
+        return b""

@@ -1,0 +1,202 @@
+"""What a page shows, as plain JSON data. What is not in here is on no page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, exported_pages
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.frozen import frozen
+from tfapp.page.history import Lane, history
+
+PAUSE = 1.0  # seconds between two looks of a page at an application that runs
+PAUSE_EACH = 0.01  # seconds more for each of its instances
+PAUSE_AFTER = 5.0  # seconds after the end: it may be started once more
+MAX_LINES = 200  # lines of a log that are shown
+
+
+@frozen
+class About:
+    """What there is to know of an application beside its status. `waits`: for what, in the
+    engine's words."""
+
+    name: str
+    engine: str = ""
+    id: str = ""
+    run: int = 0
+    live: bool = True
+    tags: Sequence[str] = ()
+    waits: str = ""
+
+
+@frozen
+class Address:
+    """Something for a browser. `instance`: whose it is, "" for the application's own."""
+
+    what: str
+    instance: str
+    address: str
+
+
+@frozen
+class Log:
+    """The last lines of an instance's log. `missing`: why they cannot be had."""
+
+    instance: str
+    text: str
+    missing: str = ""
+
+
+def of_application(
+    about: About,
+    status: ApplicationStatus,
+    links: Iterable[Address] = (),
+    logs: Sequence[Log] = (),
+    has_logs: bool = True,
+    fixed: bool = False,
+) -> dict[str, Any]:
+    """The document of one application. `has_logs`: logs of its instances can be asked for, and
+    `logs` has that of which the page asks first. `fixed`: it is to be kept, with what it has."""
+    past = history(status, about.live)
+    verdict = status.verdict
+    pause = PAUSE + PAUSE_EACH * len(status.instances) if about.live else PAUSE_AFTER
+    names = [i.instance for i in status.instances] if has_logs else []
+    return {
+        "kind": "application",
+        "name": about.name,
+        "engine": about.engine,
+        "id": about.id,
+        "run": about.run,
+        "live": about.live,
+        "tags": list(about.tags),
+        "state": status.state,
+        "words": in_words(status, about.waits),
+        "cause": dataclasses.asdict(verdict.cause) if verdict and verdict.cause else None,
+        "started": status.started,
+        "updated": status.updated,
+        "generation": status.generation,
+        "restarts": status.restarts,
+        "losses": status.losses,
+        "checkpoints": status.checkpoint_dir,
+        "instances": [_instance(i, lane) for i, lane in zip(status.instances, past.lanes)],
+        "history": dataclasses.asdict(past),
+        "moments": [
+            {"at": moment.time - status.started, "text": moment.text} for moment in status.timeline
+        ],
+        "links": [dataclasses.asdict(link) for link in (*_pages(about, status), *links)],
+        "exports": [
+            {"instance": i.instance, "group": group, "name": name, "value": value}
+            for i in status.instances
+            for group, own in sorted(i.exports.items())
+            for name, value in sorted(own.items())
+        ],
+        "curves": [dataclasses.asdict(curve) for curve in status.curves],
+        "log_names": [log.instance for log in logs] if fixed else names,
+        "logs": [dataclasses.asdict(log) for log in logs],
+        "pause": None if fixed else pause,
+    }
+
+
+def in_words(status: ApplicationStatus, waits: str = "") -> str:
+    """The state of an application in a sentence or two, or its verdict."""
+    if status.verdict is not None:
+        return status.verdict.summary
+    waiting = f" {waits[:1].upper()}{waits[1:].rstrip('.')}." if waits else ""
+    if status.state == ACCEPTED:
+        return f"Accepted: nothing runs yet.{waiting}"
+    states = Counter(instance.state for instance in status.instances)
+    counts = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
+    total = len(status.instances)
+    whose = f"{total} instance{'' if total == 1 else 's'}: {counts}." if total else ""
+    number = "" if status.generation is None else f" {status.generation}"
+    begin = {
+        FORMING: f"Generation{number} is forming.",
+        RUNNING: f"Generation{number} runs.",
+        STOPPING: "It is stopping.",
+    }.get(status.state, f"It is {status.state}.")
+    return f"{begin} {whose}{waiting}"
+
+
+def of_list(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> dict[str, Any]:
+    """The document of a list of applications: see `row`. `notes`: what could not be listed."""
+    return {
+        "kind": "list",
+        "name": "Applications",
+        "rows": list(rows),
+        "notes": list(notes),
+        "pause": PAUSE_AFTER,
+    }
+
+
+def row(about: About, status: ApplicationStatus) -> dict[str, Any]:
+    """One application of a list."""
+    return {
+        "name": about.name,
+        "engine": about.engine,
+        "run": about.run,
+        "live": about.live,
+        "tags": list(about.tags),
+        "state": status.state,
+        "words": in_words(status, about.waits),
+        "started": status.started,
+        "updated": status.updated,
+        "href": f"{about.engine}/{about.name}/",
+    }
+
+
+def encoded(document: Mapping[str, Any]) -> bytes:
+    """A document as JSON."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def last_lines(data: bytes, most: int = MAX_LINES) -> str:
+    """The last lines of a log as a person would see them in a terminal: of a line that was
+    written over, what was written last; without colours."""
+    text = data.decode(errors="replace").replace("\r\n", "\n")
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines[-most:])
+    return "\n".join(_plain(line) for line in shown)
+
+
+def _plain(line: str) -> str:
+    """Without escape sequences of terminals and other control characters."""
+    head, *others = line.split("\x1b")
+    for other in others:
+        if other.startswith("["):
+            place = next((i for i, c in enumerate(other[1:], 2) if "@" <= c <= "~"), len(other))
+            other = other[place:]
+        head += other
+    return "".join(c for c in head if c == "\t" or c.isprintable())
+
+
+def _instance(instance: InstanceStatus, lane: Lane) -> dict[str, Any]:
+    return {
+        "name": instance.instance,
+        "component": instance.component,
+        "role": instance.role,
+        "state": instance.state,
+        "host": instance.host,
+        "restarts": max(lane.starts - 1, 0),
+        "exit": instance.exit.text if instance.exit else "",
+        "preparing": instance.preparing,
+        "step": instance.step,
+        "speed": instance.steps_per_second,
+        "metrics": dict(instance.metrics),
+    }
+
+
+def _pages(about: About, status: ApplicationStatus) -> list[Address]:
+    """The web pages that instances export, as long as these live."""
+    if not about.live:
+        return []
+    return [
+        Address("TensorBoard" if i.role == "tensorboard" else "page", i.instance, address)
+        for i in status.instances
+        for address in exported_pages(i.exports)
+    ]

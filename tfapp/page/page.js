@@ -1,0 +1,482 @@
+
+"use strict";
+// Shows the document in #data, and newer ones as they come. Whatever a document says is shown as
+// text: nothing of it is ever read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const MANY = 30; // instances that are shown without being asked for
+const SHAPES = { // a sign and a class for each state: nobody has to see colours
+  RUNNING: ["\u25b6", "busy"], SUCCEEDED: ["\u2714", "good"], FAILED: ["\u2716", "bad"],
+  LOST: ["\u2716", "bad"], KILLED: ["\u25a0", "wait"], STOPPED: ["\u25a0", "calm"],
+  STOPPING: ["\u25a1", "wait"], WAITING: ["\u2026", "wait"], REQUESTED: ["\u25cb", "wait"],
+  FORMING: ["\u2026", "wait"], ACCEPTED: ["\u25cb", "wait"], DAMAGED: ["\u2716", "bad"],
+};
+const TROUBLE = ["FAILED", "LOST"];
+
+const root = document.getElementById("page");
+let doc = JSON.parse(document.getElementById("data").textContent);
+let clock = 0; // how far the server's clock is ahead of this one's, in seconds
+let shownLog = doc.logs && doc.logs.length ? doc.logs[0].instance : "";
+const drawn = new Map(); // id of a section -> what it was made of
+
+// ---- making elements ------------------------------------------------------------------------
+
+function make(name, attributes, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+function draw(name, attributes, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value !== null && value !== undefined) element.setAttribute(key, value);
+  }
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined) element.append(child);
+  }
+  return element;
+}
+
+function link(address, text) {
+  if (!/^https?:\/\//i.test(address)) return make("span", {}, text);
+  return make("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, text);
+}
+
+function state(name, big) {
+  const [shape, kind] = SHAPES[name] || ["?", "calm"];
+  return make("span", { class: `state ${kind}${big ? " big" : ""}` }, `${shape} ${name}`);
+}
+
+// ---- numbers and times in words -------------------------------------------------------------
+
+function long(seconds) {
+  const left = Math.max(Math.round(seconds), 0);
+  const two = (n) => String(n).padStart(2, "0");
+  if (left < 60) return `${left}s`;
+  if (left < 3600) return `${Math.floor(left / 60)}m${two(left % 60)}s`;
+  if (left < 86400) return `${Math.floor(left / 3600)}h${two(Math.floor(left % 3600 / 60))}m`;
+  return `${Math.floor(left / 86400)}d${two(Math.floor(left % 86400 / 3600))}h`;
+}
+
+function at(seconds) {
+  return seconds < 60 ? `+${Math.max(seconds, 0).toFixed(1)} s` : `+${long(seconds)}`;
+}
+
+function when(seconds) {
+  if (!seconds) return "\u2013";
+  const date = new Date(seconds * 1000);
+  const two = (n) => String(n).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+function number(value) {
+  const found = Number(value);
+  if (!Number.isFinite(found)) return String(value);
+  if (found !== 0 && (Math.abs(found) >= 1e6 || Math.abs(found) < 1e-3)) return found.toExponential(2);
+  return String(Number(found.toPrecision(4)));
+}
+
+function several(count, word) {
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
+function now() {
+  return Date.now() / 1000 + clock;
+}
+
+function elapsed() { // seconds from the start to now, or to the end
+  if (doc.live && doc.pause !== null) return now() - doc.started;
+  return doc.updated - doc.started;
+}
+
+// ---- the sections of an application ---------------------------------------------------------
+
+function head() {
+  const facts = [
+    ["engine", doc.engine], ["run", doc.run || ""], ["started", when(doc.started)],
+    [doc.live ? "for" : "took", doc.started ? long(elapsed()) : ""],
+    ["generation", doc.generation === null ? "unknown" : doc.generation],
+    ["restarts", restarts()], ["saves to", doc.checkpoints], ["tags", doc.tags.join(", ")],
+    ["id", doc.id],
+  ];
+  return make("header", {},
+    make("div", { class: "title" }, make("h1", {}, doc.name), state(doc.state, true)),
+    make("p", { class: "words", id: "words" }, doc.words),
+    make("dl", { class: "facts" }, facts.filter(([, value]) => value !== "" && value !== null).map(
+      ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))))));
+}
+
+function restarts() {
+  if (doc.restarts === null || doc.losses === null) return "unknown";
+  const lost = doc.losses ? ` (${doc.losses} after losses)` : "";
+  return `${doc.restarts + doc.losses}${lost}`;
+}
+
+function cause() {
+  const found = doc.cause;
+  if (!found || !(found.last_lines || found.instance)) return null;
+  const where = found.host ? ` on ${found.host}` : "";
+  const which = found.generation === null ? "" : ` in generation ${found.generation}`;
+  return make("section", { class: "alert" },
+    make("h2", {}, `\u2716 The cause: ${found.instance || "the application"}${where}${which}`,
+      make("span", { class: "note" }, found.exit.text)),
+    found.last_lines ? make("pre", { tabindex: 0 }, found.last_lines.trimEnd()) : null);
+}
+
+function links() {
+  if (!doc.links.length) return null;
+  return make("section", {}, make("h2", {}, "Links"),
+    make("ul", {}, doc.links.map((one) => make("li", {},
+      make("b", {}, `${one.what}${one.instance ? ` of ${one.instance}` : ""} `),
+      link(one.address, one.address)))));
+}
+
+function instances() {
+  const all = doc.instances;
+  if (!all.length) return null;
+  const groups = new Map();
+  for (const one of all) {
+    if (!groups.has(one.component)) groups.set(one.component, []);
+    groups.get(one.component).push(one);
+  }
+  const parts = [];
+  if (all.length <= MANY) parts.push(table(all));
+  else {
+    const trouble = all.filter((one) => TROUBLE.includes(one.state));
+    if (trouble.length) parts.push(make("h3", {}, `\u2716 ${trouble.length} in trouble`), table(trouble));
+    for (const [component, members] of groups) {
+      const counts = new Map();
+      for (const one of members) counts.set(one.state, (counts.get(one.state) || 0) + 1);
+      const words = [...counts].map(([name, count], i) => [`${i ? ", " : ""}${count} `, state(name)]).flat();
+      parts.push(make("details", { id: `of-${component}` },
+        make("summary", {}, make("b", {}, `${component} `), several(members.length, "instance"), ": ", words),
+        table(members)));
+    }
+  }
+  return make("section", {},
+    make("h2", {}, "Instances", make("span", { class: "note" }, String(all.length))), parts);
+}
+
+function table(rows) {
+  const metrics = rows.some((one) => one.step !== null || Object.keys(one.metrics).length);
+  const head = ["instance", "role", "state", "host", "restarts", ...(metrics ? ["step", "metrics"] : []), "end"];
+  const numbers = ["restarts", "step"];
+  return make("table", {},
+    make("thead", {}, make("tr", {}, head.map((name) =>
+      make("th", { class: numbers.includes(name) ? "number" : null }, name)))),
+    make("tbody", {}, rows.map((one) => make("tr", { "data-instance": one.name },
+      make("td", { class: "name" }, one.name),
+      make("td", { class: "short" }, one.role),
+      make("td", {}, state(one.state)),
+      make("td", {}, one.host),
+      make("td", { class: "number", "data-label": "restarts" }, String(one.restarts)),
+      metrics ? make("td", { class: "number", "data-label": "step" }, one.step === null ? "" : String(one.step)) : null,
+      metrics ? make("td", {}, measures(one)) : null,
+      make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
+}
+
+function measures(one) {
+  const found = Object.entries(one.metrics).slice(0, 4).map(([name, value]) => `${name} ${number(value)}`);
+  if (one.speed !== null) found.push(`${number(one.speed)} steps/s`);
+  return found.join(", ");
+}
+
+// ---- the history as a picture ---------------------------------------------------------------
+
+function past() {
+  const history = doc.history;
+  if (!history.lanes.length) return null;
+  return make("section", {},
+    make("h2", {}, "History", make("span", { class: "note" },
+      `${several(history.generations.length, "generation")}, ${several(history.marks.length, "failure")}`)),
+    picture(history),
+    make("div", { class: "legend" },
+      make("span", {}, sign("runs"), "program runs"),
+      make("span", {}, sign("forms"), "waits for the others"),
+      history.marks.length ? make("span", {}, sign("mark"), "failure, by number") : null),
+    history.marks.length ? make("ol", { id: "failures" }, history.marks.map((mark, i) => make("li", {},
+      make("span", { class: "mark-number" }, `\u2716${i + 1}`),
+      make("span", { class: "at" }, at(mark.at)), mark.text))) : null,
+    make("details", { id: "moments" },
+      make("summary", {}, `All ${several(doc.moments.length, "event")}`),
+      make("ul", {}, doc.moments.map((moment) =>
+        make("li", {}, make("span", { class: "at" }, at(moment.at)), moment.text)))));
+}
+
+function sign(kind) {
+  const svg = draw("svg", { width: 22, height: 12, "aria-hidden": "true" });
+  if (kind === "mark") svg.append(draw("path", { class: "mark", d: "M7 2l8 8m0-8l-8 8" }));
+  else svg.append(draw("rect", { class: kind, x: 1, y: 2, width: 20, height: 8, rx: 2 }));
+  return svg;
+}
+
+function picture(history) {
+  const width = Math.max(Math.floor(root.clientWidth - (root.clientWidth < 640 ? 50 : 74)), 220);
+  const many = history.lanes.length > MANY;
+  const lane = many ? Math.max(3, Math.min(8, Math.floor(560 / history.lanes.length))) : 22;
+  const names = many ? [...new Set(history.lanes.map((one) => component(one.instance)))]
+    : history.lanes.map((one) => one.instance);
+  const longest = Math.max(...names.map((name) => name.length));
+  const left = Math.min(Math.max(longest * 7 + 12, 60), Math.floor(width * 0.3));
+  const right = 12, top = 22, bottom = 22;
+  const tops = []; // of each lane; where lanes are thin, a component's name needs some room
+  let floor = top, next = top;
+  history.lanes.forEach((one, i) => {
+    const begins = many && (!i || component(one.instance) !== component(history.lanes[i - 1].instance));
+    if (begins) {
+      next = Math.max(next, floor);
+      floor = next + 16;
+    }
+    tops.push(next);
+    next += lane;
+  });
+  const height = Math.max(next, many ? floor : 0) + bottom;
+  const end = Math.max(history.until === null ? elapsed() : history.until, history.since + 0.001);
+  const x = (time) => left + (width - left - right) *
+    Math.min(Math.max((time - history.since) / (end - history.since), 0), 1);
+  const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `${several(history.generations.length, "generation")} of ${several(history.lanes.length, "instance")}` });
+
+  let free = -1; // up to where the top line is written on
+  history.generations.forEach((generation, i) => {
+    const from = x(generation.begins), to = x(generation.ends === null ? end : generation.ends);
+    svg.append(draw("rect", { class: `band${i % 2 ? " odd" : ""}`, "data-generation": generation.number,
+      x: from, y: 0, width: Math.max(to - from, 0.5), height: height - bottom },
+      draw("title", {}, `generation ${generation.number} from ${at(generation.begins)}`)));
+    svg.append(draw("line", { class: "edge", x1: from, x2: from, y1: 0, y2: height - bottom }));
+    for (const text of [`generation ${generation.number}`, String(generation.number)]) {
+      if (from + 4 > free && to - from > text.length * 6.6 + 6) {
+        svg.append(draw("text", { class: "generation", x: from + 4, y: 15 }, text));
+        free = from + 4 + text.length * 6.6;
+        break;
+      }
+    }
+  });
+
+  let last = "";
+  history.lanes.forEach((one, i) => {
+    const y = tops[i], pad = lane > 8 ? 4 : lane > 4 ? 1 : 0.5;
+    const label = many ? component(one.instance) : one.instance;
+    if (label !== last) {
+      const room = Math.floor((left - 8) / 6.8);
+      const text = label.length > room ? `${label.slice(0, room - 1)}\u2026` : label;
+      svg.append(draw("text", { x: 0, y: y + (many ? 9 : lane / 2 + 4) }, text, draw("title", {}, label)));
+      if (many && i) svg.append(draw("line", { class: "edge", x1: 0, x2: width, y1: y, y2: y }));
+    }
+    last = label;
+    const group = draw("g", { "data-lane": one.instance }, draw("title", {}, one.instance));
+    for (const part of one.parts) {
+      const from = x(part.since), to = x(part.until === null ? end : part.until);
+      group.append(draw("rect", { class: part.kind, x: from, y: y + pad, rx: many ? 0 : 3,
+        width: Math.max(to - from, 1), height: Math.max(lane - 2 * pad, 1.5) }));
+    }
+    svg.append(group);
+  });
+
+  if (history.until !== null) {
+    svg.append(draw("line", { class: "end", x1: x(end), x2: x(end), y1: 0, y2: height - bottom }));
+  }
+  const index = new Map(history.lanes.map((one, i) => [one.instance, i]));
+  history.marks.forEach((mark, i) => {
+    const at = Math.min(Math.max(x(mark.at), left + 8), width - right);
+    const row = index.get(mark.instance);
+    const y = row === undefined ? top - 4 : tops[row] + lane / 2;
+    const text = `${i + 1}`, wide = text.length * 7 + 20;
+    const begin = Math.max(Math.min(at - 8, width - wide - 1), 0);
+    svg.append(draw("g", { "data-failure": mark.instance }, draw("title", {}, mark.text),
+      draw("rect", { class: "mark-back", x: begin, y: y - 8, width: wide, height: 16, rx: 8 }),
+      draw("path", { class: "mark", d: `M${begin + 5} ${y - 3.5}l7 7m0-7l-7 7` }),
+      draw("text", { class: "mark-text", x: begin + 16, y: y + 4 }, text)));
+  });
+  svg.append(draw("text", { class: "faint", x: left, y: height - 6 }, at(history.since)));
+  svg.append(draw("text", { class: "faint", x: width - right, y: height - 6, "text-anchor": "end" },
+    `${at(end)}${history.until === null ? ", now" : ""}`));
+  return svg;
+}
+
+function component(instance) {
+  return instance.slice(0, instance.lastIndexOf("/"));
+}
+
+// ---- metrics --------------------------------------------------------------------------------
+
+function metrics() {
+  if (!doc.curves.length) return null;
+  return make("section", {},
+    make("h2", {}, "Metrics", make("span", { class: "note" }, "of each component\u2019s first instance")),
+    make("div", { class: "plots" }, doc.curves.map(plot)));
+}
+
+function plot(curve) {
+  const steps = curve.points.every((point) => point[1] !== null);
+  const points = curve.points.map(([time, step, value]) => [steps ? step : time, Number(value)]);
+  const finite = points.filter((point) => Number.isFinite(point[1]));
+  const values = finite.map((point) => point[1]), places = points.map((point) => point[0]);
+  const low = Math.min(...values), high = Math.max(...values);
+  const first = Math.min(...places), last = Math.max(...places);
+  const width = 300, height = 96, edge = 6;
+  const x = (place) => edge + (width - 2 * edge) * (last > first ? (place - first) / (last - first) : 0.5);
+  const y = (value) => height - edge - (height - 2 * edge) * (high > low ? (value - low) / (high - low) : 0.5);
+  let path = "", before = null;
+  for (const point of points) {
+    if (!Number.isFinite(point[1])) { before = null; continue; }
+    // A program that started again may go on from an earlier step.
+    path += `${before === null || point[0] < before ? "M" : "L"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`;
+    before = point[0];
+  }
+  const newest = curve.points[curve.points.length - 1];
+  const place = (value) => steps ? `step ${value}` : at(value);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `${curve.metric} from ${place(first)} to ${place(last)}` },
+    draw("line", { class: "edge", x1: 0, x2: width, y1: height - 1, y2: height - 1 }),
+    path ? draw("path", { class: "curve", d: path }) : null,
+    finite.length ? draw("circle", { class: "dot", r: 3.5,
+      cx: x(finite[finite.length - 1][0]), cy: y(finite[finite.length - 1][1]) }) : null);
+  const range = finite.length ? `${number(low)} to ${number(high)}` : "no finite value";
+  return make("figure", { "data-metric": curve.metric, "data-instance": curve.instance },
+    make("figcaption", {}, make("b", {}, curve.metric), make("b", {}, number(newest[2]))),
+    svg,
+    make("div", { class: "faint" }, `${curve.instance}, ${place(first)} to ${place(last)}, ${range}`));
+}
+
+// ---- exports and logs -----------------------------------------------------------------------
+
+function exports_() {
+  if (!doc.exports.length) return null;
+  const rows = make("table", {},
+    make("thead", {}, make("tr", {}, ["instance", "export", "value"].map((name) => make("th", {}, name)))),
+    make("tbody", {}, doc.exports.map((one) => make("tr", {},
+      make("td", { class: "name" }, one.instance), make("td", {}, `${one.group}.${one.name}`),
+      make("td", { class: "free" }, link(one.value, one.value))))));
+  if (doc.exports.length <= MANY) {
+    return make("section", {}, make("h2", {}, "Exports"), rows);
+  }
+  return make("section", {}, make("h2", {}, "Exports"),
+    make("details", { id: "exports" }, make("summary", {}, several(doc.exports.length, "export")), rows));
+}
+
+function logs() {
+  if (!doc.log_names.length) return null;
+  const choice = make("select", { id: "log-choice" }, doc.log_names.map((name) =>
+    make("option", { value: name, selected: name === shownLog ? "" : null }, name)));
+  choice.addEventListener("change", () => {
+    shownLog = choice.value;
+    showLog(true);
+    look(true);
+  });
+  return make("section", {}, make("h2", {}, "Log", make("span", { class: "note" }, "the last lines")),
+    make("label", {}, "of", choice), make("pre", { class: "log", id: "log", tabindex: 0 }));
+}
+
+function showLog(toEnd) {
+  const box = document.getElementById("log");
+  if (!box) return;
+  const found = doc.logs.find((log) => log.instance === shownLog);
+  let text = found ? found.text : "\u2026";
+  if (found && found.missing) text += `${text ? "\n" : ""}(${found.missing})`;
+  if (found && !text) text = "(nothing yet)";
+  if (box.textContent === text) return;
+  const follows = toEnd || box.scrollHeight - box.scrollTop - box.clientHeight < 24;
+  box.textContent = text;
+  if (follows) box.scrollTop = box.scrollHeight;
+}
+
+// ---- the list of applications ---------------------------------------------------------------
+
+function list() {
+  return make("section", {}, doc.rows.length ? make("ul", { class: "apps" }, doc.rows.map((row) => make("li", {},
+    make("div", { class: "bar" }, make("a", { class: "name", href: row.href }, row.name), state(row.state),
+      make("span", { class: "faint" }, [row.engine, `run ${row.run}`, when(row.started),
+        row.started ? long((row.live ? now() : row.updated) - row.started) : "", row.tags.join(", ")]
+        .filter((text) => text).join(" \u00b7 "))),
+    make("div", {}, row.words)))) : make("p", {}, "There are no applications yet."));
+}
+
+function notes() {
+  if (!doc.notes.length) return null;
+  return make("section", { class: "stale" }, make("ul", {}, doc.notes.map((note) => make("li", {}, note))));
+}
+
+// ---- drawing, and looking for news ----------------------------------------------------------
+
+const PARTS = {
+  application: [
+    ["head", head, () => [doc.words, doc.state, doc.run, doc.live && Math.floor(elapsed())]],
+    ["cause", cause, () => doc.cause], ["links", links, () => doc.links],
+    ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(elapsed())]],
+    ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
+    ["logs", logs, () => doc.log_names], ["exports", exports_, () => doc.exports],
+  ],
+  list: [
+    ["head", () => make("header", {}, make("h1", {}, doc.name)), () => doc.name],
+    ["notes", notes, () => doc.notes],
+    ["list", list, () => [doc.rows, Math.floor(now())]],
+  ],
+};
+
+function show() {
+  for (const [id, build, uses] of PARTS[doc.kind]) {
+    const made = JSON.stringify(uses());
+    if (drawn.get(id) === made) continue;
+    drawn.set(id, made);
+    const old = document.getElementById(`part-${id}`);
+    const open = old ? [...old.querySelectorAll("details[open]")].map((one) => one.id) : [];
+    const fresh = make("div", { id: `part-${id}` }, build());
+    for (const one of fresh.querySelectorAll("details")) one.open = open.includes(one.id);
+    if (old) old.replaceWith(fresh);
+    else root.append(fresh);
+  }
+  if (doc.kind === "application") showLog(false);
+}
+
+function silent(text) {
+  const old = document.getElementById("silent");
+  if (old && !text) old.remove();
+  if (old || !text) return;
+  root.prepend(make("section", { class: "stale", id: "silent", role: "status" }, text));
+}
+
+let seen = "", busy = false;
+
+async function look(now) {
+  if (busy && !now) return;
+  busy = true;
+  try {
+    const asked = shownLog;
+    const answer = await fetch(`data.json?log=${encodeURIComponent(asked)}&seen=${encodeURIComponent(seen)}`);
+    if (!answer.ok) throw new Error(String(answer.status));
+    if (answer.status !== 204) {
+      const told = await answer.json();
+      if (asked === shownLog) {
+        doc = told.document;
+        seen = told.seen;
+        clock = told.clock - Date.now() / 1000;
+      }
+    }
+    silent("");
+  } catch {
+    silent("\u25a0 There is no news: what served this page does not answer. It shows what was known last.");
+  }
+  busy = false;
+  show();
+}
+
+async function watch() {
+  for (;;) {
+    await new Promise((next) => setTimeout(next, (doc.pause || 1) * 1000));
+    if (!document.hidden) await look(false);
+  }
+}
+
+root.replaceChildren();
+show();
+showLog(true);
+if (doc.pause !== null) {
+  look(true);
+  watch();
+  document.addEventListener("visibilitychange", () => document.hidden || look(false));
+}
+addEventListener("resize", show);
