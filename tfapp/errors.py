@@ -153,7 +153,8 @@ class ApplicationFailedError(TfappError):
 
 
 class FeedError(TfappError):
-    """What is fed from Spark cannot be fed, or was answered wrongly."""
+    """What is fed from Spark cannot be fed, or was answered wrongly. Programs raise it too, when
+    the feed has failed."""
 
     exit_code = ExitCode.FAILED
 

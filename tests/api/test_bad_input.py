@@ -31,6 +31,14 @@ def estimator():
     return tfapp.Experiment(None, None, None)
 
 
+def test_a_script_cannot_be_fed(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print(1)")
+    workers = {"worker": Component()}
+    with pytest.raises(ProgramError, match=r"worker is the script .*train.py, and a script has no"):
+        tfapp.submit(str(script), workers, feed=True, show=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "told"),
     [

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tfapp.errors import FeedError
 from tfapp.feed.columns import (
     TEXT,
     Feature,
     arrays_of,
     check,
     digest_of,
+    element_type,
     features_of,
     record_batch,
     serialized,
 )
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.rows import batches_of
-from tfapp.feed.wire import FeedError
+from tfapp.feed.rows import FEW, batches_of
 
 
 def batch(**columns):
@@ -121,10 +124,63 @@ def test_elements_of_an_rdd_become_columns(elements, columns):
     assert made.to_pydict() == columns
 
 
-def test_arrays_keep_their_type_and_batches_are_bounded():
-    made = of_rows(np.zeros((3000, 4), "float32"))
-    assert [each.num_rows for each in made] == [1024, 1024, 952]
-    assert features_of(made[0]) == (Feature("value", "float32", (4,)),)
+@pytest.mark.parametrize(("width", "most"), [(4, 1 << 14), (1 << 16, 16), (1 << 21, 1)])
+def test_arrays_keep_their_type_and_batches_are_bounded(width, most):
+    row, count = np.zeros(width, "float32"), FEW + 2 * most + 1
+    made = of_rows(itertools.repeat(row, count))
+    assert [each.num_rows for each in made] == [FEW, most, most, 1]
+    assert features_of(made[0]) == (Feature("value", "float32", (width,)),)
+
+
+@pytest.mark.parametrize(
+    ("elements", "kind"),
+    [
+        ([[1.5, 2.0], [3, 4.0]], pa.float64()),
+        ([(1, 2), (3, 1 << 62)], pa.int64()),
+        ([[1, 2.5], [3, 4]], pa.float64()),
+        ([[True, False]], pa.bool_()),
+        ([[[1.0], [2.0]]], pa.list_(pa.float64())),
+    ],
+)
+def test_lists_have_the_type_of_their_numbers(elements, kind):
+    (made,) = of_rows([(each, "") for each in elements])
+    assert made.column(0).type.value_type == kind
+    assert made.column(0).to_pylist() == [list(each) for each in elements]
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "kind"),
+    [
+        ([1.5, 2.0], [1, 2], pa.float64()),
+        (1.5, 1, pa.float64()),
+        (np.zeros(2, "float64"), np.ones(2, "float32"), pa.float64()),
+        ([1, 2], [3, 4], pa.int64()),
+    ],
+)
+def test_later_rows_have_the_type_of_the_first(first, later, kind):
+    made = of_rows([first] * FEW + [later] * 3)
+    assert [element_type(each.schema.field(0))[0] for each in made] == [kind, kind]
+    assert np.array_equal(arrays_of(stream(made[1]))["value"], [later] * 3)
+
+
+def test_later_rows_that_cannot_have_that_type_are_refused():
+    for first, later in ((1, 1.5), (np.zeros(2, "int32"), np.zeros(2))):
+        with pytest.raises(FeedError, match="column 'value', partition 3, rows from 64 on"):
+            of_rows([first] * FEW + [later])
+    made = of_rows([[1, 2]] * FEW + [[1.5, 2.5]])
+    assert element_type(made[1].schema.field(0))[0] == pa.float64()  # the sender refuses it
+
+
+def test_a_slow_source_does_not_wait_for_a_full_batch(monkeypatch):
+    monkeypatch.setattr("tfapp.feed.rows.PATIENCE", 0.0)
+    assert [each.num_rows for each in of_rows([1] * 200)] == [64, 64, 64, 8]
+
+
+@pytest.mark.parametrize("elements", [[[1.0, 2.0], [1.0, None]], [[1.0, 2.0], [1.0]]])
+def test_lists_that_are_not_alike_are_found(elements):
+    (made,) = of_rows(elements)
+    with pytest.raises(FeedError, match="row 1 of partition 3"):
+        check(made, features_of(made), first=0, part=3)
 
 
 @pytest.mark.parametrize(

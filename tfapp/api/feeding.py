@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tfapp.contract.names import RUNNING, SUCCEEDED
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import FeedError, UsageError
-from tfapp.feed import wire
 from tfapp.feed.context import EXPORT, VARIABLE
-from tfapp.feed.driver import ApplicationEndedError, Feeder, FeedResult, View
+from tfapp.feed.driver import Feeder, FeedResult
 from tfapp.feed.ledger import DROP, SHARE
+from tfapp.feed.state import ApplicationEndedError, View
 from tfapp.feed.wire import Credentials
 from tfapp.launch.caller import Caller
 
@@ -97,8 +97,6 @@ class Feeding:
         """Raises what the driver's user should get."""
         try:
             yield
-        except wire.FeedError as error:
-            raise FeedError(str(error)) from None
         except ApplicationEndedError:
             assert self._application is not None
             self._application.result()  # raises ApplicationFailedError

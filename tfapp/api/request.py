@@ -17,7 +17,7 @@ from tfapp.api.travel.programs import program_name
 from tfapp.compiler.options import check_name, new_name
 from tfapp.contract.names import ROLES
 from tfapp.engines import check_engine, engine_options, runs_images
-from tfapp.errors import NotFoundError, UsageError
+from tfapp.errors import NotFoundError, ProgramError, UsageError
 from tfapp.frozen import frozen
 from tfapp.launch.caller import Caller
 from tfapp.launch.env_file import read_env_file
@@ -63,6 +63,8 @@ def requested(call: Call, name: str, caller: Caller) -> Iterator[Request]:
     programs = _programs(call, components)
     _check_roles(programs, components)
     travels = pack(programs, caller.cwd, call.pickles, call.feed)
+    if call.feed:
+        _check_fed(programs, travels)
     for line in travels.notes:
         caller.note(line)
     with tempfile.TemporaryDirectory(prefix="tfapp-call-") as folder:
@@ -179,6 +181,17 @@ def _global_rows(call: Call, images: bool) -> Iterator[tuple[str, str, str]]:
         yield f"acls[{kind!r}]", key, ", ".join(_words(f"acls[{kind!r}]", names))
     for key, value in call.options.items():
         yield f"options[{key!r}]", key, _text(value)
+
+
+def _check_fed(programs: Mapping[str, object], travels: Pack) -> None:
+    """ProgramError for a script that is to be fed: it has no context."""
+    for name, entry in travels.entries.items():
+        if name in FED and entry != ENTRY_FILE:
+            raise ProgramError(
+                f"{name} is the script {programs[name]}, and a script has no feed",
+                "Give the function in it that trains, function(context), or a module: "
+                '"package.module".',
+            )
 
 
 def _feed_rows(components: Mapping[str, Component]) -> Iterator[_Row]:

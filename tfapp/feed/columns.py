@@ -4,14 +4,15 @@ programs, which have pyarrow."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tfapp.feed.wire import FeedError
+from tfapp.errors import FeedError
 
+PIECE = 1 << 22  # bytes that are sent at once
 TEXT = "string"  # the type of a column of texts or bytes
 ANSWER = "answer"  # the column of answers that have no name
 
@@ -106,17 +107,19 @@ def _bad(feature: Feature, row: int, part: int, what: str) -> FeedError:
 def digest_of(batch: pa.RecordBatch, first: int) -> int:
     """A number of what one row in SAMPLED contains. Those of neighbouring rows add up. The batch's
     first row is number `first` of its partition."""
-    total = 0
-    for row in range(-first % SAMPLED, batch.num_rows, SAMPLED):
-        one = 0
-        for column in batch.columns:
-            values = column.slice(row, 1)
-            while pa.types.is_nested(values.type):
-                values = values.flatten()
-            plain = values.to_numpy(zero_copy_only=False)
-            data = plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode()
-            one = zlib.crc32(data, one)
-        total += (first + row + 1) * 0x9E3779B97F4A7C15 ^ one
+    total, begin = 0, -first % SAMPLED
+    rows = range(begin, batch.num_rows, SAMPLED)
+    if not rows:
+        return 0
+    numbers = [0] * len(rows)
+    for column in batch.columns:
+        if any(is_text(column.type) for is_text in _TEXTS):
+            found = [repr(text).encode() for text in column.take(pa.array(rows)).to_pylist()]
+        else:
+            found = [value.tobytes() for value in _array_of(column)[begin::SAMPLED]]
+        numbers = [zlib.crc32(data, number) for data, number in zip(found, numbers)]
+    for row, number in zip(rows, numbers):
+        total += (first + row + 1) * 0x9E3779B97F4A7C15 ^ number
     return total % (1 << 64)
 
 
@@ -128,6 +131,20 @@ def serialized(batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.Buffer]:
     return batch.schema.serialize(), batch.serialize()
 
 
+def size_of(rows: pa.RecordBatch) -> int:
+    """In bytes, one for each row at least."""
+    return max(rows.num_rows, rows.nbytes)
+
+
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of no more than PIECE bytes, or of one row."""
+    for batch in batches:
+        each = max(1, size_of(batch) // max(1, batch.num_rows))
+        count = max(1, PIECE // each)
+        for at in range(0, batch.num_rows, count):
+            yield batch.slice(at, count)
+
+
 def arrays_of(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
     """The columns of a stream of one batch, by name. Numbers have the shape (rows, ...); texts and
     bytes are objects."""
@@ -137,15 +154,16 @@ def arrays_of(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
 
 def arrays_of_batch(batch: pa.RecordBatch) -> dict[str, np.ndarray[Any, Any]]:
     """The columns of a batch whose rows are alike, by name."""
-    found = {}
-    for name, column in zip(batch.schema.names, batch.columns):
-        shape, values = [batch.num_rows], column
-        while pa.types.is_nested(values.type):
-            outer = max(1, len(values))
-            values = values.flatten()
-            shape.append(len(values) // outer)
-        found[name] = values.to_numpy(zero_copy_only=False).reshape(shape)
-    return found
+    return dict(zip(batch.schema.names, map(_array_of, batch.columns)))
+
+
+def _array_of(column: pa.Array) -> np.ndarray[Any, Any]:
+    shape, values = [len(column)], column
+    while pa.types.is_nested(values.type):
+        outer = max(1, len(values))
+        values = values.flatten()
+        shape.append(len(values) // outer)
+    return values.to_numpy(zero_copy_only=False).reshape(shape)
 
 
 def taken(arrays: Mapping[str, Any], which: Any) -> dict[str, Any]:
@@ -156,14 +174,22 @@ def taken(arrays: Mapping[str, Any], which: Any) -> dict[str, Any]:
 def record_batch(arrays: Mapping[str, Any]) -> pa.RecordBatch:
     """Arrays of the shape (rows, ...) as columns; of more than one dimension as lists of fixed
     size."""
-    columns = []
-    for values in arrays.values():
-        values = np.asarray(values)
-        column = pa.array(values.reshape(-1))
-        for size in reversed(values.shape[1:]):
-            column = pa.FixedSizeListArray.from_arrays(column, size)
-        columns.append(column)
+    columns = [column_of(np.asarray(values)) for values in arrays.values()]
     return pa.record_batch(columns, names=list(arrays))
+
+
+def column_of(array: np.ndarray[Any, Any]) -> pa.Array:
+    """An array of the shape (rows, ...) as a column."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.isnative and flat.dtype.kind in "iuf":
+        # pa.array imports pandas, which takes a second.
+        kind = pa.from_numpy_dtype(flat.dtype)
+        column = pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
+    else:
+        column = pa.array(flat)
+    for size in reversed(array.shape[1:]):
+        column = pa.FixedSizeListArray.from_arrays(column, size)
+    return column
 
 
 def value_batch(values: Sequence[Any]) -> pa.RecordBatch:

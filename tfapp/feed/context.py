@@ -49,7 +49,7 @@ class Feed:
         Waits until the driver feeds. Under a strategy, make it inside
         `strategy.distribute_datasets_from_function`, or give it to `model.fit`, which divides
         each batch by the number of workers. ProgramError without a feed; while it is read,
-        `tfapp.feed.wire.FeedError` when the feed has failed."""
+        `tfapp.errors.FeedError` when the feed has failed."""
         from tfapp.feed.dataset import dataset
 
         features = self._ready(batch_size, columns, shuffle)

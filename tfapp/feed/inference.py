@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfapp.feed.columns import ANSWER, check, features_of, serialized
-from tfapp.feed.wire import Credentials, FeedError, Line, connect
+from tfapp.errors import FeedError
+from tfapp.feed.columns import ANSWER, check, features_of, pieces, serialized
+from tfapp.feed.wire import Credentials, Line, connect
 
 if TYPE_CHECKING:
     from tfapp.feed.driver import Feeder
@@ -89,11 +90,10 @@ def frame_task(order: Any, wanted: Any) -> Callable[[Iterable[Any]], Iterator[An
 
 def rdd_task(order: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
     """For RDD.mapPartitionsWithIndex."""
+    from tfapp.feed.rows import batches_of  # here, so that it travels
 
     def task(part: int, elements: Iterable[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
-
-        from tfapp.feed.rows import batches_of
 
         stage = TaskContext.get().stageId()
         for _, answers in ask(order, batches_of(elements, part), part, stage, None):
@@ -128,8 +128,6 @@ def ask(
 def _asked(
     line: Line, batches: Iterable[Any], part: int, wanted: Any
 ) -> Iterator[tuple[Any, list[Any]]]:
-    from tfapp.feed.sender import pieces
-
     waiting: deque[Any] = deque()
     features, first = None, 0
     for batch in pieces(batches):

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfapp.errors import FeedError
 from tfapp.feed.columns import (
     Feature,
     arrays_of,
@@ -37,7 +38,7 @@ from tfapp.feed.columns import (
     value_batch,
 )
 from tfapp.feed.ledger import window_order
-from tfapp.feed.wire import Credentials, FeedError, Line
+from tfapp.feed.wire import Credentials, Line
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -169,8 +170,10 @@ class Receiver:
             self._wait(lambda: self._driver is not None)
             driver = self._driver
         if driver is not None:
-            with contextlib.suppress(OSError):  # who reads the connection notices it
+            try:
                 driver.say(what)
+            except OSError:
+                driver.end()  # who reads it notices
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         self._changed.wait_for(lambda: bool(self._error) or ready())

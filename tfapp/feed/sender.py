@@ -3,7 +3,7 @@
 Lines to the ledger's server, each with an answer:
     {"open": PART, "data": N, "attempt": A, "features": [...] or null, "task": {...}}
         -> {"done": [[0, 64, 12], ...], "pass": E} | {"finished": true} | {"superseded": true}
-    {"grant": first, "rows": 512, "size": BYTES} -> {"address": "host:port", "rows": 256} | ...
+    {"grant": first, "rows": 512, "size": BYTES} -> {"pieces": [["host:port", 256], ...]} | ...
     {"finish": ROWS} -> {"finished": true} | {"superseded": true} | {"short": "..."}
     {"fail": "..."}    what this data can never become; no attempt can
 
@@ -18,16 +18,25 @@ has ended well; before that, another attempt may go on behind that end.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tfapp.feed.columns import Feature, check, digest_of, features_of, serialized
+from tfapp.errors import FeedError
+from tfapp.feed.columns import (
+    Feature,
+    check,
+    digest_of,
+    element_type,
+    features_of,
+    pieces,
+    serialized,
+    size_of,
+)
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.wire import Credentials, FeedError, Line, connect
+from tfapp.feed.wire import Credentials, Line, connect
 
-PIECE = 1 << 20  # bytes that are asked for at once
 IN_FLIGHT = 2  # pieces that a worker has not answered
 
 
@@ -71,6 +80,7 @@ class _Sender:
         self._pass = 0
         self._workers: dict[str, _Worker] = {}
         self._features: tuple[Feature, ...] | None = None
+        self._types: list[pa.DataType] = []  # of the numbers and texts in its columns
 
     def send(self, batches: Iterable[pa.RecordBatch]) -> int:
         opened = self._ask({"open": self._part, "attempt": self._attempt, "data": self._data})
@@ -99,6 +109,14 @@ class _Sender:
                 raise FeedError(
                     f"partition {self._part} has the columns {_named(found)}, and the first one "
                     f"{_named(self._features)}"
+                )
+            self._types = [element_type(field)[0] for field in batch.schema]
+        for field, wanted in zip(batch.schema, self._types):
+            found = element_type(field)[0]
+            if found != wanted:
+                raise FeedError(
+                    f"column {field.name!r}, partition {self._part}, rows from {at} on: they are "
+                    f"{found}, and those before are {wanted}; make them alike"
                 )
         check(batch, self._features, at, self._part)
 
@@ -132,22 +150,23 @@ class _Sender:
 
     def _send_rows(self, rows: pa.RecordBatch, first: int) -> None:
         while rows.num_rows:
-            granted = self._ask({"grant": first, "rows": rows.num_rows, "size": _size(rows)})
-            worker = self._worker(granted["address"])
-            count = granted["rows"]
-            piece = rows.slice(0, count)
-            stream = serialized(piece)
-            self._settle(worker, IN_FLIGHT - 1)
-            head = {
-                "part": [self._pass, self._part],
-                "attempt": self._attempt,
-                "first": first,
-                "rows": count,
-                "digest": digest_of(piece, first),
-            }
-            worker.line.send(head, stream)
-            worker.flying += 1
-            rows, first = rows.slice(count), first + count
+            granted = self._ask({"grant": first, "rows": rows.num_rows, "size": size_of(rows)})
+            for address, count in granted["pieces"]:
+                self._send_piece(self._worker(address), rows.slice(0, count), first)
+                rows, first = rows.slice(count), first + count
+
+    def _send_piece(self, worker: _Worker, piece: pa.RecordBatch, first: int) -> None:
+        stream = serialized(piece)
+        self._settle(worker, IN_FLIGHT - 1)
+        head = {
+            "part": [self._pass, self._part],
+            "attempt": self._attempt,
+            "first": first,
+            "rows": piece.num_rows,
+            "digest": digest_of(piece, first),
+        }
+        worker.line.send(head, stream)
+        worker.flying += 1
 
     def _settle(self, worker: _Worker, left: int) -> None:
         """Hears answers until no more than `left` are to come."""
@@ -187,16 +206,3 @@ class _Worker:
 
 def _named(features: Iterable[Feature]) -> str:
     return json.dumps({each.name: each.dtype for each in features})
-
-
-def _size(rows: pa.RecordBatch) -> int:
-    return max(rows.num_rows, rows.nbytes)
-
-
-def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of no more than PIECE bytes, or of one row."""
-    for batch in batches:
-        each = max(1, _size(batch) // max(1, batch.num_rows))
-        count = max(1, PIECE // each)
-        for at in range(0, batch.num_rows, count):
-            yield batch.slice(at, count)

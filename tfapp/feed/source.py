@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from tfapp.feed.wire import FeedError
+from tfapp.errors import FeedError
 
 
 class Source:
@@ -103,21 +103,22 @@ def travel_by_value() -> None:
     """The executors have no tfapp: what tasks call travels with them."""
     from pyspark import cloudpickle
 
+    import tfapp.errors
     import tfapp.feed
     from tfapp.feed import columns, inference, intervals, rows, sender, source, wire
 
-    for module in (tfapp.feed, columns, inference, intervals, rows, sender, source, wire):
+    travelling = (columns, inference, intervals, rows, sender, source, wire)
+    for module in (tfapp.errors, tfapp.feed, *travelling):
         cloudpickle.register_pickle_by_value(module)
 
 
 def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """For DataFrame.mapInArrow."""
+    from tfapp.feed.sender import send  # here, so that it travels
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
         from pyspark import TaskContext
-
-        from tfapp.feed.sender import send
 
         place = TaskContext.get()
         sent = send(order, batches, place.partitionId(), place.taskAttemptId())
@@ -130,12 +131,11 @@ def rdd_task(
     order: Any, columns: Sequence[str] | None
 ) -> Callable[[int, Iterable[Any]], Iterator[int]]:
     """For RDD.mapPartitionsWithIndex."""
+    from tfapp.feed.rows import batches_of  # here, so that they travel
+    from tfapp.feed.sender import send
 
     def task(part: int, elements: Iterable[Any]) -> Iterator[int]:
         from pyspark import TaskContext
-
-        from tfapp.feed.rows import batches_of
-        from tfapp.feed.sender import send
 
         batches = (
             _select(batch, columns) if columns else batch for batch in batches_of(elements, part)

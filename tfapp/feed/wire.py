@@ -17,17 +17,14 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 CONNECT_LIMIT = 20.0  # seconds
 SILENCE = 20  # seconds after which a machine that does not answer is gone
 MAX_LINE = 1 << 20
+SMALL = 1 << 14  # bytes that are sent together
 MAX_BODY = 1 << 28  # bytes of one message
-
-
-class FeedError(Exception):
-    """The feed cannot go on; the text is a sentence for the user."""
 
 
 class Credentials(NamedTuple):
@@ -52,6 +49,10 @@ class Credentials(NamedTuple):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = False  # all of a feed have this one certificate
         context.verify_mode = ssl.CERT_REQUIRED
+        if server:
+            # A client would meet tickets in the middle of what it reads, while another thread of
+            # it may write: OpenSSL forbids that.
+            context.num_tickets = 0
         context.load_verify_locations(cadata=self.certificate.decode())
         # The library reads key pairs from files alone.
         handle, path = tempfile.mkstemp(prefix="tfapp-feed-")
@@ -76,10 +77,18 @@ class Line:
 
     def say(self, what: dict[str, Any], *bodies: Any) -> None:
         """Sends a line, and `bodies` after it."""
+        head = json.dumps(what).encode() + b"\n"
         with self._lock:
-            self._socket.sendall(json.dumps(what).encode() + b"\n")
             for body in bodies:
+                if len(head) + memoryview(body).nbytes <= SMALL:
+                    head += bytes(body)
+                    continue
+                if head:
+                    self._socket.sendall(head)
                 self._socket.sendall(body)
+                head = b""
+            if head:
+                self._socket.sendall(head)
 
     def send(self, what: dict[str, Any], stream: Sequence[Any]) -> None:
         """Sends a line, with the length of the parts of `stream` as its `size`, and these."""
@@ -140,6 +149,11 @@ def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
         plain.close()
         raise
     return line
+
+
+def start_thread(work: Callable[..., None], *args: Any) -> None:
+    """One that does not keep the process."""
+    threading.Thread(target=work, args=args, name="tfapp-feed", daemon=True).start()
 
 
 def notice_silence(connection: socket.socket) -> None:

@@ -191,7 +191,7 @@ class DataFeed:
         return _slice(question.arrays, first, first + taken)
 
     def _reply(self, question: Question, answers: Sequence[Any]) -> None:
-        from tfapp.feed.wire import FeedError
+        from tfapp.errors import FeedError
 
         self._question, self._answers = None, []
         with contextlib.suppress(OSError):  # the task is gone, and asks again elsewhere

@@ -1,0 +1,148 @@
+"""What the threads of a feed's driver share: the ledger, the programs, and how it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tfapp.errors import FeedError
+from tfapp.feed import ledger as entries
+from tfapp.feed.ledger import Ledger
+from tfapp.feed.wire import Line
+
+BROKEN_LIMIT = 60.0  # seconds in which it is seen why a program's connection has ended
+STALL_TIMEOUT = 600.0  # seconds
+
+
+class View(NamedTuple):
+    """The application now. `addresses`: instance -> "host:port" of its feed. `ended`: its verdict
+    in a sentence, "" while it runs."""
+
+    generation: int
+    addresses: Mapping[str, str]
+    ended: str = ""
+    succeeded: bool = False
+
+
+class ApplicationEndedError(Exception):
+    """It has ended with a verdict while it was fed."""
+
+
+class Program:
+    """One that is fed, in one generation."""
+
+    def __init__(self, instance: str, number: int, line: Line):
+        self.instance, self.number, self.line = instance, number, line
+        self.ready: Mapping[str, Any] | None = None
+        self.answers = False
+        self.took = 0
+        self.holds: int | None = None  # batches that it took, while it is to take no more
+
+
+class State:
+    """Of one feed. Read and written under `changed`."""
+
+    def __init__(self, name: str, ledger: Ledger, note: Callable[[str], None]):
+        """`note`: is told what a user should know."""
+        self.name, self.ledger, self.note = name, ledger, note
+        self.stall_timeout = STALL_TIMEOUT
+        self.feed_id = secrets.randbits(62)
+        self.seed = random.Random(self.feed_id).randrange(1 << 20)
+        lock = threading.RLock()
+        self.changed = threading.Condition(lock)  # for the driver's user
+        self.moved = threading.Condition(lock)  # for tasks that wait
+        self.view = View(0, {})
+        self.programs: dict[str, Program] = {}
+        self.live = False  # whether this generation's programs take rows
+        self.broken: tuple[float, str] | None = None
+        self.features: list[dict[str, Any]] | None = None
+        self.published: tuple[int, int, bool] | None = None
+        self.error = ""
+        self.short: dict[entries.Part, str] = {}  # what the last attempts said that saw too little
+        self.data = 0  # number of the data that is fed now, from 1
+        self.pass_number = 0
+        self.asked_by: Any = None  # the SparkContext of tasks that want answers
+        self.begun = 0  # tasks that have begun
+        self.progress = time.monotonic()
+        self.closed = False
+        self.unasked = False  # whether no more questions come
+
+    def check(self) -> None:
+        """Raises what ends the feed."""
+        if self.error:
+            raise FeedError(self.error)
+        if self.closed:
+            raise FeedError("the feed is closed")
+        if self.view.ended and not self.view.succeeded:
+            raise ApplicationEndedError(self.view.ended)
+        now = time.monotonic()
+        if self.broken is not None and now - self.broken[0] > BROKEN_LIMIT:
+            self.fail(self.broken[1])
+            raise FeedError(self.error)
+        if now - self.progress > self.stall_timeout and not self.view.ended:
+            self.fail(f"nothing has moved for {self.stall_timeout:g} s: {self.stalled()}")
+            raise FeedError(self.error)
+
+    def stalled(self) -> str:
+        """Why nothing moves, as far as that is known."""
+        silent = [name for name in self.view.addresses if name not in self.programs]
+        silent += [p.instance for p in self.programs.values() if p.ready is None]
+        if not self.view.addresses:
+            return "no program of the application exports a feed port"
+        if silent:
+            return f"context.feed.dataset() was not called by {', '.join(silent)}"
+        batches, rest, _ = self.published or (0, 0, False)
+        whole = batches * self.batch() + rest
+        slow = [p.instance for p in self.programs.values() if p.took < whole]
+        if slow:
+            return f"there are batches for {', '.join(slow)}, and the program takes none"
+        if not self.begun:
+            return "Spark has begun no task that sends; its executors may have no free slot"
+        return "the tasks that send get no rows from the data"
+
+    def fail(self, words: str) -> None:
+        """The feed has failed: for programs, tasks and the driver's user."""
+        with self.changed:
+            self.error = self.error or words
+            for program in self.programs.values():
+                with contextlib.suppress(OSError):
+                    program.line.say({"error": f"the feed has failed: {words}"})
+            self.wake()
+
+    def wake(self) -> None:
+        """Lets everyone who waits look again."""
+        self.changed.notify_all()
+        self.moved.notify_all()
+
+    def publish(self) -> None:
+        """Tells the programs how many batches they may take, if that has changed."""
+        now = self.ledger.batches, self.ledger.rest, self.ledger.over
+        if now != self.published and self.live:
+            self.published = now
+            self.say_all({"batches": now[0], "rest": now[1], "over": now[2]})
+
+    def say_all(self, what: dict[str, Any]) -> None:
+        """A line to every program."""
+        for program in self.programs.values():
+            try:
+                program.line.say(what)
+            except OSError:
+                program.line.end()  # who reads it notices
+
+    def columns(self) -> Sequence[str] | None:
+        """Those that the programs ask for, None for all."""
+        with self.changed:
+            for program in self.programs.values():
+                return (program.ready or {}).get("columns")
+        return None
+
+    def batch(self) -> int:
+        """Rows of a batch."""
+        for program in self.programs.values():
+            return int((program.ready or {"batch": 1})["batch"])
+        return 1

@@ -1,0 +1,197 @@
+"""The driver's server for Spark's tasks: those that send, and those that want answers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tfapp.errors import FeedError
+from tfapp.feed import ledger as entries
+from tfapp.feed.state import State
+from tfapp.feed.wire import Credentials, Line, start_thread
+
+LOOK_EVERY = 0.5  # seconds between two looks at whether a partition is done
+KILL_PATIENCE = 5.0  # seconds until Spark has ended the other attempts at a partition
+
+
+class Tasks:
+    """Answers them, in threads of its own."""
+
+    def __init__(self, state: State, credentials: Credentials, ports: Sequence[int]):
+        """`ports`: of which the first free one is listened at. FeedError when there is none."""
+        self._state = state
+        self._server_tls = credentials.tls(server=True)
+        self._listener = _listen(ports)
+        self.port: int = self._listener.getsockname()[1]
+        start_thread(self._accept)
+
+    def close(self) -> None:
+        """No more are answered."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            start_thread(self._serve, connection)
+
+    def _serve(self, plain: socket.socket) -> None:
+        with plain, contextlib.suppress(OSError, ValueError, KeyError, ssl.SSLError):
+            plain.settimeout(20.0)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = self._server_tls.wrap_socket(plain, server_side=True)
+            line = Line(connection)
+            hello = line.hear()
+            connection.settimeout(None)
+            try:
+                if hello["role"] == "sender":
+                    self._serve_sender(line)
+                elif hello["role"] == "asker":
+                    self._serve_asker(line)
+            finally:
+                line.close()
+
+    def _serve_sender(self, line: Line) -> None:
+        said = line.hear()
+        attempt = said["attempt"]
+        with self._state.changed:
+            if said["data"] != self._state.data or not self._state.live:
+                return
+            part = (self._state.pass_number, said["open"])
+            answer = self._state.ledger.open(part, attempt)
+            self._state.begun += 1
+            self._state.progress = time.monotonic()
+            self._state.moved.notify_all()  # an earlier attempt may wait
+        if isinstance(answer, entries.Opened):
+            line.say({"done": answer.done, "pass": part[0]})
+        elif not self._tell_end(line, part, answer):
+            return
+        try:
+            while True:
+                said = line.hear()
+                if not self._answer_sender(line, part, attempt, said):
+                    return
+        finally:
+            with self._state.changed:
+                self._state.ledger.abandon(part, attempt)
+                self._state.moved.notify_all()
+
+    def _answer_sender(
+        self, line: Line, part: entries.Part, attempt: int, said: dict[str, Any]
+    ) -> bool:
+        """Whether the task may ask more."""
+        if "fail" in said:
+            self._state.fail(said["fail"])
+            return False
+        if "features" in said:
+            with self._state.changed:
+                if self._state.features is None:
+                    self._state.features = said["features"]
+                    self._state.say_all({"features": self._state.features})
+                features = self._state.features
+            line.say({"features": features})
+            return True
+        if "grant" in said:
+            return self._grant(line, part, attempt, said)
+        if "finish" in said:
+            with self._state.changed:
+                done = self._state.ledger.finish(part, attempt, said["finish"])
+                self._state.progress = time.monotonic()
+                self._state.publish()
+                self._state.wake()
+                self._state.short.pop(part, None)
+                if isinstance(done, entries.Short):
+                    self._state.short[part] = done.words
+            if isinstance(done, entries.Short):
+                line.say({"short": done.words})
+                return True
+            if isinstance(done, entries.Changed):
+                line.say({"error": done.words})
+                return True
+            return self._tell_end(line, part, done)
+        return self._tell_end(line, part, entries.Superseded())
+
+    def _grant(self, line: Line, part: entries.Part, attempt: int, said: dict[str, Any]) -> bool:
+        first, rows, each = said["grant"], said["rows"], said["size"] / said["rows"]
+        pieces: list[tuple[str, int]] = []
+        with self._state.changed:
+            while rows:
+                if not self._state.live or self._state.closed:
+                    return False
+                granted = self._state.ledger.grant(part, attempt, first, rows, int(rows * each))
+                if isinstance(granted, entries.Piece):
+                    by_number = {p.number: p.instance for p in self._state.programs.values()}
+                    address = self._state.view.addresses[by_number[granted.worker]]
+                    pieces.append((address, granted.rows))
+                    first, rows = first + granted.rows, rows - granted.rows
+                elif pieces:
+                    break  # of what comes then, the next question hears
+                elif isinstance(granted, entries.Superseded):
+                    break
+                else:
+                    self._state.moved.wait()
+        if not pieces:
+            return self._tell_end(line, part, entries.Superseded())
+        line.say({"pieces": pieces})
+        return True
+
+    def _tell_end(self, line: Line, part: entries.Part, answer: Any) -> bool:
+        """Says that a partition is done, when it is. Never, where the later attempt is gone: Spark
+        ends this one, or the end of the connection makes it try again."""
+        if isinstance(answer, entries.Superseded):
+            gone_by = float("inf")
+            with self._state.changed:
+                while not self._state.ledger.is_finished(part):
+                    if not self._state.live or self._state.closed or time.monotonic() > gone_by:
+                        return False
+                    if self._state.ledger.is_fed(part):
+                        gone_by = float("inf")
+                    else:
+                        gone_by = min(gone_by, time.monotonic() + KILL_PATIENCE)
+                    self._state.moved.wait(LOOK_EVERY)
+            line.say({"superseded": True})
+            return False
+        line.say({"finished": True})
+        return False
+
+    def _serve_asker(self, line: Line) -> None:
+        """A task that wants answers: whom it may ask, and what it is to say when that is wrong."""
+        while True:
+            said = line.hear()
+            if "wrong" in said:
+                self._wrong(said["wrong"], said["stage"])
+                return
+            with self._state.changed:
+                while not self._all_answer():
+                    if self._state.closed or self._state.view.ended:
+                        return
+                    self._state.moved.wait()
+                addresses = sorted(self._state.view.addresses.items())
+            line.say({"address": addresses[said["route"] % len(addresses)][1]})
+
+    def _all_answer(self) -> bool:
+        programs = [self._state.programs.get(name) for name in self._state.view.addresses]
+        return bool(programs) and all(one is not None and one.answers for one in programs)
+
+    def _wrong(self, words: str, stage: int) -> None:
+        """No attempt can give another answer: Spark need not make more."""
+        self._state.note(f"{self._state.name}: {words}")
+        context = self._state.asked_by
+        if context is not None:
+            with contextlib.suppress(Exception):  # the stage has ended by itself
+                context._jsc.sc().cancelStage(stage, words)
+
+
+def _listen(ports: Sequence[int]) -> socket.socket:
+    for port in ports:
+        with contextlib.suppress(OSError):
+            return socket.create_server(("", port), backlog=1024)
+    raise FeedError(f"none of the ports {ports[0]} to {ports[-1]} is free for the feed")
