@@ -7,6 +7,7 @@ import pytest
 from tests.coordinator.world import World, job
 from tfapp.contract.messages import Beat
 from tfapp.coordinator.policy import events
+from tfapp.coordinator.policy.state import Stage
 from tfapp.coordinator.publisher import (
     INTERVAL,
     METRICS_INTERVAL,
@@ -73,6 +74,18 @@ def test_progress_goes_from_forming_to_finished():
         world.happen(*line.split())
         seen.append(round(progress(world.state), 3))
     assert seen == [0.0, 0.05, 0.1, 0.55, 1.0]
+
+
+def test_it_runs_once_one_of_its_programs_does():
+    world = World(job("worker=2"))
+    world.play("1 all answer")
+    running = tuple(world.state.instances.values())
+    first, second = (dataclasses.replace(one, stage=Stage.WAITING) for one in running)
+    shown = [
+        status(world.state.with_instances(instances), 0.0, 0.0).state
+        for instances in ((first, second), (first, running[1]), running)
+    ]
+    assert shown == ["FORMING", "RUNNING", "RUNNING"]
 
 
 def test_how_far_the_preparations_are_is_published_now_and_then():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tfapp.contract.encoding import encode
-from tfapp.contract.names import FORMING, KEY_STATUS
+from tfapp.contract.names import FORMING, KEY_STATUS, RUNNING, WAITING
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.coordinator.curves import Curves
 from tfapp.coordinator.policy.judging import charged
@@ -113,7 +113,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
     final = state.phase == FINISHED and state.verdict is not None
     return ApplicationStatus(
         name=state.job.name,
-        state=state.verdict.state if final and state.verdict else state.phase,
+        state=state.verdict.state if final and state.verdict else _shown_phase(state),
         generation=state.generation,
         started=since,
         updated=now,
@@ -147,6 +147,12 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         stop_grace=state.job.limits.stop_grace,
         checkpoint_dir=state.job.checkpoint_dir,
     )
+
+
+def _shown_phase(state: State) -> str:
+    """Nobody is told that an application runs before any of its programs does."""
+    waits = all(shown_state(state, i) == WAITING for i in state.instances.values())
+    return FORMING if state.phase == RUNNING and waits else state.phase
 
 
 def progress(state: State) -> float:

@@ -1267,6 +1267,22 @@ def test_the_timeline_tells_it_all():
     ]
 
 
+def test_why_an_instance_that_moves_takes_the_others_with_it():
+    policy = rules(FailureRule(RESTART_INSTANCE))
+    world = World(job("chief=1 worker=2", limits=LIMITS, failure=policy))
+    world.play("1 all answer\n20 worker/0 killed 9\n30 worker/0 lost\n31 all answer")
+    texts = [text for _, text in world.state.timeline]
+    assert [text for text in texts if " lost " not in text] == [
+        "generation 1 starts, 3 instances",
+        "worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 1, 19 s after its start",
+        "worker/0 starts again at its old address",
+        "worker/0 gets another address with its new container, and TensorFlow reads those of the "
+        "cluster once: all start again",
+        "generation 2 begins",
+        "generation 2 starts, 3 instances",
+    ]
+
+
 def test_a_loss_that_is_noticed_late_takes_over_the_charge():
     world = World(job("worker=2", limits=LIMITS, failure=DEFAULT))
     world.play("1 all answer\n20 worker/1 is cut off\n22 worker/0 killed 6\n30")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,27 +188,51 @@ def test_any_node_counts_where_nobody_knows_the_queues_label(queues, rules):
     assert findings(gpus=4, queue="root.quick", queues=queues, rules=rules) == []
 
 
+def worker_findings(cluster=(SMALL, LARGE, FAST), exclusive=set, **container) -> list[str]:
+    """Those on a worker beside a small master, none of which names a label."""
+    asked = dataclasses.replace(
+        MASTER, name="worker", container=Resources(memory=1024, vcores=1, **container)
+    )
+    worker = SimpleNamespace(name="worker", container=asked.container, instances=1)
+    package = SimpleNamespace(resources={"worker": asked})
+    job = SimpleNamespace(components=(worker,))
+    master = Request(MASTER, "", 1024, 1, 0)
+    problems = check(package, job, master, "default", QUEUES, cluster, None, exclusive)
+    return [str(problem) for problem in problems]
+
+
 def test_nodes_that_are_not_for_their_label_alone_take_what_names_none():
-    shared = {"exclusive": set}
-    assert findings(gpus=4, **shared) == []
-    assert findings(nodes=(FAST,), **shared) == []
-    assert findings(on={"nodes": ("c03",)}, **shared) == []
-    assert findings(gpus=5, **shared) == [
-        "resources.yaml:3:3: error: yarn.gpus of slider-appmaster is 5, and the largest node has "
-        "4 [never-fits]"
+    assert worker_findings(gpus=4) == []
+    assert worker_findings(nodes=("c03",), relax_locality=False) == []
+    assert worker_findings(gpus=5) == [
+        "resources.yaml:3:3: error: yarn.gpus of worker is 5, and the largest node has 4 "
+        "[never-fits]"
     ]
-    assert findings(gpus=4, exclusive=lambda: None) == []  # nobody tells
+    assert worker_findings(gpus=4, exclusive=lambda: None) == []  # nobody tells
+
+
+def test_a_master_without_a_label_is_started_on_none_of_them():
+    """YARN: "AM container allocation doesn't support non-exclusive allocation"."""
+    assert worker_findings(cluster=(FAST,)) == [
+        "resources.yaml:1:1: error: no node that works is free of labels, and slider-appmaster "
+        "asks for none [no-nodes]"
+    ]
+    assert findings(gpus=4, exclusive=set) == [
+        "resources.yaml:3:3: error: slider-appmaster asks for GPUs, and no node has any "
+        "[never-fits]"
+    ]
 
 
 @pytest.mark.parametrize(
     "wanted",
     [
         {"memory": 8192},
+        {"gpus": 4},
         {"gpus": 5, "label": "fast"},
         {"gpus": 1, "nodes": (SMALL, LARGE)},
         {"gpus": 5, "queue": "quick", "rules": QueueRules({}, queue=QUICK)},
     ],
-    ids=["fits", "label", "no-labels", "label-of-queue"],
+    ids=["fits", "master", "label", "no-labels", "label-of-queue"],
 )
 def test_nobody_is_asked_whether_labels_are_exclusive_where_it_does_not_matter(wanted):
     findings(**wanted, exclusive=lambda: pytest.fail("asked"))

@@ -314,6 +314,12 @@ def _begin(state: State, cause: Instance, time: float) -> Step:
         later = max(state.not_before, time + delay)
         state = dataclasses.replace(state, not_before=later)
         return _replace(_with_recovery(state, Recovery.CONTAINER), cause, time)
+    if action == RESTART_INSTANCE and cause.lost:
+        state = state.noted(
+            time,
+            f"{cause.id} gets another address with its new container, and TensorFlow reads those "
+            "of the cluster once: all start again",
+        )
     return forming.next_generation(_with_recovery(state, Recovery.GENERATION), time, delay)
 
 

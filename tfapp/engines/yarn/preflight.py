@@ -68,7 +68,7 @@ def check(
     facts = queue_facts(queue, queues, rules)
     defaults = {found.default_label for found in facts}
     exclusive = functools.cache(exclusive)
-    for request in (_labelled(request, queue, defaults) for request in requests):
+    for number, request in enumerate(_labelled(one, queue, defaults) for one in requests):
         within = nodes if request.label or defaults == {""} else _without_labels(nodes)
         forbidden = facts and not any(q.labels & {request.label, ANY_LABEL} for q in facts)
         if request.label and forbidden and any(request.label in node.labels for node in nodes):
@@ -77,7 +77,7 @@ def check(
             yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
         else:
             most = Most(queue, rules.maximum if rules else {})
-            yield from _check_nodes(request, within, most, exclusive)
+            yield from _check_nodes(request, within, most, exclusive if number else None)
 
 
 def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Request:
@@ -97,11 +97,12 @@ def _check_nodes(
     request: Request,
     nodes: Sequence[Node],
     most: Most,
-    exclusive: Callable[[], Collection[str] | None],
+    exclusive: Callable[[], Collection[str] | None] | None,
 ) -> Iterable[Problem]:
-    """`exclusive` is asked where it may let through what names no label."""
+    """`exclusive` is asked where it may let through what names no label. It is None for the master:
+    YARN starts none on a node that it would have to take back from it."""
     problems = tuple(_check_request(request, nodes, most))
-    if problems and not request.label and any(node.labels for node in nodes):
+    if problems and exclusive and not request.label and any(node.labels for node in nodes):
         nodes = _without_labels(nodes, keep=exclusive() or ())
         return _check_request(request, nodes, most)
     return problems

@@ -1,0 +1,88 @@
+"""What TensorFlow allows when one process of a running cluster is started again."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.end_to_end.command_line import LIMIT
+
+pytestmark = pytest.mark.trains
+
+SERVER = """
+import sys, time
+import tensorflow as tf
+server = tf.distribute.Server({"worker": [sys.argv[1]]}, job_name="worker", task_index=0)
+print("up", flush=True)
+time.sleep(100000)
+"""
+
+CLIENT = """
+import sys
+import tensorflow as tf
+tf.config.experimental_connect_to_host(sys.argv[1], "worker")
+for line in sys.stdin:
+    try:
+        with tf.device("/job:worker/replica:0/task:0"):
+            print(tf.reduce_sum(tf.ones(3)).numpy(), flush=True)
+    except tf.errors.OpError as error:
+        print(type(error).__name__, str(error).replace(chr(10), " "), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def running(code: str, address: str):
+    with subprocess.Popen(
+        [sys.executable, "-c", code, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def serving(address: str):
+    with running(SERVER, address) as server:
+        assert server.stdout.readline() == "up\n"
+        yield
+
+
+def ask(client: subprocess.Popen) -> str:
+    client.stdin.write("\n")
+    client.stdin.flush()
+    return client.stdout.readline()
+
+
+@pytest.mark.timeout(2 * LIMIT)
+def test_a_process_is_looked_for_at_its_old_address_alone():
+    """So one that moves needs a new cluster spec in all the others, which is a new generation."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(2)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        first, second = (f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
+    with contextlib.ExitStack() as started:
+        with serving(first):
+            client = started.enter_context(running(CLIENT, first))
+            assert ask(client) == "3.0\n"
+        with serving(second):
+            moved = ask(client)  # the old connection has ended
+            while moved.startswith("UnavailableError") and first not in moved:
+                moved = ask(client)
+            assert moved.startswith("UnavailableError"), moved
+        with serving(first):
+            # A connection that failed is tried again after a pause.
+            answer = moved
+            while answer.startswith("UnavailableError"):
+                answer = ask(client)
+            # It is reached. What it had in its memory is gone, which a strategy brings back.
+            assert answer.startswith("AbortedError"), answer
