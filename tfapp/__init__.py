@@ -1,4 +1,4 @@
-"""Distributed TensorFlow from a declarative app package, on YARN or on one machine."""
+"""Distributed TensorFlow from an app package, on one machine, YARN, Kubernetes or Spark."""
 
 __version__ = "0.1.0"
 

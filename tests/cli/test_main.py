@@ -9,10 +9,10 @@ import pytest
 
 import tfapp
 from tests.cli.played_engine import shell
-from tfapp.cli import main as main_module
 from tfapp.cli.commands import COMMANDS
 from tfapp.cli.foreign import INSTEAD
 from tfapp.cli.main import Outcome, dispatch, error_boundary, main
+from tfapp.cli.parser import parse
 from tfapp.errors import (
     BadStateError,
     ExitCode,
@@ -119,7 +119,7 @@ def test_words_behind_a_double_dash_go_to_the_command_that_passes_them_on():
     parser.add_argument("script")
     parser.add_argument("-w", type=int)
     parser.set_defaults(passed=[])
-    args = main_module.parse(parser, ["s.py", "-w", "2", "--", "-w", "--", "x"])
+    args = parse(parser, ["s.py", "-w", "2", "--", "-w", "--", "x"])
     assert vars(args) == {"script": "s.py", "w": 2, "passed": ["-w", "--", "x"]}
 
 
@@ -143,6 +143,39 @@ def test_wrong_flags(capsys, words, hint):
         main(words)
     assert caught.value.code == 2
     assert capsys.readouterr().err.endswith(hint)
+
+
+def test_a_usage_error_shows_what_is_needed(capsys):
+    for words, shown in (
+        (["create"], "usage: tfapp create --appdef DIR NAME [options]\n"),
+        (
+            ["registry", "--name", "x"],
+            "usage: tfapp registry --name NAME (--listexp | --getexp GROUP) [options]\n",
+        ),
+        (["run"], "usage: tfapp run SCRIPT|MODULE:FUNCTION [-w N] [--ps N] [options] [-- ARGS"),
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert capsys.readouterr().err.startswith(shown)
+
+
+def test_a_value_that_is_none_of_the_choices(capsys):
+    with pytest.raises(SystemExit):
+        main(["list", "--engine", "kubernets"])
+    assert capsys.readouterr().err.endswith("\n  Did you mean kubernetes?\n")
+
+
+def test_the_version(capsys):
+    for words in (["--version"], ["version"]):
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        assert (caught.value.code, capsys.readouterr().out) == (0, f"tfapp {tfapp.__version__}\n")
+
+
+def test_flags_before_the_command(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        dispatch(["--engine", "yarn", "list", "-q"], shell(tmp_path))
+    assert caught.value.hint == "Write `tfapp list --engine yarn -q`."
 
 
 def test_an_argument_that_is_no_text(tmp_path):

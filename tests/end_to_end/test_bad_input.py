@@ -58,7 +58,7 @@ REFUSED = [
     (
         ("--files", "gone.py"),
         "gone.py: error: there is no such file or folder [package]\n"
-        "  --files takes the user's own programs: files, or folders of them\n"
+        "  give your own programs to --files: files, or folders of them\n"
         "error: 1 error in the package\n",
         77,
     ),

@@ -63,7 +63,7 @@ def test_a_zip_of_a_folder_is_the_folder(tmp_path):
 def test_no_zip(tmp_path, content):
     path = tmp_path / "app.zip"
     path.write_bytes(content)
-    assert refusal(path).startswith("app.zip: error: this is not a .zip: ")
+    assert refusal(path).startswith("app.zip: error: this is neither a folder nor a .zip: ")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_files_and_folders(tmp_path):
 def test_nothing_there(tmp_path):
     assert refusal(tmp_path / "gone.py") == (
         "gone.py: error: there is no such file or folder [package]\n"
-        "  hint: --files takes the user's own programs: files, or folders of them\n"
+        "  hint: give your own programs to --files: files, or folders of them\n"
     )
 
 

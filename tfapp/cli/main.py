@@ -11,10 +11,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
 
 import tfapp
 from tfapp.cli.commands import COMMANDS
+from tfapp.cli.parser import Parser, parse
 from tfapp.cli.shell import Shell, current_shell, require_working_folder
 from tfapp.close_match import close_match
 from tfapp.errors import (
@@ -55,6 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def dispatch(arguments: list[str], shell: Shell) -> int:
     """Calls the command that `arguments` begins with. UsageError when there is none of it."""
     if not arguments or arguments[0].startswith("-"):
+        command = next((word for word in arguments if word in COMMANDS), "")
+        if command and arguments[0] not in ("-h", "--help", "--version"):
+            flags = list(arguments)
+            flags.remove(command)
+            raise UsageError(
+                "flags stand behind the command", f"Write `tfapp {command} {shlex.join(flags)}`."
+            )
         main_parser().parse_args(arguments)
         main_parser().print_help(shell.err)
         return ExitCode.USAGE
@@ -67,6 +74,8 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
     name, *rest = arguments
     if name == "help":
         return dispatch([*rest[:1], "--help"], shell)
+    if name == "version":
+        return dispatch(["--version"], shell)
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", unknown_command_hint(name))
     module = importlib.import_module(COMMANDS[name][0])
@@ -85,60 +94,9 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
     return int(module.run(args, shell))
 
 
-class Parser(argparse.ArgumentParser):
-    """One whose messages say what to write instead, where that can be told."""
-
-    words: Sequence[str] = ()  # what it is to parse
-
-    def error(self, message: str) -> NoReturn:
-        super().error(message + self._instead(message))
-
-    def _instead(self, message: str) -> str:
-        words = list(self.words)
-        if ": expected " in message:
-            for flag, word in zip(words, words[1:]):
-                name, equals, value = word.partition("=")
-                if flag.startswith("-") and f"{flag}" in message.split(":")[0] and equals:
-                    return f"\n  Write {shlex.join([flag, name, value])}, without the '='."
-        plain = [word for word in words if not word.startswith("-")]
-        if "required: --appdef" in message and len(plain) > 1 and os.path.exists(plain[1]):
-            return f"\n  Did you mean --appdef {shlex.quote(plain[1])}?"
-        if message.startswith("unrecognized arguments: --appdef"):
-            package = [*words[words.index("--appdef") + 1 :], "APPDEF"][0]
-            return f"\n  The package stands without a flag: {self.prog} {shlex.quote(package)}"
-        return ""
-
-
 def _is_text(word: str) -> bool:
     """Python has surrogates in place of bytes that are no text in the locale's encoding."""
     return not any("\ud800" <= character <= "\udfff" for character in word)
-
-
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Parses `words`. A command whose parser has a default for `passed` gets there what stands
-    behind `--`; argparse itself would not take such words after a flag."""
-    passes = parser.get_default("passed") is not None
-    end = words.index("--") if passes and "--" in words else len(words)
-    args, unknown = parser.parse_known_args(words[:end])
-    if unknown:
-        parser.error(
-            f"unrecognized arguments: {shlex.join(unknown)}{_unknown_words_hint(parser, unknown)}"
-        )
-    if end < len(words):
-        args.passed = words[end + 1 :]
-    return args
-
-
-def _unknown_words_hint(parser: argparse.ArgumentParser, words: list[str]) -> str:
-    flag = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
-    match = close_match(flag, parser._option_string_actions) if flag else ""
-    if match:
-        return f"\n  Did you mean {match}?"
-    if parser.get_default("passed") is not None:
-        return (
-            f"\n  What the program is to get stands at the end, behind `--`: -- {shlex.join(words)}"
-        )
-    return ""
 
 
 def main_parser() -> argparse.ArgumentParser:

@@ -27,8 +27,9 @@ class OutputClosedError(Exception):
 
 @frozen
 class Caller:
-    """`out` and `err` are text streams of any kind. `home` is TFAPP_HOME, which need not exist
-    yet; `python` the interpreter that programs run by unless they name another."""
+    """The streams, environment and folders of the process that calls tfapp. `out` and `err` are
+    text streams of any kind. `home` is TFAPP_HOME, which need not exist yet; `python` is the
+    interpreter of programs that name no other."""
 
     out: TextIO
     err: TextIO
@@ -39,8 +40,9 @@ class Caller:
     python: str
 
     def write(self, data: bytes) -> None:
-        """Writes a program's output unchanged to `out`, at once; decoded as UTF-8 where `out` takes
-        nothing but text, as a notebook's does. OutputClosedError when nobody reads it any more."""
+        """Writes a program's output unchanged to `out`, at once. Where `out` accepts only text, as
+        in a notebook, the output is decoded as UTF-8. OutputClosedError when the reader of `out`
+        has gone."""
         try:
             self.out.flush()
             if hasattr(self.out, "buffer"):
@@ -54,7 +56,8 @@ class Caller:
             raise OutputClosedError from error
 
     def note(self, text: str) -> None:
-        """Writes a line of tfapp's own to `err`, after all that was written to `out` before."""
+        """Writes a line of tfapp's own to `err`, after everything that was written to `out`
+        before."""
         with contextlib.suppress(OSError):  # said when `out` is written to again
             self.out.flush()
         try:
@@ -67,19 +70,20 @@ class Caller:
         return codecs.getincrementaldecoder("utf-8")("replace")
 
     def reader_has_gone(self, stream: TextIO) -> None:
-        """Nobody reads `stream` any more. A caller with streams of its own has nothing to do."""
+        """Called when the reader of `stream` has gone. Does nothing here; the command line
+        overrides it."""
 
     @functools.cached_property
     def defaults(self) -> Defaults:
-        """What the user has set once. UsageError and InvalidPackageError for what is wrong."""
+        """The user's defaults. UsageError and InvalidPackageError when they are wrong."""
         from tfapp.launch.defaults import read_defaults
 
         return read_defaults(self.home, self.environ)
 
     def engine(self, name: str | None = None, places: Mapping[str, str] | None = None) -> Engine:
-        """The engine `name`, by default the user's, with this caller's home. `places`: where its
-        applications are, in place of the user's defaults; see tfapp.engines.EngineOption.
-        UsageError when there is none of it."""
+        """Opens the engine `name`, by default the user's. `places`: namespace, context and the
+        like, in place of the user's defaults; see tfapp.engines.EngineOption. UsageError when there
+        is no such engine."""
         from tfapp.engines import check_engine, engine_options, open_engine
 
         name = name or self.defaults.engine
@@ -94,8 +98,8 @@ CallerT = TypeVar("CallerT", bound=Caller)
 
 
 def require_posix(system: str) -> None:
-    """UnavailableError where `system`, a value of sys.platform, is Windows. Nothing that needs
-    more than Windows has is imported before."""
+    """UnavailableError when `system`, a value of sys.platform, is Windows. It is called before any
+    module is imported that Windows lacks."""
     if system in ("win32", "cygwin"):
         raise UnavailableError(
             "tfapp does not run on Windows",

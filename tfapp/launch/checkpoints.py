@@ -1,5 +1,6 @@
-"""What earlier applications of a name have left in its checkpoint folder: told, moved aside, or
-deleted, where this machine sees what the containers see."""
+"""The files that earlier applications of the same name have left in the checkpoint folder:
+reported, moved aside or deleted. Works only where this machine sees the same folder as the
+containers."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ PLACE = "checkpoints"  # below TFAPP_HOME: where the user names no prefix
 
 
 def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool) -> None:
-    """Before an application that saves into `folder` is made: says that there are files of an
-    earlier one, or moves them aside with `fresh`. UsageError where that cannot be done from
-    here."""
+    """Called before an application is made that saves into `folder`. Says so when the folder has
+    files of an earlier application; with `fresh`, moves them aside. UsageError where that cannot be
+    done from this machine."""
     path = _seen(folder, engine)
     if path is None:
         if fresh and folder:
@@ -42,9 +43,9 @@ def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool) -> None:
 
 
 def settle(folder: str, engine: Engine, caller: Caller, delete: bool) -> str:
-    """What becomes of the files that a destroyed application has saved in `folder`, in words. With
-    `delete` they are deleted where it was tfapp that chose their place. "" where there is none, or
-    none that is known."""
+    """Decides what happens to the files in `folder` when its application is destroyed, and returns
+    a sentence about it. With `delete` they are deleted, if tfapp chose the folder. "" where there
+    are no files, or none that this machine can see."""
     path = _seen(folder, engine)
     if path is not None and not _has_files(path):
         return "it has saved nothing"
@@ -58,7 +59,8 @@ def settle(folder: str, engine: Engine, caller: Caller, delete: bool) -> str:
 
 
 def _seen(folder: str, engine: Engine) -> Path | None:
-    """The folder on this machine, None where it is not what containers see, or none that lasts."""
+    """The folder on this machine. None where containers see another one, or where it ends with the
+    container."""
     return Path(folder) if folder.startswith("/") and engine.sees_home else None
 
 
@@ -69,7 +71,7 @@ def _has_files(path: Path) -> bool:
 
 
 def _free(path: Path) -> Path:
-    """A new name beside it, "mnist.before-20261123-144500"."""
+    """A new name beside the folder, such as "mnist.before-20261123-144500"."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     wanted, number = path.with_name(f"{path.name}.before-{stamp}"), 1
     while wanted.exists():

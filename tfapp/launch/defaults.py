@@ -42,7 +42,7 @@ class InvalidDefaultsError(InvalidPackageError):
 
 @frozen
 class Defaults:
-    """`engine`: its name. `options`: engine -> flag -> value, those that the user has set."""
+    """The user's defaults. `engine`: the name of the engine. `options`: engine -> flag -> value."""
 
     engine: str
     options: Mapping[str, Mapping[str, str]]
@@ -52,17 +52,17 @@ class Defaults:
         return self.options.get(engine, {})
 
     def environ(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """`environ` with the default engine in it, so that an engine's hints show commands that
-        find its applications."""
+        """`environ` with the default engine in it, so that commands that an engine's hints name
+        find the same applications."""
         if self.engine == DEFAULT_ENGINE:
             return environ
         return {**environ, ENGINE_VARIABLE: self.engine}
 
 
 def read_defaults(home: Path, environ: Mapping[str, str]) -> Defaults:
-    """Those of the user whose TFAPP_HOME is `home`. UsageError for an engine in TFAPP_ENGINE that
-    there is none of, InvalidDefaultsError for a file that says what cannot be meant,
-    UnavailableError where it cannot be read."""
+    """Reads the defaults of the user whose TFAPP_HOME is `home`. UsageError when TFAPP_ENGINE
+    names no engine, InvalidDefaultsError when the file is wrong, UnavailableError when it cannot
+    be read."""
     data = _read(home / FILE)
     engine = environ.get(ENGINE_VARIABLE, "")
     if engine:

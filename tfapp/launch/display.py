@@ -22,7 +22,7 @@ _FEW = 3  # metrics in a line
 
 
 class PlainDisplay:
-    """Shows an application by lines alone. To be closed: the last output comes then."""
+    """Shows an application by lines alone. It has to be closed: that shows the last output."""
 
     def __init__(self, caller: Caller, engine: Engine, application: Application):
         self.application = application
@@ -73,10 +73,10 @@ class PlainDisplay:
 
 
 class StateLines:
-    """One line for what makes the application start again, one when its state changes, one when all
-    instances of a component have come to the same state, one for each instance that ends badly,
-    and now and then one for a component that takes long to prepare and one for the metrics of the
-    chief or first worker."""
+    """Prints what changes: a line for each restart of the application and its cause, for each
+    change of its state, for a component when all its instances have reached the same state, and for
+    each instance that ends badly. Now and then also a line for a component that takes long to
+    prepare, and one for the metrics of the chief or first worker."""
 
     def __init__(self, caller: Caller):
         self._caller = caller
@@ -87,8 +87,9 @@ class StateLines:
         self._measured_at = -math.inf
 
     def update(self, status: ApplicationStatus, waits: str = "", shown: str = "") -> None:
-        """Prints what is new in `status`, and what the application waits for. The log of the
-        instance `shown` is printed as well: what that prepares is in it."""
+        """Prints what is new in `status`, and what the application waits for. `shown`: the instance
+        whose log is printed too; its preparations stand in that log, so they get no line of their
+        own."""
         for moment in _turns(status):
             if moment.time > self._told:
                 self._caller.note(f"{status.name}: {moment.text}")
@@ -104,8 +105,8 @@ class StateLines:
         self.skip(status, waits)
 
     def tell_metrics(self, status: ApplicationStatus) -> None:
-        """Prints the metrics of the chief, else the first worker: every METRICS_EVERY seconds,
-        where they are others, and at the end."""
+        """Prints the metrics of the chief, else of the first worker: every METRICS_EVERY seconds if
+        they have changed, and at the end."""
         primary = primary_instance(status)
         text = measures(primary) if primary is not None else ""
         due = status.updated >= self._measured_at + METRICS_EVERY or status.verdict is not None
@@ -114,13 +115,13 @@ class StateLines:
             self._caller.note(f"{primary.instance}: {text}")
 
     def skip(self, status: ApplicationStatus, waits: str = "") -> None:
-        """Takes note of `status` as of one that was shown otherwise."""
+        """Remembers `status` as one that has been shown already, by other means."""
         self._told = max((moment.time for moment in status.timeline), default=self._told)
         self._said.update(_state_words(status, waits))
 
 
 def _turns(status: ApplicationStatus) -> Iterator[Moment]:
-    """The moments of an application that goes on, but for those that its states show."""
+    """The events of a running application that are worth a line and that its states do not show."""
     if status.state in (FORMING, RUNNING):
         for moment in status.timeline:
             if not moment.text.startswith("generation "):
@@ -143,7 +144,7 @@ def _state_words(status: ApplicationStatus, waits: str = "") -> Iterator[tuple[s
 
 
 def pages(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
-    """The pages that instances export, as soon as their programs run."""
+    """The web pages that instances export, once their programs run."""
     if status.state != RUNNING:
         return
     for instance in status.instances:
@@ -160,8 +161,8 @@ def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
 
 
 def measures(instance: InstanceStatus, most: int = _FEW) -> str:
-    """What a program reports, in a line: "step 1200, 35.1 steps/s, loss 0.31". Of more than `most`
-    metrics the losses come first, then the accuracies; "" when it reports nothing."""
+    """The metrics of a program in a line: "step 1200, 35.1 steps/s, loss 0.31". Of more than `most`
+    metrics, losses come first, then accuracies. "" when there are none."""
     words = [] if instance.step is None else [f"step {instance.step}"]
     if instance.steps_per_second is not None:
         words.append(f"{instance.steps_per_second:.3g} steps/s")
@@ -175,15 +176,16 @@ def _rank(name: str) -> int:
 
 
 def measured_component(status: ApplicationStatus) -> dict[str, str]:
-    """What the chief, else the first worker, reports, by its component; {} when that is nothing."""
+    """The metrics of the chief, else of the first worker, by its component. {} when there are
+    none."""
     primary = primary_instance(status)
     text = measures(primary) if primary is not None else ""
     return {primary.component: text} if primary is not None and text else {}
 
 
 def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
-    """The preparations of components, each with the first instance that is at it: "worker":
-    ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
+    """What components are preparing, each told by the first instance that is preparing it:
+    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
     found: dict[str, list[InstanceStatus]] = {}
     for instance in status.instances:
         if instance.preparing:
@@ -195,8 +197,8 @@ def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
 
 
 def last_lines(verdict: Verdict, shown: str = "") -> list[str]:
-    """The last lines of the program that decided `verdict`, under a heading; none where its
-    output, that of instance `shown`, has been shown anyway."""
+    """The last lines of the program that decided `verdict`, under a heading. None when its output
+    was shown already, because it is the instance `shown`."""
     cause = verdict.cause
     if cause is None or not cause.last_lines or cause.instance == shown:
         return []

@@ -1,5 +1,5 @@
-"""The Python of an application's programs: made where it is named by packages, and tried out
-before containers are asked for."""
+"""The Python environment of an application's programs: made from packages where the application
+names some, and tried out before containers are requested."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _OWN_PATHS = (b"sys.path", b"addsitedir")
 def made_environment(
     package: AppPackage, engine: Engine, caller: Caller, environments: Path, dry_run: bool
 ) -> Path | None:
-    """The archive of what site.global.python.packages and .version name, made unless it is there;
-    None where they name nothing. With `dry_run`: where it would lie. UnavailableError."""
+    """The archive for site.global.python.packages and .version. It is made unless it exists
+    already; None when they are not set. With `dry_run` only its path is returned. UnavailableError
+    when it cannot be made."""
     keys = ("python.packages", "python.version", "python.platform")
     found = [setting(package.config.global_, key) for key in keys]
     packages, version, there = (value.text if value else "" for value in found)
@@ -49,7 +50,8 @@ def made_environment(
 
 @frozen
 class _Interpreter:
-    """One that can be asked here. `name` and `at`: what it is called, and where that is said."""
+    """An interpreter that can be tried out on this machine. `name`: what messages call it; `at`:
+    where it is configured."""
 
     name: str
     at: Position | None
@@ -59,9 +61,9 @@ class _Interpreter:
 
 @frozen
 class Needed:
-    """A module that a program needs. `at`: where it is imported, or used. `sure`: whether the
-    program fails without it, as far as that can be told. `variable`: what has an object of it,
-    "" where it is imported."""
+    """A module that a program needs. `at`: where it is imported or used. `sure`: whether the
+    program fails without it, as far as that is known. `variable`: the variable that holds an object
+    of the module, "" where the module is imported."""
 
     module: str
     at: Position
@@ -71,8 +73,8 @@ class Needed:
 
 @frozen
 class Needs:
-    """What programs need of their interpreter that their entry scripts do not show, by component:
-    `modules`, and the version of Python that has pickled them, for those that are pickled."""
+    """What pickled programs need, which their entry scripts do not show, by component: `modules`,
+    and the version of Python that has pickled them."""
 
     modules: Mapping[str, tuple[Needed, ...]] = dataclasses.field(default_factory=dict)
     python: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -81,10 +83,10 @@ class Needs:
 def check_environment(
     compiled: Compiled, environments: Path, caller: Caller, engine: Engine, needs: Needs
 ) -> None:
-    """InvalidPackageError where an interpreter does not start, cannot read the entry script or the
-    pickled function, or lacks a module that tfapp or the program needs; where the program may do
-    without it, that is noted. An interpreter that is on other machines only is asked by the
-    containers themselves."""
+    """Tries out the interpreters of the programs. InvalidPackageError where one does not start,
+    cannot read the entry script or the pickled function, or lacks a module that tfapp or the
+    program needs. A missing module that the program may not need is a note. Interpreters that only
+    other machines have are tried by the containers."""
     package = compiled.package
     if package is None:
         return
@@ -111,7 +113,7 @@ class _Check:
     needs: Needs
 
     def problems(self, component: ComponentJob) -> Iterator[Problem]:
-        """What stands in the way of a component's programs."""
+        """The problems of a component's programs."""
         try:
             interpreter = self._interpreter(component)
         except UnfitError as error:
@@ -209,7 +211,8 @@ class _Check:
 
 
 def _beside(program: Path, module: str, cwd: Path) -> str:
-    """The words of --files that ship a module that lies beside a program, "" where none does."""
+    """The arguments of --files that would ship a module that lies beside a program. "" where there
+    is no such module."""
     name = module.partition(".")[0]
     folder = program.parent
     shown = folder.relative_to(cwd) if folder.is_relative_to(cwd) else folder
@@ -234,7 +237,7 @@ def _missing(needed: Needed, interpreter: _Interpreter, beside: str) -> Problem:
 
 
 def _distribution(module: str) -> str:
-    """What pip calls the package that has a module, as far as this Python knows."""
+    """The name that pip uses for the package of a module, as far as this Python knows it."""
     metadata = importlib.import_module("importlib.metadata")  # slow to load
     known: Mapping[str, list[str]] = getattr(
         metadata, "packages_distributions", dict
@@ -247,8 +250,8 @@ def _key(package: AppPackage) -> ConfigValue:
 
 
 def _entry(component: ComponentJob, package: AppPackage) -> tuple[Position, bytes]:
-    """The position of the component's program, and its source; no source when it is not Python's,
-    or the component does not run it."""
+    """The position of the component's program, and its source. No source when it is not a Python
+    file, or when the component does not run it."""
     entry = component.settings.text("user.scripts.entry")
     inside = FILES + entry
     declared = package.component(component.name)
@@ -278,7 +281,7 @@ def _modules_below(folder: PurePosixPath, package: AppPackage) -> set[str]:
 
 @contextlib.contextmanager
 def _disk(environments: Path) -> Iterator[None]:
-    """Turns what a disk refuses into UnavailableError."""
+    """Turns OSErrors into UnavailableError."""
     try:
         yield
     except OSError as error:

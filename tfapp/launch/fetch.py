@@ -1,4 +1,4 @@
-"""Brings files of an application's checkpoint folder here."""
+"""Copies files of an application's checkpoint folder to this machine."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NAMED = 5  # files that one message names
 def fetch(
     engine: Engine, name: str, path: str, folder: Path, caller: Caller, replace: bool = False
 ) -> tuple[Path, ...]:
-    """Copies the file or folder `path` of the checkpoint folder of the application `name` into
-    `folder`, which is made where there is none, under the last part of `path`; with "" all that
-    the checkpoint folder has. Returns the new files, sorted by their path there. What has gone in
-    between is noted.
+    """Copies the file or folder `path` of the application's checkpoint folder into `folder`, under
+    the last part of `path`; with "" the whole checkpoint folder. `folder` is made if it does not
+    exist. Returns the new files, sorted by their path in the checkpoint folder. A file that was
+    deleted meanwhile is noted. Each file appears as a whole or not at all.
 
-    A file is at its place as a whole or not at all. Nothing is copied when a file is in the way
-    (ExistsError), unless with `replace`; a folder in the place of a file is always in the way, and
-    so is a file in that of a folder. NotFoundError where there is no such file, UsageError for a
-    path that leads elsewhere, UnavailableError where it cannot be read, or not written.
+    ExistsError where a file would be replaced, unless with `replace`, and where a folder would
+    replace a file or a file a folder; then nothing is copied. NotFoundError where there is no such
+    file, UsageError for a path that leads out of the folder, UnavailableError when reading or
+    writing fails.
     """
     with engine.checkpoints(name) as checkpoints:
         path = _below(path, checkpoints.place)
@@ -83,7 +83,7 @@ def _joined(place: str, path: str) -> str:
 
 
 def _targets(files: Sequence[StoredFile], path: str, folder: Path) -> dict[str, Path]:
-    """Path there -> path here."""
+    """The paths in the checkpoint folder, and the path on this machine for each."""
     above = PurePosixPath(path).parent
     found = {}
     for file in files:
@@ -104,7 +104,7 @@ def _is_below(file: str, path: str) -> bool:
 
 
 def _check(targets: Iterable[Path], folder: Path, replace: bool) -> None:
-    """ExistsError for what is in the way."""
+    """ExistsError for files that would be replaced."""
     blocked: set[Path] = set()
     taken: list[Path] = []
     for target in targets:
@@ -134,7 +134,7 @@ def _named(paths: Sequence[Path]) -> str:
 
 @contextlib.contextmanager
 def _written(folder: Path) -> Iterator[None]:
-    """OSErrors as UnavailableErrors about `folder`."""
+    """Turns OSErrors into UnavailableErrors about `folder`."""
     try:
         yield
     except TfappError:
@@ -147,7 +147,7 @@ def _written(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """`folder` is there; it is not, if it was not before, when nothing has come into it."""
+    """Makes `folder`, and removes it at the end if it is new and nothing was copied into it."""
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -168,7 +168,7 @@ def _check_room(files: Sequence[StoredFile], folder: Path) -> None:
 
 
 def _moved(scratch: Path, targets: Mapping[str, Path]) -> Iterator[Path]:
-    """Those that have arrived in `scratch`, at their places now."""
+    """Moves the files that have arrived in `scratch` to their places, and returns those."""
     for path, target in targets.items():
         source = scratch / path
         with contextlib.suppress(FileNotFoundError):

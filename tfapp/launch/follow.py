@@ -1,5 +1,5 @@
-"""Following an application to its end, and stopping it meanwhile, without ever being stuck in
-waiting for a change."""
+"""Follows an application to its end, and stops it on request meanwhile. No wait blocks a request to
+stop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LOOK_EVERY = 0.05
 
 
 class Feed:
-    """The states that `engine.follow` yields, fetched by a thread of its own: a caller can work
-    between two changes and take a Ctrl-C at any moment."""
+    """The states that `engine.follow` yields, fetched by a thread of its own, so that a caller can
+    work between two changes and react to Ctrl-C at any moment."""
 
     def __init__(self, engine: Engine, name: str, run: int | None = None):
         self._queue: queue.SimpleQueue[Application | BaseException | None] = queue.SimpleQueue()
@@ -59,8 +59,8 @@ def wait_until(
     timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Application | None:
-    """The first application of `feed` that is `reached` or has ended; None when there is none
-    within `timeout` seconds."""
+    """The first application of `feed` for which `reached` holds or that has ended. None when
+    `timeout` seconds pass first."""
     for application in changes(feed, timeout, clock):
         if application is None or reached(application) or has_ended(application):
             return application
@@ -70,7 +70,8 @@ def wait_until(
 def changes(
     feed: Feed, timeout: float | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Application | None]:
-    """The applications of `feed` to the last, then an end; or None once `timeout` is over."""
+    """Yields the applications of `feed` to the last one, or None and no more once `timeout` is
+    over."""
     deadline = None if timeout is None else clock() + timeout
     while True:
         left = 3600.0 if deadline is None else deadline - clock()
@@ -96,7 +97,7 @@ def is_running(application: Application) -> bool:
 
 
 def not_running_in_time(name: str, seconds: float) -> TimedOutError:
-    """The error of a wait for an application to run that is over."""
+    """The error when an application does not run in time."""
     return TimedOutError(
         f"{name} is not running after {seconds:g} s; it goes on",
         f"`tfapp status {name}` says what it waits for, `tfapp stop {name}` ends it.",
@@ -104,12 +105,12 @@ def not_running_in_time(name: str, seconds: float) -> TimedOutError:
 
 
 class Stopper:
-    """Stops the application that is being followed. `ask` only counts, from any thread or signal
-    handler; whoever follows the application acts on it, between two writes. The first time the
-    application is stopped, from the second on without grace."""
+    """Stops the application that is being followed. `ask` may be called from any thread or signal
+    handler; it only counts. The code that follows the application calls `act`, between two writes.
+    The first request stops the application with its grace, the second without."""
 
     def __init__(self, caller: Caller, engine: Engine, name: str, message: str, again: str = ""):
-        """`message`: why, for the verdict. `again`: how to ask a second time, for a person."""
+        """`message`: the reason, for the verdict. `again`: how a person asks a second time."""
         self._caller, self._engine, self._name = caller, engine, name
         self._message, self._again = message, again
         self._asks = itertools.count(1)
@@ -117,12 +118,12 @@ class Stopper:
         self._acted = 0
 
     def ask(self) -> None:
-        """Once more."""
+        """Requests a stop, or, if called again, a stop without grace."""
         self.asked = next(self._asks)
 
     def act(self) -> None:
-        """Does what has been asked for since the last call. The stopping itself runs in a
-        thread: states and output go on meanwhile."""
+        """Carries out the requests since the last call. The stop itself runs in a thread, so that
+        states and output are shown meanwhile."""
         if self._acted == self.asked:
             return
         self._acted = self.asked
@@ -139,13 +140,13 @@ class Stopper:
 
 
 class Display(Protocol):
-    """The display of the application that is being followed."""
+    """Shows the application that is being followed."""
 
     def show(self, application: Application) -> None:
-        """It has changed to this."""
+        """Shows the application, which has changed to this."""
 
     def show_output(self) -> None:
-        """It may have written something: called every LOOK_EVERY seconds."""
+        """Shows new output, if there is any. Called every LOOK_EVERY seconds."""
 
 
 def follow(

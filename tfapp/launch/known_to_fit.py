@@ -14,8 +14,8 @@ MOST = 1000  # digests; then all are forgotten
 
 @contextlib.contextmanager
 def remembering(path: Path, keep: bool) -> Iterator[None]:
-    """Data that fitted its schema before, by the file `path`, is not checked again. With `keep`
-    the file also has what is found to fit now; a disk that takes nothing does not matter."""
+    """Skips the check of data that fitted its schema before, according to the file `path`. With
+    `keep`, data that is found to fit now is added to the file. A failure to write it is ignored."""
     try:
         known = set(path.read_text("ascii").split())
     except (OSError, UnicodeDecodeError):

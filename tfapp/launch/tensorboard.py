@@ -88,24 +88,26 @@ def wait_for_page(feed: Feed, name: str, timeout: float) -> Page:
 
 
 class Board:
-    """A TensorBoard of this machine. `address`: where it is seen; `place`: what it shows."""
+    """A TensorBoard on this machine. `address`: its URL; `place`: the folder that it shows."""
 
     def __init__(self, address: str, place: str, process: subprocess.Popen, log: Path):
         self.address, self.place = address, place
         self._process, self._log = process, log
 
     def wait(self) -> None:
-        """Waits for its end, which comes only if something ends it: UnavailableError then."""
+        """Waits for the end of the process. UnavailableError, because it ends only when something
+        else ends it."""
         self._process.wait()
         raise _failed(self._process, self._log)
 
 
 @contextlib.contextmanager
 def board_over(engine: Engine, name: str, caller: Caller, timeout: float) -> Iterator[Board]:
-    """A TensorBoard over the checkpoint folder of the application `name`, on the loopback address
-    of this machine, as long as this is open. Where this machine does not see the folder, it shows
-    copies of the event files. NotFoundError where there are none, UnavailableError where the
-    folder cannot be read or TensorBoard does not start, TimedOutError after `timeout` seconds."""
+    """Starts a TensorBoard over the checkpoint folder of the application `name`, on this machine's
+    loopback address, and ends it at the end of the block. Where this machine does not see the
+    folder, it shows copies of the event files. NotFoundError where there are none, UnavailableError
+    where the folder cannot be read or TensorBoard does not start, TimedOutError after `timeout`
+    seconds."""
     with contextlib.ExitStack() as held:
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="tfapp-tensorboard-")))
         with engine.checkpoints(name) as checkpoints:
@@ -139,8 +141,8 @@ def _event_files(checkpoints: Checkpoints, scratch: Path, caller: Caller) -> Pat
 
 @contextlib.contextmanager
 def _started(python: str, folder: Path, log: Path) -> Iterator[subprocess.Popen]:
-    """The process of a TensorBoard, which has ended when this is closed. Ctrl-C does not reach
-    it: what it is open for ends it."""
+    """The process of a TensorBoard, which is ended at the end of the block. It does not get the
+    terminal's Ctrl-C: the command that started it ends it."""
     with (
         log.open("wb") as errors,
         subprocess.Popen(
@@ -162,7 +164,7 @@ def _started(python: str, folder: Path, log: Path) -> Iterator[subprocess.Popen]
 
 
 def _address(process: subprocess.Popen, log: Path, timeout: float) -> str:
-    """The address that it says, once it serves."""
+    """The address that TensorBoard prints once it serves."""
     deadline, output = time.monotonic() + timeout, _pipe(process.stdout)
     while select.select([output], [], [], max(deadline - time.monotonic(), 0.0))[0]:
         line = output.readline().decode(errors="replace").strip()

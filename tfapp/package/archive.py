@@ -65,7 +65,9 @@ def list_zip(path: Path) -> dict[str, zipfile.ZipInfo]:
             entries = archive.infolist()
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
         hint = "give the folder of an app package, or a .zip of one"
-        raise UnsafeSourceError("", f"this is not a .zip: {error}", hint, UNUSABLE) from error
+        raise UnsafeSourceError(
+            "", f"this is neither a folder nor a .zip: {error}", hint, UNUSABLE
+        ) from error
     found: dict[str, zipfile.ZipInfo] = {}
     total = 0
     for entry in entries:

@@ -115,7 +115,7 @@ def _user_files(path: Path) -> Listing:
         return list_folder(path)
     if path.is_file():
         return Listing({check_name(path.name): path}, path.stat().st_size, ())
-    hint = "--files takes the user's own programs: files, or folders of them"
+    hint = "give your own programs to --files: files, or folders of them"
     raise UnsafeSourceError(
         "", "there is no such file or folder", nearby_hint(path, hint), UNUSABLE
     )

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, status
 from tfapp.cli.commands import run
-from tfapp.cli.main import parse
+from tfapp.cli.parser import parse
 from tfapp.compiler.options import new_name
 from tfapp.contract.job import Private, Resources
 from tfapp.engines import local
@@ -65,8 +65,8 @@ def test_a_package_is_not_a_script(tmp_path):
     code, a_shell = call(tmp_path, None, "run", f"{tmp_path}/package")
     assert (code, a_shell.err.text) == (
         44,
-        f"error: there is no file {tmp_path}/package\n"
-        f"  It is a folder; a package: `tfapp create NAME --appdef {tmp_path}/package`.\n",
+        f"error: {tmp_path}/package is a folder, and not a script\n"
+        f"  If it is a package: `tfapp create NAME --appdef {tmp_path}/package`.\n",
     )
 
 

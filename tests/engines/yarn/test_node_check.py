@@ -111,7 +111,7 @@ def test_an_application_that_does_not_begin(examine, monkeypatch):
     monkeypatch.setattr(node_check, "LIMIT", 0.0)
     played = Played(address="")
     (finding,) = examine(played)
-    assert finding.text == "the trial on the nodes did not begin within 0 s: ACCEPTED"
+    assert finding.text == "the check on the nodes did not begin within 0 s: ACCEPTED"
     assert played.killed == ["application_1_0001"]
 
 

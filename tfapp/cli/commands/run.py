@@ -128,7 +128,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         )
     for path in filter(None, (script, args.command, args.pod_file)):
         if not path.is_file():
-            raise NotFoundError(f"there is no file {path}", _other_hint(path))
+            raise _no_file(path)
     if function and (args.command or args.passed):
         raise UsageError(
             f"{args.script} is a function: it takes neither --command nor arguments",
@@ -259,11 +259,12 @@ def place_options(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
         yield "site.global.worker.port", port
 
 
-def _other_hint(path: Path) -> str:
+def _no_file(path: Path) -> NotFoundError:
     if path.is_dir():
-        return f"It is a folder; a package: `tfapp create NAME --appdef {path}`."
+        hint = f"If it is a package: `tfapp create NAME --appdef {path}`."
+        return NotFoundError(f"{path} is a folder, and not a script", hint)
     found = nearby(path)
-    return f"Did you mean {found}?" if found else ""
+    return NotFoundError(f"there is no file {path}", f"Did you mean {found}?" if found else "")
 
 
 def _count(text: str) -> int:

@@ -185,7 +185,7 @@ def _read(path: str) -> dict[str, Any]:
     except Exception as error:  # the library's, the YAML reader's, and what a wrong shape raises
         raise UnavailableError(
             f"the kubeconfig file {path} cannot be read: {_words(error)}",
-            "Set KUBECONFIG to another file, or mend this one.",
+            "Set KUBECONFIG to another file, or correct this one.",
         ) from error
     return read
 

@@ -181,7 +181,7 @@ class Run:
     def kill(self) -> None:
         """Deletes the Job, with the master's pod and all others."""
         began = self.serves
-        self.bury()
+        self.delete_pods()
         last_known, now = self.recorded.last_known, self._clock()
         if began:
             how = verdict.Death("its Job was deleted by `tfapp stop`")
@@ -281,7 +281,7 @@ class Run:
         limit = self.found.definition().gang
         if self._clock() < self.recorded.record.started + limit:
             return False
-        self.bury()
+        self.delete_pods()
         now = self._clock()
         self._write(verdict.never_came(endings.waits(pod), limit, self.recorded.last_known, now))
         return self.is_ending()
@@ -293,8 +293,9 @@ class Run:
                 name = pod["metadata"]["name"]
                 self._cluster.delete("Pod", name, grace=LEFTOVER_GRACE)
 
-    def bury(self) -> None:
-        """Deletes its Job and all its pods; waits for them, KILL_LIMIT seconds at most."""
+    def delete_pods(self) -> None:
+        """Deletes the run's Job and all its pods, and waits until they are gone, KILL_LIMIT seconds
+        at most."""
         self._cluster.delete("Job", self.object_name, foreground=True)
         deadline = time.monotonic() + KILL_LIMIT
         while time.monotonic() < deadline:

@@ -116,7 +116,7 @@ def _master_of(cluster: Cluster, application: str, deadline: float) -> str:
         if report.ended or time.monotonic() > deadline:
             reason = first_line(report.diagnostics) or report.state
             raise UnreachableError(
-                f"the trial on the nodes did not begin within {LIMIT:g} s: {reason}",
+                f"the check on the nodes did not begin within {LIMIT:g} s: {reason}",
                 "Is there room in the queue? --queue names another one.",
             )
         time.sleep(LOOK_EVERY)
