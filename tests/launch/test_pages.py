@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import http.client
 import json
-import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -243,4 +242,3 @@ def test_an_application_that_was_started_again_is_found(tmp_path):
         now[0] += 3600.0
         assert client.document()["state"] == "FAILED"
         client.close()
-    assert threading.active_count() < 20

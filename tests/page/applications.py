@@ -39,9 +39,10 @@ def restarted() -> ApplicationStatus:
         (
             instance("worker/0", exports={"worker": {"page": "http://node-1:6006/"}}, step=20),
             instance("worker/1", exports={"worker": {"host_port": HOSTILE}}, preparing=HOSTILE),
-            instance("worker/2", joined=2),
+            instance("worker/2"),
         ),
         restarts=1,
+        joined={"worker/2": 2},
         timeline=(
             Moment(BEGUN + 2, "generation 1 starts, 2 instances", STARTS, "", 1),
             Moment(BEGUN + 20, f"{sentence}: {HOSTILE}", FAILURE, "worker/1", 1),

@@ -86,7 +86,7 @@ def test_old_moments_are_forgotten_and_the_picture_begins_later():
 def test_there_may_be_nothing_but_a_state(state):
     status = ApplicationStatus("app", state, None, 0.0, 0.0, ())
     document = of_application(ABOUT, status)
-    assert document["history"]["lanes"] == ()
+    assert document["history"]["lanes"] == []
     assert page(document)
     status = dataclasses.replace(status, instances=(instance("worker/0"),), generation=3)
     assert [g.number for g in history(status, True).generations] == [3]

@@ -95,7 +95,8 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
 
     # While it runs.
     assert "\u25b6 RUNNING" in window.text(".title")
-    assert window.text(".words") == "Generation 1 runs. 2 instances: 2 running."
+    words = "Generation 1 runs. 2 instances: 2 running."
+    wait_for(lambda: window.text(".words") == words, "both programs")
     rows = {"worker/0", "worker/1"}
     assert {row.split()[0] for row in window.texts("tr[data-instance] td.name")} == rows
     assert window.texts("[data-generation]") != []

@@ -66,7 +66,6 @@ class InstanceStatus:
     host: str = ""
     exports: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     exit: Exit | None = None
-    joined: int = 1  # the generation from which on it takes part
     docker: str = ""  # id of the Docker container that the program runs, or ran, in
     preparing: str = ""  # what it waits for before it is there, as its runner or master says
     seconds: float | None = None  # how long its program ran, once that has ended
@@ -143,6 +142,8 @@ class ApplicationStatus:
     losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
     curves: tuple[Curve, ...] = ()  # of each component's first instance
+    # Instances that came by flex -> the generation from which on they take part.
+    joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
 

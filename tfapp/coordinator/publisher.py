@@ -122,7 +122,6 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 instance=instance.id,
                 component=instance.component,
                 role=instance.role,
-                joined=instance.joined,
                 state=shown_state(state, instance),
                 container=instance.container,
                 host=instance.host,
@@ -144,6 +143,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
             dataclasses.replace(moment, time=round(since + moment.time - state.started, 3))
             for moment in state.timeline
         ),
+        joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
         stop_grace=state.job.limits.stop_grace,
         checkpoint_dir=state.job.checkpoint_dir,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, exported_pages
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.frozen import frozen
-from tfapp.page.history import Lane, history
+from tfapp.page.history import History, Lane, history
 
 PAUSE = 1.0  # seconds between two looks of a page at an application that runs
 PAUSE_EACH = 0.01  # seconds more for each of its instances
@@ -83,7 +83,7 @@ def of_application(
         "losses": status.losses,
         "checkpoints": status.checkpoint_dir,
         "instances": [_instance(i, lane) for i, lane in zip(status.instances, past.lanes)],
-        "history": dataclasses.asdict(past),
+        "history": _history(past),
         "moments": [
             {"at": moment.time - status.started, "text": moment.text} for moment in status.timeline
         ],
@@ -188,6 +188,19 @@ def _instance(instance: InstanceStatus, lane: Lane) -> dict[str, Any]:
         "step": instance.step,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),
+    }
+
+
+def _history(past: History) -> dict[str, Any]:
+    return {
+        "since": past.since,
+        "until": past.until,
+        "generations": [vars(generation) for generation in past.generations],
+        "lanes": [
+            {"instance": lane.instance, "parts": [vars(part) for part in lane.parts]}
+            for lane in past.lanes
+        ],
+        "marks": [vars(mark) for mark in past.marks],
     }
 
 

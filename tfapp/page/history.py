@@ -82,7 +82,7 @@ def history(status: ApplicationStatus, live: bool) -> History:
         generations[0].begins if generations else 0.0,
         until,
         generations,
-        tuple(_lanes(status.instances, generations, moments)),
+        tuple(_lanes(status, generations, moments)),
         tuple(_marks(status, moments)),
     )
 
@@ -110,7 +110,7 @@ def _generations(
 
 
 def _lanes(
-    instances: Iterable[InstanceStatus],
+    status: ApplicationStatus,
     generations: Sequence[Generation],
     moments: Sequence[Moment],
 ) -> Iterator[Lane]:
@@ -118,10 +118,11 @@ def _lanes(
     for moment in moments:
         if moment.kind in (FAILURE, IGNORED, RESTARTED, REPLACED):
             turns.setdefault((moment.instance, moment.generation), []).append(moment)
-    for instance in instances:
+    for instance in status.instances:
+        joined = status.joined.get(instance.instance, 1)
         parts: list[Part] = []
         for generation in generations:
-            if generation.number >= instance.joined:
+            if generation.number >= joined:
                 own = turns.get((instance.instance, generation.number), [])
                 last = generation is generations[-1]
                 parts += _parts(generation, own, instance if last else None)
