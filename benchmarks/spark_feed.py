@@ -269,16 +269,13 @@ class Bench:
         """Many partitions of few rows."""
         parts, each = SMALL
         frame = self.kinds["DataFrame"].data.limit(parts * each).repartition(parts).persist()
-        frame.count()
+        count = frame.count()
         with tfapp.submit(read, self.workers, **self.more) as app:
             app.feed(frame, final=False)
-            rate = (
-                parts
-                * each
-                / min(seconds(lambda: app.feed(frame, final=False)) for _ in range(ROUNDS))
-            )
+            took = min(seconds(lambda: app.feed(frame, final=False)) for _ in range(ROUNDS))
             app.end_feed()
             app.result()
+        rate = count / took
         words = f"rows/s from {parts} partitions of {each} rows (bar {SMALL_AT_LEAST:,})"
         return told("DataFrame", rate, words, rate >= SMALL_AT_LEAST)
 
