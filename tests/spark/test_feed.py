@@ -183,14 +183,14 @@ def test_a_source_that_changes_is_an_error(spark, shared, submit, fewer, words):
 
         again = os.path.exists(marker)
         for number, element in enumerate(elements):
-            if number == 10_000 and not again:
+            if number == 40_000 and not again:  # some batches later
                 open(marker, "w").close()
                 raise ValueError("a source that fails in the middle")
             if fewer and again and number == 5:
                 return
             yield {**element, "id": element["id"] + 7} if again and not fewer else element
 
-    data = rows(spark, 12_000, 1).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    data = rows(spark, 50_000, 1).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
     changes = pytest.raises(FeedError, match=f"partition 0 {words} .* persist the data")
     with submit(programs.collect) as app, changes:
         app.feed(data.mapPartitionsWithIndex(changing))
