@@ -52,6 +52,27 @@ def learn_ids(ctx, folder, batch, dies_after):
     return {"ids": ids, "base": base}
 
 
+def count(ctx, batches=None):
+    """How many rows it got, what their ids add up to, and by how many MiB it grew after the first.
+    It ends after so many batches."""
+    import resource
+
+    taken, before = [0, 0], 0
+    for number, found in enumerate(ctx.feed.batches(4096), 1):
+        before = before or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        taken = [taken[0] + len(found["id"]), taken[1] + int(found["id"].sum())]
+        if number == batches:
+            break
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"rows": taken[0], "sum": taken[1], "grown": grown / 1024}
+
+
+def read_columns(ctx, columns):
+    """Reads them."""
+    for _ in ctx.feed.batches(64, columns):
+        pass
+
+
 def wait_for_nothing(ctx):
     """Never reads what it is fed."""
     ctx.feed.batches(64)

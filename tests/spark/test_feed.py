@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +17,9 @@ import pytest
 import tfapp
 from tests.spark import fed_programs as programs
 from tests.spark.conftest import wait_for
+from tfapp.engines.credentials import new_credentials
 from tfapp.errors import ApplicationFailedError, FeedError, UsageError
+from tfapp.feed.wire import Credentials
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
 
@@ -178,14 +183,14 @@ def test_a_source_that_changes_is_an_error(spark, shared, submit, fewer, words):
 
         again = os.path.exists(marker)
         for number, element in enumerate(elements):
-            if number == 10_000 and not again:
+            if number == 40_000 and not again:  # some batches later
                 open(marker, "w").close()
                 raise ValueError("a source that fails in the middle")
             if fewer and again and number == 5:
                 return
             yield {**element, "id": element["id"] + 7} if again and not fewer else element
 
-    data = rows(spark, 12_000, 1).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    data = rows(spark, 50_000, 1).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
     changes = pytest.raises(FeedError, match=f"partition 0 {words} .* persist the data")
     with submit(programs.collect) as app, changes:
         app.feed(data.mapPartitionsWithIndex(changing))
@@ -253,6 +258,139 @@ def test_a_program_stops_the_feed(spark, shared, submit):
     assert len({value["rows"] for value in values.values()}) == 1
     assert result.rows < 1_000_000
     assert app.feed(rows(spark, 10, 1)).stopped, "what comes after is not wanted either"
+
+
+def test_a_partition_of_ten_million_rows_is_held_by_nobody(spark, submit):
+    """Each program gets 114 MiB of it and never holds more than the 16 MiB of the feed."""
+    count = 10_000_000
+    data = spark.range(0, count, 1, 1).selectExpr("id", "2 * id a", "3 * id b")
+    with submit(programs.count, needs_folder=False) as app:
+        result = app.feed(data, rest="share")
+        values = app.result().returned.values()
+    assert (result.rows, result.dropped) == (count, 0)
+    assert [value["rows"] for value in values] == [count // 2] * 2
+    assert sum(value["sum"] for value in values) == count * (count - 1) // 2
+    assert all(value["grown"] < 64 for value in values), values
+
+
+def test_programs_that_end_early_end_the_feed(spark, submit):
+    program = functools.partial(programs.count, batches=3)
+    with submit(program, needs_folder=False) as app:
+        result = app.feed(rows(spark, 50_000_000, 4))
+        app.result()
+    assert result.stopped
+    assert result.rows == 2 * 3 * 4096
+
+
+SPECULATION = """
+import functools, json, sys
+import numpy as np
+import tfapp
+from pathlib import Path
+from pyspark.sql import SparkSession
+from tests.spark import fed_programs
+
+folder, address = sys.argv[1:]
+settings = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.0",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.task.maxFailures": "2",
+}
+spark = SparkSession.builder.config(map=settings).getOrCreate()
+
+def made(part, _, folder=folder):
+    from pyspark import TaskContext
+
+    attempt = TaskContext.get().attemptNumber()
+    open(f"{folder}/begun-{part}-{attempt}", "w").close()
+    for number in range(8000 if part else 10):
+        if (part, number, attempt) == (2, 3000, 0):
+            raise ValueError("a source that fails in the middle")
+        row = 10_000 * part + number
+        yield {"id": row, "x": [0.0, 0.0, 0.0, float(row)]}
+
+data = spark.sparkContext.parallelize(range(6), 6).mapPartitionsWithIndex(made)
+program = functools.partial(fed_programs.collect, folder=folder, pause=0.02)
+workers = {"worker": tfapp.Component("256 MiB", instances=2)}
+options = {"site.global.advertise.host": address}
+more = {"engine": "local", "feed": True, "show": False, "options": options}
+with tfapp.submit(program, workers, **more) as app:
+    result = app.feed(data, rest="share")
+    app.result()
+ids = [np.load(f"{folder}/{index}-1.npy").tolist() for index in range(2)]
+wanted = [10_000 * part + n for part in range(6) for n in range(8000 if part else 10)]
+begun = len(list(Path(folder).glob("begun-*")))
+print(json.dumps([sorted(ids[0] + ids[1]) == wanted, result.rows, result.dropped, begun]))
+spark.stop()
+"""
+
+
+def test_speculation_and_few_failures_allowed(cluster, drivers, shared):
+    """Spark runs tasks twice that wait for slow programs, and gives up at their second failure."""
+    printed = drivers.run(
+        sys.executable, "-c", SPECULATION, str(shared), cluster.address("driver"), limit=600.0
+    )
+    same, rows, dropped, begun = json.loads(printed.splitlines()[-1])
+    assert (same, rows, dropped) == (True, 40_010, 0)
+    assert begun > 7, "no task was run twice but the one that failed"
+
+
+TASKS = """
+import pickle, sys, types
+import pyspark
+
+sys.modules["tfapp"] = None  # whoever imports it fails
+place = types.SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 1, stageId=lambda: 2)
+pyspark.TaskContext.get = lambda: place
+with open(sys.argv[1], "rb") as file:
+    sends, sends_elements, asks, asks_elements, cut = pickle.load(file)
+for task in (lambda: sends([]), lambda: sends_elements(0, []), lambda: asks([]),
+             lambda: asks_elements(0, [])):
+    try:
+        list(task())
+    except ConnectionRefusedError:
+        print("no driver")
+print([each.num_rows for each in cut([[1.0, 2.0]] * 100)])
+"""
+
+
+def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
+    """All that tasks call travels with them."""
+    import pyarrow as pa
+    from pyspark import cloudpickle
+
+    from tfapp.feed import inference, source
+    from tfapp.feed.columns import pieces
+    from tfapp.feed.rows import batches_of
+    from tfapp.feed.sender import Order
+
+    credentials = Credentials(*new_credentials(time.time())).packed()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        order = Order(f"127.0.0.1:{server.getsockname()[1]}", credentials, 1)
+    source.travel_by_value()
+    tasks = (
+        source.frame_task(order),
+        source.rdd_task(order, ["value"]),
+        inference.frame_task(order, pa.schema([])),
+        inference.rdd_task(order),
+        lambda elements: list(pieces(batches_of(elements, 0))),
+    )
+    (tmp_path / "tasks").write_bytes(cloudpickle.dumps(tasks))
+    printed = drivers.run(sys.executable, "-c", TASKS, tmp_path / "tasks")
+    assert printed.splitlines() == ["no driver"] * 4 + ["[64, 36]"]
+
+
+def test_a_column_that_there_is_none_of(spark, submit):
+    program = functools.partial(programs.read_columns, columns=("id", "label"))
+    with submit(program, needs_folder=False) as app:
+        frame = rows(spark, 100, 1)
+        with pytest.raises(FeedError, match="asks for column 'label', and the DataFrame has id, x"):
+            app.feed(frame)
+        with pytest.raises(FeedError, match="asks for column 'label', and the data has id, x"):
+            app.feed(frame.rdd)
 
 
 def test_what_cannot_be_fed_is_told_at_once(spark, shared, submit):
