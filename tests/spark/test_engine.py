@@ -336,8 +336,18 @@ def test_spark_3_5(driver, other_spark, shared):
     assert "\n3.5.9\n" in f"\n{said}"
 
 
-def test_spark_starts_nothing_a_second_time(driver, shared):
-    """Its speculation begins a second task beside each that takes more than a second."""
+def ended(home, summary):
+    """The application has failed, for that reason, and nothing is left of it."""
+    wait_for(lambda: not living(), "end of all containers")
+    engine = open_engine("spark", home, os.environ)
+    wait_for(lambda: not engine.find("app").live, "the verdict")
+    found = engine.find("app").status
+    assert (found.state, found.verdict.summary) == ("FAILED", summary)
+
+
+def test_spark_starts_nothing_a_second_time(driver, shared, tfapp_home):
+    """Its speculation begins a second task beside each that takes more than a second. At last the
+    driver stops its context in the middle."""
     process = driver(
         "spark.speculation=true",
         "spark.speculation.interval=100ms",
@@ -346,27 +356,19 @@ def test_spark_starts_nothing_a_second_time(driver, shared):
     wait_for(lambda: len(list(shared.glob("worker-*"))) == 2, "programs")
     time.sleep(4)
     assert not any("again" in path.read_text() for path in shared.glob("worker-*"))
-    (shared / "go").touch()
-    assert process.communicate(timeout=120)[0].endswith("SUCCEEDED\n")
+    (shared / "stop").touch()
+    said = process.communicate(timeout=300)[0]
+    assert "ApplicationFailedError: The SparkContext was stopped." in said
+    ended(tfapp_home, "The SparkContext was stopped.")
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped", "spark.stop()"])
-def test_the_driver_ends(driver, shared, tfapp_home, how):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_driver_ends(driver, shared, tfapp_home, number):
     process = driver(*GPUS)
     await_gpus(shared)
-    if how == "spark.stop()":
-        (shared / "stop").touch()
-        said = process.communicate(timeout=120)[0]
-        assert "ApplicationFailedError: app: The SparkContext was stopped." in said
-    else:
-        process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
-        process.wait(60)
-    wait_for(lambda: not living(), "end of all containers")
-    engine = open_engine("spark", tfapp_home, os.environ)
-    wait_for(lambda: not engine.find("app").live, "the verdict")
-    found = engine.find("app").status
-    what = "SparkContext was stopped" if how == "spark.stop()" else "Spark driver has ended"
-    assert (found.state, found.verdict.summary) == ("FAILED", f"The {what}.")
+    process.send_signal(number)
+    process.wait(60)
+    ended(tfapp_home, "The Spark driver has ended.")
 
 
 def test_the_command_is_the_driver(cluster, tfapp_home):

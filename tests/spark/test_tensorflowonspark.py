@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import functools
 import os
 import re
 import time
@@ -15,6 +17,7 @@ import pytest
 import tfapp
 from tests import python_environments
 from tests.spark import tfos_programs as programs
+from tests.spark.conftest import wait_for
 from tfapp.engines.leftovers import CACHE
 from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.tensorflowonspark import TFCluster, TFParallel
@@ -192,6 +195,13 @@ def test_instances_that_know_nothing_of_each_other(spark):
     assert [(one["id"], one["of"], one["config"]) for one in found] == [(0, 2, ""), (1, 2, "")]
 
 
+def answers(url):
+    """Whether it is the page of a TensorBoard, which begins to listen a while after its start."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=60) as page:
+        return b"TensorBoard" in page.read()
+    return False
+
+
 def test_a_shutdown_that_takes_too_long_stops_the_cluster(spark, tmp_path):
     """Its TensorBoard runs meanwhile."""
 
@@ -201,8 +211,7 @@ def test_a_shutdown_that_takes_too_long_stops_the_cluster(spark, tmp_path):
     cluster = TFCluster.run(
         spark.sparkContext, endless, args(), 1, 0, tensorboard=True, log_dir=str(tmp_path), **QUIET
     )
-    with urllib.request.urlopen(cluster.tensorboard_url(), timeout=60) as page:
-        assert b"TensorBoard" in page.read()
+    wait_for(functools.partial(answers, cluster.tensorboard_url()), "answer of TensorBoard")
     with pytest.raises(TimedOutError, match="app was stopped: it has not ended in the time"):
         cluster.shutdown(timeout=2)
     assert cluster.application.status().verdict.state == "KILLED"
