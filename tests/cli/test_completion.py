@@ -54,7 +54,7 @@ def words(tmp_path, monkeypatch, line: str) -> set[str]:
         ("tfapp registry --name app --getexp ", {"hosts"}),
         (f"tfapp create x --appdef {PACKAGE} --component e", {"evaluator"}),
         (f"tfapp create x --appdef {PACKAGE} --compopt ch", {"chief"}),
-        ("tfapp run x.py --option site.global.stop", {"site.global.stop.grace"}),
+        ("tfapp run x.py --option site.global.stop.g", {"site.global.stop.grace"}),
         ("tfapp run x.py --rescompopt worker yarn.v", {"yarn.vcores"}),
         ("tfapp run x.py --compopt worker site.global.gang", set()),
         ("tfapp schema met", {"metainfo", "metadata"}),

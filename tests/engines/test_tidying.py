@@ -7,7 +7,7 @@ import pytest
 
 from tfapp.disk import write_json
 from tfapp.engines.definition import Definition
-from tfapp.engines.tidying import EVERY, KEPT, RECENT, sizes, tidy
+from tfapp.engines.tidying import EVERY, KEPT, RECENT, size_of, tidy
 from tfapp.environment.unpacked import folder_of
 
 NOW = 2.0e9
@@ -107,12 +107,12 @@ def test_where_it_is_not_known_what_is_needed_all_stays(home):
 
 def test_without_a_cache_there_is_nothing_to_do(tmp_path):
     tidy(tmp_path / "none", NOW)
-    assert sizes(tmp_path / "none") == (0, 0)
+    assert size_of(tmp_path / "none") == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_sizes(home):
+def test_the_size(home):
     home.file(SHIPPED, 0, size=5000)
     home.folder("a" * 24, 0, size=100_000)
-    whole, environments = sizes(home.path)
-    assert 100_000 <= environments <= whole - 5000
+    assert size_of(home.path / "cache" / SHIPPED) == 5000
+    assert size_of(home.path / "cache") >= 105_000

@@ -15,7 +15,18 @@ SCHEMAS = {kind: json.loads(schema_text(kind)) for kind in KINDS}
 ROWS = [pytest.param(row, id=f"{kind} {row.section} {row.key}") for kind in KINDS
         for row in describe(kind)]  # fmt: skip
 ANNOTATIONS = (
-    *("code", "expected", "hint", "ignored", "key", "message", "prefix", "refused", "secret"),
+    *(
+        "capitals",
+        "code",
+        "expected",
+        "hint",
+        "ignored",
+        "key",
+        "message",
+        "prefix",
+        "refused",
+        "secret",
+    ),
     "unknown",
 )
 

@@ -43,20 +43,6 @@ def examine_here(home: Path) -> Iterator[Finding]:
     hint = "Install tfapp for Python 3.9 or newer." if old else ""
     yield Finding("python", PROBLEM if old else OK, f"{version}, {sys.executable}", hint)
     yield examine_home(home)
-    yield examine_cache(home)
-
-
-def examine_cache(home: Path) -> Finding:
-    """The size of what is kept there, which tfapp bounds by itself."""
-    from tfapp.engines.tidying import KEPT, ROOM, sizes
-
-    whole, environments = sizes(home)
-    bounds = f"{KEPT / 86400:g} days or beyond {ROOM >> 30} GiB"
-    text = (
-        f"{as_size(whole)}, {as_size(environments)} of it Python environments and tfapp for "
-        f"containers; what no application is made of goes after {bounds}"
-    )
-    return Finding("cache", OK, text)
 
 
 def as_size(size: float) -> str:
@@ -66,6 +52,9 @@ def as_size(size: float) -> str:
 
 def examine_home(home: Path) -> Finding:
     """TFAPP_HOME: writable, with room. It need not exist yet."""
+    from tfapp.engines.leftovers import CACHE
+    from tfapp.engines.tidying import size_of
+
     place = home
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -73,7 +62,7 @@ def examine_home(home: Path) -> Finding:
         text = f"{place} is not a folder that can be written"
         return Finding("home", PROBLEM, text, "Set TFAPP_HOME to a folder of your own.")
     free = shutil.disk_usage(place).free
-    text = f"{home}, {free / (1 << 30):.1f} GiB free"
+    text = f"{home}, {as_size(free)} free, {as_size(size_of(home / CACHE))} in its cache"
     if free < ENOUGH_ROOM:
         hint = "Free some space there, or set TFAPP_HOME to a folder on another disk."
         return Finding("home", WARNING, text, hint)

@@ -60,12 +60,6 @@ def tidy(home: Path, now: float, room: int = ROOM) -> None:
         os.utime(cache / _MARK, (now, now))
 
 
-def sizes(home: Path) -> tuple[int, int]:
-    """Bytes of the whole cache below `home`, and of the environments in it."""
-    environments = size_of(home / CACHE / ENVIRONMENTS)
-    return size_of(home / CACHE), environments
-
-
 def size_of(path: Path) -> int:
     """Bytes of a file, or of all files below a folder; 0 for what is not there."""
     total = 0

@@ -17,6 +17,7 @@ Beside the standard keywords the schemas carry annotations, which other validato
                       without what comes before the first dot, are put in
     x-tfapp-unknown   what to do about a key that is unknown in this mapping
     x-tfapp-prefix    what a key of this mapping may lack in front
+    x-tfapp-capitals  what a key in capitals may lack in front
     x-tfapp-secret    a wrong value is not repeated in the message
     x-tfapp-key       how the manual names the keys of a pattern
 """

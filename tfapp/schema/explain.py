@@ -116,7 +116,10 @@ def _first_leaf(key: str, value: Any) -> tuple[str, Any] | None:
 
 def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts) -> str:
     known = schema.working_keys(parts)
-    prefixed = said.get("x-tfapp-prefix", "") + key
+    prefix = (
+        "x-tfapp-capitals" if key.isupper() and "x-tfapp-capitals" in said else "x-tfapp-prefix"
+    )
+    prefixed = said.get(prefix, "") + key
     match = prefixed if schema.member(parts, prefixed) else close_match(key, known)
     sections = [section or "the document itself" for section in sections_of(key, schema)]
     if sections:

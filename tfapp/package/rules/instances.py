@@ -29,7 +29,8 @@ def cluster_layout(package: AppPackage) -> Iterator[Found]:
         evaluator 2                 FAIL
         ps 2                        FAIL
     """
-    if not any(package.instances(component.name) for component in package.components):
+    names = [component.name for component in package.components]
+    if not _misnamed(package) and not any(map(package.instances, names)):
         yield Found(
             package.positions["resources"],
             "no component has an instance, so nothing would run",
@@ -38,6 +39,13 @@ def cluster_layout(package: AppPackage) -> Iterator[Found]:
     yield from _check_single(package, "chief", "a second one would train on its own")
     yield from _check_single(package, "evaluator", "TensorFlow knows one evaluator")
     yield from _check_ps(package)
+
+
+def _misnamed(package: AppPackage) -> bool:
+    """Whether resources are for a component that metainfo lacks, which another rule says: one that
+    lacks resources may be the one that is meant."""
+    known = {component.name for component in package.components}
+    return not package.resources.keys() <= known
 
 
 def _check_single(package: AppPackage, role: str, why: str) -> Iterator[Found]:
@@ -97,7 +105,7 @@ def instance_count(package: AppPackage) -> Iterator[Found]:
             message = f"'{name}' is of category CLIENT and cannot have instances"
             hint = "give it the category SLAVE or MASTER in metainfo, or set its instances to 0"
             yield Found(at, message, hint)
-        elif count < least:
+        elif count < least and (name in package.resources or not _misnamed(package)):
             hint = f"set {INSTANCES} of '{name}' in resources"
             yield Found(at, f"{has} wants at least {least}", hint)
         elif most is not None and count > most:
