@@ -76,6 +76,10 @@ def test_applications_that_cannot_be(tfapp, namespace, kubeconfig, cluster):
         account = ("--option", "site.global.kubernetes.service.account", "ghost")
         asked["account"] = pool.submit(run, "account", *account)
         asked["context"] = pool.submit(run, "context", "--context", "other")
+        missing, broken = tfapp.work / "missing", tfapp.work / "broken"
+        broken.write_text("clusters: [")
+        asked["no file"] = pool.submit(run, "file", KUBECONFIG=str(missing))
+        asked["broken file"] = pool.submit(run, "file", KUBECONFIG=str(broken))
         asked["namespace"] = pool.submit(nowhere, "run", script, *FRUGAL)
         asked["list"] = pool.submit(nowhere, "list")
         asked["status"] = pool.submit(nowhere, "status", "x")
@@ -95,6 +99,8 @@ def test_applications_that_cannot_be(tfapp, namespace, kubeconfig, cluster):
     told("account", 77, "there is no ServiceAccount 'ghost'")
     assert done["account"].err.count("there is no ServiceAccount") == 1
     told("context", 44, f"there is no context 'other' in {cluster.kubeconfig}")
+    told("no file", 53, f"KUBECONFIG names {missing}, and there is no such file")
+    told("broken file", 53, f"the kubeconfig file {broken} cannot be read")
     for what in ("namespace", "list", "status"):
         told(what, 44, "there is no namespace 'nowhere'", "kubectl create namespace nowhere")
     assert sorted(tfapp.names()) == ["grpc", "image", "python"]

@@ -152,6 +152,27 @@ def test_the_master_is_killed(tfapp, tmp_path):
     assert tfapp.objects() == []
 
 
+def test_a_user_deletes_the_job_and_the_record(tfapp, namespace):
+    script = tfapp.program(programs.GOES_ON)
+    names = ("jobless", "unrecorded")
+    for name in names:
+        tfapp.run(script, name, "-w", 1)
+    objects = {name: [one for one in tfapp.objects() if name in one] for name in names}
+    (job,) = [one for one in objects["jobless"] if one.startswith("jobs/")]
+    jobs = f"/apis/batch/v1/namespaces/{namespace.name}"
+    namespace.api.call("DELETE", f"{jobs}/{job}?propagationPolicy=Background")
+    (record,) = [one for one in objects["unrecorded"] if one.startswith("configmaps/")]
+    tfapp.delete(*record.split("/"))
+    verdict = tfapp.wait("jobless", 65)["verdict"]
+    # The Job, or first its pod, which the garbage collector deletes.
+    assert re.search("its (Job|pod) was deleted", verdict["summary"])
+    ended = tfapp("status", "unrecorded")
+    assert (ended.code, "there is no application unrecorded" in ended.err) == (69, True)
+    tfapp.left()
+    tfapp.ok("destroy", "jobless")
+    wait_for(lambda: tfapp.objects() == [], "end of all objects")
+
+
 def test_the_node_of_the_master_crashes(tfapp):
     tfapp.run(tfapp.program(programs.GOES_ON), "beheaded", "-w", 2)
     lost = tfapp.node(tfapp.pods("beheaded")[""])

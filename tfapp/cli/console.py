@@ -1,5 +1,5 @@
-"""The form of results: rows in columns, JSON, and, on a terminal, colour and lines that change in
-place. The only importer of rich, and only once something changes in place."""
+"""The form of results: columns, JSON, and on a terminal colours and lines that change in place.
+Only this module imports rich, and only when lines change in place."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Show = Callable[[Sequence[Row]], None]
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a person looks at `stream` through something that can move its cursor."""
+    """Whether `stream` is a terminal that can move its cursor."""
     return stream.isatty() and environ.get("TERM", "dumb") != "dumb"
 
 
 def style(text: str, name: str, stream: TextIO, environ: Mapping[str, str]) -> str:
-    """`text` in a colour, where `stream` shows colours (https://no-color.org)."""
+    """`text` in a colour, if `stream` shows colours (https://no-color.org)."""
     if environ.get("NO_COLOR") or not is_terminal(stream, environ):
         return text
     return f"\x1b[{_ANSI[name]}m{text}\x1b[0m"
@@ -38,8 +38,8 @@ def state_style(state: str) -> str:
 
 @contextlib.contextmanager
 def live_rows(stream: TextIO) -> Iterator[Show]:
-    """Gives a function that shows rows on the terminal `stream`, over the ones before. The
-    last ones stay when the block ends."""
+    """Yields a function that shows rows on the terminal `stream`, in place of those before. The
+    last ones stay at the end of the block."""
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def add_engine_flag(parser: argparse.ArgumentParser) -> None:
-    """`--engine`, and the flags of engines that say where their applications are. Once the words
-    are parsed, `engine` is never None: see tfapp.cli.main."""
+    """Adds `--engine`, and the flags of engines that say where their applications are. After
+    parsing, `engine` is never None: see tfapp.cli.main."""
     parser.add_argument(
         "--engine",
         choices=sorted(ENGINES),
@@ -29,7 +29,7 @@ def add_engine_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """The same, and the flags that engines add to commands that compile, launch or examine."""
+    """Adds `--engine`, and all flags of engines, for commands that compile, launch or examine."""
     add_engine_flag(parser)
     _add_options(parser, places=False)
 
@@ -45,7 +45,7 @@ def _add_options(parser: argparse.ArgumentParser, places: bool) -> None:
 
 
 def _options(places: bool) -> dict[str, list[EngineOption]]:
-    """name -> the options of this name, one for each engine that has it."""
+    """name -> the options of this name, one for each engine that has one."""
     found: dict[str, list[EngineOption]] = {}
     for option in engine_options():
         if option.place == places:
@@ -62,8 +62,8 @@ def engine_of(args: argparse.Namespace, shell: Shell) -> Engine:
 
 
 def engine_options_of(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
-    """The values of the flags of engines, by name: as given, else as the user has set them once,
-    else the default of the engine in use."""
+    """The values of the engines' flags, by name: the given one, else the user's default, else that
+    of the engine in use."""
     own = {option.name: option for option in engine_options(args.engine)}
     found = {}
     for name, owners in _options(places=False).items():
@@ -75,8 +75,8 @@ def engine_options_of(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
 
 
 def note_unused_options(args: argparse.Namespace, shell: Shell) -> None:
-    """Notes each flag that was given and that `--engine` does not have: it is no error, so that one
-    command line serves for every engine."""
+    """Notes each given flag that the engine does not have. It is no error, so that one command line
+    works with every engine."""
     _note_unused(args, shell, _options(places=False))
 
 
@@ -149,8 +149,8 @@ def duration(text: str) -> float:
 
 
 def application_name(text: str) -> str:
-    """`text`, if an application can be named so; asked before anything is loaded. UsageError
-    otherwise."""
+    """Returns `text` if it can be the name of an application; else UsageError. Called before
+    anything is loaded."""
     from tfapp.compiler.options import check_name
 
     check_name(text)
@@ -158,15 +158,15 @@ def application_name(text: str) -> str:
 
 
 def file_path(text: str) -> Path:
-    """A flag's value as the path of what there is, or will be. argparse turns the error into a
-    usage message."""
+    """A flag's value as a path, which need not exist. argparse turns the error into a usage
+    message."""
     if not text:
         raise argparse.ArgumentTypeError("expected a path, found nothing")
     return Path(text)
 
 
 def add_package_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds all of them but the package itself, which commands name differently."""
+    """Adds the flags of a package, but not the package itself, which commands name differently."""
     group = parser.add_argument_group("the package")
     group.add_argument(
         "--template",
@@ -193,7 +193,7 @@ def add_package_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_override_flags(group: argparse._ActionsContainer) -> None:
-    """Adds those that set single keys."""
+    """Adds the flags that set single keys."""
     for flags, metavar, help_text in _OVERRIDES:
         group.add_argument(
             *flags,

@@ -1,4 +1,5 @@
-"""The way that tfapp has for what is another command in Slider, docker, kubectl or Hadoop."""
+"""The tfapp command for each command of Slider, docker, kubectl or Hadoop that tfapp does not
+have."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def dispatch(arguments: list[str], shell: Shell) -> int:
-    """Calls the command that `arguments` begins with. UsageError when there is none of it."""
+    """Calls the command that `arguments` begins with. UsageError when there is no such command."""
     if not arguments or arguments[0].startswith("-"):
         command = next((word for word in arguments if word in COMMANDS), "")
         if command and arguments[0] not in ("-h", "--help", "--version"):
@@ -95,7 +95,8 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Python has surrogates in place of bytes that are no text in the locale's encoding."""
+    """Whether an argument is text. Python puts surrogates in place of bytes that the locale's
+    encoding does not have."""
     return not any("\ud800" <= character <= "\udfff" for character in word)
 
 

@@ -21,7 +21,8 @@ class Parser(argparse.ArgumentParser):
     words: Sequence[str] = ()  # what it parses
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process with exit code 2. Of the usage only what has to be there is shown."""
+        """Ends the process with exit code 2. The usage that it prints has the required words
+        only."""
         text = f"{self.prog}: error: {message}{self._instead(message)}\n"
         self.exit(ExitCode.USAGE, f"{self._short_usage()}{text}")
 
@@ -67,8 +68,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Parses `words`. A command whose parser has a default for `passed` gets there what stands
-    behind `--`; argparse itself would not take such words after a flag."""
+    """Parses `words`. If the parser has a default for `passed`, this is set to the words behind
+    `--`: argparse would not accept such words after a flag."""
     passes = parser.get_default("passed") is not None
     end = words.index("--") if passes and "--" in words else len(words)
     args, unknown = parser.parse_known_args(words[:end])

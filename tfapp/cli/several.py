@@ -24,7 +24,7 @@ def add_names_or_tag(parser: argparse.ArgumentParser) -> None:
 
 def named(args: argparse.Namespace, engine: Engine) -> tuple[str, ...]:
     """The applications that the words name, each once, or those with the tag, sorted. UsageError
-    unless there is either a name or a tag, UnknownApplicationError for a tag that none has."""
+    when both are given, or neither; UnknownApplicationError when no application has the tag."""
     if bool(args.names) == (args.tag is not None):
         raise UsageError("expected either NAME or --tag", "`tfapp list` shows names and tags.")
     if args.tag is None:
@@ -33,9 +33,9 @@ def named(args: argparse.Namespace, engine: Engine) -> tuple[str, ...]:
 
 
 def act_on_each(names: Sequence[str], shell: Shell, act: Callable[[str], str]) -> int:
-    """Calls `act` for the applications at the same time, and notes what it returns, in their order.
-    The exit code: that of the first one for which it fails; what fails for one does not keep it
-    from the others."""
+    """Calls `act` for all applications at the same time, and notes what each call returns, in the
+    order of the applications. One that fails does not stop the others. Returns the exit code of the
+    first that fails, or 0."""
     if len(names) == 1:
         shell.note(act(names[0]))
         return ExitCode.SUCCESS
@@ -52,7 +52,7 @@ def act_on_each(names: Sequence[str], shell: Shell, act: Callable[[str], str]) -
 
 
 def tagged(engine: Engine, tag: str) -> tuple[Application, ...]:
-    """The applications that have the tag. UnknownApplicationError for none."""
+    """The applications that have the tag. UnknownApplicationError when there are none."""
     applications = engine.list()
     found = tuple(each for each in applications if tag in each.tags)
     if found:

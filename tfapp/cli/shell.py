@@ -1,4 +1,4 @@
-"""The world of a command: the streams, the environment and the folders of this process."""
+"""The streams, the environment and the folders of this process, for a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Shell(Caller):
     """The streams and the environment of a command."""
 
     def print(self, text: str, end: str = "\n") -> None:
-        """A result, on standard output. If nobody reads that any more, the command goes on, and
+        """Prints a result to standard output. When the reader has gone, the command goes on, and
         its exit code still says how it ended."""
         try:
             print(text, end=end, file=self.out)
@@ -22,15 +22,15 @@ class Shell(Caller):
             self.reader_has_gone(self.out)
 
     def flush(self) -> None:
-        """Brings all results to standard output, if anybody reads it."""
+        """Writes all results to standard output, if it still has a reader."""
         try:
             self.out.flush()
         except BrokenPipeError:
             self.reader_has_gone(self.out)
 
     def reader_has_gone(self, stream: TextIO) -> None:
-        """Discards everything that is written to `stream` from now on. Python flushes the standard
-        streams once more at exit and complains when it cannot."""
+        """Discards everything that is written to `stream` from now on. Without this, Python would
+        report an error when it flushes the standard streams at exit."""
         if stream in (sys.stdout, sys.stderr):
             _into_the_void(stream)
 
@@ -58,8 +58,8 @@ def _into_the_void(stream: TextIO) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Standard streams that are closed, as after `>&-`, become /dev/null: Python has None in
-    their place, and the next file to be opened would be taken for one of them."""
+    """Opens /dev/null in place of standard streams that are closed, as after `>&-`. Otherwise the
+    next file that is opened would get the stream's number, and would be taken for it."""
     opened = os.open(os.devnull, os.O_RDWR)
     while opened <= 2:
         os.set_inheritable(opened, True)

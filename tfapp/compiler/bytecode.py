@@ -11,12 +11,11 @@ _TIMESTAMP, _UNCHECKED_HASH, _CHECKED_HASH = (n.to_bytes(4, "little") for n in (
 
 
 def bytecode(path: Path, source: bytes) -> bytes | None:
-    """The content of a .pyc of `path`, whose content is `source`, that is valid wherever it
-    lies beside it: the time of the file, which an archive does not keep, is not looked at.
-
-    Taken from Python's own cache, where it is made if it is missing: compiled anew, equal
-    source would not give equal bytes. None when there is no such cache or it is not writable.
-    """
+    """The content of a .pyc for the source file `path`, whose content is `source`. It is valid
+    wherever the .pyc lies beside that file, whatever the file's time is, because an archive does
+    not keep times. The bytecode comes from Python's own cache, where it is compiled first if it is
+    missing: two compilations of one source may differ in their bytes. None when there is no such
+    cache or it is not writable."""
     try:
         cached = Path(importlib.util.cache_from_source(os.fspath(path), optimization=""))
     except NotImplementedError:
@@ -39,7 +38,7 @@ def _read(cached: Path) -> bytes:
 
 
 def _is_of(found: bytes, path: Path, source: bytes) -> bool:
-    """Whether Python would take it for `path` as that is now."""
+    """Whether Python would use this .pyc for `path` as the file is now."""
     magic, kind, rest = found[:4], found[4:8], found[8:_HEADER]
     if magic != importlib.util.MAGIC_NUMBER or len(found) <= _HEADER:
         return False

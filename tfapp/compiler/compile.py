@@ -30,9 +30,9 @@ __all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
 
 @frozen
 class Compiled:
-    """An application ready for an engine. `spec` names the paths of `files`, which are yet to be
-    stored; `problems` are warnings; `travelling` is the Python environment that goes with it;
-    `package` is what it was compiled from; `tags` are the user's, in their order."""
+    """An application that an engine can run. `spec` has the paths of `files`, which are not stored
+    yet. `problems` are warnings. `travelling`: the Python environment that is shipped. `package`:
+    the package that was compiled. `tags`: the user's, in their order."""
 
     spec: skein.ApplicationSpec
     job: Job
@@ -45,12 +45,10 @@ class Compiled:
 
 
 def compile_application(package: AppPackage, options: CompileOptions) -> Compiled:
-    """Compiles `package`. The same input gives equal output, to the byte; nothing is written or
-    changed, and nothing is read but the files that are shipped.
-
-    InvalidPackageError with every error found and its place; UsageError and UnavailableError
-    for options that cannot be used, files that are gone or too large to ship.
-    """
+    """Compiles `package`. Equal input gives equal output, to the byte. Nothing is written, and only
+    shipped files are read. InvalidPackageError with every error and its position; UsageError and
+    UnavailableError for options that cannot be used, and for files that are missing or too large to
+    ship."""
     check_options(options)
     settings = {
         component.name: ComponentSettings(package, component.name, options.user, options.name)

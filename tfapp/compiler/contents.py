@@ -1,4 +1,4 @@
-"""The content of an application's archives: the package's own files, and the user's."""
+"""The content of an application's archives: the package's files, and the user's own."""
 
 from __future__ import annotations
 
@@ -46,11 +46,9 @@ def file_entries(package: AppPackage, user_files: tuple[UserFile, ...]) -> Itera
 
 
 def inspect_user_files(package: AppPackage) -> tuple[UserFile, ...]:
-    """Size and mode of the user's files, looked up on disk, none of them read.
-
-    NotFoundError for one that is gone; UnavailableError when all together are too large to
-    ship, naming the largest, or when one cannot be looked at.
-    """
+    """Size and mode of the user's files. No file is read. NotFoundError for a missing one;
+    UnavailableError when one cannot be looked at, or when all together are too large to ship: the
+    message names the largest."""
     found = tuple(_inspect(path, origin) for path, origin in package.user_files.items())
     total = sum(file.size for file in found)
     if total > MAX_USER_FILES:
@@ -66,7 +64,7 @@ def inspect_user_files(package: AppPackage) -> tuple[UserFile, ...]:
 
 
 def check_files(package: AppPackage) -> Iterator[Problem]:
-    """User's files that cannot lie beside the package's own."""
+    """Problems: user's files that conflict with files of the package."""
     try:
         check_collisions(package.user_files.keys() | _packaged(package))
     except UnsafeSourceError as refused:

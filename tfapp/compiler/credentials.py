@@ -16,11 +16,9 @@ _FILE, _VARIABLE, _HOME = "file:", "env:", "~/"
 def read_credentials(
     credentials: Mapping[str, ConfigValue], environ: Mapping[str, str], folder: Path
 ) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    """alias -> value, and a Problem for each that could not be had.
-
-    `env:NAME` is looked up in `environ`, the submitting user's environment; `file:PATH` is read,
-    a relative path from `folder`, without the line end at its end.
-    """
+    """alias -> value, and a Problem for each value that cannot be read. `env:NAME` is looked up in
+    `environ`, the submitting user's environment. `file:PATH` is read without the line end at its
+    end; a relative path begins at `folder`."""
     values: dict[str, str] = {}
     problems: list[Problem] = []
     for alias, source in credentials.items():

@@ -1,4 +1,5 @@
-"""A component's run mode and, in an image, its container: metainfo and appConfig as one."""
+"""The container of a component whose run mode is docker or yarn-docker: metainfo and appConfig put
+together."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tfapp.package.model import AppPackage, Component, setting
 
 
 def build_docker(package: AppPackage, component: Component, own: ComponentSettings) -> Docker:
-    """The container of a component whose run mode has one. DockerError for what the rule
-    docker-container reports."""
+    """The component's container. DockerError for mistakes that the rule docker-container reports
+    too."""
     declared, settings = _declared(component), own.settings
     fields = parse_options(own.expand(declared.get("options", "")))
     return Docker(

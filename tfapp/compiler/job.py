@@ -19,7 +19,8 @@ from tfapp.placeholders import REFERENCE
 def build_job(
     package: AppPackage, options: CompileOptions, settings: Mapping[str, ComponentSettings]
 ) -> Job:
-    """The job of a package that passed every check. Components stand by role priority."""
+    """The job of a package that passed every check, with the components in the order of their role
+    priority."""
     components = submitted(package)
     shared = settings[components[0].name].settings
     return Job(
@@ -40,7 +41,8 @@ def build_job(
 
 
 def submitted(package: AppPackage) -> tuple[Component, ...]:
-    """The components that resources size, those of 0 instances too, by role priority."""
+    """The components that have resources, also those with 0 instances, in the order of their role
+    priority."""
     sized = [c for c in package.components if c.name in package.resources]
     return tuple(sorted(sized, key=lambda c: package.resources[c.name].priority))
 

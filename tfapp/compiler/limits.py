@@ -23,7 +23,7 @@ def read_limits(settings: Settings, settle: float) -> Limits:
 
 
 def progress_timeout(package: AppPackage, component: Component) -> float:
-    """Seconds in which a program of `component` must show progress; 0 when it need not."""
+    """The seconds in which a program of `component` must show progress; 0 for no limit."""
     own = setting(effective(package, component.name), "progress.timeout")
     shared = setting(package.config.global_, "progress.timeout")
     inherited = own is None or own.is_default or (shared is not None and own.at == shared.at)

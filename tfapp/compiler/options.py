@@ -63,13 +63,13 @@ class CompileOptions:
 
     @property
     def environments(self) -> Path:
-        """The folder in which Python environments are made and unpacked."""
+        """The folder for Python environments that are made or unpacked."""
         return self.cache / "environments"
 
 
 def check_options(options: CompileOptions) -> None:
-    """UsageError for a name, tag or variable that cannot be; UnavailableError for a cache folder
-    whose path Skein would misread; ValueError for secrets without a private key."""
+    """UsageError for a wrong name, tag or variable; UnavailableError for a cache folder whose path
+    Skein would misread; ValueError for secrets without a private key."""
     check_name(options.name)
     _check_tags(options.tags)
     environment = {**options.environment, **options.secret_environment}
@@ -85,7 +85,7 @@ def check_options(options: CompileOptions) -> None:
 
 
 def check_name(name: str) -> None:
-    """UsageError unless an application can be named so."""
+    """UsageError unless `name` can be the name of an application."""
     if not NAME_PATTERN.match(name):
         raise UsageError(
             f"{name!r} cannot be the name of an application",
@@ -95,7 +95,7 @@ def check_name(name: str) -> None:
 
 
 def new_name(text: str) -> str:
-    """A new name for an application after `text`: "train-4f1a"."""
+    """A new name for an application, which begins with `text`: "train-4f1a"."""
     stem = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")
     if not stem[:1].isalpha():
         stem = f"run-{stem}".rstrip("-")

@@ -1,4 +1,4 @@
-"""The environment of the user's programs, and what must not appear in a report."""
+"""The environment of the user's programs, and the values that must not appear in a report."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def build_private(
     environment: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> Private:
-    """Each component's environment: `env.*` of appConfig, then `environment`, then `secrets`.
-    All of it travels in the private file, and the values of `secrets` alone are struck out of
-    logs: EXPERIMENT=keras is no secret, and would make tf_keras into tf_[secret]."""
+    """Each component's environment: `env.*` of appConfig, then `environment`, then `secrets`. All
+    of it travels in the private file. Only the values of `secrets` are struck out of logs:
+    otherwise a plain EXPERIMENT=keras would turn tf_keras into tf_[secret]."""
     env = {name: {**own, **environment, **secrets} for name, own in configured.items()}
     return Private(env=env, redact=_redacted(secrets.values()))
 

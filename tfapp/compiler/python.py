@@ -25,7 +25,8 @@ _FILE = "file://"
 @frozen
 class Travelling:
     """An environment that is shipped. `path`: the archive on this machine, None where it is
-    elsewhere; `url`: where containers get it from; `placed`: it has to be brought there."""
+    elsewhere. `url`: where containers get it from. `placed`: whether tfapp has to bring it
+    there."""
 
     path: Path | None
     url: str
@@ -64,14 +65,15 @@ def travelling(package: AppPackage, options: CompileOptions) -> Travelling | Non
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of an archive. It is read again only when it has changed. OSError."""
+    """The SHA-256 of an archive. It is read again only after it has changed. OSError."""
     status = path.stat()
     return _digest(path, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=4)
 def _digest(path: Path, size: int, modified: int) -> str:
-    """Of the file's content, which has changed when its size or time has."""
+    """The SHA-256 of a file. `size` and `modified` are in the cache's key, so that a changed file
+    is read again."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -80,20 +82,20 @@ def _digest(path: Path, size: int, modified: int) -> str:
 
 
 def key_of_travelling(package: AppPackage) -> str:
-    """The key that names an environment to ship, "" where none does."""
+    """The key that configures an environment to ship, "" without one."""
     values = package.config.global_
     keys = ("python.archive", "python.packages", "python.version")
     return next((SITE_GLOBAL + key for key in keys if setting(values, key)), "")
 
 
 def travels(package: AppPackage) -> bool:
-    """Whether there is an environment that is shipped."""
+    """Whether an environment is shipped."""
     return key_of_travelling(package) != ""
 
 
 def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
-    """An archive that is not there or cannot be used, as far as a look into it tells. One that
-    was unpacked before is not looked into again; one that tfapp made needs no look."""
+    """Problems of an archive that is missing or damaged, as far as reading its directory tells.
+    Archives that were unpacked before, and those that tfapp made, are not read."""
     value = setting(package.config.global_, "python.archive")
     if value is None:
         return
@@ -113,13 +115,13 @@ def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Prob
 
 
 def program_python(package: AppPackage, options: CompileOptions) -> str:
-    """The interpreter for programs of run mode local whose component names none."""
+    """The interpreter of programs in run mode local whose component configures none."""
     return PYTHON if travels(package) else options.python
 
 
 def node_python(package: AppPackage, options: CompileOptions) -> tuple[str, str]:
-    """The interpreter that runs tfapp's own part of a container on another machine, and the key
-    that names it: the runner's own interpreter, or that of the programs."""
+    """The interpreter of tfapp's own part of a container on another machine, and the key that
+    configures it: the runner's own interpreter, or else that of the programs."""
     values = package.config.global_
     runner, executable = setting(values, "python.runner"), setting(values, "python.executable")
     if runner:

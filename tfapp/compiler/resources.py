@@ -1,4 +1,4 @@
-"""The resources that each container asks for, in numbers."""
+"""The resources of each container, in numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tfapp.problems import Problem
 
 
 def settled(asked: Resources, maximum: Mapping[str, int]) -> Resources:
-    """`asked` with MAX replaced by what the engine can give. KeyError without that number."""
+    """`asked` with the engine's largest amounts in place of MAX. KeyError when the engine gave
+    none."""
     return dataclasses.replace(
         asked,
         memory=maximum["memory"] if asked.memory == MAX else asked.memory,
@@ -20,8 +21,8 @@ def settled(asked: Resources, maximum: Mapping[str, int]) -> Resources:
 
 
 def check_resources(package: AppPackage, maximum: Mapping[str, int]) -> Iterator[Problem]:
-    """Amounts that no engine supplied, a label that Skein cannot give to the master alone, and
-    no instance at all."""
+    """Problems: MAX without an amount of the engine, a label for the master alone, which Skein
+    cannot express, and an application without instances."""
     for asked in (package.master, *package.resources.values()):
         yield from _check_maximum(asked, maximum)
     yield from _check_master_label(package)

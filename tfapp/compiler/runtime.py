@@ -1,5 +1,5 @@
-"""The part of tfapp that travels with every application: its own source files, and what this
-Python has made of them, so that nothing is compiled in containers of the same version."""
+"""The part of tfapp that is shipped with every application: its own source files, with their
+bytecode, so that containers with the same version of Python do not compile them."""
 
 from __future__ import annotations
 

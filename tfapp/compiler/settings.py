@@ -1,5 +1,5 @@
-"""appConfig -> the values a component's job carries: placeholders that are known before submission
-are replaced, those that only a container can replace stay."""
+"""appConfig -> the values of a component's job. Placeholders that are known before the submission
+are replaced; those that only a container can replace stay."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ def effective(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
 
 
 class ComponentSettings:
-    """One component's `site.*` and `env.*` values with all replaced that is known now: compile
-    placeholders, and references to values that hold no other placeholder.
-
-    A reference to a value with a run-time placeholder in it stays a reference: a copied port
-    placeholder would become a second port.
-    """
+    """One component's `site.*` and `env.*` values. Placeholders that are known now are replaced,
+    and so are references to values without other placeholders. A reference to a value that still
+    has a placeholder stays a reference: if the placeholder of a port were copied, it would become a
+    second port."""
 
     def __init__(self, package: AppPackage, component: str, user: str, application: str):
         self._known = placeholders.compile_values(user, application, component)

@@ -21,8 +21,8 @@ OWNER_ONLY = 0o600
 
 @frozen
 class ShippedFile:
-    """One file as it will lie in the cache. Equal content has an equal path. `place`: the URL of
-    a folder that it is to be brought to, "" for none."""
+    """One file as it will lie in the cache. Equal content has an equal path. `place`: the URL of a
+    folder that the file is brought to, "" for none."""
 
     path: Path
     data: bytes = dataclasses.field(repr=False)

@@ -1,5 +1,5 @@
-"""The cache of shipped files under TFAPP_HOME: the only place where compiled files are written,
-and deleted when the last application that is made of them is destroyed."""
+"""The cache of shipped files under TFAPP_HOME. Only this module writes compiled files, and deletes
+them when the last application that uses them is destroyed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ _LOCK_FILE = ".lock"
 
 
 def store_files(files: Iterable[ShippedFile]) -> None:
-    """Writes the files that the cache lacks; a file appears whole or not at all.
-
-    A file of the same name and other content (a damaged one) is replaced. UnavailableError when
-    the disk is full or the folder cannot be written.
-    """
+    """Writes the files that the cache lacks; a file appears whole or not at all. A damaged file,
+    whose content does not fit its name, is replaced. UnavailableError when the disk is full or the
+    folder cannot be written."""
     for file in files:
         with using_cache(file.path.parent):
             make_private(file.path.parent)
@@ -32,8 +30,8 @@ def store_files(files: Iterable[ShippedFile]) -> None:
 
 @contextlib.contextmanager
 def keeping_files(cache: Path) -> Iterator[None]:
-    """While a command stores files and has an engine write down that they are used, no other
-    command deletes any. UnavailableError as `store_files`."""
+    """Keeps other commands from deleting files, from before the files are stored until the engine
+    has recorded that they are used. UnavailableError as `store_files`."""
     with using_cache(cache):
         make_private(cache)
         lock = locked(cache / _LOCK_FILE, None, shared=True)
@@ -44,8 +42,8 @@ def keeping_files(cache: Path) -> Iterator[None]:
 def delete_files(
     cache: Path, names: Iterable[str], used: Callable[[], Collection[str]], timeout: float = 10.0
 ) -> None:
-    """Deletes from `cache` the files called `names` but for those in `used()`. Waits at most
-    `timeout` seconds for commands that are storing files; then nothing is deleted."""
+    """Deletes the files called `names` from `cache`, except those in `used()`. Waits at most
+    `timeout` seconds for commands that are storing files, and deletes nothing after that."""
     with nobody_stores(cache, timeout) as alone:
         if alone:
             for name in set(names) - set(used()):
@@ -55,7 +53,7 @@ def delete_files(
 @contextlib.contextmanager
 def nobody_stores(cache: Path, timeout: float = 10.0) -> Iterator[bool]:
     """Locks the cache, so that no command stores files while unused ones are deleted. Waits at most
-    `timeout` seconds for commands that are storing; yields whether it is locked."""
+    `timeout` seconds for commands that are storing files. Yields whether the lock was taken."""
     try:
         lock = locked(cache / _LOCK_FILE, timeout)
     except OSError as error:  # no cache, or a disk that takes nothing
@@ -66,7 +64,7 @@ def nobody_stores(cache: Path, timeout: float = 10.0) -> Iterator[bool]:
 
 
 def load_private_key(cache: Path) -> bytes:
-    """The secret that goes into the names of private files, made on first use.
+    """The secret from which the names of private files are made. It is created on first use.
     UnavailableError when it can neither be read nor written."""
     path = cache / PRIVATE_KEY_FILE
     with using_cache(cache):

@@ -10,12 +10,10 @@ DECIDING_ROLES = ("chief", "worker", "evaluator", "other")
 
 
 def success_components(package: AppPackage) -> tuple[str, ...]:
-    """Names of the components all of whose instances must exit 0.
-
-    What `successPolicy` names, as far as it has instances. By default the chief; without one
-    all workers; without those the evaluator, then components of role `other`; and where nothing
-    but `ps` and `tensorboard` runs, all of it.
-    """
+    """Names of the components whose instances must all exit 0. `successPolicy` names them;
+    components without instances are left out. By default it is the chief; without one, the workers;
+    without those, the evaluator, then components of role `other`; and if only `ps` and
+    `tensorboard` run, all of them."""
     running = [c for c in package.components if package.instances(c.name) > 0]
     if package.success:
         return tuple(c.name for c in running if c.name in package.success)

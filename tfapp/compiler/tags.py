@@ -21,8 +21,9 @@ _DEFINITION = re.compile(rf"{DEFINITION}([0-9a-f]{{64}})\Z")
 
 
 def definition_tag(spec: skein.ApplicationSpec) -> str:
-    """Names `spec`, which has no such tag yet, by all that is in it. It decides the definition:
-    the files that a spec names are named by their content."""
+    """The tag that names the definition of `spec`, by a hash of the specification, which has no
+    such tag yet. Shipped files are named by their content, so equal specifications have equal
+    definitions."""
     text = json.dumps(spec.to_dict(), sort_keys=True, default=sorted)
     return DEFINITION + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
@@ -34,5 +35,5 @@ def definition_file(tags: Iterable[str]) -> str:
 
 
 def of_the_user(tags: Iterable[str]) -> tuple[str, ...]:
-    """Without tfapp's own, sorted."""
+    """The user's tags, sorted."""
     return tuple(sorted(t for t in tags if t != TAG and not t.startswith(DEFINITION)))

@@ -1,7 +1,5 @@
-"""Run mode yarn-docker: YARN itself runs the whole container, runner and all, in the image.
-
-https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/DockerContainers.html
-"""
+"""Run mode yarn-docker: YARN runs the whole container in the image, tfapp's runner included.
+https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/DockerContainers.html"""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ def runtime_environment(docker: Docker) -> dict[str, str]:
 
 
 def run_modes(spec: skein.ApplicationSpec, job: Job) -> set[str]:
-    """Those of a compiled application."""
+    """The run modes of a compiled application."""
     parts = (spec.master, *spec.services.values())
     modes = {YARN_DOCKER for part in parts if RUNTIME_TYPE in part.env}
     return modes | {DOCKER for component in job.components if component.docker is not None}
@@ -52,7 +50,7 @@ def run_modes(spec: skein.ApplicationSpec, job: Job) -> set[str]:
 def yarn_images(
     package: AppPackage, settings: Mapping[str, ComponentSettings]
 ) -> dict[str, Docker]:
-    """The containers of the components that run this way, by component."""
+    """The containers of the components in this run mode, by component."""
     return {
         name: build_docker(package, package.component(name), own)
         for name, own in settings.items()

@@ -1,4 +1,4 @@
-"""Carries the policy's actions out, by calls to the application's master."""
+"""Carries out the policy's actions, by calls to the application's master."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 
 
 class Executor:
-    """Does everything but the shutdown. Raises UnreachableError when the master has been
-    silent for a whole call. What `nodes` read beside the loop goes to `deliver`."""
+    """Carries out every action but the shutdown. Raises UnreachableError when the master has not
+    answered for the time of a whole call. Ends of logs that `nodes` reads in other threads go to
+    `deliver`."""
 
     def __init__(
         self,
@@ -54,8 +55,9 @@ class Executor:
         self._pages: dict[str, str] = {}  # route -> address
 
     def carry_out(self, wanted: Iterable[Action]) -> Iterator[Event]:
-        """Carries `wanted` out in order, but for all orders in one call, and one list of
-        containers after it for all who want one, at the end. Yields what the answers mean."""
+        """Carries out `wanted` in order; only the orders go out together, in one call, and one list
+        of containers serves all requests for it, at the end. Yields the events that the answers
+        mean."""
         orders: dict[str, Order] = {}
         wanted = tuple(wanted)
         listings = [action for action in wanted if isinstance(action, actions.ListContainers)]
@@ -105,7 +107,8 @@ class Executor:
         return events.Requested(self._clock(), action.instance, container)
 
     def _arrived(self, component: str) -> str | None:
-        """The container that was requested although the answer got lost, if it was."""
+        """The container that was requested, if the master has made it although its answer was
+        lost."""
         for container in self._connection.containers(_ALL_STATES):
             if container.service == component and container.id not in self._containers:
                 return container.id

@@ -22,8 +22,8 @@ from tfapp.protocol.watch import Deleted, Put
 
 
 class StoreView:
-    """Remembers every key under the reports. The same value twice, as it comes from reading
-    the store again after a broken stream, is no event."""
+    """Remembers every key under the reports. After a broken stream the store is read again; a value
+    that is known already is no event then."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -37,8 +37,8 @@ class StoreView:
             yield from _written(change.key, change.value, time)
 
     def reconcile(self, values: Mapping[str, bytes], time: float) -> Iterator[Event]:
-        """The events that lead to what stands in the store now. Reports come before the ends of
-        containers: an end without a report is a loss."""
+        """The events that lead from the known state to the present content of the store. Reports
+        come before the ends of containers, because an end without a report is a loss."""
         for key in sorted(values, key=lambda key: not key.startswith(EXIT_PREFIX)):
             yield from self.apply(Put(key, values[key]), time)
         for key in tuple(self._values.keys() - values.keys()):

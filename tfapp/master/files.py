@@ -68,7 +68,7 @@ class FileServer:
     @contextmanager
     def offering(self, task: Task, told: Told) -> Iterator[None]:
         """While it is open, the container of `task` can fetch its order. `told.granted` is called
-        for the first that asks, with the address it asks from."""
+        for the first container that asks, with the address that it asks from."""
         self._orders[task.id] = _Order(task, told)
         try:
             yield
@@ -156,7 +156,7 @@ class _Order:
 
 
 class RefusedUploadError(Exception):
-    """A file that is not taken. `status` of HTTP."""
+    """A file that the master does not accept. `status`: the HTTP status."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -303,7 +303,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def tls_context(endpoint: Endpoint) -> ssl.SSLContext:
-    """Of a server that lets in those alone who have the application's credentials."""
+    """The TLS settings of a server that accepts only clients with the application's credentials."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=endpoint.certificate.decode())

@@ -11,14 +11,16 @@ from tfapp.master.ending import Ending
 
 
 class Told(Protocol):
-    """The ear of a container's master, for its launcher. Called in the master's event loop."""
+    """Receives what a launcher has to say about one container. Called in the master's event
+    loop."""
 
     def granted(self, host: str) -> bool:
-        """The container is about to run on `host`. False: it was killed meanwhile, and must not."""
+        """The container is about to run on `host`. Returns False when it was killed meanwhile: then
+        it must not run."""
 
     def waits(self, text: str) -> None:
-        """Why the container has not begun yet: "waiting for 2 GPUs"; "" when there is no reason
-        any more. At any time before `granted`."""
+        """Why the container has not begun yet: "waiting for 2 GPUs"; "" when the reason is gone.
+        May be called at any time before `granted`."""
 
 
 @frozen
@@ -68,18 +70,18 @@ class Launcher(Protocol):
 
 
 class Record(Protocol):
-    """The place where a master writes down the state of its run. Called in a thread of its own, in
-    order. TfappError when nothing can be written."""
+    """Where a master records the state of its run. Called in a thread of its own, in order.
+    TfappError when nothing can be written."""
 
     def serving(self, address: str) -> None:
         """Clients can connect to `address` (host:port) from now on."""
 
     def published(self, status: bytes) -> None:
-        """The coordinator has published `status`, JSON of an ApplicationStatus. Once a second at
-        most; of several the last."""
+        """The coordinator has published `status`, the JSON of an ApplicationStatus. Called at most
+        once a second, with the last of several."""
 
     def ended(self, ending: Ending) -> None:
-        """Nothing of the run lives any more; its master is about to end."""
+        """Nothing of the run lives any more, and its master is about to end."""
 
 
 def container_id(application: str, number: int) -> str:

@@ -121,7 +121,7 @@ class Lifecycle:
 
     # -- requests of clients --
     def add(self, service: str, env: Mapping[str, str]) -> ContainerRecord:
-        """One more container, with `env` on top of the service's."""
+        """Adds a container, with `env` added to the service's."""
         return self._add(self._service(service), env)
 
     def scale(self, service: str, count: int, delta: int) -> list[ContainerRecord]:
@@ -187,7 +187,7 @@ class Lifecycle:
         self._finish(container, state, message)
 
     def not_started(self, container: ContainerRecord, reason: str) -> None:
-        """The container could not be started."""
+        """The launcher could not start the container."""
         self._finish(container, FAILED, f"Failed to start, exception raised: {reason}")
 
     # -- inside --

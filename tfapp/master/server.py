@@ -1,8 +1,6 @@
-"""The application master: serves one run until it ends.
-
-It knows neither processes nor machines: its launcher runs the containers, and its record takes
-what others have to know of the run.
-"""
+"""The application master: serves one run until it ends. It knows neither processes nor machines:
+its launcher runs the containers, and its record keeps what other processes need to know of the
+run."""
 
 from __future__ import annotations
 
@@ -288,7 +286,8 @@ class Master:
 
 
 class _OfDriver:
-    """See tfapp.master.launcher.Told: of the master script, which waits for nothing."""
+    """Receives what the launcher says about the master script (see tfapp.master.launcher.Told). A
+    master script never waits."""
 
     def __init__(self, begin: Callable[[], None]):
         self._begin = begin
@@ -303,8 +302,8 @@ class _OfDriver:
 
 
 class _OfContainer:
-    """See tfapp.master.launcher.Told. The reason why a container waits is its message, and a key
-    that the coordinator watches."""
+    """Receives what the launcher says about a container (see tfapp.master.launcher.Told). The
+    reason why it waits becomes its message, and a key that the coordinator watches."""
 
     def __init__(
         self,

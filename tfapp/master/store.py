@@ -19,7 +19,7 @@ _SIGNED_ORDER = bytes(b ^ 0x80 for b in range(256))
 
 
 class RequestError(Exception):
-    """The request cannot be granted. `code` is the name of a gRPC status."""
+    """The request is refused. `code` is the name of a gRPC status."""
 
     def __init__(self, message: str, code: str = "INVALID_ARGUMENT"):
         super().__init__(message)
@@ -28,7 +28,7 @@ class RequestError(Exception):
 
 @frozen
 class Owner:
-    """A container, as the owner of keys: they go when it ends."""
+    """The container that owns a key. Its keys are deleted when it ends."""
 
     service: str
     instance: int

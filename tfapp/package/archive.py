@@ -86,8 +86,8 @@ def list_zip(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def _without_folder(found: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, zipfile.ZipInfo]:
-    """The members below the one folder that has them all, as whoever compresses the package's
-    folder gets it. A package has files beside its folders, so this is none's own."""
+    """The members below the folder that contains all of them, as an archive of a package's folder
+    has it. A package has files at its top, so such a folder is not part of the package."""
     folders = {name.partition("/")[0] for name in found}
     if len(folders) != 1 or not all("/" in name for name in found):
         return found

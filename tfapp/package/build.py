@@ -1,4 +1,5 @@
-"""Checked documents -> AppPackage. Nothing is judged here: the documents' data gets types."""
+"""Checked documents -> AppPackage. Gives the data of the documents its types; no rule is checked
+here."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class CheckedDocuments:
 
     @property
     def sound(self) -> frozenset[str]:
-        """The kinds of document from which something may be concluded."""
+        """The kinds of document that rules may use."""
         kinds = {"metainfo": self.metainfo, "appConfig": self.app_config}
         kinds["resources"] = self.resources
         return frozenset(kind for kind, document in kinds.items() if document.sound)
@@ -41,8 +42,8 @@ def build_package(
     defaults: Mapping[str, ConfigValue],
     user_files: Mapping[str, Path],
 ) -> AppPackage:
-    """The package that `documents` describe; of an unsound one nothing is in it. `defaults` are the
-    schema's for appConfig."""
+    """The package that `documents` describe. Unsound documents contribute nothing. `defaults`:
+    those of appConfig's schema."""
     application = documents.metainfo.section("application")
     exports = build_exports(documents.metainfo)
     components = build_components(documents.metainfo, exports)

@@ -71,7 +71,7 @@ def _docker_positions(
 
 
 def default_role(name: str) -> str:
-    """The role of a component that does not say which it has."""
+    """The role of a component that does not declare one."""
     if name in ROLES:
         return name
     return ROLE_OF_NAME.get(name, "other")
@@ -87,7 +87,8 @@ def _export_refs(
 
 
 def _export_ref(word: str, at: Position, exports: tuple[Export, ...]) -> ExportRef:
-    """Words are compared whole, so that a group or an export may have a '-' in its name."""
+    """Finds the group and the export of a word. Whole names are compared, because a name may have a
+    '-' in it."""
     for export in exports:
         if word == f"{export.group}-{export.name}":
             return ExportRef(export.group, export.name, at)
@@ -110,8 +111,8 @@ def build_exports(metainfo: CheckedDocument) -> tuple[Export, ...]:
 
 
 def build_command_orders(metainfo: CheckedDocument) -> tuple[CommandOrder, ...]:
-    """All orders. What must be INSTALLED always is: every container is up before any program
-    starts."""
+    """All orders. A component is INSTALLED once its container runs; every container runs before any
+    program starts, so this requirement is always met."""
     written = metainfo.section("application").get("commandOrders", ())
     return tuple(
         CommandOrder(

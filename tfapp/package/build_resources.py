@@ -21,8 +21,8 @@ WINDOW = {  # key -> seconds of its unit
 
 
 def build_resources(resources: CheckedDocument) -> dict[str, ComponentResources]:
-    """By component, in the order of the document, without the application master. What a
-    component does not give itself is `global`'s, or else the schema's default."""
+    """By component, in the order of the document, without the application master. A value that a
+    component does not have is that of `global`, or else the schema's default."""
     return {
         name: _component(resources, name, "component", resources.section("global"))
         for name in resources.section("components")
@@ -71,8 +71,9 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _window(own: Mapping[str, Any], shared: Mapping[str, Any]) -> float:
-    """Seconds in which failures count as recent: as the component says, else as all do, else
-    the schema's default. Parts of the window belong together."""
+    """The time in seconds in which failures count as recent: the component's, else that of
+    `global`, else the schema's default. The keys for days, hours and minutes are taken from the
+    same place."""
     for written in (own, shared, defaults("resources", "component")):
         given = [written[key] * seconds for key, seconds in WINDOW.items() if key in written]
         if given:

@@ -13,9 +13,8 @@ from tfapp.problems import Position
 
 @frozen
 class CheckedDocument:
-    """`data` is what the schema made of the document; `sound` is False when the document broke
-    it, and then `data` is empty: nothing may be concluded from it. `ignored` are the keys that
-    have no effect."""
+    """`data` is the document with its schema's types. `sound`: whether it fits its schema; if not,
+    `data` is empty, and no rule uses it. `ignored`: the keys that have no effect."""
 
     document: Document
     data: Mapping[str, Any]
@@ -25,7 +24,7 @@ class CheckedDocument:
 
     @classmethod
     def empty(cls, label: str, sound: bool) -> CheckedDocument:
-        """One that is not there, or cannot be used."""
+        """A document that is missing or cannot be used."""
         document = Document.from_value({}, label)
         return cls(document, {}, Locator(document, ""), sound)
 

@@ -53,13 +53,13 @@ class DockerError(Exception):
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """ "/data, /models:/m:ro" -> the mounts. DockerError for one that is none."""
+    """ "/data, /models:/m:ro" -> the mounts. DockerError for a wrong one."""
     words = [word.strip() for word in text.split(",")]
     return tuple(_mount(word) for word in words if word)
 
 
 def declared_mount(written: Mapping[str, Any]) -> Mount:
-    """One of metainfo's `mounts`. DockerError for paths that cannot be."""
+    """One of metainfo's `mounts`. DockerError for wrong paths."""
     mount = Mount(
         written["hostMount"], written["containerMount"], bool(written.get("readOnly", False))
     )

@@ -1,4 +1,5 @@
-"""Finds the documents among the files of a package; none or two of a kind are a Problem."""
+"""Finds the documents among the files of a package. A missing document, and two of one kind, are a
+Problem."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _MAY_LACK = ("appConfig",)
 
 
 class Found(NamedTuple):
-    """The file that holds a document, "" when there is none to be used; `problems` say why."""
+    """The file of a document. "" when there is none that can be used; `problems` say why."""
 
     path: str
     problems: tuple[Problem, ...] = ()
@@ -76,7 +77,7 @@ def _missing(source: Source, kind: str) -> Problem:
 
 
 def _misnamed(source: Source, kind: str) -> Iterator[str]:
-    """Hints at files that are meant to be the document of `kind`."""
+    """Hints at files that may be the document of `kind` under a wrong name."""
     top = [path for path in source.files() if "/" not in path]
     if f"{kind}.xml" in top:
         yield f"{kind}.xml is not read; write it as {NAMES[kind][0]}"

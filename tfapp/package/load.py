@@ -1,9 +1,7 @@
-"""A folder or .zip to an AppPackage, with everything that is wrong in it.
-
-The stages, each of which goes on with what the one before could make sense of: the files, their
-syntax, the command line's changes, the schemas, the rules across documents. A document that
-breaks its schema keeps only those rules from running that need it.
-"""
+"""A folder or .zip -> AppPackage, with all of its problems. The stages are: the files, their
+syntax, the changes of the command line, the schemas, and the rules across documents. Each stage
+works with what the one before could read. A document that does not fit its schema only stops the
+rules that need that document."""
 
 from __future__ import annotations
 
@@ -38,13 +36,11 @@ def load_package(
     user_files: Mapping[str, Path] | None = None,
     programs: bool = True,
 ) -> Loaded:
-    """Reads and checks the package at `source_path`.
-
-    `template` and `resources` name files to be used in place of the package's appConfig and
-    resources; a bare name that is no file here may be one of the package's. `user_files` maps
-    paths below files/ to the user's own files (`collect_user_files`); without `programs` nothing
-    else is there. Whatever is wrong with the package is a Problem; nothing is raised for it.
-    """
+    """Reads and checks the package at `source_path`. `template` and `resources` name files that
+    replace the package's appConfig and resources; a bare name that is no file in the working folder
+    may be a file of the package. `user_files` maps paths below files/ to the user's own files
+    (`collect_user_files`). With `programs` False, the package's own files/ is left out. Everything
+    that is wrong with the package is a Problem; nothing is raised for it."""
     try:
         source = open_source(source_path, str(source_path))
         source = source if programs else WithoutPrograms(source)

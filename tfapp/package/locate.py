@@ -1,4 +1,4 @@
-"""The position of a part of a value in its file: of a placeholder, or one word of a list."""
+"""The position of a part of a value in its file: of a placeholder, or of one word of a list."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ _NEWLINE = re.compile("\r\n|\r|\n")
 
 @frozen
 class Locator:
-    """The text of a document, searched from a value's beginning up to the next value's or key's.
-
-    Nothing is guessed: a part that does not stand there letter by letter (an escape, an alias, a
-    value of the command line) has the place of its value.
-    """
+    """The text of a document, in which parts of a value are searched, from the value's beginning up
+    to the next key or value. A part that is not found letter by letter (an escape, an alias, a
+    value of the command line) has the position of the whole value."""
 
     document: Document
     text: str
@@ -38,8 +36,7 @@ class Locator:
         return sorted({start for start in starts if start is not None})
 
     def parts(self, at: Position, parts: tuple[str, ...]) -> tuple[Position, ...]:
-        """The place of each of `parts`, which follow each other in the value that begins at
-        `at`."""
+        """The positions of `parts`, which follow each other in the value that begins at `at`."""
         start = self._offset(at)
         if start is None:
             return (at,) * len(parts)
@@ -53,7 +50,7 @@ class Locator:
         return tuple(found)
 
     def placeholders(self, at: Position, text: str) -> tuple[Position, ...]:
-        """The place of every placeholder of the value `text` that begins at `at`."""
+        """The positions of the placeholders of the value `text` that begins at `at`."""
         spelled = tuple(text[found.start : found.end] for found in placeholders.find(text))
         return self.parts(at, spelled) if spelled else ()
 

@@ -96,8 +96,8 @@ LOCAL, DOCKER, YARN_DOCKER = "local", "docker", "yarn-docker"
 
 @frozen
 class ConfigValue:
-    """One appConfig value as text (what the author wrote), with its place: the option's
-    pseudo-position when it stands in no file."""
+    """One value of appConfig, as the author wrote it, with its position: for a value of the command
+    line, the name of the option."""
 
     text: str
     at: Position = dataclasses.field(compare=False)
@@ -106,12 +106,12 @@ class ConfigValue:
     is_default: bool = dataclasses.field(compare=False, default=False)  # of a schema
 
     def placeholders(self) -> Iterator[tuple[Placeholder, Position]]:
-        """Every placeholder of the value, and where it stands."""
+        """Every placeholder of the value, with its position."""
         return _placed(self.text, self.placed, self.at)
 
 
 def setting(values: Mapping[str, ConfigValue], key: str) -> ConfigValue | None:
-    """The value of site.global.`key`, a key of appConfig's schema; None where it has none."""
+    """The value of site.global.`key`, a key of appConfig's schema. None when it is not set."""
     return values.get(SITE_GLOBAL + key)
 
 
@@ -201,6 +201,6 @@ class AppPackage:
         raise KeyError(name)
 
     def instances(self, name: str) -> int:
-        """The number of instances of component `name` that is asked for."""
+        """The number of instances of component `name`."""
         found = self.resources.get(name)
         return found.instances if found else 0

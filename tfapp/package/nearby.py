@@ -18,6 +18,6 @@ def nearby(path: Path) -> str:
 
 
 def nearby_hint(path: Path, otherwise: str) -> str:
-    """A hint of a Problem that offers it, else `otherwise`."""
+    """A hint that offers that file or folder, or `otherwise` if there is none."""
     found = nearby(path)
     return f"did you mean {found}?" if found else otherwise

@@ -1,11 +1,12 @@
-"""The changes of the command line to a package's documents: `--option`, `--compopt`, ...
+"""The changes that the command line makes to a package's documents: `--option`, `--compopt` and the
+like. They are applied before the documents are checked, so that a wrong value is found as if it
+stood in the file; its position is then the name of the option. They are applied in Slider's order,
+and later ones win: `--option`, `--component`, `--compopt`, `--resopt`, `--rescompopt`.
 
-They are applied before the documents are checked, so that a wrong value is found as if it stood
-in the file; its place is then the option that brought it. Applied in Slider's order, later wins:
-`--option`, `--component`, `--compopt`, `--resopt`, `--rescompopt`. As in Slider, `--option` and
-`--compopt` reach the resources with a key that begins with one of `RESOURCE_PREFIXES`; unlike in
-Slider, such a key is then no part of appConfig, and `--resopt` writes to the resources alone.
-A component that resources do not have yet, and `--component` gives instances, gets a free priority.
+As in Slider, `--option` and `--compopt` change the resources if the key begins with one of
+`RESOURCE_PREFIXES`. Unlike in Slider, such a key is then not added to appConfig, and `--resopt`
+changes the resources only. A component that is not in the resources gets a free priority when
+`--component` gives it instances.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAX_RESTARTS = ("application", "failurePolicy", "maxRestarts")
 
 
 class Override(NamedTuple):
-    """One value for one document: where it goes, and the option that says so."""
+    """One value for one document: its path in the document, and the option that gave it."""
 
     document: str  # METAINFO, APP_CONFIG or RESOURCES
     path: tuple[str, ...]
@@ -34,7 +35,7 @@ class Override(NamedTuple):
 
     @property
     def component(self) -> str | None:
-        """The component that it is about, None when it is about all of them."""
+        """The component that it changes, None when it changes all of them."""
         return self.path[1] if self.path[0] == "components" else None
 
 

@@ -45,8 +45,8 @@ class DocumentReader:
         self._unusable_extension = False
 
     def extension(self) -> Mapping[str, Any] | None:
-        """The package's own declaration of site.* keys, None when it has none. Read it before
-        appConfig, which cannot be checked when it is unusable."""
+        """The package's own declaration of site.* keys, None without one. Read it before appConfig:
+        when it is unusable, appConfig cannot be checked."""
         if SCHEMA_FILE not in self._source.files():
             return None
         document = self._document(self._packaged(SCHEMA_FILE))
@@ -98,8 +98,8 @@ class DocumentReader:
         return CheckedDocument(document, data, locator, ignored=ignored)
 
     def refuse_others(self, components: Sequence[str]) -> None:
-        """From now on the command line changes nothing of components that are neither among
-        `components`, metainfo's, nor the master: each try is a Problem."""
+        """Makes overrides of the command line a Problem if they are for a component that is neither
+        among `components`, those of metainfo, nor the application master."""
         known = {*components, *MASTER_NAMES}
         unknown = set()
         for override in self._overrides.entries():
@@ -111,7 +111,7 @@ class DocumentReader:
         self._overrides = self._overrides.without(unknown)
 
     def _of_another_kind(self, document: Document, kind: str) -> Problem | None:
-        """The Problem of a file that was given as `kind` and is another document."""
+        """The Problem of a file that was given as `kind` and is another kind of document."""
         if self._is(document, kind):  # the command line's changes are wrong
             return None
         for other, flag in _FLAGS.items():

@@ -37,8 +37,8 @@ class UnsafeSourceError(Exception):
 
 
 def is_reserved_variable(name: str) -> bool:
-    """Whether the environment variable `name` is not the user's to set: by `env.NAME` of
-    appConfig, nor by a credential or an environment file."""
+    """Whether users may not set the environment variable `name`, neither by `env.NAME` of appConfig
+    nor by a credential or an environment file."""
     return is_refused("appConfig", "config", f"env.{name}")
 
 
@@ -61,7 +61,7 @@ def unsafe_reason(path: str) -> str:
 
 
 def check_name(path: str) -> str:
-    """`path` itself when a shipped file may have this name, else UnsafeSourceError."""
+    """Returns `path` if a shipped file may have this name; else UnsafeSourceError."""
     if reason := unsafe_reason(path):
         raise UnsafeSourceError("", f"the file name {path!r} {reason}", "rename the file")
     return path
@@ -78,8 +78,8 @@ def check_limits(count: int, total: int) -> None:
 
 
 def check_collisions(names: Iterable[str]) -> None:
-    """UnsafeSourceError when two names differ only in capitals or in how an accent is encoded, or
-    when one is a file where another has a folder: a container could get the wrong one."""
+    """UnsafeSourceError when two names differ only in capitals or in the encoding of an accent, or
+    when one is a file and another a folder: on some systems one would overwrite the other."""
     seen: dict[str, str] = {}
     names = frozenset(names)
     for name in sorted(names):

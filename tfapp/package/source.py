@@ -27,7 +27,7 @@ _PERMISSIONS = "check its permissions"
 
 @frozen
 class WithoutPrograms:
-    """A package of which nothing below files/ is taken."""
+    """A package without the files below files/."""
 
     whole: Source
 
@@ -74,12 +74,11 @@ def open_source(path: Path, label: str) -> Source:
 def collect_user_files(
     paths: Iterable[Path], note: Callable[[str], None] = lambda _: None
 ) -> dict[str, Path]:
-    """`--files`: what a program finds below its `files/`. A file is shipped under its own name,
-    a folder's content under the paths it has in there; the later of two of one name wins. `note` is
-    told what of a folder is left out, and when the files are many megabytes.
-
-    InvalidPackageError for a path that does not exist or is not safe to ship.
-    """
+    """The files of `--files`, by their path below `files/` in a container. A file is shipped under
+    its own name, the content of a folder under the paths that it has in there. Of two files with
+    one path the later one wins. `note` is called with what is left out of a folder, and when the
+    files are many megabytes. InvalidPackageError for a path that does not exist or is not safe to
+    ship."""
     found: dict[str, Path] = {}
     size = 0
     for path in paths:

@@ -1,5 +1,5 @@
-"""A package as it is meant, written out: its documents with all that was said about them beside,
-its scripts, and its programs with the user's own files among them."""
+"""Writes a package with everything that a request adds to it: its documents with the changes of the
+request in them, its scripts, and its programs with the user's own files among them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def _literal(name: str, text: str) -> str:
 
 
 def _with_numbers(data: Any) -> Any:
-    """`data` with numbers where overrides brought them as text: both mean the same in a package."""
+    """`data` with numbers in place of numbers in text, which overrides bring. Both mean the same in
+    a package."""
     if isinstance(data, dict):
         return {key: _with_numbers(value) for key, value in data.items()}
     if isinstance(data, list):

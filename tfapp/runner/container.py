@@ -1,4 +1,4 @@
-"""The container as its runner finds it: the job, the instance, folders, host."""
+"""The container of a runner: its job, instance, folders and host."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ HIDDEN_PREFIX = "SKEIN_"
 
 
 class ContainerError(Exception):
-    """This process does not stand in a container of an application; one sentence."""
+    """This process does not run in a container of an application. The text is one sentence."""
 
 
 @frozen
 class Container:
-    """The container of one instance, as its runner finds it."""
+    """The container of one instance, read from its files and environment."""
 
     job: Job
     private: Private
@@ -113,7 +113,7 @@ class Container:
         return self.log_dir / RETURNED_FILE
 
     def known(self) -> dict[str, str]:
-        """The values of the placeholders that a container can replace, but for THIS_HOST."""
+        """The values of the placeholders that a container can replace, without THIS_HOST."""
         return {
             "COMPONENT_ID": str(self.index),
             "CONTAINER_ID": self.environ.get("CONTAINER_ID", self.id),
@@ -123,7 +123,7 @@ class Container:
         }
 
     def host(self, site: Mapping[str, str]) -> str:
-        """The name under which the others reach this container."""
+        """The name or address by which the other instances reach this container."""
         return Settings(site).text("advertise.host") or self.environ.get("NM_HOST") or "127.0.0.1"
 
     def python(self, site: Mapping[str, str]) -> str:
@@ -148,7 +148,7 @@ class Container:
         return f"{prefix.rstrip('/')}/{self.job.name}"
 
     def inherited_environ(self) -> dict[str, str]:
-        """The container's environment without the variables that are the runner's alone."""
+        """The container's environment without the variables that only the runner uses."""
         return {
             name: value
             for name, value in self.environ.items()
@@ -156,7 +156,8 @@ class Container:
         }
 
     def name_logs(self) -> None:
-        """Writes the instance's name into the log folder: readers find the folder after the end."""
+        """Writes the instance's name into the log folder, so that the folder is found after the
+        end."""
         (self.log_dir / INSTANCE_FILE).write_text(instance_id(self.component.name, self.index))
 
     def delete_master_key(self) -> None:

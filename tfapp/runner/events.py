@@ -21,7 +21,8 @@ class Attempt(NamedTuple):
 # ---- events ----------------------------------------------------------------------------------
 @frozen
 class Prepared:
-    """The script is loaded and has looked around; `refusal` says why it will not start."""
+    """The script is loaded, and its `prepare` has ended. `refusal`: why the program will not start,
+    None if it will."""
 
     refusal: Exit | None = None
 
@@ -49,21 +50,22 @@ class OrderGiven:
 
 @frozen
 class Chosen:
-    """The package's script has said what to run."""
+    """The package's script has returned the program to run."""
 
     program: Program
 
 
 @frozen
 class Failed:
-    """No program runs, and this is why."""
+    """No program runs, for this reason."""
 
     exit: Exit
 
 
 @frozen
 class Unwell:
-    """The program runs, but it hangs, or the package's script has no hope for it."""
+    """The program runs, but it makes no progress, or the script's `status` says that it has
+    failed."""
 
     attempt: Attempt
     exit: Exit
@@ -71,7 +73,7 @@ class Unwell:
 
 @frozen
 class Ended:
-    """The program is dead, with all that it has started. `killed`: by this runner."""
+    """The program and all processes that it started have ended. `killed`: this runner killed it."""
 
     exit: Exit
     killed: bool = False
@@ -99,14 +101,14 @@ Event = Union[
 # ---- actions ---------------------------------------------------------------------------------
 @frozen
 class Register:
-    """Take ports, export, and say so."""
+    """Take ports, make the exports, and send them to the coordinator."""
 
     generation: int
 
 
 @frozen
 class Choose:
-    """Ask the package's script what to run."""
+    """Ask the package's script for the program to run."""
 
     cluster: Cluster
 
@@ -123,7 +125,7 @@ class Stop:
 
 @frozen
 class Kill:
-    """End the program and all that it has started, now."""
+    """End the program and all processes that it started, at once."""
 
 
 @frozen
@@ -141,7 +143,7 @@ class Restart:
 
 @frozen
 class Leave:
-    """Nothing is left to do here."""
+    """End this runner: nothing is left to do."""
 
 
 Action = Union[Register, Choose, Launch, Stop, Kill, Report, Restart, Leave]

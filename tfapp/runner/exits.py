@@ -42,10 +42,10 @@ def _name(number: int) -> str:
 
 
 class MemoryKills:
-    """The processes that the kernel has killed for memory since this was made, by the counters of
-    this process's cgroup. `container` is the CONTAINER_ID, by which YARN names a container's own
-    cgroup. `alone`: this process's cgroup is its container's own, as in a pod. `root` is the root
-    of the file system."""
+    """Counts the processes that the kernel has killed for memory since this was made, by the
+    counters of this process's cgroup. `container`: CONTAINER_ID, by which YARN names the cgroup of
+    a container. `alone`: whether this process's cgroup belongs to its container only, as in a pod.
+    `root`: the root of the file system."""
 
     def __init__(self, container: str, alone: bool = False, root: Path = Path("/")):
         self._before = 0
@@ -59,15 +59,15 @@ class MemoryKills:
                 return
 
     def happened(self) -> bool | None:
-        """Whether there was one in this container. None when there was one in a cgroup that
-        others share: it may have been theirs."""
+        """Whether a process of this container was killed. None when one was killed in a cgroup that
+        other containers share."""
         if self._file is None or (_count(self._file) or 0) <= self._before:
             return False
         return True if self._own else None
 
 
 def _counters(root: Path) -> Iterator[tuple[str, Path]]:
-    """The cgroups of this process that may count, and the files in which they do."""
+    """The cgroups of this process that may have counters, and the files of these."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -1,8 +1,6 @@
-"""Heartbeats of a runner, and the fence: its end when none has arrived for too long.
-
-When the master cannot be reached for `lost` seconds, the coordinator may by now have replaced
-this instance. Its program then must not go on beside the replacement.
-"""
+"""The heartbeats of a runner, and the fence: the runner ends when no heartbeat has arrived for too
+long. When a runner cannot reach its master for `lost` seconds, the coordinator may have replaced
+its instance. Then its program must not run beside the replacement."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from tfapp.errors import RefusedError, UnreachableError
 
 class Heartbeat:
     """Calls `beat(state)` every `interval` seconds, and at once when the state changes. A state is
-    any value.
-    `lost(message)` is called once: after `limit` seconds (0: never) without a beat that arrived,
-    or when the master refuses one, because to it this container has ended. Both are called in
-    threads of their own, so that neither a hanging call nor a busy runner delays the fence."""
+    any value. `lost(message)` is called once: when no beat has arrived for `limit` seconds (0:
+    never), or when the master refuses a beat because it counts this container as ended. Both are
+    called in threads of their own, so that neither a call that hangs nor a busy runner delays the
+    fence."""
 
     def __init__(
         self,
@@ -43,7 +41,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="tfapp-heartbeat", daemon=True)
 
     def start(self, state: Any) -> None:
-        """Begins to beat."""
+        """Starts the heartbeats."""
         self._state = state
         self._heard = self._clock()
         self._thread.start()
@@ -51,13 +49,13 @@ class Heartbeat:
             threading.Thread(target=self._fence, name="tfapp-fence", daemon=True).start()
 
     def tell(self, state: Any) -> None:
-        """Changes the state that the beats tell."""
+        """Changes the state that the heartbeats send."""
         with self._changed:
             self._state = state
             self._changed.notify_all()
 
     def close(self, timeout: float) -> None:
-        """Stops beating. Waits at most `timeout` seconds for a beat that is on its way."""
+        """Ends the heartbeats. Waits at most `timeout` seconds for one that is being sent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,5 +1,5 @@
-"""What a program measures: read from the file that it reports to, and from the files that it writes
-for TensorBoard. A look reads a bounded amount, whatever the program reports."""
+"""The metrics of a program: read from the file that it reports to, and from the files that it
+writes for TensorBoard. One look reads a bounded amount, whatever the program reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LAST_LOOKS = 16  # at event files, once nobody writes them
 
 @frozen
 class Reading:
-    """What is known of a program's metrics."""
+    """The known metrics of a program."""
 
     metrics: Mapping[str, Measure]
     step: int | None
@@ -41,7 +41,7 @@ NOTHING = Reading({}, None, None)
 
 @frozen
 class _Reported:
-    """What a program's file says."""
+    """The content of a program's report file."""
 
     metrics: Mapping[str, Measure]
     step: int | None
@@ -52,9 +52,9 @@ _NOT_REPORTED = _Reported({}, None, 0.0)
 
 
 class Meter:
-    """The metrics of one program. `file`: what it reports to; what stands there now is an older
-    program's. `pids`: the processes of the program. `private`: a folder to which it alone writes.
-    `look` may be called by several threads."""
+    """The metrics of one program. `file`: the file that it reports to; content from before is an
+    older program's and is ignored. `pids`: the processes of the program. `private`: a folder that
+    no other program writes to. `look` may be called by several threads."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Meter:
         self._over = False  # whether the program has ended
 
     def look(self, limit: float) -> Reading:
-        """What it measures now, or what was found last where a look takes longer than `limit`
-        seconds. There is one look at a time, in a thread of its own."""
+        """The present metrics, or the last ones if looking takes longer than `limit` seconds. A
+        thread of its own looks, once at a time."""
         with self._lock:
             looking = self._looking
             if looking is None or not looking.is_alive():
@@ -87,7 +87,7 @@ class Meter:
         return self.reading
 
     def last(self, limit: float) -> Reading:
-        """What it measured up to its end, for after that."""
+        """The metrics up to the program's end, for after that."""
         with self._lock:
             self._over, looking = True, self._looking
         if looking is not None:
@@ -119,8 +119,8 @@ class Meter:
 def _unsaid(
     found: Iterable[tuple[str, Measure]], reported: Mapping[str, Measure]
 ) -> Iterator[tuple[str, Measure]]:
-    """Without what was reported too: Keras writes "loss" as train/epoch_loss, and "val_loss" as
-    validation/epoch_loss."""
+    """The metrics of TensorBoard without those that the program reports itself: Keras writes "loss"
+    as train/epoch_loss, and "val_loss" as validation/epoch_loss."""
     for name, value in found:
         run, _, tag = name.rpartition("/")
         metric = tag.removeprefix("epoch_")

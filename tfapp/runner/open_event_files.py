@@ -1,5 +1,5 @@
-"""The event files of TensorBoard that a program has open: found among its descriptors, read as they
-grow."""
+"""The event files of TensorBoard that a program has open: found among its file descriptors, and
+read as they grow."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class OpenEventFiles:
         self._values: dict[str, tuple[Measure, int, float]] = {}
 
     def look(self) -> bool:
-        """Reads what is new in them, and says whether there was anything. Those that were closed
-        since are read to their end."""
+        """Reads what is new in the files. Returns whether there was anything. Files that the
+        program has closed are read to their end."""
         open_now = set()
         for identity, path in self._find():
             open_now.add(identity)
@@ -47,9 +47,9 @@ class OpenEventFiles:
         return anything
 
     def add_written(self, folder: Path, since: float) -> None:
-        """Takes those below `folder` that were written since then, where none was seen: the
-        program has ended before, or nobody may see what it has open. `since`: seconds since
-        1970."""
+        """Adds the event files below `folder` that were written since `since` (seconds since 1970),
+        if no open one was found: the program may have ended before a look, or its descriptors may
+        be hidden from this process."""
         if self._any:
             return
         for path, found in walk(folder):
@@ -65,19 +65,20 @@ class OpenEventFiles:
             self._files[identity], self._any = file, True
 
     def newest(self) -> list[tuple[str, Measure]]:
-        """The last value of each tag, by "FOLDER/TAG" as TensorBoard shows it; the newest first,
-        those of one moment by name."""
+        """The last value of each tag, by "FOLDER/TAG" as TensorBoard shows it. The newest come
+        first, and those of the same moment are sorted by name."""
         found = sorted(self._values.items(), key=lambda item: (-item[1][2], item[0]))
         return [(name, value) for name, (value, _, _) in found]
 
     def newest_step(self) -> tuple[str, int | None, float]:
-        """The name with the highest step: some count epochs, some steps. "", None and 0 without."""
+        """The highest step, with its name: of two tags, one may count epochs and one steps. "",
+        None and 0 without any."""
         found = ((step, name, when) for name, (_, step, when) in self._values.items())
         step, name, when = max(found, default=(None, "", 0.0))
         return name, step, when
 
     def close(self) -> None:
-        """Lets go of all."""
+        """Closes all files."""
         while self._files:
             self._files.popitem()[1].close()
 
@@ -119,8 +120,8 @@ class OpenEventFiles:
 
 
 class _EventFile:
-    """One of them. It stays open: its path may be that of another container, and its writer be
-    gone."""
+    """One event file. This process keeps it open: its path may be valid only in another container,
+    and the program may close it."""
 
     def __init__(self, descriptor: int, folder: str):
         self.folder = folder  # its name

@@ -66,7 +66,7 @@ NEVER_RAN = Exit(None, None, "stopped", "stopped before its program started")
 
 @frozen
 class RunnerState:
-    """Everything a runner has to remember. Times are seconds of the caller's clock."""
+    """The state of a runner. Times are in seconds of the caller's clock."""
 
     component: str
     gang: float  # seconds that a cluster may take to form
@@ -172,7 +172,7 @@ def _learn(state: RunnerState, event: ClusterFormed | ComponentsReleased) -> Run
 
 
 def _is_mine(state: RunnerState, cluster: Cluster) -> bool:
-    """Whether this runner, and no replacement of it, is a member."""
+    """Whether this runner, and not a replacement, is a member of the cluster."""
     containers = [m.container for m in cluster.members if m.instance == state.instance]
     if not containers:
         return not cluster.members
@@ -240,8 +240,8 @@ def _unwell(state: RunnerState, event: Unwell) -> Decision:
 
 
 def _ended(state: RunnerState, event: Ended, now: float) -> Decision:
-    """A program that was over before it could be killed for the next generation is reported all
-    the same: it may be why there is one."""
+    """Reports a program that ended before it could be killed for the next generation: its end may
+    be the reason for that generation."""
     by_itself = state.verdict is not None or not (event.killed or state.stop)
     exit = state.verdict or event.exit
     after, actions = _over(state, event.exit, now)

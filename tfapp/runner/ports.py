@@ -15,7 +15,7 @@ MAX_PORT = 65535
 
 
 class NoPortError(Exception):
-    """No port can be had; the text is a sentence for the user."""
+    """No port is available. The text is a sentence for the user."""
 
 
 class HeldPort:
@@ -60,7 +60,7 @@ def hold(allowed: str = "", preferred: int = 0) -> HeldPort:
 
 
 def hold_again(port: HeldPort) -> HeldPort:
-    """The same port, held. NoPortError when somebody else has it by now."""
+    """Holds the same port again. NoPortError when another process has it now."""
     held = port if port.held else _try(port.number)
     if held is None:
         raise NoPortError(f"port {port.number}, which the program had, is in use by another one")
@@ -68,7 +68,7 @@ def hold_again(port: HeldPort) -> HeldPort:
 
 
 def parse_ranges(text: str) -> Iterator[range]:
-    """ "48000, 50000-50010" -> its ranges. NoPortError when it is something else."""
+    """ "48000, 50000-50010" -> its ranges. NoPortError for other text."""
     for part in filter(None, (part.strip() for part in text.split(","))):
         first, dash, last = (word.strip() for word in part.partition("-"))
         numbers = (first, last) if dash else (first, first)

@@ -1,4 +1,5 @@
-"""The user's program as a process: started, watched, ended with all that it has started."""
+"""The user's program as a process: starts it, watches it, and ends it with all processes that it
+started."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class RunningProgram:
         sink: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """StartError when it cannot be."""
+        """StartError when the program cannot be started."""
         self._clock = clock
         self._memory_kills = exits.MemoryKills(
             env.get("CONTAINER_ID", ""), alone=ENV_OWN_CGROUP in env
@@ -100,12 +101,13 @@ class RunningProgram:
                 os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
+        """Sends SIGKILL to the program and all processes that it started; `wait` waits for their
+        end."""
         processes.kill_left_behind(0, spare=self.pid)
 
     def wait(self) -> Exit:
-        """Waits until the program ends by itself or is killed, then ends what it has left behind.
-        Afterwards no process of the program lives, or the result names those that do."""
+        """Waits until the program ends by itself or is killed, then ends the processes that it
+        leaves behind. Afterwards none of them lives, or the result names those that do."""
         # Not reaped yet, so that its number is nobody else's while signals are sent.
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self.seconds = self._clock() - self.started

@@ -1,4 +1,5 @@
-"""Carries out what a runner decides: ports, exports, the program, the calls into its script."""
+"""Carries out the runner's decisions: ports, exports, the program, and the calls into the package's
+script."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from tfapp.script import Context, Program, Script
 
 
 class FailedError(Exception):
-    """An action that failed; `exit` is how that is reported."""
+    """An action has failed. `exit`: the end that is reported for it."""
 
     def __init__(self, reason: str, text: str):
         super().__init__(text)
@@ -41,7 +42,8 @@ class FailedError(Exception):
 
 @frozen
 class ScriptDone:
-    """A call into the package's script is over, maybe long after the program that it is about."""
+    """A call into the package's script has ended, perhaps long after the program that it was
+    about."""
 
     name: str
     attempt: Attempt
@@ -99,8 +101,8 @@ class Supervisor:
         )
 
     def keep_address(self) -> None:
-        """Forgets the program that has ended. FailedError when a port that it was given is not
-        free any more."""
+        """Forgets the program that has ended, and keeps its ports. FailedError when one of them is
+        not free any more."""
         self.program, self._context, self._traceback = None, None, ""
         self._meter = None
         try:
@@ -126,7 +128,7 @@ class Supervisor:
         self._call("start", lambda: self._script.start(context))
 
     def launch(self, program: Program) -> None:
-        """Starts the program. FailedError when it cannot be. For the main thread."""
+        """Starts the program, in the main thread. FailedError when it cannot be started."""
         context = self._context
         assert context is not None, "a program is chosen with a context"
         released = {context.ports.get(key) for key in program.release_ports}
@@ -183,14 +185,14 @@ class Supervisor:
         self._call("stop", lambda: self._script.stop(context, program))
 
     def ask_status(self) -> None:
-        """Lets the script look at the program."""
+        """Calls the script's `status` for the program."""
         context, program = self._context, self.program
         assert context is not None and program is not None, "only what runs is looked at"
         processes.reap(spare=program.pid)
         self._call("status", lambda: self._script.status(context, program))
 
     def measure(self) -> metrics.Reading:
-        """What the program measures, for a heartbeat. For any thread."""
+        """The program's metrics, for a heartbeat. May be called in any thread."""
         meter, program = self._meter, self.program
         if meter is None:
             return metrics.NOTHING
@@ -205,7 +207,7 @@ class Supervisor:
         return dataclasses.replace(reading, metrics=told)
 
     def kill(self) -> None:
-        """Kills the program with all that it has started; `Ended` follows."""
+        """Kills the program and all processes that it started; `Ended` follows."""
         if self.program is not None:
             self._killed = self._killed or self.program.alive
             self.program.kill()
@@ -215,13 +217,13 @@ class Supervisor:
         self._say(redact(text, self._container.private.redact))
 
     def show(self, traceback: str) -> None:
-        """Tells a script's own traceback, and keeps it for the report."""
+        """Writes the traceback of a script's error to the log, and keeps it for the report."""
         self._traceback = traceback
         if traceback:
             self.tell(traceback)
 
     def report(self, action: Report, container_id: str) -> ExitReport:
-        """The report of the end of a generation here, without secrets."""
+        """The report of how the generation has ended here, without secrets."""
         program = self.program
         secrets = self._container.private.redact
         exit = action.exit
@@ -264,7 +266,7 @@ class Supervisor:
 
     @property
     def preparing(self) -> str:
-        """The present work of the preparation, where that takes long, without secrets; else ""."""
+        """What the instance is preparing, if that takes long, without secrets; else ""."""
         return redact(self._mode.preparing, self._container.private.redact)
 
     @property

@@ -19,8 +19,8 @@ ADDRESS_EXPORT = "host_port"  # the export that holds "host:port", in whatever g
 
 
 class NoAddressError(ScriptError):
-    """A member of the cluster exports no address, or another's; the text is a sentence for the
-    user."""
+    """A member of the cluster exports no address, or the same one as another member. The text is a
+    sentence for the user."""
 
 
 def address(member: Member) -> str:

@@ -30,14 +30,14 @@ class Announce:
 
 @frozen
 class PublishCluster:
-    """All instances have answered: here are their exports."""
+    """Publish the exports of all instances: all of them have answered."""
 
     cluster: Cluster
 
 
 @frozen
 class PublishReleased:
-    """These held components may start their programs now."""
+    """Publish the held components that may start their programs now."""
 
     generation: int
     components: tuple[str, ...]
@@ -45,14 +45,14 @@ class PublishReleased:
 
 @frozen
 class SendOrders:
-    """One order for each instance named."""
+    """Send one order to each instance named."""
 
     orders: Mapping[str, Order]
 
 
 @frozen
 class KillContainer:
-    """End a container whose runner can no longer be talked to."""
+    """End a container whose runner does not answer any more."""
 
     container: str
 

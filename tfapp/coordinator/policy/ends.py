@@ -1,4 +1,4 @@
-"""An instance has ended, or its container: what that says of it."""
+"""What follows from the end of an instance's program or container."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ UNREPORTED = "its container ended without a report"
 
 
 def exited(state: State, event: events.Exited) -> Step:
-    """A program ended. The report of this generation's program counts, once; its runner stays where
-    it is as long as another generation may come."""
+    """A program ended. Only the first report of this generation's program counts. The instance
+    keeps its runner as long as another generation may come."""
     report = event.report
     instance = state.instances.get(report.instance)
     if instance is None or report.container != instance.container:
@@ -41,9 +41,8 @@ def exited(state: State, event: events.Exited) -> Step:
 
 
 def container_ended(state: State, event: events.ContainerEnded) -> Step:
-    """A container is gone: as it should be after a report, a loss without one. That of a runner
-    which is silent already may go on where it is cut off from the master: the silence is waited
-    for."""
+    """A container is gone: as expected after a report, else a loss. If its runner was silent
+    already, it may be cut off from the master and still live; then the silence is waited for."""
     instance = state.instances.get(event.instance)
     if instance is None or event.container != instance.container:
         return state, ()
@@ -67,7 +66,8 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
 
 
 def cut_off(state: State, instance: Instance, time: float) -> bool:
-    """Whether the runner of `instance`, which was silent, may be alive where nobody hears it."""
+    """Whether the runner of `instance`, which was silent, may still live, cut off from the
+    master."""
     limits = state.job.limits
     if state.decided or instance.ended or instance.heard is None or not limits.heartbeat_lost:
         return False
@@ -76,8 +76,8 @@ def cut_off(state: State, instance: Instance, time: float) -> bool:
 
 
 def _fenced_itself(state: State, instance: Instance, time: float) -> bool:
-    """Whether the runner of a container that is gone was not heard of for as long as it goes on
-    without its master: then it has ended itself, as it should."""
+    """Whether the runner of a container that is gone was silent for so long that it must have ended
+    its program and itself."""
     limits = state.job.limits
     if instance.heard is None or not limits.heartbeat_lost:
         return False
@@ -97,7 +97,7 @@ def refused(state: State, event: events.Refused) -> Step:
 
 
 def silent(state: State, instance: Instance, time: float) -> Step:
-    """A runner was not heard of for too long. Its container is ended, wherever it is."""
+    """A runner was silent for too long. Its container is ended, wherever it is."""
     exit = silence(time - (instance.heard or 0.0))
     instance = dataclasses.replace(instance, stage=Stage.GONE, exit=exit)
     state, more = _ended(state, instance, time)
@@ -119,7 +119,7 @@ def _ended(state: State, instance: Instance, time: float) -> Step:
 
 # ---- what the master says of a container that ended ----------------------------------------
 def listed(state: State, event: events.Listed) -> Step:
-    """Takes in the master's list of containers: its reasons complete the losses that are known."""
+    """Reads the master's list of containers. Its reasons complete the losses that are known."""
     told = tuple(_told(instance, event.containers) for instance in state.instances.values())
     state = dataclasses.replace(state, containers=event.containers).with_instances(told)
     if state.failure is not None:
@@ -132,7 +132,7 @@ def listed(state: State, event: events.Listed) -> Step:
 
 
 def _told(instance: Instance, containers: Mapping[str, ContainerInfo]) -> Instance:
-    """The instance with what the master says of its container."""
+    """The instance with the master's information about its container."""
     info = containers.get(instance.container)
     if info is None:
         return instance
@@ -143,12 +143,12 @@ def _told(instance: Instance, containers: Mapping[str, ContainerInfo]) -> Instan
 
 
 def silence(seconds: float) -> Exit:
-    """The loss of a runner that was not heard of for so long."""
+    """The loss of a runner that was silent for so long."""
     return Exit(None, None, "silent", f"nothing was heard of it for {duration(seconds)}")
 
 
 def completed(exit: Exit, info: ContainerInfo) -> Exit:
-    """`exit` with what the master says of its container."""
+    """`exit` with the master's information about the container."""
     if exit.text == UNREPORTED:
         return explained(info)
     if exit.reason != "silent" or not info.reason:
@@ -157,7 +157,7 @@ def completed(exit: Exit, info: ContainerInfo) -> Exit:
 
 
 def explained(info: ContainerInfo) -> Exit:
-    """The end of a container without a report, of which its log may tell more than its master."""
+    """The end of a container without a report. Its log may tell more about it than the master."""
     lines = [line.strip() for line in info.log.splitlines() if line.strip()]
     for line in lines:
         if line.startswith(CANNOT_START):

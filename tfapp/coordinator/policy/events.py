@@ -37,7 +37,8 @@ class Refused:
 
 @frozen
 class Waits:
-    """The master says why a container has not begun: "waiting for 2 GPUs"; "" for no more."""
+    """Why a container has not begun, as the master says: "waiting for 2 GPUs"; "" when the reason
+    is gone."""
 
     time: float
     instance: str
@@ -64,7 +65,7 @@ class Beaten:
 
 @frozen
 class Exited:
-    """A runner's report that its program is dead."""
+    """A runner's report that its program has ended."""
 
     time: float
     report: ExitReport
@@ -72,7 +73,7 @@ class Exited:
 
 @frozen
 class ContainerEnded:
-    """The master says that a container of an instance is gone."""
+    """The master says that an instance's container is gone."""
 
     time: float
     instance: str
@@ -81,7 +82,7 @@ class ContainerEnded:
 
 @frozen
 class StopRequested:
-    """Somebody asks for the end of the application."""
+    """A request to end the application."""
 
     time: float
     message: str
@@ -89,7 +90,7 @@ class StopRequested:
 
 @frozen
 class FlexRequested:
-    """Somebody asks for another number of instances."""
+    """A request for another number of instances."""
 
     time: float
     request: FlexRequest
@@ -120,8 +121,9 @@ class Listed:
 
 @frozen
 class Tick:
-    """Everything that was queued has been handled, and it is `time` now. Only a tick lets a
-    deadline pass: a coordinator that was slow, or paused, first hears what had been said."""
+    """All events that were queued have been handled, and the time is `time`. Deadlines pass with
+    ticks only: a coordinator that was slow or paused first handles the events that arrived
+    meanwhile."""
 
     time: float
 

@@ -43,8 +43,8 @@ def _begin(state: State, event: events.Started) -> Step:
 
 
 def _stop_requested(state: State, event: events.StopRequested) -> Step:
-    """Somebody wants the end. A verdict that came before stands, and so does a failure that is
-    to become one: then the rest is told to hurry."""
+    """A request to end the application. A verdict that is fixed stands, and so does a failure that
+    is going to be the verdict; the remaining instances are then told to hurry."""
     if state.decided:
         return ending.hurry(state, event.time), ()
     state, survived = judging.hasten(state, event.time)
@@ -73,7 +73,7 @@ def _container_ended(state: State, event: events.ContainerEnded) -> Step:
 
 # ---- what happens because time has passed -----------------------------------------------------
 def tick(state: State, event: events.Tick) -> Step:
-    """It is `event.time`, and everything that was said before has been heard."""
+    """The time is `event.time`, and all earlier events have been handled."""
     time = event.time
     state = _after_pause(state, time)
     if time < state.resumed + CATCH_UP:
@@ -97,7 +97,7 @@ def tick(state: State, event: events.Tick) -> Step:
 
 
 def _go_on(state: State, time: float) -> Step:
-    """Acts on failures and on waiting work; then on the deadlines that end the application."""
+    """Acts on failures and on work that waits, then on the deadlines that end the application."""
     state, done = judging.look(state, time)
     if state.failure is None and not state.decided:
         state, formed = forming.complete(state, time)
@@ -121,7 +121,8 @@ def _go_on(state: State, time: float) -> Step:
 
 
 def next_deadline(state: State) -> float:
-    """The time at which a tick changes something, if nothing happens before; infinity for never."""
+    """The time of the next tick that changes something if no event comes before; infinity for
+    never."""
     if state.phase == FINISHED:
         return math.inf
     silence = (_silence(state, instance) for instance in state.instances.values())
@@ -160,8 +161,8 @@ def _after_pause(state: State, time: float) -> State:
 
 
 def _silence(state: State, instance: Instance) -> float:
-    """The time at which the silence of `instance` becomes a loss: after its runner, if that cannot
-    reach the master, has ended its own program."""
+    """The time at which the silence of `instance` becomes a loss. It is later than the time at
+    which a runner that cannot reach the master ends its own program."""
     return math.inf if instance.ended else fenced(state, instance)
 
 
