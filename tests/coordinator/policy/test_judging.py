@@ -1271,7 +1271,7 @@ def test_why_an_instance_that_moves_takes_the_others_with_it():
     policy = rules(FailureRule(RESTART_INSTANCE))
     world = World(job("chief=1 worker=2", limits=LIMITS, failure=policy))
     world.play("1 all answer\n20 worker/0 killed 9\n30 worker/0 lost\n31 all answer")
-    texts = [text for _, text in world.state.timeline]
+    texts = [moment.text for moment in world.state.timeline]
     assert [text for text in texts if " lost " not in text] == [
         "generation 1 starts, 3 instances",
         "worker/0 on host-worker-0 was killed by SIGKILL (9) in generation 1, 19 s after its start",

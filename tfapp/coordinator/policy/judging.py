@@ -319,6 +319,8 @@ def _begin(state: State, cause: Instance, time: float) -> Step:
             time,
             f"{cause.id} gets another address with its new container, and TensorFlow reads those "
             "of the cluster once: all start again",
+            REPLACED,
+            cause.id,
         )
     return forming.next_generation(_with_recovery(state, Recovery.GENERATION), time, delay)
 
