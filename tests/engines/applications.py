@@ -37,6 +37,7 @@ class CompiledLike:
     spec: skein.ApplicationSpec
     job: Job
     package: None = None
+    travelling: None = None
 
 
 def service(script: str = FOREVER, instances: int = 1, **kwargs: Any) -> skein.Service:
@@ -58,7 +59,7 @@ def compiled(
         acls=skein.ACLs(enable=True, view_users=["*"]),  # YARN's pages do not know who asks
     )
     components = tuple(component(n, s.instances, s.resources.gpus) for n, s in services.items())
-    who = (name, "test", "1", "somebody", "python")
+    who = (name, "test", "1", "somebody", "python3")
     return CompiledLike(spec, Job(*who, components, (), LIMITS, FAILURE_POLICY))
 
 
