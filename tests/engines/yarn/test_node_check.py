@@ -9,32 +9,34 @@ import pytest
 from tfapp.contract.names import CANNOT_START
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
 from tfapp.engines.yarn import node_check
-from tfapp.engines.yarn.cluster import Node
+from tfapp.engines.yarn.cluster import Node, Queue
 from tfapp.engines.yarn.nodes import Piece
 from tfapp.errors import UnavailableError
 from tfapp.protocol.connection import ContainerReport
 
-NODES = (
-    Node("h1", frozenset(), 1, 1, 0),
-    Node("h2", frozenset({"gpu"}), 1, 1, 0),
-    Node("h3", frozenset({"gpu"}), 1, 1, 0),
-)
+NODES = (Node("h0", frozenset(), 1, 1, 0), Node("h1", frozenset(), 1, 1, 0))
+GPU_NODES = (Node("h2", frozenset({"gpu"}), 1, 1, 0), Node("h3", frozenset({"gpu"}), 1, 1, 0))
+QUEUE = Queue("default", True, frozenset({"gpu"}))
 
 
 class Played:
-    """A cluster that starts the application at once; `containers` are what its master says, look
-    by look; `logs` what nodes show. What it has been told to end is in `killed`."""
+    """A cluster that starts applications at once; `containers` are what a master says, look by
+    look; `logs` what nodes show. What it has been told to end is in `killed`."""
 
-    def __init__(self, containers=(), logs=None, address="h1:1"):
+    def __init__(self, containers=(), logs=None, address="h1:1", queue=QUEUE):
         self.looks = list(containers)
         self.logs = logs or {}
         self.address = address
         self.killed: list[str] = []
-        self.spec = None
+        self.specs = []
+        self.queue = queue
+
+    def queues(self):
+        return (self.queue, Queue("other", True, frozenset()))
 
     def submit(self, spec):
-        self.spec = spec
-        return "application_1_0001"
+        self.specs.append(spec)
+        return f"application_1_{len(self.specs):04}"
 
     def application(self, application):
         return SimpleNamespace(address=self.address, ended=False, diagnostics="", state="ACCEPTED")
@@ -62,9 +64,9 @@ class Played:
 def examine(monkeypatch):
     monkeypatch.setattr(node_check, "LOOK_EVERY", 0.001)
 
-    def examine(played: Played) -> list[Finding]:
+    def examine(played: Played, nodes=NODES) -> list[Finding]:
         monkeypatch.setattr(node_check, "connect", lambda *_: played)
-        return list(node_check.examine_nodes(played, played, NODES, "python3", "default", 1000.0))
+        return list(node_check.examine_nodes(played, played, nodes, "python3", "default", 1000.0))
 
     return examine
 
@@ -85,11 +87,40 @@ def test_what_each_container_has_found(examine):
         Finding("node", PROBLEM, "h1: no module grpc", node_check._MEND),
     ]
     assert played.killed == ["application_1_0001"]
-    services = played.spec.services.values()
-    assert [(s.nodes, s.node_label, s.relax_locality) for s in services] == [
-        (["h1"], "", False),
-        ([], "gpu", False),
-    ]
+
+
+def places(played: Played) -> list[tuple[str, list[list[str]]]]:
+    """For each application its label, and the nodes of its services."""
+    for spec in played.specs:
+        assert {(s.node_label, s.relax_locality) for s in spec.services.values()} == {("", False)}
+    return [(spec.node_label, [s.nodes for s in spec.services.values()]) for spec in played.specs]
+
+
+def test_each_node_of_each_label(examine):
+    """YARN takes a host or a label with a request: the label is the application's."""
+    played = Played([[report(0, "SUCCEEDED"), report(1, "SUCCEEDED")]])
+    assert [found.level for found in examine(played, (*NODES, *GPU_NODES))] == [OK] * 4
+    assert places(played) == [("", [["h0"], ["h1"]]), ("gpu", [["h2"], ["h3"]])]
+    assert played.killed == ["application_1_0001", "application_1_0002"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "tried", "others"),
+    [
+        (Queue("default", True, frozenset({"*"}), "gpu"), ["gpu"], "h0, h1"),
+        (Queue("default", True, frozenset({"fpga"})), [""], "h2, h3"),
+        (Queue("default", True, frozenset({"*"})), ["", "gpu"], None),
+        (Queue("of rules that only YARN knows", True, frozenset()), ["", "gpu"], None),
+    ],
+)
+def test_nodes_that_get_nothing_from_the_queue(examine, queue, tried, others):
+    """With a default label, a request that names none does not go to nodes without one."""
+    played = Played([[report(0, "SUCCEEDED"), report(1, "SUCCEEDED")]], queue=queue)
+    found = examine(played, (*NODES, *GPU_NODES))
+    assert [label for label, _ in places(played)] == tried
+    left = [finding for finding in found if "not tried" in finding.text]
+    text = f"{others}: not tried, no container of queue 'default' goes there"
+    assert left == ([Finding("node", OK, text)] if others else [])
 
 
 def test_what_nodes_do_not_show(examine):

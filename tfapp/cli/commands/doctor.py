@@ -5,8 +5,8 @@ will). On the local engine: Python, TFAPP_HOME and the room on its disk, TensorF
 engine. With `--engine yarn`: Java, the command yarn, Hadoop's configuration, a Kerberos ticket or
 keytab where one is asked for, the ResourceManager and its nodes, their clocks, HDFS. The exit
 code is 0, or 53 when there is a problem. With --python, also whether that interpreter starts
-where programs run: on YARN, in one small container on each node that takes containers (on one of
-those that share a label), which takes half a minute or so and leaves nothing behind.
+where programs run: on YARN, in one small container on each node that gets containers of the queue
+(--queue), which takes half a minute or so for each node label and leaves nothing behind.
 
   tfapp doctor --engine yarn
   tfapp doctor --engine yarn --python /opt/tensorflow/bin/python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ from tfapp.compiler.specification import MASTER_ENVIRONMENT, container_script
 from tfapp.contract.names import CANNOT_START, RUNTIME_DIR
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
-from tfapp.engines.yarn.cluster import Cluster, Node, first_line
+from tfapp.engines.yarn.cluster import ANY_LABEL, Cluster, Node, Queue, first_line
+from tfapp.engines.yarn.preflight_queue import queue_facts
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import TfappError, UnreachableError
 from tfapp.protocol.connection import (
@@ -28,7 +29,7 @@ from tfapp.protocol.connection import (
 if TYPE_CHECKING:
     from tfapp.skein_library import skein
 
-LIMIT = 120.0  # seconds for all of it
+LIMIT = 120.0  # seconds for the nodes of one label
 LOOK_EVERY = 0.5  # seconds
 CALL_LIMIT = 5.0  # seconds for one question to the master
 LOG_LENGTH = 4096  # bytes
@@ -42,44 +43,70 @@ _MEND = "Install it there, or let Python travel: site.global.python.archive or .
 def examine_nodes(
     cluster: Cluster, web: Web, nodes: Sequence[Node], python: str, queue: str, now: float
 ) -> Iterator[Finding]:
-    """Starts `python` on each of `nodes`, and checks the modules that tfapp needs; of nodes that
-    share a label, on one of them. Nothing stays on the cluster. `now`: seconds since 1970."""
+    """Starts `python` on each of `nodes` that gets containers of `queue`, and checks the modules
+    that tfapp needs. Nothing stays on the cluster. `now`: seconds since 1970."""
     certificate, key = new_credentials(now)
-    application = ""
     try:
+        known = queue_facts(queue, cluster.queues(), None)
+        by_label = _by_label(nodes)
         with tempfile.TemporaryDirectory(prefix="tfapp-doctor-") as folder:
             runtime = Path(folder, "runtime.zip")
             runtime.write_bytes(pack(Entry(path, data) for path, data in read_runtime()))
-            spec = specification(nodes, python, queue, runtime)
-            _sign(spec, certificate, key)
-            application = cluster.submit(spec)
+            for label, hosts in by_label.items():
+                if known and not any(_gives(one, label) for one in known):
+                    text = (
+                        f"{', '.join(hosts)}: not tried, no container of queue {queue!r} goes there"
+                    )
+                    yield Finding(SUBJECT, OK, text)
+                    continue
+                spec = specification(hosts, label, python, queue, runtime)
+                _sign(spec, certificate, key)
+                yield from _examine(cluster, web, spec, certificate, key)
+    except TfappError as error:
+        yield Finding("python on the nodes", PROBLEM, error.message, error.hint)
+
+
+def _by_label(nodes: Sequence[Node]) -> Mapping[str, list[str]]:
+    """The hosts of `nodes` by their label, "" for none."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        found.setdefault(min(node.labels, default=""), []).append(node.host)
+    return found
+
+
+def _gives(queue: Queue, label: str) -> bool:
+    """Whether containers of `queue` may go to nodes of this label."""
+    if not label:
+        return not queue.default_label
+    return bool(queue.labels & {label, ANY_LABEL})
+
+
+def _examine(
+    cluster: Cluster, web: Web, spec: skein.ApplicationSpec, certificate: bytes, key: bytes
+) -> Iterator[Finding]:
+    application = cluster.submit(spec)
+    try:
         deadline = time.monotonic() + LIMIT
         address = _master_of(cluster, application, deadline)
         with connect(address, certificate, key, CALL_LIMIT) as connection:
             for container in _finished(connection, len(spec.services), deadline):
                 yield _finding(container, web)
-    except TfappError as error:
-        yield Finding("python on the nodes", PROBLEM, error.message, error.hint)
     finally:
-        if application:
-            cluster.kill(application)
+        cluster.kill(application)
 
 
 def specification(
-    nodes: Sequence[Node], python: str, queue: str, runtime: Path
+    hosts: Sequence[str], label: str, python: str, queue: str, runtime: Path
 ) -> skein.ApplicationSpec:
-    """A service for each node. YARN takes a container's host or its label, not both: nodes that
-    share a label share a service."""
+    """A service for each of the nodes `hosts`, which have this label. YARN takes a host or a label
+    with a request, not both; but the label of an application counts beside the hosts of its
+    requests."""
     from tfapp.skein_library import skein
 
-    places: dict[str, dict] = {}
-    for node in nodes:
-        label = min(node.labels, default="")
-        where = {"node_label": label} if label else {"nodes": [node.host], "relax_locality": False}
-        places.setdefault(f"label {label}" if label else node.host, where)
     return skein.ApplicationSpec(
         name=NAME,
         queue=queue,
+        node_label=label,
         acls=skein.ACLs(enable=True),
         max_attempts=1,
         master=skein.Master(
@@ -94,9 +121,10 @@ def specification(
                 files={RUNTIME_DIR: skein.File(source=f"file://{runtime}", type="ARCHIVE")},
                 max_restarts=0,
                 allow_failures=True,
-                **where,
+                nodes=[host],
+                relax_locality=False,
             )
-            for number, where in enumerate(places.values())
+            for number, host in enumerate(hosts)
         },
     )
 
