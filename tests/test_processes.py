@@ -130,9 +130,9 @@ def test_one_look_that_finds_nothing_proves_nothing(start):
 
 
 def test_what_is_left_behind_hides_from_one_look(start, monkeypatch):
+    """Other tests' fixtures are descendants of this process too: only `child` is shown."""
     child = start(start_new_session=True)
-    found = processes.left_behind
-    looks = iter([lambda: (), lambda: ()])  # what `reap` sees, then the look itself
-    monkeypatch.setattr(processes, "left_behind", lambda: next(looks, found)())
+    looks = iter([(), ()])  # what `reap` sees, then the first look
+    monkeypatch.setattr(processes, "left_behind", lambda: next(looks, (processes.stat(child.pid),)))
     assert processes.kill_left_behind(DEADLINE, spare=child.pid) == ()
     assert not is_alive(Process(child.pid, processes.stat(child.pid).started))
