@@ -96,6 +96,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.driver",
         "tfapp.feed.inference",
         "tfapp.feed.source",
+        "tfapp.feed.travel",
         "tfapp.tensorflowonspark",
     },
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},

@@ -370,11 +370,12 @@ def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
     from tfapp.feed.columns import pieces
     from tfapp.feed.rows import batches_of
     from tfapp.feed.sender import Order
+    from tfapp.feed.travel import travel_by_value
 
     credentials = Credentials(*new_credentials(time.time())).packed()
     with socket.create_server(("127.0.0.1", 0)) as server:
         order = Order(f"127.0.0.1:{server.getsockname()[1]}", credentials, 1)
-    source.travel_by_value()
+    travel_by_value()
     tasks = (
         source.frame_task(order),
         source.rdd_task(order, ["value"]),

@@ -30,8 +30,8 @@ _OWN = ("__init__.py", "errors.py", "frozen.py", "tf_yarn.py", "topology.py")
 _SPARK = ("__init__", "TFNode", "compat")
 
 _FEED = (
-    *("__init__", "columns", "context", "dataset", "inference", "intervals", "ledger"),
-    *("receiver", "wire"),
+    *("__init__", "columns", "context", "dataset", "intervals", "ledger", "receiver"),
+    *("serving", "wire"),
 )
 
 Content = Union[Path, bytes]
