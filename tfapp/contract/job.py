@@ -187,6 +187,8 @@ class ComponentJob:
     script: str  # path inside PACKAGE_DIR
     script_timeout: float  # limit for the script's start(), stop() and status() calls
     exports: tuple[ExportTemplate, ...]
+    # Interpreter of the user's program unless site.global.python.executable; PYTHON, or a path.
+    python: str
     # Effective `site.*` keys of the component, full names, compile-time placeholders replaced;
     # run-time placeholders (tfapp.placeholders) still in them. Values are text, as in the file.
     site: Mapping[str, str]
@@ -222,8 +224,6 @@ class Job:
     application: str  # metainfo's application.name
     version: str
     user: str
-    # Interpreter of the user's program unless site.global.python.executable; PYTHON, or a path.
-    python: str
     components: tuple[ComponentJob, ...]
     success: tuple[str, ...]  # components all of whose instances must exit 0
     limits: Limits

@@ -110,17 +110,13 @@ class KubernetesEngine:
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """As this engine needs them: the interpreter is that of the image, nothing of tfapp is
         compiled for the Python here, and a failure waits longer for the loss that caused it."""
-        from tfapp.compiler.python import node_python
         from tfapp.compiler.runtime import read_runtime
         from tfapp.engines.kubernetes.pods import Places, check
 
         at = Places.of(options, self._cluster.namespace)
-        options = dataclasses.replace(options, python=PYTHON)
-        python, key = node_python(package, options)
         return dataclasses.replace(
             options,
-            python=python,
-            python_key=key,
+            python=PYTHON,
             runtime=read_runtime(master=True, compiled=False),
             settle=SETTLE,
             check=lambda package, job: check(package, job, at),

@@ -138,9 +138,9 @@ def digests(compiled: Compiled) -> dict[str, str]:
     """The SHA-256 of each file of the application that is on this machine, by its source in the
     spec. An environment that is still to be made (`--dry-run`) is not."""
     found = {file.source: hashlib.sha256(file.data).hexdigest() for file in compiled.files}
-    python = compiled.travelling
-    if python is not None and python.path is not None and python.path.exists():
-        found[python.url] = digest_of(python.path)
+    for python in compiled.environments.values():
+        if python.path is not None and python.path.exists():
+            found[python.url] = digest_of(python.path)
     return found
 
 

@@ -141,7 +141,7 @@ def master_pod(
     configured = PodSettings.read(Settings({**shared, f"{SITE_GLOBAL}kubernetes.volumes": ""}))
     image = settings.text("kubernetes.master.image") or _image(package, chief.name, own)
     account = configured.service_account or names.application_object(at.name)
-    python, key = _python(package, chief.name, own)
+    python, key = _python(own, travels(package))
     if settings.text("kubernetes.master.image"):
         python, key = IMAGE_PYTHON, ""
     written = "yarn.vcores" in package.master.positions
@@ -216,7 +216,8 @@ class _Built:
 
     def _pod(self, package: AppPackage, job: Job, at: Places) -> Manifest:
         settings, size = self.settings, self.job.container
-        python, key = _python(package, self.job.name, self.own)
+        travelling = travels(package, self.job.name)
+        python, key = _python(self.own, travelling)
         bootstrap = [f"{RUNTIME_PATH}/{BOOTSTRAP}"]
         paths = [f"{RUN_PATH}/{CERTIFICATE}", f"{RUN_PATH}/{KEY}", WORK_PATH]
         memory = f"{size.memory + RUNNER_MEMORY}Mi"
@@ -226,9 +227,7 @@ class _Built:
             volumes[SCRIPT_VOLUME] = Volume(EMPTY_DIR, "", SCRIPT_FOLDER)
         container = {
             **_container(self.image, settings),
-            "command": command(
-                python, self.image, key, bootstrap, paths, libraries=not travels(package)
-            ),
+            "command": command(python, self.image, key, bootstrap, paths, libraries=not travelling),
             "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": "1"}],
             "resources": {
                 "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
@@ -301,12 +300,13 @@ def _image(package: AppPackage, component: str, own: ComponentSettings) -> str:
     return image_of(package, package.component(component), own)
 
 
-def _python(package: AppPackage, component: str, own: ComponentSettings) -> tuple[str, str]:
-    """The interpreter of the image for tfapp's own part of a pod, and the key that names it."""
+def _python(own: ComponentSettings, travelling: bool) -> tuple[str, str]:
+    """The interpreter of the image for tfapp's own part of a pod, and the key that names it.
+    `travelling`: whether the programs have another."""
     runner = own.settings.text("python.runner")
     if runner:
         return runner, f"{SITE_GLOBAL}python.runner"
-    executable = "" if travels(package) else own.settings.text("python.executable")
+    executable = "" if travelling else own.settings.text("python.executable")
     return (executable, f"{SITE_GLOBAL}python.executable") if executable else (IMAGE_PYTHON, "")
 
 

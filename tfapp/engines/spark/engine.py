@@ -70,11 +70,7 @@ class SparkEngine(RecordedEngine):
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """See Engine.options: the interpreter is the executors'."""
-        from tfapp.compiler.python import node_python
-
-        options = dataclasses.replace(options, python=PYTHON)
-        python, key = node_python(package, options)
-        return dataclasses.replace(options, python=python, python_key=key)
+        return dataclasses.replace(options, python=PYTHON)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
         """InvalidPackageError for what Spark can never give; UnavailableError and UsageError where

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfapp.compiler.python import node_python
 from tfapp.compiler.store import keeping_files, store_files
 from tfapp.compiler.tags import of_the_user
 from tfapp.contract.names import CANNOT_START, FINAL_STATES
@@ -118,11 +117,8 @@ class YarnEngine:
         """As this engine needs them: the interpreter is one of the nodes', "max" is what the
         largest node has or the queue allows, archives lie on the cluster, and a failure waits
         longer for the loss that caused it."""
-        python, key = node_python(package, options)
         return dataclasses.replace(
             options,
-            python=python,
-            python_key=key,
             maximum=self._capacity.largest_container(options.queue),
             settle=SETTLE,
             nodes=nodes.__name__,
@@ -148,9 +144,9 @@ class YarnEngine:
         it while YARN takes the application."""
         store_files(compiled.files)
         files = {file.path.name: file.path for file in compiled.files if file.place}
-        python = compiled.travelling
-        if python is not None and python.path is not None and python.placed:
-            files[python.name] = python.path
+        for python in compiled.environments.values():
+            if python.path is not None and python.placed:
+                files[python.name] = python.path
         self._shared.put(files, along=bundled(Definition.of(compiled.spec.name, compiled)))
 
     def create(self, name: str, compiled: Compiled) -> Application:
