@@ -60,6 +60,13 @@ elif command == "-stat":
         print(int(path.stat().st_mtime * 1000), path.name)
     if not found:
         complain(f"`{{words[1]}}': No such file or directory")
+elif command == "-du":
+    assert words[0] == "-s"
+    if there(words[1]).exists():
+        size = sum(path.stat().st_size for path in there(words[1]).iterdir())
+        print(f"{{size}}  {{3 * size}}  {{words[1]}}")
+    else:
+        complain(f"`{{words[1]}}': No such file or directory")
 elif command == "-cat":
     for path in words:
         if there(path).exists():

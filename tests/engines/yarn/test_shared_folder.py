@@ -43,6 +43,15 @@ def test_what_has_not_changed_costs_nothing(cluster, archive):
     assert cluster.calls() == [f"-put 3c.zip {CACHE}/"]
 
 
+def test_its_size(cluster, archive):
+    shared = cluster.shared_folder()
+    assert shared.size() == 0  # there is no folder yet
+    shared.put({"1a.zip": archive, "2b.zip": archive})
+    assert shared.size() == 2 * archive.stat().st_size
+    (cluster.base / "down").touch()
+    assert shared.size() is None
+
+
 def test_only_its_own_folders_are_private(cluster, archive):
     cluster.shared_folder().put({"1a.zip": archive})
     home = cluster.base / "there" / "user" / "ann"

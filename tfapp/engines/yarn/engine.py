@@ -95,7 +95,9 @@ class YarnEngine:
         """See Engine.examine. It takes one small container on each node."""
         well = True
         home = self._home.path.parent
-        for finding in doctor.examine(home, self._environ, self._cluster, self._web, self._clock):
+        for finding in doctor.examine(
+            home, self._environ, self._cluster, self._web, self._shared, self._clock
+        ):
             well &= finding.level != PROBLEM
             yield finding
         if python is not None and well:

@@ -185,6 +185,15 @@ class SharedFolder:
                 dataclasses.replace(record, looked=self._clock()).write(self._path)
         return self._listing
 
+    def size(self) -> int | None:
+        """Bytes of all files, each counted once whatever its replication; None when the file
+        system does not tell. By one Java program."""
+        done = hadoop_fs.run(self._environ, ["-du", "-s", self._cache])
+        if done.absent:
+            return 0
+        size = done.out.split(maxsplit=1)[:1]
+        return int(size[0]) if done.well and size and size[0].isdigit() else None
+
     # -- inside --
     def _find(self) -> str:
         system = hadoop_fs.run(self._environ, ["-df"]).out.decode(errors="replace").split("\n")
