@@ -184,10 +184,10 @@ class Submission:
     def _large_files(self, found: Record, definition: Definition) -> tuple[LargeFile, ...]:
         """UnavailableError when one of them is not on this machine."""
         wanted: Mapping[str, str] = json.loads(found.data.get(LARGE, "{}"))
-        places = {path.name: path for path in definition.local_files()}
+        local = definition.local_files()
         files = []
         for digest, name in sorted(wanted.items()):
-            candidates = [self._home / CACHE / name, *filter(None, [places.get(name)])]
+            candidates = [self._home / CACHE / name, *(p for p in local if p.name == name)]
             path = next((p for p in candidates if p.is_file() and sha256(p) == digest), None)
             if path is None:
                 raise UnavailableError(
