@@ -89,7 +89,8 @@ def unknown_placeholder(package: AppPackage) -> Iterator[Found]:
             hint = _meant(placeholder.name, known)
             yield Found(at, f"there is no placeholder {spelled}", hint)
         else:
-            yield Found(at, "this '${' is never closed", "add the '}'")
+            hint = "add the '}', or write ${DOLLAR}{ for the text ${"
+            yield Found(at, "this '${' is never closed", hint)
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
