@@ -187,7 +187,8 @@ def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
     assert here.look() == Listing()  # a command asks once
     (name,) = cluster.files()
     found = cluster.shared_folder("here", now=6000.0).look()
-    assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs))
+    size = archive.stat().st_size
+    assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs), size)
     assert cluster.shared_folder("here").looked() == 6000.0
     assert cluster.shared_folder("elsewhere").looked() == 0.0
     elsewhere.delete([name], runs[:1])

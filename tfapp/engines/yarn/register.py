@@ -23,6 +23,8 @@ from tfapp.errors import UnavailableError
 
 LOOK_EVERY = 60.0  # seconds between two looks for what was destroyed from another home
 KEPT = 7 * 24 * 3600.0  # seconds that a file stays on the cluster of which nothing is made
+RECENT = 24 * 3600.0  # the same, when there is no room
+ROOM = 20 << 30  # bytes of all files there
 SWEEP_EVERY = 24 * 3600.0  # seconds between two looks for such files, where nothing is destroyed
 
 
@@ -208,7 +210,8 @@ class Register:
         known = self._cluster.applications(self._user)
         others = [r for r in self._kept(known) if r.id not in listing.destroyed]
         of_others = {definition_file(report.tags) for report in others}
-        old = {n for n, brought in listing.files.items() if self._clock() - brought > KEPT}
+        kept = KEPT if listing.size <= ROOM else RECENT
+        old = {n for n, brought in listing.files.items() if self._clock() - brought > kept}
         unused = old - of_others
         for made_of in self._definitions(others).values() if unused else ():
             unused -= unused if made_of is None else file_names(made_of)

@@ -42,11 +42,12 @@ _APPLICATION = re.compile(r"application_[0-9]+_[0-9]+\Z")
 
 @frozen
 class Listing:
-    """The content of the folder: the upload time of each file, in seconds since 1970, and the runs
-    that were destroyed."""
+    """The content of the folder: the upload time of each file, in seconds since 1970, the runs
+    that were destroyed, and the bytes of all files."""
 
     files: Mapping[str, float] = dataclasses.field(default_factory=dict)
     destroyed: frozenset[str] = frozenset()
+    size: int = 0
 
 
 class SharedFolder:
@@ -174,7 +175,7 @@ class SharedFolder:
         """The content of the folder, None when it cannot be listed: by one Java program, the first
         time that a command asks."""
         if self._listing is None:
-            words = ["-stat", "%Y %n", f"{self._folder}/*/*"]
+            words = ["-stat", "%Y %b %n", f"{self._folder}/*/*"]
             done = hadoop_fs.run(self._environ, words, LOOK_LIMIT)
             if done.well or done.absent:
                 self._listing = _listing(done.out.decode(errors="replace"))
@@ -269,11 +270,12 @@ def _lay(content: Path | bytes, path: Path) -> int:
 
 
 def _listing(text: str) -> Listing:
-    """Of lines of a time in milliseconds and a name."""
-    words = (line.partition(" ") for line in text.splitlines())
-    times = {name: int(time) / 1000 for time, _, name in words}
+    """Of lines of a time in milliseconds, a size in bytes and a name."""
+    lines = [line.split(" ", 2) for line in text.splitlines()]
+    times = {name: int(time) / 1000 for time, _, name in lines}
     destroyed = frozenset(filter(_APPLICATION.match, times))
-    return Listing({n: t for n, t in times.items() if n not in destroyed}, destroyed)
+    files = {name: time for name, time in times.items() if name not in destroyed}
+    return Listing(files, destroyed, sum(int(size) for _, size, name in lines if name in files))
 
 
 def _silent(done: hadoop_fs.Done) -> UnavailableError:
