@@ -56,6 +56,14 @@ def test_at_its_place_it_is_named_by_its_content(archive, tmp_path):
     assert (travelling.path, travelling.name) == (archive, f"{digest}.tar.gz")
 
 
+def test_one_that_a_dry_run_has_not_made_has_its_name_here(tmp_path):
+    made = tmp_path / "0123.tar.gz"
+    built = package(settings={PACKAGES: "tensorflow"})
+    compiled = compile_with(built, place=PLACE, python_archive=made)
+    url = f"{PLACE}/0123.tar.gz"
+    assert files(compiled.spec.services["worker"]) == {"tfapp-python": (url, "ARCHIVE", "PRIVATE")}
+
+
 def test_one_on_a_cluster_stays_there():
     built = package(settings={ARCHIVE: "hdfs:///shared/${USER_NAME}/env.pex"})
     compiled = compile_with(built, place=PLACE)

@@ -70,9 +70,10 @@ def travelling(
         return None
     if not options.place:
         return Travelling(path, f"{_FILE}{path}")
-    digest = digest_of(path)
-    extension = next(end for end in EXTENSIONS if path.name.endswith(end))
-    return Travelling(path, f"{options.place}/{digest}{extension}", placed=True)
+    name = path.name
+    if path.exists():  # else it is still to be made: a dry run gives it the name that it has here
+        name = digest_of(path) + next(end for end in EXTENSIONS if name.endswith(end))
+    return Travelling(path, f"{options.place}/{name}", placed=True)
 
 
 def digest_of(path: Path) -> str:
