@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -37,9 +38,11 @@ def describe(kind: str, extra: Mapping[str, Any] | None = None) -> tuple[KeyDesc
 
 
 def sections_of(key: str, schema: SchemaParts) -> tuple[str, ...]:
-    """The sections of a document that have `key`, and do not refuse it."""
-    rows = _Manual(schema).keys(schema.root, "")
-    return tuple(row.section for row in rows if row.key == key and row.status != REFUSED)
+    """The sections of a document that have `key` and do not refuse it. A pattern counts for a key
+    with a dot: one without could be any name."""
+    rows = _Manual(schema, key if "." in key else None).keys(schema.root, "")
+    found = [row.section for row in rows if row.key == key and row.status != REFUSED]
+    return tuple(dict.fromkeys(found))
 
 
 def defaults(
@@ -68,8 +71,12 @@ def is_refused(kind: str, definition: str, key: str) -> bool:
 
 
 class _Manual:
-    def __init__(self, schema: SchemaParts):
+    """Walks through the keys of a schema. A pattern has the name that its schema gives it, or
+    `wanted` where it matches that."""
+
+    def __init__(self, schema: SchemaParts, wanted: str | None = None):
         self.schema = schema
+        self.wanted = wanted
         self.shown: set[int] = set()  # definitions that stand in the manual already
 
     def keys(self, value: Schema, section: str) -> Iterator[KeyDescription]:
@@ -87,7 +94,10 @@ class _Manual:
     def members(self, part: Schema) -> Iterator[tuple[str, Schema]]:
         yield from part.get("properties", {}).items()
         for pattern, member in part.get("patternProperties", {}).items():
-            yield member.get("x-tfapp-key", pattern), member
+            name = member.get("x-tfapp-key", pattern)
+            if self.wanted is not None and re.search(pattern, self.wanted):
+                name = self.wanted
+            yield name, member
         others = part.get("additionalProperties")
         if isinstance(others, Mapping) and "x-tfapp-key" in others:
             yield others["x-tfapp-key"], others

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 from tfapp.close_match import close_match
 from tfapp.documents.document import Path
-from tfapp.schema.describe import sections_of
 from tfapp.schema.expectation import either, expectation, says_what, shown
 from tfapp.schema.failure import Failure
-from tfapp.schema.parts import Parts, Schema, SchemaParts, types
+from tfapp.schema.hints import meant_key, shape_hint, unknown_key_hint
+from tfapp.schema.parts import Parts, SchemaParts, types
 
 UNKNOWN, MISSING, REFUSED = "unknown-key", "missing-key", "refused-key"
 WRONG_TYPE, WRONG_VALUE = "wrong-type", "wrong-value"
-_MAX_LISTED = 8
 _LEADING_ZEROS = re.compile(r"[-+]?0[0-9]+\Z")
 
 
@@ -50,7 +49,12 @@ def name_of(path: Path) -> str:
 
 def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     code = WRONG_TYPE if failure.keyword == "type" else WRONG_VALUE
-    yield _unexpected(failure, code, expectation(failure.said))
+    violation = _unexpected(failure, code, expectation(failure.said))
+    secret = "x-tfapp-secret" in failure.said
+    if code == WRONG_TYPE and failure.path and not violation.hint and not secret:
+        hint = shape_hint(failure.path, failure.found, failure.said, schema)
+        violation = violation._replace(hint=hint)
+    yield violation
 
 
 def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
@@ -95,48 +99,19 @@ def _wrong_name(failure: Failure) -> Violation:
 
 def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     parts = schema.of((failure.said,))
-    for key in failure.found:
+    for key, value in failure.found.items():
         if not schema.member(parts, key):
-            nested = _first_leaf(key, failure.found[key])
-            if nested is not None and schema.member(parts, nested[0]):
-                hint = f"the dot is part of the key: write '{nested[0]}: {nested[1]}'"
-            else:
-                hint = _unknown_key_hint(key, failure.said, parts, schema)
+            hint = unknown_key_hint(key, value, failure.said, schema)
             yield Violation((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
 
 
-def _first_leaf(key: str, value: Any) -> tuple[str, Any] | None:
-    """The first plain value in mappings, and its keys with dots between them; None without."""
-    if not isinstance(value, Mapping) or not value:
-        return None
-    first = next(iter(value))
-    deeper = _first_leaf(f"{key}.{first}", value[first])
-    return deeper or (f"{key}.{first}", value[first])
-
-
-def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts) -> str:
-    known = schema.working_keys(parts)
-    prefix = (
-        "x-tfapp-capitals" if key.isupper() and "x-tfapp-capitals" in said else "x-tfapp-prefix"
-    )
-    prefixed = said.get(prefix, "") + key
-    match = prefixed if schema.member(parts, prefixed) else close_match(key, known)
-    sections = [section or "the document itself" for section in sections_of(key, schema)]
-    if sections:
-        return f"it belongs in {either(sections)}"
-    if match:
-        return f"did you mean '{match}'?"
-    if "x-tfapp-unknown" in said:
-        return said["x-tfapp-unknown"]
-    if 0 < len(known) <= _MAX_LISTED:
-        return f"expected {either([repr(word) for word in known if word != '$schema'])}"
-    return "`tfapp schema` shows the keys"
-
-
 def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+    """A key that is there under a wrong name is reported once, as an unknown key."""
     parts = schema.of((failure.said,))
+    unknown = [key for key in failure.found if not schema.member(parts, key)]
+    misspelt = {meant_key(key, parts, schema) for key in unknown}
     for key in failure.wanted:
-        if key not in failure.found:
+        if key not in failure.found and key not in misspelt:
             message = f"the key '{key}' is missing in {name_of(failure.path)}"
             hint = f"add '{key}'{_expected_member(schema, parts, key)}"
             yield Violation(failure.path, True, MISSING, message, hint)
