@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 
-from tfapp.cli.console import columns, when
+from tfapp.cli.console import columns, facts, when
 from tfapp.cli.durations import duration
 from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
 from tfapp.cli.json_output import application as as_json
@@ -38,13 +38,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.format == "json":
         shell.print(as_json(application, package))
     else:
-        shell.print(_text(application, package))
+        shell.print(_text(application, package, shell.width))
     return ExitCode.SUCCESS
 
 
-def _text(application: Application, package: str) -> str:
+def _text(application: Application, package: str, width: int | None) -> str:
     status = application.status
-    facts = [
+    known = [
         ("name", application.name),
         ("state", status.state),
         ("id", application.id),
@@ -55,26 +55,26 @@ def _text(application: Application, package: str) -> str:
         *(("page", link.address) for link in application.links if not link.instance),
     ]
     places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
-    facts += [(name, place) for name, place in places if place]
+    known += [(name, place) for name, place in places if place]
     if application.waits:
-        facts.append(("waits", application.waits))
+        known.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:
-        facts.append(("restarts", _restarts(status)))
+        known.append(("restarts", _restarts(status)))
     if status.verdict:
-        facts.append(("verdict", status.verdict.summary))
-    lines = [f"{name:10}{value}" for name, value in facts]
+        known.append(("verdict", status.verdict.summary))
+    lines = [facts(known, width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
-        lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows)]
+        lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows, width)]
     preparing = [(i.instance, i.preparing) for i in status.instances if i.preparing]
     if preparing:
-        lines += ["", columns(("INSTANCE", "PREPARING"), preparing)]
+        lines += ["", columns(("INSTANCE", "PREPARING"), preparing, width)]
     measured = [_measured(i) for i in status.instances if i.metrics or i.step is not None]
     if measured:
-        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured)]
+        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured, width)]
     links = list(_links(application))
     if links:
-        lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links)]
+        lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links, width)]
     return "\n".join(lines)
 
 

@@ -126,7 +126,7 @@ def placeholder_component(package: AppPackage) -> Iterator[Found]:
         hint = did_you_mean(match, f"metainfo's components are {', '.join(names)}")
         if is_host and component in SLIDERS_HOSTS and not match:
             hint = f"in Slider it meant the host of {SLIDERS_HOSTS[component]}; write its name"
-        message = f"${{{placeholder.name}}} names the component '{component}', which there is not"
+        message = f"${{{placeholder.name}}} names the component '{component}', which metainfo lacks"
         yield Found(at, message, hint)
 
 

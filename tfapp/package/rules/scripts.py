@@ -172,7 +172,7 @@ def entry_syntax(package: AppPackage) -> Iterator[Found]:
     for value in settings(package, "user.scripts.entry"):
         if value.text.endswith(".ipynb"):
             hint = f"`jupyter nbconvert --to script {value.text}` writes one"
-            yield Found(value.at, f"'{value.text}' is a notebook, and no program", hint)
+            yield Found(value.at, f"'{value.text}' is a notebook, not a program", hint)
     for entry in sorted(
         {_own_entry(component, package) for component in package.components} - {""}
     ):
