@@ -44,6 +44,11 @@ def test_a_table_that_is_too_wide_is_a_block_for_each_row():
         "worker/0\n  state  RUNNING\n  host   host\n"
         "worker/1\n  state  FAILED\n  exit   exited with 1"
     )
+    assert columns(header, rows, 35, spare="HOST").splitlines() == [
+        "INSTANCE  STATE    EXIT",
+        "worker/0  RUNNING  -",
+        "worker/1  FAILED   exited with 1",
+    ]
 
 
 def test_long_values_go_on_below_their_beginning_and_paths_stay_whole():

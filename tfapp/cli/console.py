@@ -73,24 +73,33 @@ def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int | None:
     return None
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """`rows` below `header`, each column as wide as its widest cell, two spaces between. Where
-    that is wider than `width`, one block for each row: its first cell, and below it a line for
-    each other cell that is not "-"."""
-    table = [header, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    padded = ("  ".join(cell.ljust(most) for cell, most in zip(row, widths)) for row in table)
-    lines = [line.rstrip() for line in padded]
-    if rows and width is not None and max(map(len, lines)) > width:
-        return "\n".join(_block(header, row, width) for row in rows)
-    return "\n".join(lines)
+def columns(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    spare: str = "",
+) -> str:
+    """`rows` below `header`, each column as wide as its widest cell, two spaces between.
+
+    Where that is wider than `width`, the column `spare` is left out. Where it still is, there is a
+    block for each row: its first cell, and below it a line for each other cell that is not "-".
+    """
+    kept = [index for index, name in enumerate(header) if name != spare]
+    whole = [header, *rows]
+    for table in (whole, [[row[index] for index in kept] for row in whole]):
+        widths = [max(map(len, column)) for column in zip(*table)]
+        padded = ("  ".join(cell.ljust(most) for cell, most in zip(row, widths)) for row in table)
+        lines = [line.rstrip() for line in padded]
+        if not rows or width is None or max(map(len, lines)) <= width:
+            return "\n".join(lines)
+    return "\n".join(_block(header, row, width) for row in rows)
 
 
-def _block(header: Sequence[str], row: Sequence[str], width: int) -> str:
+def _block(header: Sequence[str], row: Sequence[str], width: int | None) -> str:
     longest = max(map(len, header[1:]))
     named = zip((name.lower().ljust(longest) for name in header[1:]), row[1:])
     cells = [(name, cell) for name, cell in named if cell != "-"]
-    indented = (f"  {line}" for line in facts(cells, width - 2).splitlines())
+    indented = (f"  {line}" for line in facts(cells, width and width - 2).splitlines())
     return "\n".join((row[0], *indented))
 
 
