@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import subprocess
 import sys
 import types
@@ -35,6 +36,16 @@ def asked(monkeypatch):
 
 def experiment():
     return 1
+
+
+def test_the_call_of_the_manual(asked):
+    text = (ROOT / "docs" / "tf-yarn.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```$", text)
+    exec(code, {"experiment_fn": experiment})
+    (call,) = asked
+    assert call.program is experiment
+    assert call.components["worker"] == tfapp.Component("2 GiB", 4, 8)
+    assert call.packages[0] == "keras"
 
 
 def test_the_call_of_the_seed(asked):
