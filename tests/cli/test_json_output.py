@@ -159,6 +159,27 @@ def test_a_command_that_follows_has_none(tmp_path, words):
     assert a_shell.err.text.startswith("error: --format json: standard output has")
 
 
+def test_the_paths_of_the_page_lead_to_text(tmp_path):
+    lines = re.findall(r"^\$ tfapp (.+) \| jq -r '?([.\w\[\]]+)'?$", PAGE.read_text(), re.MULTILINE)
+    assert len(lines) == PAGE.read_text().count("\n$ ") == 3
+    for words, path in lines:
+        engine = Engine(tmp_path, [SUCCEEDED])
+        mine = words.replace("mnist", "app").replace("my-app", TENSORFLOW).split()
+        _, a_shell = call(tmp_path, engine, *mine)
+        assert all(isinstance(text, str) for text in selected(json.loads(a_shell.out.text), path))
+        engine.stop("app", "end of the test")
+
+
+def selected(value, path):
+    """What jq selects by a path of keys and `[]`, at least one value."""
+    values = [value]
+    for key, each in re.findall(r"\.(\w+)(\[\])?", path):
+        values = [found[key] for found in values]
+        values = [item for found in values for item in found] if each else values
+    assert values
+    return values
+
+
 def test_a_key_that_is_not_described_is_noticed():
     row = {"version": 1, "exports": [], "more": 1}
     with pytest.raises(jsonschema.ValidationError, match="more"):
