@@ -1,4 +1,4 @@
-"""The status of an application that the coordinator publishes, and its verdict."""
+"""The status of an application, as published by its coordinator, and the verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Cause:
 
 @frozen
 class Verdict:
-    """The result of an application, and its reason. `exit_code` is that of `tfapp create`."""
+    """The result of an application and the reason for it. `exit_code`: the exit code of `tfapp
+    create`."""
 
     state: str  # one of states.FINAL_STATES
     exit_code: int  # tfapp.errors.ExitCode
@@ -95,9 +96,9 @@ ENDS = "ends"  # the verdict is decided
 
 @frozen
 class Moment:
-    """One event of an application's history. `time`: seconds since 1970. `kind`: one of the names
-    above; "" in what older versions have written. `instance`: whose it is, "" for the
-    application's own. `generation`: in which it happened."""
+    """An event in the history of an application. `time`: seconds since 1970. `kind`: one of the
+    constants above; "" from older versions. `instance`: "" for an event of the whole application.
+    `generation`: the number of the cluster at that time."""
 
     time: float
     text: str
@@ -108,8 +109,8 @@ class Moment:
 
 @frozen
 class Curve:
-    """The course of a metric that an instance has reported. `points`: (seconds since the
-    application's start, step or None, value), in the order of time."""
+    """The values of a metric over time. `points`: (seconds since the start of the application, step
+    or None, value), in the order of time."""
 
     instance: str
     metric: str
@@ -122,14 +123,14 @@ class Curve:
         return cls(**values)
 
     def thinner(self) -> Curve:
-        """The same with every second point, and with the newest."""
+        """The curve with every second point, including the newest."""
         return dataclasses.replace(self, points=self.points[:-1][::2] + self.points[-1:])
 
 
 @frozen
 class ApplicationStatus:
-    """The state of an application as its coordinator publishes it. Times: seconds since 1970.
-    Numbers are None where it has ended without a last status of its coordinator."""
+    """The status of an application, as published by its coordinator. Times are seconds since 1970.
+    Numbers are None if the application ended without a last status."""
 
     name: str
     state: str
@@ -161,7 +162,7 @@ class ApplicationStatus:
 def conclude(
     status: ApplicationStatus, verdict: Verdict, now: float, unfinished: str
 ) -> ApplicationStatus:
-    """`status` with a verdict; instances without an end of their own become `unfinished`."""
+    """`status` with a verdict. Instances that have not ended get the state `unfinished`."""
     finals = (*FINAL_STATES, LOST, STOPPED)
     instances = tuple(
         i if i.state in finals else dataclasses.replace(i, state=unfinished)
@@ -179,17 +180,18 @@ FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 
 
 def format_diagnostics(status: ApplicationStatus) -> str:
-    """The final diagnostics of an application: its verdict in sentences, then one last line of
-    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
-    metrics of all but each component's first instance, the timeline's older half, and instances'
-    details, are dropped before the verdict is."""
+    """The final diagnostics of an application: the verdict in sentences, then one line of compact
+    JSON (`ApplicationStatus`) of at most MAX_DIAGNOSTICS_JSON bytes. If it is too long, details are
+    dropped in this order: points of curves, metrics of all instances but the first of each
+    component, the older half of the timeline, details of instances. The verdict is always kept."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
 
 
 def fitting(status: ApplicationStatus, limit: int) -> bytes:
-    """`status` as compact JSON of at most `limit` bytes, without what matters least."""
+    """`status` as compact JSON of at most `limit` bytes. The least important details are
+    dropped."""
     line = encode(status)
     while len(line) > limit and status.curves:
         few = all(len(curve.points) <= FEW_POINTS for curve in status.curves)
@@ -217,7 +219,7 @@ def fitting(status: ApplicationStatus, limit: int) -> bytes:
 
 
 def parse_diagnostics(text: str) -> ApplicationStatus | None:
-    """Reads the output of `format_diagnostics`; None when `text` does not end in it."""
+    """Parses the output of `format_diagnostics`; None if `text` does not end with it."""
     last = text.rstrip("\n").rpartition("\n")[2]
     if not last.startswith("{"):
         return None
