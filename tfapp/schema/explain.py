@@ -1,7 +1,8 @@
-"""Turns the errors of jsonschema into findings for a person: position, message and hint.
+"""Converts errors of jsonschema into problems for a person: position, message and hint.
 
-`KEYWORDS` has a function for each JSON Schema keyword that needs a sentence of its own. One value
-gets one sentence, whichever keywords it fails."""
+`KEYWORDS` has a function for each JSON Schema keyword with a message of its own. A value gets one
+message, even if it violates several keywords.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _LEADING_ZEROS = re.compile(r"[-+]?0[0-9]+\Z")
 
 
 class Violation(NamedTuple):
-    """`path` leads to a value; `at_key` says that its key is meant, not the value."""
+    """A problem. `path` leads to a value; with `at_key`, it is about the key of this value."""
 
     path: Path
     at_key: bool
@@ -32,7 +33,7 @@ class Violation(NamedTuple):
 
 
 def explain(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
-    """The findings that one failure stands for."""
+    """The problems that one failure stands for."""
     if failure.is_name:
         yield _wrong_name(failure)
     else:
@@ -40,7 +41,7 @@ def explain(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def name_of(path: Path) -> str:
-    """The name of the value at `path` in messages: its key, or its place in a list."""
+    """The name of the value at `path` for messages: its key, or its position in a list."""
     if not path:
         return "the document"
     step = path[-1]
@@ -66,7 +67,7 @@ def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
 
 
 def _own_words(failure: Failure, code: str, message: str) -> tuple[str, str]:
-    """Code and message that the schema itself gives, where it does."""
+    """Code and message with those of the schema, if it has any."""
     value, key = failure.found, name_of(failure.path).partition(".")[2]
     said = failure.said.get("x-tfapp-message", "")
     if isinstance(value, str) and "type" not in failure.keyword:
@@ -106,7 +107,7 @@ def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
-    """A key that is there under a wrong name is reported once, as an unknown key."""
+    """A required key that is present under a misspelt name is reported once, as an unknown key."""
     parts = schema.of((failure.said,))
     unknown = [key for key in failure.found if not schema.member(parts, key)]
     misspelt = {meant_key(key, parts, schema) for key in unknown}
@@ -148,7 +149,8 @@ def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
-    """The findings of the branch that the author most likely meant: the one that goes deepest."""
+    """The problems of the branch that was most likely intended: the one with the deepest
+    failure."""
     branches: dict[Any, list[Failure]] = {}
     for inner in failure.inner:
         branches.setdefault(inner.branch, []).append(inner)
@@ -167,7 +169,8 @@ def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def _about_all(branch: list[Failure]) -> Failure | None:
-    """The failure of a branch that is not about a part of the value but about all of it."""
+    """The failure of a branch that concerns the value as a whole; None if all concern parts of
+    it."""
     keyed = ("required", "additionalProperties", "unevaluatedProperties", "dependentRequired")
     return next((one for one in branch if not one.depth and one.keyword not in keyed), None)
 

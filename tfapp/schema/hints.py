@@ -1,4 +1,4 @@
-"""What to write in place of a key that is unknown, or of a value of the wrong shape."""
+"""Hints for unknown keys and for values of the wrong shape."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PREFIX, _CAPITALS = "x-tfapp-prefix", "x-tfapp-capitals"
 
 
 def unknown_key_hint(key: str, value: Any, said: Schema, schema: SchemaParts) -> str:
-    """What to do about `key`, which the mapping of schema `said` does not have. `value` is the
-    value that it has in the document."""
+    """The hint for `key`, which is unknown in the mapping with the schema `said`. `value` is its
+    value in the document."""
     parts = schema.of((said,))
     dotted = _with_dots(key, value)
     if dotted and schema.member(parts, dotted[0]):
@@ -47,7 +47,7 @@ def unknown_key_hint(key: str, value: Any, said: Schema, schema: SchemaParts) ->
 
 
 def meant_key(key: str, parts: Parts, schema: SchemaParts) -> str:
-    """The key of a mapping that `key` is a misspelling of, or lacks the beginning of; "" for
+    """The key of a mapping that `key` is a misspelling of, or that it lacks a prefix of; "" for
     none."""
     annotation = (
         _CAPITALS if key.isupper() and any(_CAPITALS in part for part in parts) else _PREFIX
@@ -59,8 +59,8 @@ def meant_key(key: str, parts: Parts, schema: SchemaParts) -> str:
 
 
 def shape_hint(path: Path, found: Any, said: Schema, schema: SchemaParts) -> str:
-    """How `found`, the value of the key at `path`, is written in the shape that `said` expects; ""
-    where that cannot be told."""
+    """How to write `found`, the value of the key at `path`, in the shape that the schema `said`
+    expects; "" if that is unknown."""
     name, wanted = path[-1], types((said,))
     if wanted == {"string"} and _are_scalars(found):
         return f"write one text: {shlex.join(map(str, found))}"
@@ -88,13 +88,14 @@ def _mapping_hint(name: str, found: Any, said: Schema) -> str:
 
 
 def _place_of_value(path: Path, schema: SchemaParts) -> str:
-    """Where the key at `path` belongs, if not where it stands: `yarn.memory` beside components."""
+    """The section of the key at `path`, if it is in the wrong section, such as `yarn.memory` in
+    components."""
     key, here = str(path[-1]), ".".join(map(str, path[:-1]))
     return "" if here in sections_of(key, schema) else _place(key, schema)
 
 
 def _place(key: str, schema: SchemaParts) -> str:
-    """Where `key` belongs: the sections that have it, of these the outermost."""
+    """The outermost sections that accept `key`, as a hint."""
     sections = sections_of(key, schema)
     least = min((_depth(section) for section in sections), default=0)
     nearest = [section for section in sections if _depth(section) == least]
@@ -108,14 +109,14 @@ def _depth(section: str) -> int:
 
 
 def _is_component(key: str, value: Any, schema: SchemaParts) -> bool:
-    """Whether `value` has keys of the section of a component."""
+    """Whether `value` has keys that a component accepts."""
     parts = schema.at((_COMPONENTS, key))
     return isinstance(value, Mapping) and any(schema.member(parts, inner) for inner in value)
 
 
 def _with_dots(key: str, value: Any) -> tuple[str, Any] | None:
-    """The first plain value within the value of `key`, and its key with dots: `env: {A: x}` and
-    `env: [A=x]` give `env.A` and `x`. None where there is none."""
+    """The first scalar in `value` and its key with dots: `env: {A: x}` and `env: [A=x]` give
+    `env.A` and `x`. None if there is none."""
     if isinstance(value, list) and value:
         value = _pair(value[0])
     elif isinstance(value, str):
@@ -129,7 +130,7 @@ def _with_dots(key: str, value: Any) -> tuple[str, Any] | None:
 
 
 def _pair(item: Any) -> Any:
-    """An item of a list of variables, as Docker and Kubernetes have it, as a mapping."""
+    """An item of a list of variables, as in Docker or Kubernetes, as a mapping."""
     if isinstance(item, str) and "=" in item:
         name, _, value = item.partition("=")
         return {name: value}
