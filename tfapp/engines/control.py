@@ -17,8 +17,8 @@ REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
 
 
 def flex(engine: Engine, name: str, component: str, count: str) -> str:
-    """Asks for `count` instances of a component ("3", "+1" or "-1"). Returns what comes of it, in
-    a sentence. BadStateError when it cannot be done, UnreachableError when nobody answers."""
+    """Requests `count` instances of a component ("3", "+1" or "-1"). Returns the effect as a
+    sentence. BadStateError if it is not possible, UnreachableError if there is no answer."""
     request = FlexRequest(uuid.uuid4().hex, component, count)
     key = FLEXED_PREFIX + request.id
     with engine.connect(name) as connection, connection.watch(keys=[key]) as watch:
@@ -37,8 +37,8 @@ def flex(engine: Engine, name: str, component: str, count: str) -> str:
 
 
 def kill_container(engine: Engine, name: str, which: str) -> str:
-    """Ends the container of an instance ("worker/1"), or a container by its id, with all that is
-    in it. Returns the container's id. NotFoundError when there is none such."""
+    """Kills a container with all its processes: that of an instance ("worker/1"), or the one with
+    this id. Returns its id. NotFoundError if there is no such container."""
     containers: dict[str, str] = {}
     for instance in engine.find(name).status.instances:
         if instance.container:
