@@ -43,7 +43,7 @@ class FolderCheckpoints:
         return tuple(sorted(found, key=lambda file: file.path))
 
     def _file(self, path: Path) -> Iterator[StoredFile]:
-        """The file as a list of one; an empty list if it is no regular file or has disappeared."""
+        """Yields the file; nothing if it is no regular file or has disappeared."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             about = path.stat()
             if stat.S_ISREG(about.st_mode):

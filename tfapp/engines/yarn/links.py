@@ -14,8 +14,8 @@ from tfapp.protocol.connection import ContainerReport
 def links(
     report: Report, status: ApplicationStatus, containers: Sequence[ContainerReport]
 ) -> tuple[Link, ...]:
-    """The application's page and those that instances export, as its own pages show them through
-    YARN, and the logs of all instances in `containers`, as their nodes show them."""
+    """The web pages of an application: its own page, the pages that instances export (through
+    YARN's proxy), and the logs of all instances in `containers`, on their nodes."""
     found = {container.id: container for container in containers}
     routes = [("", PAGE_ROUTE)]
     routes += [(i.instance, page_route(i.instance)) for i in status.instances if _exports(i)]
