@@ -8,8 +8,8 @@ The first line of standard input is the order as JSON: `id`, `attempt` (of the S
 `folder` (of the container, with the files crt, key and bootstrap.py) and `environment`. The end of
 standard input is the end of the Spark task, and thus of its executor or the driver.
 
-It is a subreaper, and no child of the runner: no process of the container can escape
-it. Standard library only, because this file is used where tfapp is not installed.
+It is a subreaper: no process of the container can escape it. Standard library only, because this
+file is used where tfapp is not installed.
 """
 
 import asyncio
