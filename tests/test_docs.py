@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tfapp.script import Script
 
 ROOT = README.parent
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
@@ -52,7 +54,11 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in words}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=name)
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     for target, anchor in LINK.findall(re.sub(r"(?ms)^```.*?^```", "", text)):
@@ -64,7 +70,7 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(path.read_text(encoding="utf-8")), (target, anchor)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_is_run_or_marked(page):
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     unmarked = collections.Counter(
@@ -72,7 +78,7 @@ def test_every_block_is_run_or_marked(page):
         for language, code in blocks
         if language not in {*PICTURES, "console"} and not MARK.match(code)
     )
-    expected = {language: TESTS[name, language] for name, language in TESTS if name == page.name}
+    expected = {key[1]: value for key, value in TESTS.items() if key[0] == page.name}
     assert unmarked == {language: count for language, (count, _) in expected.items()}
     for _, test in expected.values():
         text = (ROOT / test).read_text(encoding="utf-8")
@@ -88,7 +94,7 @@ def command_lines(text: str) -> list[str]:
     return [" ".join(part.split()) for part in (*lines, *inline)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=name)
 def test_every_command_is_one_and_has_its_flags(page):
     for line in command_lines(page.read_text(encoding="utf-8")):
         line = re.split(r" -- | [|>#&(]|\)", line)[0]
