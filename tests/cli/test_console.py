@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.played_engine import Output
-from tfapp.cli.console import columns, facts, how_long, live_rows, style, terminal_width, when
+from tfapp.cli.console import columns, fact_lines, how_long, live_rows, style, terminal_width, when
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_table_that_is_too_wide_is_a_block_for_each_row():
 def test_long_values_go_on_below_their_beginning_and_paths_stay_whole():
     path = "/a/folder/with-a-long-name/checkpoints"
     pairs = [("verdict", "chief/0 exited with 1: no such file"), ("saves to", path)]
-    assert facts(pairs, 32) == (
+    assert fact_lines(pairs, 32) == (
         f"verdict   chief/0 exited with 1:\n          no such file\nsaves to  {path}"
     )
-    assert facts(pairs) == f"verdict   {pairs[0][1]}\nsaves to  {path}"
+    assert fact_lines(pairs) == f"verdict   {pairs[0][1]}\nsaves to  {path}"
 
 
 @pytest.mark.parametrize(

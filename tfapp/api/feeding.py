@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Feeding:
-    """The feed of one application that this process has submitted."""
+    """Of one application that this process has submitted."""
 
     def __init__(self, caller: Caller):
-        """Makes the credentials of this feed."""
+        """With credentials that nobody else has."""
         self._credentials = Credentials(*new_credentials(time.time()))
         self._caller = caller
         self._feeder: Feeder | None = None

@@ -99,11 +99,11 @@ def _block(header: Sequence[str], row: Sequence[str], width: int | None) -> str:
     longest = max(map(len, header[1:]))
     named = zip((name.lower().ljust(longest) for name in header[1:]), row[1:])
     cells = [(name, cell) for name, cell in named if cell != "-"]
-    indented = (f"  {line}" for line in facts(cells, width and width - 2).splitlines())
+    indented = (f"  {line}" for line in fact_lines(cells, width and width - 2).splitlines())
     return "\n".join((row[0], *indented))
 
 
-def facts(pairs: Sequence[tuple[str, str]], width: int | None = None) -> str:
+def fact_lines(pairs: Sequence[tuple[str, str]], width: int | None = None) -> str:
     """A line for each name and its value. Values that are wider than `width` go on in further
     lines, below their beginning; a word, such as a path, is never divided."""
     column = max((len(name) for name, _ in pairs), default=0) + 2

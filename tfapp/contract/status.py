@@ -129,8 +129,8 @@ class Curve:
 
 @frozen
 class ApplicationStatus:
-    """The status of an application, as published by its coordinator. Times are seconds since 1970.
-    Numbers are None if the application ended without a last status."""
+    """The state of an application as its coordinator publishes it. Times: seconds since 1970.
+    Numbers are None where it has ended without a last status of its coordinator."""
 
     name: str
     state: str
@@ -180,10 +180,10 @@ FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 
 
 def format_diagnostics(status: ApplicationStatus) -> str:
-    """The final diagnostics of an application: the verdict in sentences, then one line of compact
-    JSON (`ApplicationStatus`) of at most MAX_DIAGNOSTICS_JSON bytes. If it is too long, details are
-    dropped in this order: points of curves, metrics of all instances but the first of each
-    component, the older half of the timeline, details of instances. The verdict is always kept."""
+    """The final diagnostics of an application: its verdict in sentences, then one last line of
+    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
+    metrics of all but each component's first instance, the timeline's older half, and instances'
+    details, are dropped before the verdict is."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"

@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 
-from tfapp.cli.console import columns, facts, when
+from tfapp.cli.console import columns, fact_lines, when
 from tfapp.cli.durations import duration
 from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
 from tfapp.cli.json_output import application as as_json
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 def _text(application: Application, package: str, width: int | None) -> str:
     status = application.status
-    known = [
+    facts = [
         ("name", application.name),
         ("state", status.state),
         ("id", application.id),
@@ -55,14 +55,14 @@ def _text(application: Application, package: str, width: int | None) -> str:
         *(("page", link.address) for link in application.links if not link.instance),
     ]
     places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
-    known += [(name, place) for name, place in places if place]
+    facts += [(name, place) for name, place in places if place]
     if application.waits:
-        known.append(("waits", application.waits))
+        facts.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:
-        known.append(("restarts", _restarts(status)))
+        facts.append(("restarts", _restarts(status)))
     if status.verdict:
-        known.append(("verdict", status.verdict.summary))
-    lines = [facts(known, width)]
+        facts.append(("verdict", status.verdict.summary))
+    lines = [fact_lines(facts, width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
         lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows, width)]

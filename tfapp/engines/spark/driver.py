@@ -107,8 +107,8 @@ class Agent:
         data.mapPartitions(container.container(order["order"])).collect()
 
     def _explain(self, id: str) -> None:
-        """Reports Spark's message on the first task of a job, which has ended, and cancels the job.
-        Otherwise Spark would run the task again."""
+        """Tells Spark's own words about the first task of a job, which has ended, and cancels the
+        job: Spark would run its task again."""
         words, limit = "", time.monotonic() + WORDS_LIMIT
         with contextlib.suppress(Exception):  # the context ends at this moment
             while not (words := first_end(self._context, id)) and time.monotonic() < limit:

@@ -32,7 +32,7 @@ def unfit(context: SparkContext, python: str) -> str:
 
 
 def _ask(context: SparkContext, python: str) -> str | None:
-    """The answer; None if there is none in time."""
+    """None without an answer in time."""
     from pyspark import InheritableThread, cloudpickle
 
     from tfapp.engines.spark import executor_python

@@ -153,7 +153,7 @@ async def end_of_order(reader):
 
 
 def notice_silence(connection):
-    """Enables keep-alive probes: a connection to a machine that has disappeared ends."""
+    """Ends a connection to a machine that is gone without a word."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", SILENCE // 4),

@@ -176,9 +176,9 @@ class SparkLauncher:
         self._end("The Spark driver has ended.")
 
     def report(self, said: Mapping[str, Any]) -> None:
-        """See Ear. Keys of a report: `over`: the reason why the SparkContext has ended. `ended`:
-        the container whose job has ended, with `words` of Spark. `explained`: the container whose
-        task the words are about. `slots`: the total and the free number."""
+        """See Ear. `over`: why there is no SparkContext any more; `ended`: the container whose job
+        has ended, with `words`; `explained`: that whose task's end they are about; `slots`: how
+        many there are, and how many are free."""
         if "over" in said:
             self._end(str(said["over"]))
         elif "slots" in said:

@@ -157,7 +157,8 @@ def slots(context: SparkContext) -> tuple[int, int]:
 
 
 def first_end(context: SparkContext, group: str) -> str:
-    """Spark's message on the first attempt at a task of a job group; "" if there is none yet."""
+    """Spark's words about the end of the first attempt at a task of a job group, "" while it knows
+    of none."""
     store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
     for job in tracker.getJobIdsForGroup(group):
         for stage in tracker.getJobInfo(job).stageIds:

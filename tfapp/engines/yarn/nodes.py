@@ -56,8 +56,8 @@ def parse_log(answer: bytes, last: int) -> Piece:
 
 
 def read_end(node: str, container: str, file: str) -> str:
-    """The end of a log on the NodeManager with pages at `node` (host:port). "" if it is not
-    available: it is gone, or requires a login. Proxies are not used."""
+    """The end of a log on the NodeManager whose pages are at `node` (host:port); "" when it does
+    not tell: it is gone, or asks for a login. The node is called directly, past any proxy."""
     import http.client  # with it, half of what a coordinator would load before its first word
 
     where = f"{node}/{log_path(container, file, LENGTH)}"
