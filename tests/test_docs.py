@@ -18,7 +18,9 @@ import pytest
 from tests.readme import README, table
 from tfapp import placeholders
 from tfapp.cli.commands import COMMANDS
+from tfapp.documents import read_document
 from tfapp.runner import context
+from tfapp.schema import check_document
 from tfapp.script import Script
 
 ROOT = README.parent
@@ -73,10 +75,16 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_is_run_or_marked(page):
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    configurations = [code for _, code in blocks if code.startswith("global:\n")]
+    for code in configurations:  # a part of an appConfig: its keys and values are right
+        document, problems = read_document(page.name, code.encode(), "yaml")
+        assert document is not None and (*problems, *check_document(document, "appConfig")[1]) == ()
     unmarked = collections.Counter(
         language
         for language, code in blocks
-        if language not in {*PICTURES, "console"} and not MARK.match(code)
+        if language not in {*PICTURES, "console"}
+        and not MARK.match(code)
+        and code not in configurations
     )
     expected = {key[1]: value for key, value in TESTS.items() if key[0] == page.name}
     assert unmarked == {language: count for language, (count, _) in expected.items()}
