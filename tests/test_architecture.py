@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runner": {"contract", "errors", "placeholders", "processes", "script", "protocol"},
     "coordinator": {"contract", "errors", "page", "protocol"},
     # The part of programs travels too.
-    "feed": {"engines", "errors"},
+    "feed": {"contract", "engines", "errors"},
     "program": {"errors", "feed"},
     "master": {"contract", "errors", "protocol"},
     "engines": BASE

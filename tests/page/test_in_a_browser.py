@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
-import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import pytest
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
 from tests.page.applications import HOSTILE, large, restarted
 from tests.page.browser import Browser, wait_for
+from tests.page.served import fetched, served
 from tfapp.page.document import About, Log, of_application
 from tfapp.page.html import page
 
@@ -51,18 +50,6 @@ class Running:
 
     def tell(self, word: str) -> None:
         (self.told / word).touch()
-
-
-@contextlib.contextmanager
-def served(tfapp: CommandLine, *words: object) -> Iterator[str]:
-    """The address that `tfapp ui` prints. It ends by Ctrl-C, well."""
-    process = tfapp.start("ui", *words)
-    try:
-        yield process.stdout.readline().strip()  # type: ignore[union-attr]
-    finally:
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate()
-    assert process.returncode == 0, err
 
 
 @pytest.fixture
@@ -175,11 +162,6 @@ def check_doors(running: Running) -> None:
     assert code(running.address.replace(token, "")) == 403
     assert code(running.address, Host="evil.example.org") == 403
     assert code(f"{running.address}local/other/") == 404
-
-
-def fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return answer.read().decode()
 
 
 def code(url: str, **headers: str) -> int:

@@ -235,7 +235,7 @@ def _submit(call: Call, name: str, engine: Engine, caller: Caller, show: bool) -
     if call.feed:
         from tfapp.api.feeding import Feeding
 
-        feeding = Feeding(caller)
+        feeding = Feeding(caller, engine)
         call = dataclasses.replace(call, secrets={**call.secrets, **feeding.secrets()})
     # The engine prepares itself while here is loaded what reads, checks and compiles.
     with engine.preparing(name):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfapp.contract.names import RUNNING, SUCCEEDED
+from tfapp.engines.control import FeedCounters
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import FeedError, UsageError
 from tfapp.feed.context import EXPORT, VARIABLE
@@ -19,15 +20,16 @@ from tfapp.launch.caller import Caller
 
 if TYPE_CHECKING:
     from tfapp.api.handle import Application
+    from tfapp.engines.base import Engine
 
 
 class Feeding:
     """Of one application that this process has submitted."""
 
-    def __init__(self, caller: Caller):
-        """With credentials that nobody else has."""
+    def __init__(self, caller: Caller, engine: Engine):
+        """With credentials that nobody else has. `engine`: that of the application."""
         self._credentials = Credentials(*new_credentials(time.time()))
-        self._caller = caller
+        self._caller, self._engine = caller, engine
         self._feeder: Feeder | None = None
         self._asked: tuple[Any, ...] | None = None
         self._application: Application | None = None
@@ -58,6 +60,7 @@ class Feeding:
                 lambda: _view(application),
                 self._credentials,
                 host or "127.0.0.1",
+                FeedCounters(self._engine, application.name),
                 name=application.name,
                 ports=_ports(ports),
                 rest=rest,

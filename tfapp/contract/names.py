@@ -75,6 +75,7 @@ EXIT_PREFIX = "tfapp.report.exit."  # + instance, unowned: class ExitReport
 WAITS_PREFIX = "tfapp.report.waits."
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
+KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 

@@ -128,6 +128,27 @@ class Curve:
 
 
 @frozen
+class FeedStatus:
+    """What a feed from Spark has done, as its driver has told it last."""
+
+    rows: int = 0  # with the programs; once `over`, those that the programs get
+    # The same by instance, in the present generation of programs.
+    instances: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0  # from the first row to the newest
+    rows_per_second: float | None = None  # of late; None: nothing is measured now
+    dropped: int = 0  # rows at the end that make no full batch for every program
+    lost: int = 0  # rows of programs that failed without a state that has them
+    over: bool = False  # no program gets more
+    stopped: bool = False  # because the programs want no more
+    waits: str = ""  # why no row moves now, "" when rows move
+    error: str = ""  # why it has failed
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FeedStatus:
+        return cls(**known(cls, data))
+
+
+@frozen
 class ApplicationStatus:
     """The state of an application as its coordinator publishes it. Times: seconds since 1970.
     Numbers are None where it has ended without a last status of its coordinator."""
@@ -147,6 +168,7 @@ class ApplicationStatus:
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
+    feed: FeedStatus | None = None  # None where nothing is fed
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationStatus:
@@ -156,6 +178,8 @@ class ApplicationStatus:
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
         if data.get("verdict") is not None:
             values["verdict"] = Verdict.from_dict(data["verdict"])
+        if data.get("feed") is not None:
+            values["feed"] = FeedStatus.from_dict(data["feed"])
         return cls(**values)
 
 
@@ -182,8 +206,8 @@ FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 def format_diagnostics(status: ApplicationStatus) -> str:
     """The final diagnostics of an application: its verdict in sentences, then one last line of
     compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
-    metrics of all but each component's first instance, the timeline's older half, and instances'
-    details, are dropped before the verdict is."""
+    metrics of all but each component's first instance, each instance's rows of a feed, the
+    timeline's older half, and instances' details, are dropped before the verdict is."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
@@ -204,7 +228,8 @@ def fitting(status: ApplicationStatus, limit: int) -> bytes:
             i if firsts[i.component] == i.instance else dataclasses.replace(i, metrics={})
             for i in status.instances
         )
-        status = dataclasses.replace(status, instances=fewer)
+        feed = status.feed and dataclasses.replace(status.feed, instances={})
+        status = dataclasses.replace(status, instances=fewer, feed=feed)
         line = encode(status)
     while len(line) > limit and status.timeline:
         newer = status.timeline[(len(status.timeline) + 1) // 2 :]

@@ -1,16 +1,19 @@
-"""Requests to a running application, on any engine."""
+"""What a running application is asked, or told, on any engine."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 
 from tfapp.close_match import close_match
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
-from tfapp.contract.names import FLEXED_PREFIX, KEY_FLEX
+from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX
+from tfapp.contract.status import FeedStatus
 from tfapp.engines.base import Engine
-from tfapp.errors import BadStateError, NotFoundError, UnreachableError
+from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError
+from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Put
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
@@ -53,3 +56,27 @@ def kill_container(engine: Engine, name: str, which: str) -> str:
     with engine.connect(name) as connection:
         connection.kill_container(containers[which])
     return containers[which]
+
+
+class FeedCounters:
+    """Tells the coordinator of an application what a feed has done: see tfapp.feed.counters.Board.
+    While the master does not answer, it is not told."""
+
+    def __init__(self, engine: Engine, name: str):
+        self._engine, self._name = engine, name
+        self._connection: Connection | None = None
+
+    def show(self, feed: FeedStatus) -> None:
+        """Writes newer ones to the key-value store."""
+        with contextlib.suppress(TfappError):
+            if self._connection is None:
+                self._connection = self._engine.connect(self._name)
+            self._connection.put(KEY_FEED, encode(feed))
+            return
+        self.close()  # the next time, to where the master is then
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

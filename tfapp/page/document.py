@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, exported_pages
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
 from tfapp.frozen import frozen
 from tfapp.page.history import History, Lane, history
 
@@ -82,7 +82,10 @@ def of_application(
         "restarts": status.restarts,
         "losses": status.losses,
         "checkpoints": status.checkpoint_dir,
-        "instances": [_instance(i, lane) for i, lane in zip(status.instances, past.lanes)],
+        "feed": feed_in_words(status),
+        "instances": [
+            _instance(i, lane, status.feed) for i, lane in zip(status.instances, past.lanes)
+        ],
         "history": _history(past),
         "moments": [
             {"at": moment.time - status.started, "text": moment.text} for moment in status.timeline
@@ -119,6 +122,43 @@ def in_words(status: ApplicationStatus, waits: str = "") -> str:
         STOPPING: "It is stopping.",
     }.get(status.state, f"It is {status.state}.")
     return f"{begin} {whose}{waiting}"
+
+
+def feed_in_words(status: ApplicationStatus) -> str:
+    """What a feed from Spark has done, in a sentence or more; "" where nothing is fed."""
+    feed = status.feed
+    if feed is None:
+        return ""
+    rows = _rows(feed.rows)
+    if feed.seconds:
+        rows += f" in {feed.seconds:g} s"
+    average = feed.rows / feed.seconds if feed.seconds else 0.0
+    if feed.error:
+        told = [f"It has failed after {rows}: {feed.error}."]
+    elif feed.over:
+        why = "The programs wanted no more" if feed.stopped else "All is with the programs"
+        told = [f"{why}: {rows}{_speed(average)}."]
+    elif status.verdict is not None:
+        told = [f"The application has ended before it was over, after {rows} or more."]
+    elif feed.rows_per_second:
+        told = [f"{rows}, now {feed.rows_per_second:,.0f} rows a second."]
+    else:
+        told = [f"{rows}{_speed(average)}."]
+    if feed.waits and status.verdict is None:
+        told.append(f"Nothing moves: {feed.waits}.")
+    if feed.dropped:
+        told.append(f"{_rows(feed.dropped)} at the end made no full batch for every program.")
+    if feed.lost:
+        told.append(f"Lost with programs that failed: {_rows(feed.lost)}.")
+    return " ".join(told)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _speed(rows: float) -> str:
+    return f", {rows:,.0f} a second" if rows >= 1 else ""
 
 
 def of_list(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> dict[str, Any]:
@@ -175,7 +215,7 @@ def _plain(line: str) -> str:
     return "".join(c for c in head if c == "\t" or c.isprintable())
 
 
-def _instance(instance: InstanceStatus, lane: Lane) -> dict[str, Any]:
+def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> dict[str, Any]:
     return {
         "name": instance.instance,
         "component": instance.component,
@@ -185,6 +225,7 @@ def _instance(instance: InstanceStatus, lane: Lane) -> dict[str, Any]:
         "restarts": max(lane.starts - 1, 0),
         "exit": instance.exit.text if instance.exit else "",
         "preparing": instance.preparing,
+        "rows": feed.instances.get(instance.instance) if feed else None,
         "step": instance.step,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),

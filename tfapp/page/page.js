@@ -134,6 +134,11 @@ function links() {
       link(one.address, one.address)))));
 }
 
+function feed() {
+  if (!doc.feed) return null;
+  return make("section", { id: "feed" }, make("h2", {}, "Feed from Spark"), make("p", {}, doc.feed));
+}
+
 function instances() {
   const all = doc.instances;
   if (!all.length) return null;
@@ -162,8 +167,10 @@ function instances() {
 
 function table(rows) {
   const metrics = rows.some((one) => one.step !== null || Object.keys(one.metrics).length);
-  const head = ["instance", "role", "state", "host", "restarts", ...(metrics ? ["step", "metrics"] : []), "end"];
-  const numbers = ["restarts", "step"];
+  const fed = rows.some((one) => one.rows !== null);
+  const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
+    ...(metrics ? ["step", "metrics"] : []), "end"];
+  const numbers = ["restarts", "rows", "step"];
   return make("table", {},
     make("thead", {}, make("tr", {}, head.map((name) =>
       make("th", { class: numbers.includes(name) ? "number" : null }, name)))),
@@ -173,6 +180,7 @@ function table(rows) {
       make("td", {}, state(one.state)),
       make("td", {}, one.host),
       make("td", { class: "number", "data-label": "restarts" }, String(one.restarts)),
+      fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
       metrics ? make("td", { class: "number", "data-label": "step" }, one.step === null ? "" : String(one.step)) : null,
       metrics ? make("td", {}, measures(one)) : null,
       make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
@@ -407,7 +415,7 @@ const PARTS = {
     ["head", head, () => [doc.words, doc.state, doc.run, doc.live && Math.floor(elapsed())]],
     ["cause", cause, () => doc.cause], ["links", links, () => doc.links],
     ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(elapsed())]],
-    ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
+    ["feed", feed, () => doc.feed], ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
     ["logs", logs, () => doc.log_names], ["exports", exports_, () => doc.exports],
   ],
   list: [

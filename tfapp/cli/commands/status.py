@@ -21,6 +21,7 @@ from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
 from tfapp.launch.display import measures
 from tfapp.launch.sources import package_of
+from tfapp.page.document import feed_in_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +61,8 @@ def _text(application: Application, package: str, width: int | None) -> str:
         facts.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
+    if status.feed:
+        facts.append(("feed", feed_in_words(status)))
     if status.verdict:
         facts.append(("verdict", status.verdict.summary))
     lines = [fact_lines(facts, width)]
