@@ -15,6 +15,7 @@ from tests.end_to_end.command_line import STAMP, read_until
 from tests.kubernetes import pod_images
 from tests.kubernetes.command import FRUGAL, OnKubernetes
 from tests.kubernetes.namespace import wait_for
+from tests.page.applications import embedded
 from tests.yarn import programs
 
 # Ends when its file is there, which all pods see.
@@ -88,6 +89,13 @@ def test_two_workers_on_two_nodes(tfapp, tmp_path):
         timed = there.ok("logs", "hello", "--timestamps", "--since", "1h")
         assert len(re.findall(rf"^worker/[01] \| {STAMP} TF_CONFIG is ", timed, re.MULTILINE)) == 2
         assert "generation 1" in there.ok("logs", "hello", "coordinator")
+        report = embedded(there.ok("report", "hello"))
+        assert report["words"].startswith("Succeeded: all 2 instances of worker")
+        assert [one["name"] for one in report["instances"]] == ["worker/0", "worker/1"]
+        kinds = [part["kind"] for lane in report["history"]["lanes"] for part in lane["parts"]]
+        assert kinds == ["forms", "runs"] * 2
+        assert all("TF_CONFIG is " in log["text"] for log in report["logs"])
+        assert (len(report["logs"]), report["links"]) == (2, [])
     # Without the file, which is on the other machine alone, it is not started there.
     tfapp.home.rename(tmp_path / "away")
     refused = colleague("start", "hello")

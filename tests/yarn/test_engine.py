@@ -183,8 +183,16 @@ def check_page(address: str) -> None:
     with urllib.request.urlopen(address, timeout=60) as answer:
         page = answer.read().decode()
         assert "<title>shown \u00b7 tfapp</title>" in page
-    with urllib.request.urlopen(f"{address}data.json?log=&seen=", timeout=60) as answer:
-        told = json.load(answer)["document"]
+
+    def document() -> dict:
+        with urllib.request.urlopen(f"{address}data.json?log=&seen=", timeout=60) as answer:
+            return json.load(answer)["document"]
+
+    wait_for(lambda: "begins" in document()["logs"][0]["text"], "the log on the page")
+    told = document()
+    [log] = [link for link in told["links"] if link["what"] == "log"]
+    with urllib.request.urlopen(f"http:{log['address']}", timeout=60) as answer:
+        assert "worker.log" in answer.read().decode()
     assert [one["name"] for one in told["instances"]] == ["worker/0", "tensorboard/0"]
     assert told["state"] == "RUNNING"
     assert [part["kind"] for part in told["history"]["lanes"][0]["parts"]][-1] == "runs"

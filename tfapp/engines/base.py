@@ -93,6 +93,11 @@ class Engine(Protocol):
     run_modes: frozenset[str]  # those of site.global.run.mode that it has
     stays: bool  # whether applications end with the process that launched them
 
+    @property
+    def reaches_pages(self) -> bool:
+        """Whether a browser of this machine gets to what instances export by its own address; else
+        by `reach` alone."""
+
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
     ) -> Iterator[Finding]:

@@ -99,6 +99,7 @@ class RecordedEngine:
     sees_home = False
     run_modes = frozenset({"local"})
     stays = False
+    reaches_pages = True
 
     def __init__(
         self,

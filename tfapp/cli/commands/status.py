@@ -23,6 +23,11 @@ from tfapp.launch.display import measures
 from tfapp.launch.sources import package_of
 from tfapp.page.document import feed_in_words
 
+INSIDE = (
+    "pages of instances have addresses inside the cluster: `tfapp tensorboard {}` leads to that of "
+    "TensorBoard, `kubectl port-forward` to others"
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp status`."""
@@ -40,6 +45,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         shell.print(as_json(application, package))
     else:
         shell.print(_text(application, package, shell.width))
+        if not engine.reaches_pages and any(_pages(application)):
+            shell.note(INSIDE.format(application.name))
     return ExitCode.SUCCESS
 
 
@@ -86,12 +93,17 @@ def _links(application: Application) -> Iterator[tuple[str, str, str]]:
     links to them and to their logs."""
     if not application.live:
         return
-    for instance in application.status.instances:
-        for address in exported_pages(instance.exports):
-            yield instance.instance, "page", address
+    yield from _pages(application)
     for link in application.links:
         if link.instance:
             yield link.instance, link.what, link.address
+
+
+def _pages(application: Application) -> Iterator[tuple[str, str, str]]:
+    if application.live:
+        for instance in application.status.instances:
+            for address in exported_pages(instance.exports):
+                yield instance.instance, "page", address
 
 
 def _restarts(status: ApplicationStatus) -> str:

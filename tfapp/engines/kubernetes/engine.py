@@ -82,6 +82,11 @@ class KubernetesEngine:
 
         return Cluster.open(self._environ, self._namespace, self._context)
 
+    @property
+    def reaches_pages(self) -> bool:
+        """See Engine.reaches_pages: the addresses of pods are the cluster's own."""
+        return self._cluster.in_cluster
+
     @functools.cached_property
     def _forwards(self) -> Forwards:
         return Forwards(self._cluster)

@@ -64,6 +64,7 @@ class YarnEngine:
     sees_home = False
     run_modes = frozenset({"local", "docker", "yarn-docker"})
     stays = False
+    reaches_pages = True
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from tfapp.contract.names import PAGE_ROUTE, exported_pages, page_route
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
+from tfapp.engines.yarn.nodes import log_page
 from tfapp.protocol.connection import ContainerReport
 
 
@@ -35,4 +36,4 @@ def _exports(instance: InstanceStatus) -> bool:
 
 def _log(report: Report, container: ContainerReport) -> str:
     scheme = report.tracking_url.partition("://")[0] or "http"
-    return f"{scheme}://{container.node}/node/containerlogs/{container.yarn_id}/{report.user}"
+    return f"{scheme}:{log_page(container.node, container.yarn_id, report.user)}"

@@ -55,26 +55,33 @@ def parse_log(answer: bytes, last: int) -> Piece:
     return Piece(rest[: min(length, last)], length)
 
 
-def read_end(node: str, container: str, file: str) -> str:
-    """The end of a log on the NodeManager whose pages are at `node` (host:port); "" when it does
-    not tell: it is gone, or asks for a login. The node is called directly, past any proxy."""
+def log_page(node: str, container: str, user: str) -> str:
+    """The page on which a NodeManager shows the logs of a container that `user` runs, without its
+    scheme. `node`: host:port."""
+    return f"//{node}/node/containerlogs/{container}/{user}"
+
+
+def read_end(node: str, container: str, file: str, length: int = LENGTH) -> str:
+    """The last `length` bytes of a log on the NodeManager whose pages are at `node` (host:port); ""
+    when it does not tell: it is gone, or asks for a login. The node is called directly, past any
+    proxy."""
     import http.client  # with it, half of what a coordinator would load before its first word
 
-    where = f"{node}/{log_path(container, file, LENGTH)}"
+    where = f"{node}/{log_path(container, file, length)}"
     try:
         try:
-            answer = _read(f"http://{where}")
+            answer = _read(f"http://{where}", 2 * length)
         except (http.client.HTTPException, ConnectionError):  # of a node that speaks HTTPS
-            answer = _read(f"https://{where}")
-        return parse_log(answer, LENGTH).data.decode(errors="replace")
+            answer = _read(f"https://{where}", 2 * length)
+        return parse_log(answer, length).data.decode(errors="replace")
     except (OSError, http.client.HTTPException):
         return ""
 
 
-def _read(url: str) -> bytes:
+def _read(url: str, limit: int) -> bytes:
     import urllib.request
 
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=LIMIT) as answer:
-        return answer.read(2 * LENGTH)
+        return answer.read(limit)
