@@ -78,7 +78,7 @@ def test_it_is_there_as_long_as_the_application():
         told = json.loads(fetched(f"{address}data.json?seen="))
         assert told["document"]["name"] == "app"
         assert told["document"]["log_names"] == ["worker/0", "worker/1", "worker/2"]
-        assert fetched(f"{address}data.json?seen={told['seen']}") == b""
+        assert fetched(f"{address}data.json?seen={told['seen']}") == b"null"
         groups = json.loads(fetched(f"{address}ws/v1/slider/publisher/exports"))["exports"]
         assert list(groups) == ["worker"]
         for path in ("other", "ws/v1/slider/publisher/exports/other"):

@@ -130,7 +130,7 @@ def test_what_was_seen_is_no_news(client, engine):
     assert log["instance"] == "chief/0"
     lines = log["text"].splitlines()
     assert (len(lines), lines[-1]) == (MAX_LINES, f"line {2 * MAX_LINES - 1}")
-    assert client.ask(f"local/app/data.json?seen={told['seen']}")[::2] == (204, b"")
+    assert client.ask(f"local/app/data.json?seen={told['seen']}")[::2] == (200, b"null")
     engine.write_log("chief/0", "and one more\n")
     newer = client.document(f"?log=chief/0&seen={told['seen']}")
     assert newer["logs"][0]["text"].endswith("\nand one more")

@@ -184,12 +184,14 @@ def check_page(address: str) -> None:
         page = answer.read().decode()
         assert "<title>shown \u00b7 tfapp</title>" in page
 
-    def document() -> dict:
-        with urllib.request.urlopen(f"{address}data.json?log=&seen=", timeout=60) as answer:
-            return json.load(answer)["document"]
+    def news(seen: str = "") -> dict | None:
+        url = f"{address}data.json?log=worker%2F0&seen={seen}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return json.load(answer)
 
-    wait_for(lambda: "begins" in document()["logs"][0]["text"], "the log on the page")
-    told = document()
+    wait_for(lambda: "begins" in news()["document"]["logs"][0]["text"], "the log on the page")
+    wait_for(lambda: news(news()["seen"]) is None, "a moment without news")
+    told = news()["document"]
     [log] = [link for link in told["links"] if link["what"] == "log"]
     with urllib.request.urlopen(f"http:{log['address']}", timeout=60) as answer:
         assert "worker.log" in answer.read().decode()

@@ -470,14 +470,12 @@ async function look(now) {
     const asked = shownLog;
     const answer = await fetch(`data.json?log=${encodeURIComponent(asked)}&seen=${encodeURIComponent(seen)}`);
     if (!answer.ok) throw new Error(String(answer.status));
-    if (answer.status !== 204) {
-      const told = await answer.json();
-      if (asked === shownLog) {
-        if (told.document.kind !== doc.kind) return location.reload();
-        doc = told.document;
-        seen = told.seen;
-        clock = told.clock - Date.now() / 1000;
-      }
+    const told = await answer.json(); // null: nothing is new
+    if (told && asked === shownLog) {
+      if (told.document.kind !== doc.kind) return location.reload();
+      doc = told.document;
+      seen = told.seen;
+      clock = told.clock - Date.now() / 1000;
     }
     silent("");
   } catch {

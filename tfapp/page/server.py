@@ -38,7 +38,7 @@ class Request:
 
 @frozen
 class Answer:
-    """`status`: 200, or 204 (nothing new), 301 (`body` is the path). `error`: why there is no
+    """`status`: 200, or 301 (`body` is the path). `error`: why there is no
     answer; a person with a browser gets it as a page."""
 
     body: bytes
@@ -72,7 +72,8 @@ def failed(status: int, why: str) -> Answer:
     return Answer(data({"error": why}).body, status=status, error=why)
 
 
-NOTHING_NEW = Answer(b"", status=204)
+# Not 204: YARN's proxy fails on an answer without a body (WebAppProxyServlet of Hadoop 3.4.2).
+NOTHING_NEW = Answer(b"null")
 NOT_FOUND = failed(404, "there is nothing of this name")
 
 
@@ -186,8 +187,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = answer.body
         if answer.status == 301:
             headers["Location"], body = body.decode(), b""
-        if answer.status != 204:
-            headers |= {"Content-Type": answer.type, "Content-Length": str(len(body))}
+        headers |= {"Content-Type": answer.type, "Content-Length": str(len(body))}
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
