@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tfapp.feed.intervals import DIGESTS, Intervals
+from tfapp.feed.intervals import DIGESTS
 from tfapp.feed.ledger import (
     DROP,
     SHARE,
@@ -42,7 +42,7 @@ class Task:
         self.flying: list[tuple[int, int, int]] = []  # (worker, first, rows)
         answer = history.ledger.open(part, attempt)
         self.over = not isinstance(answer, Opened)
-        self.done = Intervals(answer.done if isinstance(answer, Opened) else ())
+        self.done = list(answer.done) if isinstance(answer, Opened) else []
 
     def step(self) -> bool:
         """Goes on. False where it can do nothing but wait."""
@@ -50,8 +50,8 @@ class Task:
         if self.flying and draw.random() < 0.5:
             self._deliver()
             return True
-        while self.done.overlaps(self.at, self.at + 1):
-            self.at += 1
+        while self.done and self.done[0].start <= self.at:
+            self.at = self.done.pop(0).end
         if self.at >= self.rows:
             if self.flying:
                 self._deliver()
@@ -64,14 +64,8 @@ class Task:
             if isinstance(answer, Finished) and not self.cut and self.history.draw.random() < 0.9:
                 ledger.confirm(self.part)
             return True
-        count = 1
-        limit = draw.choice((1, 50, 500))
-        while (
-            count < limit
-            and self.at + count < self.rows
-            and not self.done.overlaps(self.at + count, self.at + count + 1)
-        ):
-            count += 1
+        end = min([self.rows, *(one.start for one in self.done[:1])])
+        count = min(end - self.at, draw.choice((1, 50, 500)))
         answer = ledger.grant(self.part, self.attempt, self.at, count, count * ROW)
         if isinstance(answer, Superseded):
             self.over = True
