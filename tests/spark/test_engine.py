@@ -236,6 +236,30 @@ def test_the_python_of_executors_is_unfit(spark, waiting, tmp_path, monkeypatch)
             tfapp.submit(waiting, TWO, spark=spark, name="app", show=False, options=options)
 
 
+def test_the_python_of_executors_breaks_after_it_was_asked(
+    spark, shared, waiting, tmp_path, monkeypatch
+):
+    """Once, and Spark's next attempt is the container. Each time, and the application has failed:
+    that is no loss of infrastructure."""
+    monkeypatch.setattr("tfapp.engines.spark.preflight.unfit", lambda *_: "")
+    (shared / "go").touch()
+
+    def run(name, line):
+        python = tmp_path / name
+        python.write_text(f'#!/bin/sh\n{line}\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+        one = {"worker": tfapp.Component("256 MiB")}
+        return tfapp.run(waiting, one, spark=spark, name="app", replace=True, show=False)
+
+    result = run("fails-once", f"mkdir {tmp_path}/failed 2> /dev/null && exit 1")
+    assert (result.state, result.restarts, result.losses) == ("SUCCEEDED", 0, 0)
+    assert (tmp_path / "failed").is_dir()
+    fails = pytest.raises(ApplicationFailedError, match="could not be started .*broken library")
+    with fails:
+        run("fails", "echo a broken library >&2; exit 1")
+
+
 def test_wrong_sessions(spark, waiting):
     with pytest.raises(UsageError, match="spark= is a str"):
         tfapp.submit(waiting, TWO, spark="spark://host:7077", name="app", show=False)
