@@ -52,16 +52,16 @@ def learn_ids(ctx, folder, batch, dies_after):
     return {"ids": ids, "base": base}
 
 
-def count(ctx, batches=None):
+def count(ctx, batches=None, by=None):
     """How many rows it got, what their ids add up to, and by how many MiB it grew after the first.
-    It ends after so many batches."""
+    It ends after so many batches; with `by` this worker alone does."""
     import resource
 
     taken, before = [0, 0], 0
     for number, found in enumerate(ctx.feed.batches(4096), 1):
         before = before or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         taken = [taken[0] + len(found["id"]), taken[1] + int(found["id"].sum())]
-        if number == batches:
+        if number == batches and by in (None, ctx.index):
             break
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"rows": taken[0], "sum": taken[1], "grown": grown / 1024}

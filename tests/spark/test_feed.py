@@ -273,13 +273,19 @@ def test_a_partition_of_ten_million_rows_is_held_by_nobody(spark, submit):
     assert all(value["grown"] < 64 for value in values), values
 
 
-def test_programs_that_end_early_end_the_feed(spark, submit):
+def test_programs_that_end_early_end_the_feed(spark, submit, monkeypatch):
     program = functools.partial(programs.count, batches=3)
     with submit(program, needs_folder=False) as app:
         result = app.feed(rows(spark, 50_000_000, 4))
         app.result()
     assert result.stopped
     assert result.rows == 2 * 3 * 4096
+    # One alone is no end of the feed.
+    monkeypatch.setattr("tfapp.feed.state.BROKEN_LIMIT", 1.0)
+    program = functools.partial(programs.count, batches=3, by=1)
+    told = pytest.raises(FeedError, match="connection to worker/1 has ended, and the application g")
+    with submit(program, needs_folder=False, replace=True) as app, told:
+        app.feed(rows(spark, 50_000_000, 4))
 
 
 SPECULATION = """
