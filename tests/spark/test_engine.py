@@ -224,7 +224,11 @@ def test_the_python_of_executors_is_unfit(spark, waiting, tmp_path, monkeypatch)
     bare = tmp_path / "bare" / "bin" / "python"
     with monkeypatch.context() as patch:
         patch.setattr(context, "pythonExec", str(bare))
-        refused(f"Python {bare} of an executor lacks grpcio and protobuf")
+        lacks = f"Python {bare} of an executor lacks grpcio and protobuf"
+        refused(lacks)
+        found = call(["doctor", "--engine", "spark"], os.environ, tmp_path)
+        assert f"problem  executors: {lacks}\n" in found.out
+        assert found.code == UnavailableError.exit_code
         patch.setattr(context, "pythonExec", "/nonexistent/python")
         refused('Python cannot run there: .*Cannot run program "/nonexistent/python"')
     with monkeypatch.context() as patch:
@@ -413,6 +417,10 @@ def test_the_command_is_the_driver(cluster, tfapp_home):
     done = command(*words, "--detach")
     assert done.returncode == 2
     assert "--detach: on the engine spark the command is the driver" in done.stderr
+    assert (
+        f"ok       executors: {sys.executable} runs containers there; 6 slots\n"
+        in command("doctor", "--python", sys.executable).stdout
+    )
     done = command(*words)
     assert done.returncode == 0, done.stderr
     assert "test accuracy 0.9" in done.stdout
