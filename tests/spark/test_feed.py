@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -290,7 +291,7 @@ def test_programs_that_end_early_end_the_feed(spark, submit, monkeypatch):
 
 
 SPECULATION = """
-import functools, json, sys, time
+import functools, json, os, signal, sys, threading, time
 import numpy as np
 import tfapp
 from pathlib import Path
@@ -340,19 +341,48 @@ ids = [np.load(f"{folder}/{index}-1.npy").tolist() for index in range(2)]
 wanted = [10_000 * part + n for part in range(6) for n in range(4000 if part else 10)]
 wanted += range(60_000, 61_000)
 begun = len(list(Path(folder).glob("begun-*")))
-print(json.dumps([sorted(ids[0] + ids[1]) == wanted, result.rows, result.dropped, begun]))
-spark.stop()
+
+large = spark.range(0, 50_000_000, 1, 4).selectExpr("id", "array(0D, 0D, 0D, double(id)) x")
+
+def fails(disturb):  # what feeding raises when that is done in the middle
+    def soon(tracker=spark.sparkContext.statusTracker()):
+        while not tracker.getActiveJobsIds():
+            time.sleep(0.05)
+        disturb()
+
+    threading.Thread(target=soon).start()
+    try:
+        app.feed(large)
+    except tfapp.errors.FeedError as error:
+        return str(error)
+
+more.update(name="left", retries=0)
+app = tfapp.submit(functools.partial(program, pause=0.01), workers, **more)
+cancelled, stopped = fails(spark.sparkContext.cancelAllJobs), fails(spark.stop)
+same = sorted(ids[0] + ids[1]) == wanted
+print(json.dumps([same, result.rows, result.dropped, begun, cancelled, stopped]), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_speculation_and_few_failures_allowed(cluster, drivers, shared):
+def test_speculation_few_failures_allowed_and_ends_in_the_middle(cluster, drivers, shared):
     """Spark runs a slow task twice, and gives up at the second failure of one. The executors have
-    an older Arrow than the driver and the programs."""
+    an older Arrow than the driver and the programs. At last its job is cancelled, its context
+    stopped, and the driver is killed, and programs that run elsewhere do not wait for it."""
     words = (shared, cluster.address("driver"), python_environments.older_pyarrow())
-    printed = drivers.run(sys.executable, "-c", SPECULATION, *words, limit=600.0)
-    same, rows, dropped, begun = json.loads(printed.splitlines()[-1])
+    environ = {**drivers.environ, "TFAPP_HOME": os.environ["TFAPP_HOME"]}
+    own = dataclasses.replace(drivers, environ=environ)
+    with own.running(sys.executable, "-c", SPECULATION, *words) as process:
+        said = process.communicate(timeout=600)[0]
+    assert process.returncode == -signal.SIGKILL, said
+    same, rows, dropped, begun, cancelled, stopped = json.loads(said.splitlines()[-1])
     assert (same, rows, dropped) == (True, 21_010, 0)
     assert begun >= 8, "no task was run twice but the one that failed"
+    for words in (cancelled, stopped):
+        assert words.startswith("Spark could not send the data: "), words
+        assert "cancelled" in words, words
+    with pytest.raises(ApplicationFailedError, match="the driver of the feed has gone"):
+        tfapp.open("left", "local").result()
 
 
 TASKS = """

@@ -80,6 +80,8 @@ class Feeder:
         raises passes through."""
         if self._state.ledger.stopped:
             return self._result()
+        if self._state.unasked:
+            raise FeedError("the feed was ended: no data can come after end_feed()")
         self._state.stall_timeout = stall_timeout
         source = Source(data)
         self._wait_for_programs()
