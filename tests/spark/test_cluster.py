@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tfapp
 from tests.spark.conftest import PROGRAM, SETTINGS, Drivers, program, wait_for
 
 LIMIT = 300.0
@@ -89,13 +90,26 @@ def test_a_driver_can_be_a_process_of_its_own(cluster, drivers, spark):
 
 
 def test_a_killed_worker_is_noticed_and_comes_back(cluster, spark):
+    """An application that has a container on each goes on, on the other one."""
     (before,) = cluster.executors(2)
+
+    def train(ctx):
+        import time
+
+        time.sleep(600 if ctx.generation == 1 else 0)
+
+    large = {"worker": tfapp.Component("256 MiB", instances=2, vcores=2)}  # one on an executor
+    app = tfapp.submit(train, large, spark=spark, name="app", show=False)
+    app.wait_until_running()
     cluster.kill_worker(2)
     wait_for(lambda: set(cluster.registered()) == {"worker1"}, "end of worker 2 at the master")
     wait_for(lambda: not before.alive(), "end of its executor")
     assert cluster.require() == ["worker2"]
     # Worker 1 has room for the executor that takes its place.
     wait_for(lambda: executors(spark) == 2, "a new executor")
+    assert app.wait().state == "SUCCEEDED"
+    status = app.status()
+    assert (status.generation, status.losses, status.restarts) == (2, 1, 0), status
     assert set(where_it_runs(spark)) == {cluster.address("worker1")}
     cluster.start_worker(2)
     assert cluster.require() == []
