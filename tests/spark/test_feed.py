@@ -459,15 +459,31 @@ def test_what_cannot_be_fed_is_told_at_once(spark, shared, submit):
         tfapp.open("app", "spark").feed(ragged)
 
 
-def test_a_program_that_never_reads_is_named_and_one_that_fails_is_told(spark, submit):
-    stalls = pytest.raises(FeedError, match="nothing has moved for 25 s: there are batches for")
-    with submit(programs.wait_for_nothing, needs_folder=False) as app, stalls:
-        app.wait_until_running()
-        app.feed(rows(spark, 200_000, 2), stall_timeout=25)
+def test_a_program_that_never_reads_is_named_one_that_is_stopped_ended_one_that_fails_told(
+    spark, shared, submit
+):
+    few, more = rows(spark, 256, 1), rows(spark, 200_000, 2, first=256)
+    stalls = pytest.raises(FeedError, match="nothing has moved for 5 s: there are batches for wor")
+    with submit(programs.wait_for_nothing, needs_folder=False) as app:
+        app.feed(few, final=False)
+        with stalls:
+            app.feed(more, stall_timeout=5)
+    with submit(programs.collect, replace=True) as app:
+        app.feed(few, final=False, rest="share")
+        wait_for(lambda: (shared / "pid-1-1").exists(), "the program")
+        os.kill(int((shared / "pid-1-1").read_text()), signal.SIGSTOP)
+        result = app.feed(more, rest="share")
+        app.result()
+        said = [moment.text for moment in app.status().timeline]
+    ids = got(shared, 2, generation=2)
+    assert (result.rows, result.dropped) == (200_256, 0)
+    assert result.lost <= 256, "no more than both had taken"
+    assert len(set(ids[0] + ids[1])) == len(ids[0] + ids[1]) == 200_256 - result.lost
+    assert any("was stopped (SIGSTOP) and did not go on" in text for text in said), said
     program = functools.partial(programs.raise_after, batches=5)
     fails = pytest.raises(ApplicationFailedError, match="batch 5 is bad")
     with submit(program, needs_folder=False, replace=True) as app, fails:
-        app.feed(rows(spark, 200_000, 2))
+        app.feed(more)
 
 
 def test_an_empty_source_and_few_rows(spark, shared, submit):
