@@ -212,7 +212,13 @@ def test_programs_begin_again_with_a_state_and_each_row_is_in_the_model_once(spa
 
 
 def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, shared, submit):
-    program = functools.partial(programs.collect, pause=0.03)
+    program = functools.partial(programs.collect, held_after=5)
+    tracker = spark.sparkContext.statusTracker()
+
+    def is_held():
+        """And Spark has read everything: its jobs are the programs'."""
+        held = all((shared / f"held-{index}").exists() for index in range(2))
+        return held and len(tracker.getActiveJobsIds()) == 2
 
     def counted(part, elements, folder=str(shared)):
         """Its last partition has no rows."""
@@ -224,13 +230,12 @@ def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, sha
     data = few.mapPartitionsWithIndex(counted)
     with submit(program) as app:
         with Background(lambda: app.feed(data, rest="share")) as feeding:
-            wait_for(lambda: (shared / "pid-1-1").exists(), "the program")
-            time.sleep(11)  # what fails earlier is taken for broken
+            wait_for(is_held, "five batches for each program")
             os.kill(int((shared / "pid-1-1").read_text()), signal.SIGKILL)
         app.result()
     ids = got(shared, 2, generation=2)
     result = feeding.result
-    assert 0 < result.lost < 80_000
+    assert result.lost == 2 * 5 * 64
     assert len(set(ids[0] + ids[1])) == len(ids[0]) + len(ids[1]) == 80_000 - result.lost
     assert result.rows == 80_000
     counts = [len((shared / f"read-{part}").read_text()) for part in range(6)]
