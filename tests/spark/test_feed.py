@@ -365,7 +365,8 @@ more.update(name="left", retries=0)
 app = tfapp.submit(functools.partial(program, pause=0.01), workers, **more)
 cancelled, stopped = fails(spark.sparkContext.cancelAllJobs), fails(spark.stop)
 same = sorted(ids[0] + ids[1]) == wanted
-print(json.dumps([same, result.rows, result.dropped, begun, cancelled, stopped]), flush=True)
+found = [same, result.rows, result.dropped, begun, cancelled, stopped]
+Path(folder, "found").write_text(json.dumps(found))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -380,7 +381,7 @@ def test_speculation_few_failures_allowed_and_ends_in_the_middle(cluster, driver
     with own.running(sys.executable, "-c", SPECULATION, *words) as process:
         said = process.communicate(timeout=600)[0]
     assert process.returncode == -signal.SIGKILL, said
-    same, rows, dropped, begun, cancelled, stopped = json.loads(said.splitlines()[-1])
+    same, rows, dropped, begun, cancelled, stopped = json.loads((shared / "found").read_text())
     assert (same, rows, dropped) == (True, 21_010, 0)
     assert begun >= 8, "no task was run twice but the one that failed"
     for words in (cancelled, stopped):
@@ -435,12 +436,17 @@ def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
     assert printed.splitlines() == ["no driver"] * 4 + ["[64, 36]"]
 
 
-def test_a_column_that_there_is_none_of(spark, submit):
+def test_a_column_that_there_is_none_of_and_another_python(spark, submit, monkeypatch):
+    """A job that Spark cannot run is not run again before the next data."""
     program = functools.partial(programs.read_columns, columns=("id", "label"))
     with submit(program, needs_folder=False) as app:
         frame = rows(spark, 100, 1)
         with pytest.raises(FeedError, match="asks for column 'label', and the DataFrame has id, x"):
             app.feed(frame)
+        with monkeypatch.context() as patch:
+            patch.setattr(spark.sparkContext, "pythonVer", "2.7")
+            with pytest.raises(FeedError, match="Spark could not send .* has different version"):
+                app.feed(frame.rdd)
         with pytest.raises(FeedError, match="asks for column 'label', and the data has id, x"):
             app.feed(frame.rdd)
 
