@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -13,7 +15,50 @@ from tfapp.errors import FeedError
 from tfapp.feed.context import Feed
 from tfapp.feed.wire import Credentials, connect
 
+# It ends while a thread is in Arrow's code.
+ENDS = """
+import sys, threading, time
+from pathlib import Path
+from tfapp.feed import receiver
+from tfapp.feed.context import Feed
+
+folder, address, credentials = sys.argv[1:]
+entered = threading.Event()
+
+def slow(body):
+    entered.set()
+    time.sleep(1)
+    Path(folder, "read").touch()
+
+receiver.arrays_of = slow
+Feed(address, credentials, Path(folder))._open()
+print("listens", flush=True)
+entered.wait(60)
+"""
 HELLO = {"role": "ledger", "feed": 1, "generation": 1, "worker": 0, "seed": 2}
+
+
+@contextlib.contextmanager
+def held_port():
+    """host:port, held as the runner holds it."""
+    with socket.socket() as port:
+        port.bind(("", 0))
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        yield f"127.0.0.1:{port.getsockname()[1]}"
+
+
+def test_a_program_does_not_end_in_the_middle_of_a_piece(tmp_path):
+    """Python would abort it, in the end of its own, with SIGABRT."""
+    credentials = Credentials(*new_credentials(time.time()))
+    with held_port() as address:
+        words = [sys.executable, "-c", ENDS, tmp_path, address, credentials.packed()]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "listens\n"
+            line = connect(address, credentials.tls(server=False), {"role": "rows"})
+            line.send({"part": [0, 0], "attempt": 1, "first": 0, "rows": 1, "digest": 1}, [b"x"])
+            assert process.wait(60) == 0
+            line.close()
+    assert (tmp_path / "read").exists()
 
 
 def test_a_program_waits_for_a_driver_that_has_gone_no_longer_than_it_needs(tmp_path, monkeypatch):
@@ -21,10 +66,7 @@ def test_a_program_waits_for_a_driver_that_has_gone_no_longer_than_it_needs(tmp_
     held = contextlib.ExitStack()
 
     def begin():
-        port = held.enter_context(socket.socket())
-        port.bind(("", 0))
-        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as the runner holds it
-        address = f"127.0.0.1:{port.getsockname()[1]}"
+        address = held.enter_context(held_port())
         return address, Feed(address, credentials.packed(), tmp_path)
 
     def driver(address, feed):

@@ -18,6 +18,7 @@ and from it:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import socket
@@ -44,6 +45,7 @@ from tfapp.feed.wire import Credentials, Line
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 DRIVER_GONE = "the driver of the feed has gone"
+READ_LIMIT = 10.0  # seconds that a thread may take for a piece while the process ends
 RETURN_LIMIT = 120.0  # seconds in which a driver that lives has found a new generation
 
 
@@ -92,6 +94,10 @@ class Receiver:
         self._hold = False  # whether no more may be taken until it is known how many
         self._questions: deque[Question] = deque()
         self._unasked = False  # whether no more questions come
+        self._read = threading.Condition()
+        self._reading = 0  # threads that are in Arrow's code
+        self._ends = False
+        atexit.register(self._end)
         self._gone = gone
         if gone.exists():
             waiting = threading.Timer(RETURN_LIMIT, self._give_up)
@@ -232,6 +238,25 @@ class Receiver:
             finally:
                 line.close()
 
+    def _end(self) -> None:
+        """The process ends: it would abort with a thread that comes back from Arrow's code."""
+        with self._read:
+            self._ends = True
+            self._read.wait_for(lambda: not self._reading, READ_LIMIT)
+
+    def _arrays(self, body: bytes) -> Arrays:
+        """What Arrow makes of a piece. OSError when the process ends."""
+        with self._read:
+            if self._ends:
+                raise ConnectionError("the program ends")
+            self._reading += 1
+        try:
+            return arrays_of(body)
+        finally:
+            with self._read:
+                self._reading -= 1
+                self._read.notify_all()
+
     def _give_up(self) -> None:
         with self._changed:
             if self._driver is None:
@@ -315,7 +340,7 @@ class Receiver:
         """Pieces, each answered by whether it is entered, in their order."""
         while True:
             head = line.hear()
-            piece = _Piece(arrays_of(line.body(head.pop("size"))), head["rows"])
+            piece = _Piece(self._arrays(line.body(head.pop("size"))), head["rows"])
             entered = threading.Event()
             answer: list[bool] = []
 
@@ -337,7 +362,7 @@ class Receiver:
     def _serve_questions(self, line: Line, hello: dict[str, Any]) -> None:
         while True:
             head = line.hear()
-            arrays = arrays_of(line.body(head["size"]))
+            arrays = self._arrays(line.body(head["size"]))
 
             def reply(found: Arrays) -> None:
                 line.send({}, serialized(record_batch(found)))
