@@ -45,10 +45,9 @@ def watch(address: str, seconds: float) -> tuple[int, int]:
         time.sleep(pause)
         url = f"{address}data.json?log=worker/0&seen={seen}"
         with urllib.request.urlopen(url, timeout=60) as answer:
-            body = answer.read()
+            told = json.load(answer)
         looks += 1
-        if body:
-            told = json.loads(body)
+        if told:
             seen, pause, news = told["seen"], told["document"]["pause"], news + 1
     return looks, news
 

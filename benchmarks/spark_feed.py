@@ -335,7 +335,7 @@ def main() -> int:
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
-    from tfapp.feed.source import travel_by_value
+    from tfapp.feed.travel import travel_by_value
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     travel_by_value()

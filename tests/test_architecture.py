@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runner": {"contract", "errors", "placeholders", "processes", "script", "protocol"},
     "coordinator": {"contract", "errors", "page", "protocol"},
     # The part of programs travels too.
-    "feed": {"engines", "errors"},
+    "feed": {"contract", "engines", "errors"},
     "program": {"errors", "feed"},
     "master": {"contract", "errors", "protocol"},
     "engines": BASE
@@ -96,6 +96,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.driver",
         "tfapp.feed.inference",
         "tfapp.feed.source",
+        "tfapp.feed.travel",
         "tfapp.tensorflowonspark",
     },
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},

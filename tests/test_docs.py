@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import collections
+import importlib
 import inspect
 import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.readme import README, table
 from tfapp import placeholders
+from tfapp.cli.commands import COMMANDS
+from tfapp.documents import read_document
 from tfapp.runner import context
+from tfapp.schema import check_document
 from tfapp.script import Script
 
 ROOT = README.parent
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+BLOCK = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
+# The tests that run or check the blocks of a page, by the page and the language of the blocks, and
+# the number of these blocks. A block of the language `console`, or with MARK as its first line, is
+# for a cluster or for files of the reader's own, as the README says.
+TESTS = {
+    ("README.md", "sh"): (5, "tests/test_readme.py"),
+    ("README.md", "python"): (1, "tests/api/test_docs.py"),
+    ("commands.md", "yaml"): (1, "tests/launch/test_defaults.py"),
+    ("feed.md", "python"): (4, "tests/spark/test_docs.py"),
+    ("getting-started.md", "sh"): (5, "tests/test_readme.py"),
+    ("kubernetes.md", "yaml"): (1, "tests/engines/kubernetes/test_docs.py"),
+    ("packages.md", "python"): (1, "tests/test_docs.py"),
+    ("python-call.md", "python"): (2, "tests/api/test_docs.py"),
+    ("slider.md", "json"): (1, "tests/test_docs.py"),
+    ("tensorflowonspark.md", "python"): (2, "tests/spark/test_docs.py"),
+    ("tf-yarn.md", "python"): (1, "tests/api/test_tf_yarn.py"),
+}
+MARK = re.compile(r"# needs a \w+ cluster\n")
+PICTURES = {"", "text"}
 
 
 def anchors(text: str) -> set[str]:
@@ -27,7 +56,11 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in words}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=name)
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     for target, anchor in LINK.findall(re.sub(r"(?ms)^```.*?^```", "", text)):
@@ -37,6 +70,51 @@ def test_links_lead_somewhere(page):
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text(encoding="utf-8")), (target, anchor)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_run_or_marked(page):
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    configurations = [code for _, code in blocks if code.startswith("global:\n")]
+    for code in configurations:  # a part of an appConfig: its keys and values are right
+        document, problems = read_document(page.name, code.encode(), "yaml")
+        assert document is not None and (*problems, *check_document(document, "appConfig")[1]) == ()
+    unmarked = collections.Counter(
+        language
+        for language, code in blocks
+        if language not in {*PICTURES, "console"}
+        and not MARK.match(code)
+        and code not in configurations
+    )
+    expected = {key[1]: value for key, value in TESTS.items() if key[0] == page.name}
+    assert unmarked == {language: count for language, (count, _) in expected.items()}
+    for _, test in expected.values():
+        text = (ROOT / test).read_text(encoding="utf-8")
+        assert page.name in text or "import README" in text
+
+
+def command_lines(text: str) -> list[str]:
+    """What stands in a page as a command: lines of blocks for a shell, and code that begins with
+    tfapp."""
+    blocks = [code for language, code in BLOCK.findall(text) if language in ("sh", "console")]
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    inline = re.findall(r"`(tfapp [^`]+)`", BLOCK.sub("", text))
+    return [" ".join(part.split()) for part in (*lines, *inline)]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=name)
+def test_every_command_is_one_and_has_its_flags(page):
+    for line in command_lines(page.read_text(encoding="utf-8")):
+        line = re.split(r" -- | [|>#&(]|\)", line)[0]
+        found = re.search(r"(?:^|[ /])tfapp ([a-z][a-z-]*)(.*)", line)
+        if found is None:
+            continue
+        name, rest = found.groups()
+        assert name in COMMANDS, line
+        parser = argparse.ArgumentParser()
+        importlib.import_module(COMMANDS[name][0]).add_arguments(parser)
+        flags = re.findall(r"(?<=\s)--?[a-zA-Z][\w-]*", rest)
+        assert set(flags) <= parser._option_string_actions.keys(), line
 
 
 def test_every_page_is_named_in_the_readme():

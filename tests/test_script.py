@@ -23,11 +23,10 @@ def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Co
         script="scripts/own.py",
         script_timeout=600,
         exports=(),
+        python="python3",
         site=site,
     )
-    job = Job(
-        "digits", "tf", "1.0", "ada", "python3", (component,), ("worker",), LIMITS, FAILURE_POLICY
-    )
+    job = Job("digits", "tf", "1.0", "ada", (component,), ("worker",), LIMITS, FAILURE_POLICY)
     known = values or {}
 
     def expand(key: str, text: str) -> str:

@@ -36,6 +36,7 @@ __all__ = [
     "single_server_topology",
 ]
 
+_ARCHIVE = "site.global.python.archive"
 TASK_TYPES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
 
@@ -200,12 +201,16 @@ def run_on_yarn(
     specs = single_server_topology() if task_specs is None else task_specs
     _check(specs)
     options = dict(more.pop("options", {}))
-    archive = _archive(pyenv_zip_path, specs)
-    if archive is not None:
-        options["site.global.python.archive"] = archive
+    archives = _archives(pyenv_zip_path, specs)
+    shared = archives.get("chief")
+    if shared is not None:
+        options[_ARCHIVE] = shared
     result = run(
         experiment_fn,
-        {one: _component(spec) for one, spec in specs.items()},
+        {
+            one: _component(spec, None if archives.get(one) == shared else archives.get(one))
+            for one, spec in specs.items()
+        },
         python=python,
         packages=_packages(pip_packages, python),
         files=files or {},
@@ -235,8 +240,10 @@ def _check(specs: Mapping[str, TaskSpec]) -> None:
             raise UsageError(f"task_specs: one {one} at most", "Give it instances=1.")
 
 
-def _component(spec: TaskSpec) -> Component:
+def _component(spec: TaskSpec, archive: str | None) -> Component:
     options = {}
+    if archive is not None:
+        options[_ARCHIVE] = archive
     if spec.tb_model_dir is not None:
         options["site.global.tensorboard.logdir"] = spec.tb_model_dir
     if spec.tb_extra_args is not None:
@@ -259,18 +266,15 @@ def _packages(pip_packages: list[str] | None, python: str | None) -> list[str]:
     return found
 
 
-def _archive(
+def _archives(
     given: str | Mapping[NodeLabel, str] | None, specs: Mapping[str, TaskSpec]
-) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    used = {given[spec.label] for spec in specs.values() if spec.label in given}
-    if len(used) > 1:
-        raise UsageError(
-            "pyenv_zip_path: an application has one environment here",
-            "Pack one that suits all nodes, or name the nodes' interpreters: Component(python=).",
-        )
-    return next(iter(used), None)
+) -> dict[str, str]:
+    """By task type."""
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return dict.fromkeys(specs, given)
+    return {one: given[spec.label] for one, spec in specs.items() if spec.label in given}
 
 
 def _acls(given: Any) -> dict[str, list[str]]:

@@ -338,7 +338,7 @@ class Cluster:
     def _make_namespace(self, name: str) -> Process:
         """A process that holds it."""
         holder = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", "echo up; exec sleep infinity"],
+            ["unshare", "--net", "sh", "-c", "echo up; exec sleep infinity 2> /dev/null"],
             env={**self._inherited, "PATH": self._path(), MARK: f"{self.folder}/{name}"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

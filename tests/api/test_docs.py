@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,25 @@ def test_the_first_example_of_a_page(page, shows, tmp_path):
         timeout=300,
     )
     assert shows in done.stdout, done.stderr
+
+
+def test_the_components_of_the_guide(tmp_path, monkeypatch):
+    """docs/python-call.md has a call that needs a cluster: it is compiled."""
+    examples = PYTHON.findall((ROOT / "docs" / "python-call.md").read_text())
+    (call,) = (code for code in examples if '"ps": tfapp.Component(' in code)
+    (tmp_path / "program.py").write_text("def train(context):\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = []
+    played = types.SimpleNamespace(
+        Component=tfapp.Component, run=lambda *given: made.append(tfapp.compile(*given))
+    )
+    exec(call, {"tfapp": played, "train": importlib.import_module("program").train})
+    (specification,) = made
+    services = specification.services.items()
+    counts = {name: one.instances for name, one in services if one.instances}
+    assert counts == {"chief": 1, "worker": 8, "ps": 2, "evaluator": 1}
+    assert specification.services["worker"].resources.gpus == 1
+    assert specification.services["ps"].node_label == "bigmem"
 
 
 PUBLIC = {*tfapp._NAMES.values(), "tfapp.program.reporting", "tfapp.tf_yarn"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import subprocess
 import sys
 import types
@@ -35,6 +36,16 @@ def asked(monkeypatch):
 
 def experiment():
     return 1
+
+
+def test_the_call_of_the_manual(asked):
+    text = (ROOT / "docs" / "tf-yarn.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```$", text)
+    exec(code, {"experiment_fn": experiment})
+    (call,) = asked
+    assert call.program is experiment
+    assert call.components["worker"] == tfapp.Component("2 GiB", 4, 8)
+    assert call.packages[0] == "keras"
 
 
 def test_the_call_of_the_seed(asked):
@@ -74,7 +85,11 @@ def test_the_call_of_later_releases(asked):
     with pytest.warns(UserWarning) as warned:
         metrics = run_on_yarn(
             experiment,
-            {"chief": TaskSpec("1 GiB", 1, label=NodeLabel.CPU)},
+            {
+                "chief": TaskSpec("1 GiB", 1, label=NodeLabel.CPU),
+                "worker": TaskSpec("1 GiB", 1, label=NodeLabel.GPU),
+                "evaluator": TaskSpec("1 GiB", 1, label=NodeLabel.CPU),
+            },
             pyenv_zip_path={NodeLabel.CPU: "hdfs:///env.tar.gz", NodeLabel.GPU: "hdfs:///gpu.pex"},
             acls=acls,
             file_systems=["hdfs://other"],
@@ -88,7 +103,10 @@ def test_the_call_of_later_releases(asked):
         "eval_monitor_log_thresholds",
     ]
     (call,) = asked
-    assert call.options == {"site.global.python.archive": "hdfs:///env.tar.gz"}
+    key = "site.global.python.archive"
+    assert call.options == {key: "hdfs:///env.tar.gz"}
+    own = {one: component.options for one, component in call.components.items()}
+    assert own == {"chief": {}, "worker": {key: "hdfs:///gpu.pex"}, "evaluator": {}}
     assert call.acls == {"view_users": ["ann"], "modify_groups": ["ml"]}
     assert call.name.startswith("run-on-yarn-")
     assert call.retries == 2
@@ -113,11 +131,6 @@ def test_access_that_is_not_enabled_is_not_asked_for(asked):
         (None, {"custom_task_module": "x"}, "custom_task_module has no meaning"),
         (None, {"pre_script_hook": "x"}, "pre_script_hook has no meaning"),
         (None, {"cuda_runtime_hdfs_path": "x"}, "cuda_runtime_hdfs_path has no meaning"),
-        (
-            {"chief": TaskSpec(1, 1), "worker": TaskSpec(1, 1, label=NodeLabel.GPU)},
-            {"pyenv_zip_path": {NodeLabel.CPU: "a", NodeLabel.GPU: "b"}},
-            "one environment",
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -52,6 +52,7 @@ class PlayedEngine:
 
     name = "local"
     sees_home = True
+    reaches_pages = True
     stays = False
 
     def __init__(self, folder: Path, history: list[ApplicationStatus], tags: tuple = (), **more):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.played_engine import Output
-from tfapp.cli.console import columns, how_long, live_rows, style, when
+from tfapp.cli.console import columns, fact_lines, how_long, live_rows, style, terminal_width, when
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,47 @@ def test_the_last_rows_stay():
 
 def test_columns_are_as_wide_as_their_widest_cell():
     assert columns(("A", "B"), [("long", "1"), ("x", "")]) == "A     B\nlong  1\nx"
+
+
+def test_a_table_that_is_too_wide_is_a_block_for_each_row():
+    rows = [("worker/0", "RUNNING", "-", "host"), ("worker/1", "FAILED", "exited with 1", "-")]
+    header = ("INSTANCE", "STATE", "EXIT", "HOST")
+    assert columns(header, rows, 43) == (
+        "INSTANCE  STATE    EXIT           HOST\n"
+        "worker/0  RUNNING  -              host\n"
+        "worker/1  FAILED   exited with 1  -"
+    )
+    assert columns(header, rows, 30) == (
+        "worker/0\n  state  RUNNING\n  host   host\n"
+        "worker/1\n  state  FAILED\n  exit   exited with 1"
+    )
+    assert columns(header, rows, 35, spare="HOST").splitlines() == [
+        "INSTANCE  STATE    EXIT",
+        "worker/0  RUNNING  -",
+        "worker/1  FAILED   exited with 1",
+    ]
+
+
+def test_long_values_go_on_below_their_beginning_and_paths_stay_whole():
+    path = "/a/folder/with-a-long-name/checkpoints"
+    pairs = [("verdict", "chief/0 exited with 1: no such file"), ("saves to", path)]
+    assert fact_lines(pairs, 32) == (
+        f"verdict   chief/0 exited with 1:\n          no such file\nsaves to  {path}"
+    )
+    assert fact_lines(pairs) == f"verdict   {pairs[0][1]}\nsaves to  {path}"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environ", "width"),
+    [
+        (True, {"COLUMNS": "50"}, 50),
+        (True, {"COLUMNS": "wide"}, None),  # nor does this one say how wide it is
+        (True, {"COLUMNS": "0"}, None),
+        (False, {"COLUMNS": "50"}, None),
+    ],
+)
+def test_the_width_is_that_of_a_terminal(terminal, environ, width):
+    assert terminal_width(Output(terminal), environ) == width
 
 
 def test_no_rows():

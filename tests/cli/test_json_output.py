@@ -17,7 +17,7 @@ from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, st
 from tests.readme import README
 from tfapp.cli.commands import COMMANDS
 from tfapp.contract.exit import Exit
-from tfapp.contract.status import STARTS, Curve, Moment
+from tfapp.contract.status import STARTS, Curve, FeedStatus, Moment
 from tfapp.engines.base import DAMAGED, Application, Link
 from tfapp.engines.diagnosis import WARNING, Finding
 from tfapp.shipped import app_packages_dir, schemas_dir
@@ -43,6 +43,7 @@ FAILED = dataclasses.replace(
         Moment(1.0e9 + 1, "as an older version wrote it"),
     ),
     curves=(Curve("worker/0", "loss", ((0.5, 1, 0.25), (1.5, None, "nan"))),),
+    feed=FeedStatus(20, {"worker/0": 20}, seconds=1.5, lost=3, error="a column has a null"),
 )
 RUNNING = status("RUNNING", WORKER)
 SUCCEEDED = status("SUCCEEDED", verdict=SUCCESS)
@@ -157,6 +158,27 @@ def test_a_command_that_follows_has_none(tmp_path, words):
     code, a_shell = call(tmp_path, engine, *words, "--format", "json")
     assert (code, a_shell.out.text, engine.created, engine.calls) == (2, "", [], [])
     assert a_shell.err.text.startswith("error: --format json: standard output has")
+
+
+def test_the_paths_of_the_page_lead_to_text(tmp_path):
+    lines = re.findall(r"^\$ tfapp (.+) \| jq -r '?([.\w\[\]]+)'?$", PAGE.read_text(), re.MULTILINE)
+    assert len(lines) == PAGE.read_text().count("\n$ ") == 3
+    for words, path in lines:
+        engine = Engine(tmp_path, [SUCCEEDED])
+        mine = words.replace("mnist", "app").replace("my-app", TENSORFLOW).split()
+        _, a_shell = call(tmp_path, engine, *mine)
+        assert all(isinstance(text, str) for text in selected(json.loads(a_shell.out.text), path))
+        engine.stop("app", "end of the test")
+
+
+def selected(value, path):
+    """What jq selects by a path of keys and `[]`, at least one value."""
+    values = [value]
+    for key, each in re.findall(r"\.(\w+)(\[\])?", path):
+        values = [found[key] for found in values]
+        values = [item for found in values for item in found] if each else values
+    assert values
+    return values
 
 
 def test_a_key_that_is_not_described_is_noticed():

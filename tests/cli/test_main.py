@@ -112,6 +112,20 @@ def test_help_of_a_command_is_its_docstring(capsys):
         )
 
 
+def test_help_fits_a_narrow_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "50")
+    dispatch([], a_shell := shell(tmp_path))
+    rows = a_shell.err.text
+    assert (
+        "  report          write its page as one file, to\n                  keep or send\n" in rows
+    )
+    with pytest.raises(SystemExit):
+        main(["stop", "--help"])
+    _, description, examples, *_ = capsys.readouterr().out.split("\n\n")
+    assert max(map(len, description.splitlines())) <= 50
+    assert "  tfapp stop --tag sweep-7 --format json" in examples.splitlines()
+
+
 def test_words_behind_a_double_dash_go_to_the_command_that_passes_them_on():
     import argparse
 

@@ -61,13 +61,13 @@ def test_the_job_of_a_package():
         "site.global.stop.grace": "2.5",
     }
     common = {"container": Resources(2048, 1), "script": "scripts/tensorflow.py"}
+    common |= {"python": "/opt/python/bin/python3"}
     common |= {"failure_threshold": 5, "failure_window": 21600.0}
     assert compile_with(built).job == Job(
         name="digits",
         application="tfyarn",
         version="1.10",
         user="ann",
-        python="/opt/python/bin/python3",
         components=(
             ComponentJob(
                 name="ps",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
 from tests import python_environments
-from tests.compiler.packages import compile_with, options, package
-from tfapp.compiler.python import node_python
+from tests.compiler.packages import compile_with, component, options, package
+from tfapp.compiler.python import own_python
 from tfapp.compiler.specification import container_script
 from tfapp.errors import InvalidPackageError
 
@@ -38,11 +39,11 @@ def test_an_archive_lies_in_every_container_that_runs_it(archive, tmp_path):
     built = package(settings={ARCHIVE: str(archive)})
     compiled = compile_with(built, cache=tmp_path)
     travels = {"tfapp-python": (f"file://{archive}", "ARCHIVE", "APPLICATION")}
-    assert files(compiled.spec.services["worker"]) == travels
-    assert files(compiled.spec.master) == {}  # this Python runs the coordinator
-    assert compiled.job.python == "tfapp-python/bin/python"
-    spec = compile_with(built, cache=tmp_path, python="tfapp-python/bin/python").spec
-    assert files(spec.master) == travels
+    assert files(compiled.spec.services["worker"]) == files(compiled.spec.master) == travels
+    assert compiled.job.component("worker").python == "tfapp-python/bin/python"
+    spec = compile_with(built, cache=tmp_path, python_runs=True).spec
+    assert files(spec.services["worker"]) == travels
+    assert files(spec.master) == {}  # this Python runs the coordinator
 
 
 def test_at_its_place_it_is_named_by_its_content(archive, tmp_path):
@@ -51,13 +52,21 @@ def test_at_its_place_it_is_named_by_its_content(archive, tmp_path):
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     url = f"{PLACE}/{digest}.tar.gz"
     assert files(compiled.spec.services["worker"]) == {"tfapp-python": (url, "ARCHIVE", "PRIVATE")}
-    assert compiled.travelling is not None
-    assert (compiled.travelling.path, compiled.travelling.name) == (archive, f"{digest}.tar.gz")
+    travelling = compiled.environments["worker"]
+    assert (travelling.path, travelling.name) == (archive, f"{digest}.tar.gz")
+
+
+def test_one_that_a_dry_run_has_not_made_has_its_name_here(tmp_path):
+    made = tmp_path / "0123.tar.gz"
+    built = package(settings={PACKAGES: "tensorflow"})
+    compiled = compile_with(built, place=PLACE, python_archive=made)
+    url = f"{PLACE}/0123.tar.gz"
+    assert files(compiled.spec.services["worker"]) == {"tfapp-python": (url, "ARCHIVE", "PRIVATE")}
 
 
 def test_one_on_a_cluster_stays_there():
     built = package(settings={ARCHIVE: "hdfs:///shared/${USER_NAME}/env.pex"})
-    compiled = compile_with(built, place=PLACE, python="tfapp-python/bin/python")
+    compiled = compile_with(built, place=PLACE)
     worker, url = compiled.spec.services["worker"], "hdfs:///shared/ann/env.pex"
     assert files(worker) == {"tfapp-python.pex": (url, "FILE", "APPLICATION")}
     assert "PEX_INTERPRETER=1" in worker.script
@@ -76,7 +85,72 @@ def test_one_on_a_cluster_stays_there():
     ],
 )
 def test_what_runs_tfapp_on_a_node(settings, python, key):
-    assert node_python(package(settings=settings), options()) == (python, key)
+    built = package(settings=settings)
+    assert own_python(built, options()) == own_python(built, options(), "worker") == (python, key)
+    here = options(python_runs=True)
+    assert own_python(built, here, "worker") == ("/opt/python/bin/python3", EXECUTABLE)
+
+
+HDFS = {"tfapp-python": ("hdfs:///own.tgz", "ARCHIVE", "APPLICATION")}
+RUNS = "tfapp-python/bin/python"
+
+
+@pytest.mark.parametrize(
+    ("settings", "of_all", "coordinator", "program"),
+    [
+        # What the others and the coordinator have.
+        ({}, {}, "/opt/python/bin/python3", "/opt/python/bin/python3"),
+        ({EXECUTABLE: "/opt/tf/python"}, {}, "/opt/tf/python", "/opt/tf/python"),
+        ({RUNNER: "/usr/bin/python3"}, {}, "/usr/bin/python3", "/usr/bin/python3"),
+        (
+            {ARCHIVE: "hdfs:///all.pex"},
+            {"tfapp-python.pex": ("hdfs:///all.pex", "FILE", "APPLICATION")},
+            RUNS,
+            RUNS,
+        ),
+        (
+            {PACKAGES: "tensorflow"},
+            {"tfapp-python": ("file:///made.tar.gz", "ARCHIVE", "APPLICATION")},
+            RUNS,
+            RUNS,
+        ),
+    ],
+)
+def test_an_archive_of_a_component_takes_the_place_of_what_all_have(
+    settings, of_all, coordinator, program
+):
+    built = package(
+        component("worker"),
+        component("ps"),
+        settings=settings,
+        own={"worker": {ARCHIVE: "hdfs:///own.tgz"}},
+    )
+    made = Path("/made.tar.gz") if PACKAGES in settings else None
+    compiled = compile_with(built, python_archive=made)
+    spec, job = compiled.spec, compiled.job
+    assert files(spec.services["worker"]) == HDFS
+    assert files(spec.services["ps"]) == files(spec.master) == of_all
+    assert own_python(built, options()) == own_python(built, options(), "ps")
+    assert own_python(built, options())[0] == coordinator
+    runner = settings.get(RUNNER)
+    expected = (runner, RUNNER) if runner else (RUNS, ARCHIVE)
+    assert own_python(built, options(), "worker") == expected
+    assert (job.component("worker").python, job.component("ps").python) == (RUNS, program)
+
+
+def test_each_archive_that_is_none_is_named_where_it_stands(archive, tmp_path):
+    built = package(
+        component("worker"),
+        component("ps"),
+        settings={ARCHIVE: str(archive)},
+        own={name: {ARCHIVE: "/no/${COMPONENT_NAME}.tgz"} for name in ("worker", "ps")},
+    )
+    with pytest.raises(InvalidPackageError) as error:
+        compile_with(built, cache=tmp_path)
+    assert [(p.position.line, p.message) for p in error.value.problems] == [
+        (50, f"/no/{name}.tgz cannot be read: No such file or directory")
+        for name in ("ps", "worker")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,40 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 
 import pytest
 
 from tests.page.applications import restarted
 from tfapp.contract.names import PAGE_ROUTE
 from tfapp.coordinator.nodes import leads_to_pages, load
-from tfapp.coordinator.page import shown
-from tfapp.errors import RefusedError
+from tfapp.coordinator.page import ASK_EVERY, MAX_LOG, NOT_TOLD, READ_EVERY, Logs, shown
+from tfapp.engines.yarn import nodes as of_yarn
+from tfapp.errors import RefusedError, UnreachableError
+from tfapp.page.document import Address, Log
+from tfapp.protocol.connection import ContainerReport
 
 
 class Connection:
+    """A master with the containers of two instances of three."""
+
     def __init__(self, refuses: bool = False):
         self.pages: dict[str, str] = {}
+        self.asked = 0
         self._refuses = refuses
+
+    def containers(self, states: Sequence[str]) -> tuple[ContainerReport, ...]:
+        self.asked += 1
+        if self._refuses:
+            raise UnreachableError("it is busy")
+        assert {"RUNNING", "FAILED"} <= set(states)
+        begun = (
+            ContainerReport(
+                f"worker_{n}", "worker", "RUNNING", "h", "", f"container_{n}", f"n{n}:1"
+            )
+            for n in range(2)
+        )
+        return (*begun, ContainerReport("worker_2", "worker", "REQUESTED", "", ""))
 
     def add_page(self, route: str, target: str, title: str) -> None:
         if self._refuses:
@@ -26,27 +46,45 @@ class Connection:
         self.pages[route] = target
 
 
-def fetched(url: str) -> bytes:
+class Nodes:
+    """One shows logs to everybody. `read`: which ones were read."""
+
+    log_page = staticmethod(of_yarn.log_page)
+
+    def __init__(self) -> None:
+        self.read: list[tuple] = []
+
+    def read_end(self, node: str, container: str, file: str, length: int) -> str:
+        self.read.append((node, container, file, length))
+        return "line 1\nline 2\n" if node == "n0:1" else ""
+
+
+def serving(connection: Connection):
+    return shown(restarted, connection, Nodes(), "ada")  # type: ignore[arg-type]
+
+
+def fetched(url: str, **headers: str) -> bytes:
     # As the master's proxy asks, for another host.
-    request = urllib.request.Request(url, headers={"Host": "manager:8088"})
+    request = urllib.request.Request(url, headers={"Host": "manager:8088", **headers})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read()
 
 
 def test_it_is_there_as_long_as_the_application():
     connection = Connection()
-    with shown(restarted, connection):  # type: ignore[arg-type]
+    with serving(connection):
         address = connection.pages[PAGE_ROUTE]
         assert b"<title>app" in fetched(address)
         told = json.loads(fetched(f"{address}data.json?seen="))
         assert told["document"]["name"] == "app"
-        assert told["document"]["log_names"] == []
-        assert fetched(f"{address}data.json?seen={told['seen']}") == b""
+        assert told["document"]["log_names"] == ["worker/0", "worker/1", "worker/2"]
+        assert fetched(f"{address}data.json?seen={told['seen']}") == b"null"
         groups = json.loads(fetched(f"{address}ws/v1/slider/publisher/exports"))["exports"]
         assert list(groups) == ["worker"]
         for path in ("other", "ws/v1/slider/publisher/exports/other"):
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                fetched(f"{address}{path}")
+            with pytest.raises(urllib.error.HTTPError, match="404") as raised:
+                fetched(f"{address}{path}", Accept="text/html,*/*;q=0.8")
+            assert b"<title>Not found" in raised.value.read()
         token = address.rstrip("/").rpartition("/")[2]
         with pytest.raises(urllib.error.HTTPError, match="403"):
             fetched(address.replace(token, "guess"))
@@ -56,11 +94,38 @@ def test_it_is_there_as_long_as_the_application():
 
 def test_the_application_goes_on_without_it():
     ran = []
-    with shown(restarted, Connection(refuses=True)):  # type: ignore[arg-type]
+    with serving(Connection(refuses=True)):
         ran.append(1)
     assert ran
 
 
 def test_only_yarn_s_master_leads_there():
     assert leads_to_pages(load("tfapp.engines.yarn.nodes"))
-    assert not leads_to_pages(None)
+    assert not leads_to_pages(Nodes())  # type: ignore[arg-type]
+
+
+def test_logs_are_those_that_nodes_show_and_all_have_a_link():
+    connection, nodes, now = Connection(), Nodes(), [100.0]
+    logs = Logs(connection, nodes, "ada", lambda: now[0])  # type: ignore[arg-type]
+    first, second, third = restarted().instances
+    link = Address("log", "worker/0", "//n0:1/node/containerlogs/container_0/ada")
+    assert logs.of(first) == ((link,), (Log("worker/0", "line 1\nline 2"),))
+    (link,), (log,) = logs.of(second)
+    assert link.address == "//n1:1/node/containerlogs/container_1/ada"
+    assert (log.text, log.missing) == ("", NOT_TOLD)
+    assert logs.of(third) == ((), (Log("worker/2", "", "its container has not begun"),))
+    logs.of(first)
+    assert len(nodes.read) == 2, "the same is not read again at once"
+    assert nodes.read[0] == ("n0:1", "container_0", "worker.log", MAX_LOG)
+    now[0] += READ_EVERY
+    logs.of(first)
+    assert len(nodes.read) == 3
+    assert connection.asked == 1
+    now[0] += ASK_EVERY
+    logs.of(third)
+    assert connection.asked == 2
+
+
+def test_a_master_that_does_not_answer_leaves_the_page_without_logs():
+    logs = Logs(Connection(refuses=True), Nodes(), "ada")  # type: ignore[arg-type]
+    assert logs.of(restarted().instances[0])[1][0].missing == "its container has not begun"

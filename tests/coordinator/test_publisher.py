@@ -6,6 +6,7 @@ import pytest
 
 from tests.coordinator.world import World, job
 from tfapp.contract.messages import Beat
+from tfapp.contract.status import FeedStatus
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.state import Stage
 from tfapp.coordinator.publisher import (
@@ -144,6 +145,28 @@ def test_metrics_are_published_once_a_second_at_most_and_more_rarely_where_they_
     puts = sink.puts
     publisher.publish(world.state)
     assert sink.puts == puts + 1
+
+
+def test_counters_of_a_feed_are_published_as_metrics_are_and_are_there_in_the_end():
+    world = World(job("worker=2"))
+    world.play("1 all answer")
+    now = [0.0]
+    sink = Sink()
+    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
+    publisher.publish(world.state)
+    now[0] = INTERVAL
+    world.feed(events.Fed(now[0], FeedStatus(rows=10)))
+    publisher.publish(world.state)
+    assert (sink.puts, publisher.due()) == (1, METRICS_INTERVAL + 2 * METRICS_INTERVAL_EACH)
+    now[0] = publisher.due()
+    publisher.publish(world.state)
+    assert sink.puts == 2
+    world.feed(events.Fed(world.now, FeedStatus(rows=20, over=True)))
+    for name in ("worker/0", "worker/1"):
+        world.happen(name, "exits", "0")
+    publisher.publish(world.state)
+    assert sink.puts == 3, "the verdict takes them along"
+    assert publisher.newest is not None and publisher.newest.feed == FeedStatus(20, over=True)
 
 
 def test_it_tells_since_when_an_instance_takes_part():

@@ -5,7 +5,8 @@ import pytest
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Beat, ExitReport
-from tfapp.contract.names import KEY_STOP
+from tfapp.contract.names import KEY_FEED, KEY_STOP
+from tfapp.contract.status import FeedStatus
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.store_view import StoreView
 from tfapp.protocol.watch import Deleted, Put
@@ -23,6 +24,7 @@ WRITTEN = {
         {"container": "worker_0", "text": "waiting for 1 GPU"},
         events.Waits(9.0, "worker/0", "worker_0", "waiting for 1 GPU"),
     ),
+    KEY_FEED: (FeedStatus(rows=3), events.Fed(9.0, FeedStatus(rows=3))),
     KEY_STOP: ({"message": "enough"}, events.StopRequested(9.0, "enough")),
 }
 

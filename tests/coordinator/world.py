@@ -57,6 +57,7 @@ def component(name: str, instances: int, requires: tuple[str, ...] = ()) -> Comp
         script="scripts/x.py",
         script_timeout=60.0,
         exports=(),
+        python="python3",
         site={},
         requires=requires,
     )
@@ -77,9 +78,7 @@ def job(
         components.append(component(name, int(count), tuple(filter(None, requires.split(",")))))
     names = {c.name for c in components if c.instances}
     default = ("chief",) if "chief" in names else ("worker",) if "worker" in names else ()
-    return Job(
-        "j", "j", "1", "me", "python3", tuple(components), success or default, limits, failure
-    )
+    return Job("j", "j", "1", "me", tuple(components), success or default, limits, failure)
 
 
 def killed_by(signal: str) -> Exit:

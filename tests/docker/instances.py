@@ -39,6 +39,7 @@ def container(root: Path, docker: Docker, **changes: Any) -> Container:
         script="scripts/tensorflow.py",
         script_timeout=60.0,
         exports=(),
+        python="python3",
         docker=docker,
         **fields,
     )
@@ -50,7 +51,6 @@ def container(root: Path, docker: Docker, **changes: Any) -> Container:
             "tensorflow",
             "1",
             "somebody",
-            "python3",
             (component,),
             ("worker",),
             LIMITS,

@@ -33,6 +33,7 @@ COMPONENT = ComponentJob(
     script="scripts/tensorflow.py",
     script_timeout=60.0,
     exports=(),
+    python="python",
     site={},
 )
 
@@ -46,7 +47,6 @@ def context(root: Path, **changes) -> Context:
             "tensorflow",
             "1",
             "me",
-            "python",
             (COMPONENT,),
             ("worker",),
             LIMITS,

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import skein
 
 from tests.contract_values import FAILURE_POLICY, LIMITS
 from tfapp.api.returned import fetch_returned
+from tfapp.compiler.python import Travelling
 from tfapp.compiler.tags import TAG
 from tfapp.contract.job import ComponentJob, Job, Resources
 from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
@@ -37,7 +38,7 @@ class CompiledLike:
     spec: skein.ApplicationSpec
     job: Job
     package: None = None
-    travelling: None = None
+    environments: Mapping[str, Travelling] = dataclasses.field(default_factory=dict)
 
 
 def service(script: str = FOREVER, instances: int = 1, **kwargs: Any) -> skein.Service:
@@ -59,7 +60,7 @@ def compiled(
         acls=skein.ACLs(enable=True, view_users=["*"]),  # YARN's pages do not know who asks
     )
     components = tuple(component(n, s.instances, s.resources.gpus) for n, s in services.items())
-    who = (name, "test", "1", "somebody", "python3")
+    who = (name, "test", "1", "somebody")
     return CompiledLike(spec, Job(*who, components, (), LIMITS, FAILURE_POLICY))
 
 
@@ -109,6 +110,7 @@ def component(name: str, instances: int, gpus: int) -> ComponentJob:
         script="",
         script_timeout=60.0,
         exports=(),
+        python="python3",
         site={},
     )
 

@@ -9,10 +9,10 @@ import pytest
 from tests.engines.applications import compiled, eventually, service, wait_for_containers
 from tests.engines.applications import stock_client as connected
 from tfapp.contract.encoding import encode
-from tfapp.contract.names import FLEXED_PREFIX, KEY_FLEX, KEY_STATUS
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.engines.control import flex, kill_container
-from tfapp.errors import BadStateError, NotFoundError
+from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX, KEY_STATUS
+from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
+from tfapp.engines.control import FeedCounters, flex, kill_container
+from tfapp.errors import BadStateError, NotFoundError, UnreachableError
 
 # Refuses what asks for more than 3, and repeats the rest.
 COORDINATOR = """
@@ -63,3 +63,47 @@ def test_nothing_is_asked_of_what_has_ended(engine):
     eventually(lambda: not engine.find("app").live)
     with pytest.raises(BadStateError, match="app is not running"):
         flex(engine, "app", "w", "1")
+
+
+class Masters:
+    """An engine whose application has one master after the other; None: it does not run."""
+
+    def __init__(self, *masters):
+        self.masters = list(masters)
+
+    def connect(self, name):
+        found = self.masters.pop(0)
+        if found is None:
+            raise BadStateError(f"{name} is not running")
+        return found
+
+
+class Master:
+    def __init__(self):
+        self.told, self.answers, self.closed = [], True, False
+
+    def put(self, key, value):
+        if not self.answers:
+            raise UnreachableError("it does not answer")
+        self.told.append((key, value))
+
+    def close(self):
+        self.closed = True
+
+
+def test_counters_of_a_feed_are_told_to_the_master_of_the_moment():
+    first, second = Master(), Master()
+    counters = FeedCounters(Masters(None, first, second), "app")
+    shown = [FeedStatus(rows=count) for count in range(5)]
+    counters.show(shown[0])  # nobody is there
+    counters.show(shown[1])
+    counters.show(shown[2])
+    first.answers = False
+    counters.show(shown[3])
+    counters.show(shown[4])
+    assert first.told == [(KEY_FEED, encode(feed)) for feed in shown[1:3]]
+    assert second.told == [(KEY_FEED, encode(shown[4]))]
+    assert (first.closed, second.closed) == (True, False)
+    counters.close()
+    counters.close()
+    assert second.closed

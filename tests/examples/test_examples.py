@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -54,6 +55,23 @@ def test_its_documents_are_right_for_the_package(name):
         user_files=collect_user_files([folder / "train.py"]),
     )
     assert loaded.problems == ()
+
+
+@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph"])
+def test_the_command_of_its_page_would_run(name, tmp_path):
+    text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"(?ms)^```sh\ntfapp (.*?)^```$", text)
+    words = shlex.split(command.replace("\\\n", ""))
+    done = subprocess.run(
+        [sys.executable, "-m", "tfapp", *words, "--dry-run"],
+        cwd=EXAMPLES.parent,
+        env={**os.environ, "TFAPP_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["services"].keys() >= layout(name).keys()
 
 
 class Cluster:

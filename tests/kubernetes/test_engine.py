@@ -6,12 +6,16 @@ import json
 import random
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests import python_environments
 from tests.end_to_end.command_line import STAMP, read_until
+from tests.kubernetes import pod_images
 from tests.kubernetes.command import FRUGAL, OnKubernetes
 from tests.kubernetes.namespace import wait_for
+from tests.page.applications import embedded
 from tests.yarn import programs
 
 # Ends when its file is there, which all pods see.
@@ -24,9 +28,22 @@ while not pathlib.Path("{enough}").exists():
     time.sleep(0.5)
 """
 TELLS_SIZE = """
-import os, pathlib
+import os, pathlib, sys
 print("the file has", pathlib.Path("large").stat().st_size)
+print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
 """
+
+
+def environment(folder: Path) -> Path:
+    """An archive for pods: Debian's Python, with what the image of TensorFlow has, too."""
+    made = python_environments.make(folder / "environment")
+    for link in ("python", "python3"):
+        (made / "bin" / link).unlink()
+        (made / "bin" / link).symlink_to("/usr/bin/python3")
+    (made / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (site,) = made.glob("lib/python3*/site-packages")
+    (site / "pods.pth").write_text("".join(f"{place}\n" for place in pod_images.FOLDERS))
+    return python_environments.pack(made, folder / "environment.tgz")
 
 
 @pytest.fixture
@@ -42,12 +59,13 @@ def tfapp(cluster, namespace, tmp_path):
 
 
 def test_two_workers_on_two_nodes(tfapp, tmp_path):
-    """And a file that no Secret holds."""
+    """And files that no Secret holds: one is an environment of the workers alone."""
     (tmp_path / "large").write_bytes(random.Random(1).randbytes(3_000_000))
     script = tfapp.program(programs.RETURNS + programs.HELLO + TELLS_SIZE)
     done = tfapp(
         *("run", script, "-w", 2, "--name", "hello", "--tag", "attempt-7"),
         *("--files", tmp_path / "large", *FRUGAL),
+        *("--compopt", "worker", "site.global.python.archive", environment(tmp_path)),
     )
     assert done.code == 0, done.err
     status = tfapp.status("hello")
@@ -62,7 +80,7 @@ def test_two_workers_on_two_nodes(tfapp, tmp_path):
     # What the first worker wrote has been shown, and every log can be had afterwards.
     written = re.findall(r"^TF_CONFIG is (.*)$", done.out, re.MULTILINE)
     assert [json.loads(text)["task"] for text in written] == [{"type": "worker", "index": 0}]
-    assert "the file has 3000000" in done.out
+    assert "the file has 3000000\nruns in ../tfapp-python\n" in done.out
     colleague = tfapp.elsewhere(tmp_path / "elsewhere")
     for there in (tfapp, colleague):
         logs = there.ok("logs", "hello")
@@ -71,6 +89,13 @@ def test_two_workers_on_two_nodes(tfapp, tmp_path):
         timed = there.ok("logs", "hello", "--timestamps", "--since", "1h")
         assert len(re.findall(rf"^worker/[01] \| {STAMP} TF_CONFIG is ", timed, re.MULTILINE)) == 2
         assert "generation 1" in there.ok("logs", "hello", "coordinator")
+        report = embedded(there.ok("report", "hello"))
+        assert report["words"].startswith("Succeeded: all 2 instances of worker")
+        assert [one["name"] for one in report["instances"]] == ["worker/0", "worker/1"]
+        kinds = [part["kind"] for lane in report["history"]["lanes"] for part in lane["parts"]]
+        assert kinds == ["forms", "runs"] * 2
+        assert all("TF_CONFIG is " in log["text"] for log in report["logs"])
+        assert (len(report["logs"]), report["links"]) == (2, [])
     # Without the file, which is on the other machine alone, it is not started there.
     tfapp.home.rename(tmp_path / "away")
     refused = colleague("start", "hello")

@@ -13,6 +13,7 @@ import pytest
 from tests.end_to_end.command_line import read_until
 from tests.kubernetes.command import FRUGAL, OnKubernetes
 from tests.kubernetes.namespace import wait_for
+from tests.page.served import document, served
 
 # Reads the variables as its example does. Ends when its file is there.
 SCRIPT = """
@@ -99,6 +100,18 @@ def test_it_is_replaced(tfapp, namespace, shared_volume, tmp_path):
     # The model, from a container that runs.
     tfapp.ok("fetch", "mnist", "export/1", tmp_path / "early")
     assert (tmp_path / "early" / "1" / "weights").stat().st_size == 256 * 20_000
+
+    # The page of the application says how one gets to TensorBoard.
+    with served(tfapp, "mnist") as address:
+        shown = document(address, "worker/1")
+    assert [one["name"] for one in shown["instances"]] == ["worker/0", "worker/1", "tensorboard/0"]
+    assert [lane["parts"][-1]["kind"] for lane in shown["history"]["lanes"]] == ["runs"] * 3
+    assert "the entrypoint has a-quiet-word" in shown["logs"][0]["text"]
+    [board] = shown["links"]
+    assert (board["what"], board["instance"]) == ("TensorBoard", "tensorboard/0")
+    assert board["address"].startswith(f"http://{pods['tensorboard-0']['status']['podIP']}:")
+    assert "`tfapp tensorboard mnist --engine kubernetes` leads there" in board["note"]
+    assert "`tfapp tensorboard mnist` leads to" in tfapp("status", "mnist").err
 
     # TensorBoard, for as long as it is there.
     with tfapp.start("tensorboard", "mnist") as held:

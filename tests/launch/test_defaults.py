@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
 import tfapp
 from tests.cli.commands.call import call
 from tests.cli.played_engine import shell
+from tests.readme import README
 from tfapp.engines import EngineOption, local
 from tfapp.errors import UnavailableError, UsageError
 from tfapp.launch.caller import Caller
@@ -30,6 +32,15 @@ def test_the_file_names_an_engine_and_flags_and_the_variable_counts_more(tmp_pat
     assert read_defaults(home, {}) == Defaults("yarn", {"yarn": {"queue": "research"}})
     assert read_defaults(home, {"TFAPP_ENGINE": "local"}).engine == "local"
     assert read_defaults(home, {"TFAPP_ENGINE": ""}).engine == "yarn"
+
+
+def test_the_file_of_the_manual(tmp_path):
+    """docs/commands.md."""
+    page = (README.parent / "docs" / "commands.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)
+    found = read_defaults(write(tmp_path, text), {})
+    flags = {"kubernetes": {"namespace": "research"}, "yarn": {"queue": "research"}}
+    assert found == Defaults("kubernetes", flags)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,18 @@ import beside
 print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
 """
 
+# Writes which environment it is in, and where: for a worker, once the server has done so.
+OF_ITS_OWN = """\
+import os, pathlib, sys, time
+said, component = pathlib.Path(os.environ["SAID"]), os.environ["TFAPP_COMPONENT"]
+while component == "worker" and not (said / "server.said").exists():
+    time.sleep(0.05)
+where = os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"])
+proof = pathlib.Path(sys.prefix, "proof").read_text()
+(said / component).with_suffix(".part").write_text(f"{where} {proof}")
+(said / component).with_suffix(".part").rename(said / f"{component}.said")
+"""
+
 
 @pytest.fixture
 def create(tmp_path):
@@ -32,13 +44,15 @@ def create(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "beside.py").touch()
 
-    def call(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        name: str, *options: str, more: tuple[str, ...] = ("--component", "server", "0")
+    ) -> subprocess.CompletedProcess[str]:
         flags = [("--option", k, v) for k, v in zip(options[::2], options[1::2])]
         return subprocess.run(
             [
                 *(sys.executable, "-m", "tfapp", "create", name, "--appdef", str(PLAIN)),
                 *("--files", str(tmp_path / "program.py"), str(tmp_path / "beside.py")),
-                *("--component", "server", "0"),
+                *more,
                 *("--option", "site.global.user.scripts.entry", "program.py"),
                 *(word for flag in flags for word in flag),
             ],
@@ -74,6 +88,27 @@ def test_an_archive_is_unpacked_once_and_runs_the_programs(create, tmp_path):
         f"--option {ARCHIVE}: error: {archive} cannot be read: No such file or directory "
         "[python-environment]"
     )
+
+
+def test_a_component_has_an_archive_of_its_own(create, tmp_path):
+    """The workers have what `global` names. They end once the server has said what it has."""
+    (tmp_path / "program.py").write_text(OF_ITS_OWN)
+    archives = {}
+    for component in ("worker", "server"):
+        environment = python_environments.make(tmp_path / component)
+        (environment / "proof").write_text(component)
+        archives[component] = str(
+            python_environments.pack(environment, tmp_path / f"{component}.tgz")
+        )
+    more = (
+        *("--component", "server", "1", "--component", "worker", "1"),
+        *("--compopt", "server", ARCHIVE, archives["server"]),
+    )
+    done = create("one", ARCHIVE, archives["worker"], "env.SAID", str(tmp_path), more=more)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("to try it out") == 2
+    for component in archives:
+        assert (tmp_path / f"{component}.said").read_text() == f"../tfapp-python {component}"
 
 
 def test_what_the_program_imports_is_looked_for(create, tmp_path):

@@ -12,12 +12,13 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
+from tests.page.applications import embedded
 from tfapp.engines.base import Link
 from tfapp.errors import UnavailableError, UnreachableError
 from tfapp.launch.pages import MAX_KEPT_LOGS, Pages, _Seldom, kept
 from tfapp.page.document import MAX_LINES
 from tfapp.page.html import policy
-from tfapp.page.server import PageServer
+from tfapp.page.server import HTML, PageServer
 
 RUNNING = status(
     "RUNNING",
@@ -129,7 +130,7 @@ def test_what_was_seen_is_no_news(client, engine):
     assert log["instance"] == "chief/0"
     lines = log["text"].splitlines()
     assert (len(lines), lines[-1]) == (MAX_LINES, f"line {2 * MAX_LINES - 1}")
-    assert client.ask(f"local/app/data.json?seen={told['seen']}")[::2] == (204, b"")
+    assert client.ask(f"local/app/data.json?seen={told['seen']}")[::2] == (200, b"null")
     engine.write_log("chief/0", "and one more\n")
     newer = client.document(f"?log=chief/0&seen={told['seen']}")
     assert newer["logs"][0]["text"].endswith("\nand one more")
@@ -144,7 +145,7 @@ def test_a_log_is_that_of_an_instance(client, engine, tmp_path):
 
 def test_links_of_the_engine_are_shown(client):
     assert client.document()["links"] == [
-        {"what": "page", "instance": "", "address": "http://rm/proxy"}
+        {"what": "page", "instance": "", "address": "http://rm/proxy", "note": ""}
     ]
 
 
@@ -180,7 +181,29 @@ def test_an_engine_that_does_not_answer_is_told(tmp_path, engine):
         assert [row["href"] for row in listed["rows"]] == ["local/app/"]
         code, _, body = client.ask("yarn/app/")
         assert (code, json.loads(body)) == (503, {"error": "its master does not answer"})
+        code, headers, body = client.ask("yarn/app/", Accept="text/html")
+        shown = embedded(body.decode())
+        assert (code, headers["Content-Type"]) == (503, HTML)
+        assert (shown["words"], shown["up"]) == ("Its master does not answer.", "../../")
+        assert shown["pause"], "it looks again"
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "told"),
+    [
+        ("local/other/", None, (404, "Not found", "There is nothing of this name.", "../../")),
+        ("local", None, (404, "Not found", "There is nothing of this name.", "./")),
+        ("local/app/", "/guess/", (403, "Not allowed", "", "")),
+    ],
+)
+def test_a_person_gets_an_error_as_a_page(client, path, token, told):
+    code, headers, body = client.ask(path, token=token, Accept="text/html,*/*;q=0.8")
+    shown = embedded(body.decode())
+    assert headers["Content-Security-Policy"] == policy()
+    assert (code, shown["name"], shown["up"], shown["pause"]) == (told[0], told[1], told[3], None)
+    assert shown["words"] == told[2] or shown["words"].startswith("The token in the address is not")
+    assert client.token.strip("/") not in body.decode()
 
 
 def test_what_takes_long_is_done_seldom():

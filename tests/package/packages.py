@@ -3,6 +3,7 @@ mistakes."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -45,18 +46,22 @@ class Mistake:
         what stands in this file in place of that of the base package
         === without
         another.yaml
+        === zip
+        digits
         === command
         tfapp create mine --appdef app
         === expected
         all that is said
 
     There may be several files, or none; `without` names some of the base package's that are not
-    there. With a command, called beside the package, which is the folder app, `expected` is all
-    that it writes, but for its usage; otherwise each finding of the package with its hint.
+    there. With `zip`, the package is app.zip, and in it this folder. With a command, called beside
+    the package, which is the folder app, `expected` is all that it writes, but for its usage;
+    otherwise each finding of the package with its hint.
     """
 
     files: Mapping[str, bytes]
     without: tuple[str, ...]
+    zipped: str
     command: tuple[str, ...]
     expected: str
 
@@ -68,9 +73,17 @@ def read_mistake(path: Path) -> Mistake:
     sections = dict(zip((name.decode() for name in parts[::2]), parts[1::2]))
     expected = sections.pop("expected").decode()
     without = tuple(sections.pop("without", b"").decode().split())
+    zipped = sections.pop("zip", b"").decode().strip()
     words = shlex.split(sections.pop("command", b"").decode())
     assert not words or words[0] == "tfapp", words
-    return Mistake(sections, without, tuple(words[1:]), expected)
+    return Mistake(sections, without, zipped, tuple(words[1:]), expected)
+
+
+def make_zip(package: Path, inside: str) -> Path:
+    """`package` as a .zip beside it, in the folder `inside` of the .zip."""
+    package.rename(package.with_name(inside))
+    shutil.make_archive(os.fspath(package), "zip", package.parent, inside)
+    return package.with_suffix(".zip")
 
 
 def report(problems: tuple[Problem, ...], root: Path) -> str:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.cli.commands.call import call
-from tests.package.packages import BASE, MISTAKES, make_package, read_mistake, report
+from tests.package.packages import BASE, MISTAKES, make_package, make_zip, read_mistake, report
 from tfapp.package.load import load_package
 from tfapp.package.rules import RULES
 from tfapp.schema import KINDS, schema_text
@@ -30,11 +30,13 @@ def test_mistake(path, tmp_path, monkeypatch, capsys):
     folder = make_package(tmp_path, files=mistake.files)
     for name in mistake.without:
         (folder / name).unlink()
+    if mistake.zipped:
+        folder = make_zip(folder, mistake.zipped)
     if mistake.command:
         monkeypatch.chdir(tmp_path)
         found = written(mistake.command, tmp_path, capsys)
     else:
-        found = report(load_package(folder).problems, folder)
+        found = report(load_package(folder).problems, folder.parent if mistake.zipped else folder)
     assert found == mistake.expected
 
 

@@ -143,9 +143,6 @@ def test_rules_find_at_the_option(tmp_path):
     assert (
         report(load_package(folder, overrides=overrides).problems, folder)
         == """\
---component chief: error: there are 2 instances of role chief (chief), expected at most 1 \
-[cluster-layout]
-  hint: a second one would train on its own
 --component chief: error: 'chief' has 2 instances, metainfo allows at most 1 [instance-count]
   hint: lower yarn.component.instances of 'chief'
 --option site.global.user.data.dir: error: there is no placeholder ${NOPE} [unknown-placeholder]

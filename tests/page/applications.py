@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import (
     BEGINS,
@@ -18,6 +20,12 @@ from tfapp.contract.status import (
 
 BEGUN = 1.0e9
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>&{{data}}"
+
+
+def embedded(text: str) -> dict:
+    """The document in a page, as a browser reads it: up to the first end of a script element."""
+    begin = text.index('id="data">') + len('id="data">')
+    return json.loads(text[begin : text.index("</script", begin)])
 
 
 def instance(name: str, state: str = "RUNNING", **more) -> InstanceStatus:

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.page.applications import BEGUN, HOSTILE, instance, large, restarted
+from tests.page.applications import BEGUN, HOSTILE, embedded, instance, large, restarted
 from tfapp.contract.status import (
     ENDS,
     FAILURE,
@@ -16,19 +16,23 @@ from tfapp.contract.status import (
     RESTARTED,
     STARTS,
     ApplicationStatus,
+    FeedStatus,
     Moment,
 )
-from tfapp.page.document import About, Log, in_words, last_lines, of_application, of_list, row
+from tfapp.page.document import (
+    About,
+    Log,
+    feed_in_words,
+    in_words,
+    last_lines,
+    of_application,
+    of_list,
+    row,
+)
 from tfapp.page.history import FORMS, RUNS, Generation, Mark, Part, history
 from tfapp.page.html import page, policy
 
 ABOUT = About("app", "local", "application_1_0001", 1, True)
-
-
-def embedded(text: str) -> dict:
-    """The document in a page, as a browser reads it: up to the first end of a script element."""
-    begin = text.index('id="data">') + len('id="data">')
-    return json.loads(text[begin : text.index("</script", begin)])
 
 
 def test_a_restart_is_lanes_bands_and_a_mark():
@@ -107,6 +111,51 @@ def test_a_state_is_told_in_words(state, waits, words):
     assert in_words(status, waits) == words
 
 
+@pytest.mark.parametrize(
+    ("feed", "words"),
+    [
+        (FeedStatus(), "0 rows."),
+        (
+            FeedStatus(12_000, seconds=4.0, rows_per_second=2999.6),
+            "12,000 rows in 4 s, now 3,000 rows a second.",
+        ),
+        (
+            FeedStatus(1, seconds=4.0, rows_per_second=0.0, waits="worker/1 takes none"),
+            "1 row in 4 s. Nothing moves: worker/1 takes none.",
+        ),
+        (
+            FeedStatus(12_000, seconds=4.0, over=True, dropped=31, lost=1),
+            "All is with the programs: 12,000 rows in 4 s, 3,000 a second. 31 rows at the end "
+            "made no full batch for every program. Lost with programs that failed: 1 row.",
+        ),
+        (FeedStatus(20, over=True, stopped=True), "The programs wanted no more: 20 rows."),
+        (
+            FeedStatus(20, seconds=1.5, error="a null"),
+            "It has failed after 20 rows in 1.5 s: a null.",
+        ),
+    ],
+)
+def test_a_feed_is_told_in_words(feed, words):
+    status = dataclasses.replace(restarted(), feed=feed)
+    assert feed_in_words(status) == words
+
+
+def test_a_feed_that_was_not_over_is_told_so_after_the_end():
+    feed = FeedStatus(20, seconds=1.0, rows_per_second=20.0, waits="worker/1 takes none")
+    status = dataclasses.replace(large(), feed=feed)
+    assert feed_in_words(status) == (
+        "The application has ended before it was over, after 20 rows in 1 s or more."
+    )
+    assert feed_in_words(large()) == ""
+
+
+def test_rows_of_a_feed_are_those_of_instances():
+    status = dataclasses.replace(restarted(), feed=FeedStatus(7, {"worker/0": 7}))
+    document = of_application(ABOUT, status)
+    assert document["feed"] == "7 rows."
+    assert [one["rows"] for one in document["instances"]] == [7, None, None]
+
+
 def test_what_programs_and_packages_say_is_never_markup():
     name = f"app{HOSTILE}"
     log = Log("worker/0", f"</script>{HOSTILE}\u2028")
@@ -154,6 +203,7 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         "restarts",
         "exit",
         "preparing",
+        "rows",
         "step",
         "speed",
         "metrics",

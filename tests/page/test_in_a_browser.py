@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import re
 import shutil
-import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,10 +15,13 @@ import pytest
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
 from tests.page.applications import HOSTILE, large, restarted
 from tests.page.browser import Browser, wait_for
+from tests.page.served import fetched, served
+from tfapp.contract.status import FeedStatus
 from tfapp.page.document import About, Log, of_application
 from tfapp.page.html import page
 
 PHONE = (375, 800)
+NOTHING = ["There is nothing of this name.", "", "Back to the first page"]
 
 # Its second worker fails once, when it is told to. All go on until they are told to end.
 PROGRAM = """
@@ -51,18 +53,6 @@ class Running:
 
     def tell(self, word: str) -> None:
         (self.told / word).touch()
-
-
-@contextlib.contextmanager
-def served(tfapp: CommandLine, *words: object) -> Iterator[str]:
-    """The address that `tfapp ui` prints. It ends by Ctrl-C, well."""
-    process = tfapp.start("ui", *words)
-    try:
-        yield process.stdout.readline().strip()  # type: ignore[union-attr]
-    finally:
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate()
-    assert process.returncode == 0, err
 
 
 @pytest.fixture
@@ -154,6 +144,12 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     assert window.texts("#log-choice option") == ["worker/0", "worker/1"]
     assert window.complaints() == []
 
+    # What is not there is told to a person, who finds the way back.
+    window.open(f"{running.page}nothing")
+    assert window.text().split("\n") == ["Not found", "", *NOTHING]
+    window.run("document.querySelector('a').click()")
+    wait_for(lambda: "SUCCEEDED" in window.text(".apps"), "the list once more")
+
     check_registry(running)
     check_doors(running)
 
@@ -177,11 +173,6 @@ def check_doors(running: Running) -> None:
     assert code(f"{running.address}local/other/") == 404
 
 
-def fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return answer.read().decode()
-
-
 def code(url: str, **headers: str) -> int:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as a:
@@ -194,7 +185,9 @@ def code(url: str, **headers: str) -> int:
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), PHONE, (320, 600)])
 def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, height, dark):
     logs = [Log("worker/0", f"{HOSTILE}\n{'x' * 3000}")]
-    for name, status in (("large", large()), ("restarted", restarted())):
+    feed = FeedStatus(1_234_567, {"worker/0": 1_234_567}, waits=HOSTILE)
+    fed = dataclasses.replace(restarted(), feed=feed)
+    for name, status in (("large", large()), ("restarted", fed)):
         about = About(f"{name}{HOSTILE}", "yarn", "application_1_0001", 1, status.verdict is None)
         path = tmp_path / f"{name}.html"
         path.write_text(page(of_application(about, status, logs=logs, fixed=True)))
@@ -206,6 +199,9 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
         assert len(window.texts("[data-lane]")) == len(status.instances)
         assert window.run("return document.images.length") == 0
         assert window.run("return document.title").startswith(name)
+        if status.feed:
+            assert window.text("#feed p") == f"1,234,567 rows. Nothing moves: {HOSTILE}."
+            assert window.texts("td[data-label=rows]") == ["1,234,567", "", ""]
         assert window.complaints() == []
 
 

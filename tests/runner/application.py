@@ -124,6 +124,7 @@ class Application:
                 exports=(
                     ExportTemplate("worker", "host_port", "${worker_HOST}:${site.global.port}"),
                 ),
+                python=sys.executable,
                 site={
                     "site.global.port": "${worker.ALLOCATED_PORT}{PER_CONTAINER}",
                     **(site or {}),
@@ -136,7 +137,6 @@ class Application:
             application="tf",
             version="1.0",
             user="ada",
-            python=sys.executable,
             components=(component,),
             success=("worker",),
             limits=dataclasses.replace(LIMITS, **limits),

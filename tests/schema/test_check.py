@@ -25,6 +25,31 @@ def test_data_has_the_types_of_the_schema_and_no_defaults():
     }
 
 
+DIGEST = "0123456789abcdef" * 4
+IMAGES = {
+    "train": True,
+    "team/train:3.1-gpu": True,
+    "localhost:5000/team/my_train": True,
+    "Registry.example.org/team/train:3@sha256:" + DIGEST: True,
+    "sha256:" + DIGEST: True,
+    "mine/${USER_NAME}": True,
+    "": True,
+    "Train": False,
+    "my train": False,
+    "train:": False,
+    "team//train": False,
+    "https://example.org/train": False,
+    "train@sha256:0123": False,
+}
+
+
+@pytest.mark.parametrize(("image", "fits"), IMAGES.items())
+def test_names_of_images(image, fits):
+    value = {"global": {"site.global.docker.image": image}}
+    _, problems = check_document(Document.from_value(value, "<python>"), "appConfig")
+    assert (problems == ()) is fits
+
+
 def test_a_value_of_the_command_line_is_found_at_its_option():
     document, _ = read_document("app.yaml", b"global: {}\n", "yaml")
     option = Position("--option site.global.run.mode")

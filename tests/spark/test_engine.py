@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import tfapp
+from tests import python_environments
 from tests.end_to_end.command_line import STAMP, call
 from tests.engines.applications import eventually
 from tests.spark.conftest import SETTINGS, Drivers, wait_for
@@ -95,14 +96,22 @@ def pids(program):
     return program[1]
 
 
-def test_two_workers_and_a_process_beside_the_driver(spark, shared, waiting, pids):
-    beside = tfapp.Component("256 MiB", options={"site.global.spark.on.driver": True})
-    components = {**TWO, "evaluator": beside}
+def test_two_workers_and_a_process_beside_the_driver(spark, shared, waiting, pids, tmp_path):
+    """The workers have an environment of their own."""
+    environment = python_environments.make(tmp_path / "env")
+    archive = python_environments.pack(environment, tmp_path / "env.tgz")
+    packed = {"site.global.python.archive": str(archive)}
+    components = {
+        "worker": tfapp.Component("256 MiB", instances=2, options=packed),
+        "evaluator": tfapp.Component("256 MiB", options={"site.global.spark.on.driver": True}),
+    }
     with tfapp.submit(waiting, components, spark=spark, name="app", show=False) as application:
         *workers, evaluator = pids(("worker-0-1", "worker-1-1", "evaluator-0-1"))
         for pid in workers:
             assert above(pid, "CoarseGrainedExecutorBackend")
         assert not any("CoarseGrainedExecutor" in words for _, words in parents(evaluator))
+        own = ["/tfapp-python/bin/python" in parents(p)[0][1] for p in (*workers, evaluator)]
+        assert own == [True, True, False]
         tracker = spark.sparkContext.statusTracker()
         jobs = tracker.getActiveJobsIds()
         assert names_in_the_ui(spark, jobs) == ["app worker/0", "app worker/1"]

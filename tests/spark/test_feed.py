@@ -17,6 +17,9 @@ import pytest
 
 import tfapp
 from tests import python_environments
+from tests.end_to_end.command_line import CommandLine
+from tests.page.applications import embedded
+from tests.page.served import document, served
 from tests.spark import fed_programs as programs
 from tests.spark.conftest import wait_for
 from tfapp.engines.credentials import new_credentials
@@ -60,11 +63,29 @@ def got(folder, count, generation=1):
     return [np.load(folder / f"{index}-{generation}.npy").tolist() for index in range(count)]
 
 
-def test_every_row_goes_to_one_program_and_all_get_as_many(spark, shared, submit):
+def test_every_row_goes_to_one_program_and_all_get_as_many(
+    spark, shared, submit, tfapp_home, tmp_path
+):
+    """And other processes see it, while it runs and afterwards."""
+    tfapp = CommandLine(tmp_path, tfapp_home, flags=("--engine", "spark"))
     with submit(programs.collect) as app:
-        result = app.feed(rows(spark, 20_000, 7), rest="share")
-        values = app.result().returned
+        app.wait_until_running(300)
+        with served(tfapp, "app") as page:
+            shown = document(page)
+            assert (shown["state"], shown["engine"], shown["feed"]) == ("RUNNING", "spark", "")
+            result = app.feed(rows(spark, 20_000, 7), rest="share")
+            values = app.result().returned
+            wait_for(lambda: document(page)["state"] == "SUCCEEDED", "the end on the page")
+            assert_fed(document(page, "worker/1"))
         exports = app.exports()
+        counters = app.status().feed
+    assert counters is not None
+    assert (counters.rows, counters.instances) == (20_000, {"worker/0": 10_000, "worker/1": 10_000})
+    assert (counters.over, counters.stopped, counters.error) == (True, False, "")
+    assert "\nfeed      All is with the programs: 20,000 rows in " in tfapp.ok("status", "app")
+    report = embedded(tfapp.ok("report", "app"))
+    assert_fed(report)
+    assert [log["instance"] for log in report["logs"]] == ["worker/0", "worker/1"]
     ids = got(shared, 2)
     assert sorted(ids[0] + ids[1]) == list(range(20_000))
     assert [one["rows"] for one in values.values()] == [10_000, 10_000]
@@ -72,6 +93,21 @@ def test_every_row_goes_to_one_program_and_all_get_as_many(spark, shared, submit
     assert (result.rows, result.batches, result.dropped, result.lost) == (20_000, 156, 0, 0)
     assert not result.stopped
     assert set(exports["worker/0"]["worker"]) == {"host_port", "feed"}
+
+
+def assert_fed(shown):
+    """What a page shows of it in the end."""
+    assert shown["feed"].startswith("All is with the programs: 20,000 rows in ")
+    assert [(one["name"], one["rows"]) for one in shown["instances"]] == [
+        ("worker/0", 10_000),
+        ("worker/1", 10_000),
+    ]
+    assert shown["words"].startswith("Succeeded: all 2 instances of worker ended with exit code 0")
+    assert [[part["kind"] for part in lane["parts"]] for lane in shown["history"]["lanes"]] == [
+        ["forms", "runs"],
+        ["forms", "runs"],
+    ]
+    assert "it got 10000 rows" in shown["logs"][-1]["text"]
 
 
 def test_epochs_a_shuffle_and_rows_of_an_rdd_on_another_engine(spark, cluster, shared, submit):
@@ -419,11 +455,12 @@ def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
     from tfapp.feed.columns import pieces
     from tfapp.feed.rows import batches_of
     from tfapp.feed.sender import Order
+    from tfapp.feed.travel import travel_by_value
 
     credentials = Credentials(*new_credentials(time.time())).packed()
     with socket.create_server(("127.0.0.1", 0)) as server:
         order = Order(f"127.0.0.1:{server.getsockname()[1]}", credentials, 1)
-    source.travel_by_value()
+    travel_by_value()
     tasks = (
         source.frame_task(order),
         source.rdd_task(order, ["value"]),

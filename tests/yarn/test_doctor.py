@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
 
 from tests.yarn.test_broken_world import safe_mode
 
 
-def findings(user, *flags: str) -> tuple[int, dict[str, str]]:
+def findings(user, *flags: str) -> tuple[int, dict[str, str], dict[str, str]]:
+    """The exit code, and by subject the levels and the texts."""
     done = user.call("doctor", "--format", "json", *flags)
-    return done.returncode, {f["subject"]: f["level"] for f in json.loads(done.stdout)["findings"]}
+    found = json.loads(done.stdout)["findings"]
+    said = {f["subject"]: f["text"] for f in found}
+    return done.returncode, {f["subject"]: f["level"] for f in found}, said
 
 
 def test_a_cluster_that_is_well(user):
-    code, found = findings(user)
+    code, found, said = findings(user)
     assert code == 0
+    assert re.search(r"can be written, [0-9]+ MiB in \.tfapp/cache$", said["hdfs"])
     assert list(found) == [
         *("python", "home", "java", "yarn", "configuration"),
         *("resourcemanager", "nodes", "clocks", "hdfs"),
@@ -52,7 +57,7 @@ def test_an_interpreter_on_every_node(user, cluster, tmp_path):
 def test_a_file_system_that_takes_nothing(user, cluster):
     safe_mode(cluster, "enter")
     try:
-        code, found = findings(user)
+        code, found, _ = findings(user)
     finally:
         safe_mode(cluster, "leave")
     assert code == 53

@@ -183,8 +183,18 @@ def check_page(address: str) -> None:
     with urllib.request.urlopen(address, timeout=60) as answer:
         page = answer.read().decode()
         assert "<title>shown \u00b7 tfapp</title>" in page
-    with urllib.request.urlopen(f"{address}data.json?log=&seen=", timeout=60) as answer:
-        told = json.load(answer)["document"]
+
+    def news(seen: str = "") -> dict | None:
+        url = f"{address}data.json?log=worker%2F0&seen={seen}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return json.load(answer)
+
+    wait_for(lambda: "begins" in news()["document"]["logs"][0]["text"], "the log on the page")
+    wait_for(lambda: news(news()["seen"]) is None, "a moment without news")
+    told = news()["document"]
+    [log] = [link for link in told["links"] if link["what"] == "log"]
+    with urllib.request.urlopen(f"http:{log['address']}", timeout=60) as answer:
+        assert "worker.log" in answer.read().decode()
     assert [one["name"] for one in told["instances"]] == ["worker/0", "tensorboard/0"]
     assert told["state"] == "RUNNING"
     assert [part["kind"] for part in told["history"]["lanes"][0]["parts"]][-1] == "runs"
@@ -272,18 +282,17 @@ def test_it_is_stopped_before_its_master_is_up(user, script):
 
 
 def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
-    """GPUs, a label and a named node decide where; who was named sees it; nobody else does, or may
-    end it."""
+    """GPUs, those of the example, a label and a named node decide where; who was named sees it;
+    nobody else does, or may end it."""
     done = user.call("run", script(programs.GOES_ON), "-w", "1", "--name", "x", "--dry-run")
     assert done.returncode == 0, done.stderr
     spec = yaml.safe_load(done.stdout)
     assert spec["services"]["worker"]["resources"]["gpus"] == 0
     done = user.call(
         *("create", "placed", "--appdef", "app-packages/tensorflow"),
+        *("--resources", "examples/gpu-workers/resources.yaml"),
         *("--files", script(programs.GOES_ON)),
-        *(word for role in ("chief", "worker", "ps") for word in ("--component", role, "1")),
         *("--rescompopt", "chief", "yarn.label.expression", "special"),
-        *("--rescompopt", "worker", "yarn.gpus", "2"),
         *("--rescompopt", "ps", "yarn.nodes", "127.0.0.3"),
         *("--option", "site.global.acl.view.users", "ann"),
         *("--option", "site.global.hadoop.file.systems", cluster.storage),
@@ -293,7 +302,8 @@ def test_it_runs_where_it_is_to_and_is_its_owners(user, cluster, script):
     found = user.status("placed")
     assert {i["instance"]: i["host"] for i in found["status"]["instances"]} == {
         "chief/0": "127.0.0.4",
-        "worker/0": "127.0.0.2",
+        "worker/0": "127.0.0.2",  # it has two GPUs, and the others have none
+        "worker/1": "127.0.0.2",
         "ps/0": "127.0.0.3",
     }
     details = {

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 RESOURCES = """\
 schema: http://example.org/specification/v2.0.0
@@ -92,20 +91,15 @@ def test_what_never_fits_is_refused(user, cluster, tmp_path, queue, settings, sa
     assert cluster.metric("appsSubmitted") == before
 
 
-def test_gpus_for_some_components(user):
-    """The example fits on a cluster whose nodes have two GPUs, and none."""
+def test_more_gpus_than_a_node_has(user):
+    """Of the example, which runs in tests/yarn/test_engine.py."""
     program = "examples/digits-parameter-server"
-    command = (
+    many = user.call(
         *("create", "mixed", "--appdef", "app-packages/tensorflow"),
         *("--template", f"{program}/appConfig.yaml", "--files", f"{program}/train.py"),
         *("--resources", "examples/gpu-workers/resources.yaml"),
+        *("--rescompopt", "worker", "yarn.gpus", "3"),
     )
-    done = user.call(*command, "--dry-run")
-    assert done.returncode == 0, done.stderr
-    services = yaml.safe_load(done.stdout)["services"]
-    gpus = {name: service["resources"]["gpus"] for name, service in services.items()}
-    assert {name: count for name, count in gpus.items() if count} == {"worker": 1}
-    many = user.call(*command, "--rescompopt", "worker", "yarn.gpus", "3")
     assert many.returncode == 77
     assert re.findall(r"error: .*\]", many.stderr) == [
         "error: yarn.gpus of worker is 3, and the largest node has 2 [never-fits]"

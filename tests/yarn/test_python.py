@@ -18,22 +18,34 @@ RUNS_IN = re.compile(r"^runs in (.*)$", re.MULTILINE)
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
+# A worker ends once the server, where SAID is set, has said where it runs.
 PROGRAM = """
-import os, sys
+import os, pathlib, sys, time
 import google.protobuf, grpc
+where = os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"])
+kind = "PEX" if os.path.exists(os.path.join(sys.prefix, "PEX-INFO")) else "archive"
+said = pathlib.Path(os.environ.get("SAID", "."), "server")
+if os.environ["TFAPP_COMPONENT"] == "server":
+    said.with_suffix(".part").write_text(f"{where} {kind}")
+    said.with_suffix(".part").rename(said)
+while "SAID" in os.environ and not said.exists():
+    time.sleep(0.1)
 print("base", sys.base_prefix)
-print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
+print("runs in", where, kind)
 """
 
 
-def create(user, name, folder, *options):
-    """Two workers that run PROGRAM; `options`: key, value ..."""
+NO_SERVER = ("--component", "server", "0")
+
+
+def create(user, name, folder, *options, more=NO_SERVER):
+    """Two workers that run PROGRAM; `options`: key, value ...; `more`: other flags."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
     flags = [("--option", key, value) for key, value in zip(options[::2], options[1::2])]
     return user.call(
         *("create", name, "--appdef", str(ROOT / "tests/end_to_end/packages/plain")),
-        *("--files", str(program), "--component", "server", "0"),
+        *("--files", str(program), *more),
         *(word for flag in flags for word in flag),
     )
 
@@ -43,37 +55,39 @@ def last(done: subprocess.CompletedProcess) -> str:
 
 
 def test_environments_travel(user, tmp_path):
-    """An archive of venv-pack's kind, a PEX, and packages with an interpreter of their own; at the
-    same time, to save some."""
+    """A PEX, in whose place the workers have an archive of venv-pack's kind, and packages with an
+    interpreter of their own; at the same time, to save some."""
     environment = python_environments.make(tmp_path / "environment")
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
     pex = tmp_path / "env.pex"
     tool = [sys.executable, "-m", "pex", "grpcio", "protobuf", "--venv", "--output-file", str(pex)]
     installed = ["--venv-repository", sys.prefix]  # no network is needed
     subprocess.run([*tool, *installed], check=True, capture_output=True, timeout=300)
+    key = "site.global.python.archive"
     options = {
-        "packed": ("site.global.python.archive", str(archive)),
-        "pex": ("site.global.python.archive", str(pex)),
+        "packed": (key, str(pex), "env.SAID", str(tmp_path)),
         "made": (
             *("site.global.python.packages", "threadpoolctl==3.*"),
             *("site.global.python.version", platform.python_version()),
         ),
     }
+    own = ("--component", "server", "1", "--compopt", "worker", key, str(archive))
+    more = {"packed": own, "made": NO_SERVER}
     for name in options:
         (tmp_path / name).mkdir()
     with ThreadPoolExecutor() as pool:
         calls = {
-            name: pool.submit(create, user, name, tmp_path / name, *option)
+            name: pool.submit(create, user, name, tmp_path / name, *option, more=more[name])
             for name, option in options.items()
         }
     for name, call in calls.items():
         assert call.result().returncode == 0, (name, call.result().stderr)
-    # A PEX takes whatever Python of its version the node has.
     links = {name: sys.base_prefix in call.result().stdout for name, call in calls.items()}
     assert (links["packed"], links["made"]) == (True, False)
     found = {name: RUNS_IN.findall(call.result().stdout) for name, call in calls.items()}
     # The workers' first has been shown; the PEX has become an environment as the others are.
-    assert found == dict.fromkeys(options, ["../tfapp-python"])
+    assert found == dict.fromkeys(options, ["../tfapp-python archive"])
+    assert (tmp_path / "server").read_text() == "../tfapp-python PEX"
 
 
 def test_environments_that_fail(user, cluster, tmp_path):

@@ -93,7 +93,8 @@ class Arguments(TypedDict, total=False):
 def made_call(
     program: object, components: Mapping[str, Component] | None, more: Mapping[str, Any]
 ) -> Call:
-    """TypeError for an argument that there is none of, with the one that is meant."""
+    """Returns the `Call` of these arguments. TypeError for an unknown argument, with a
+    suggestion."""
     known = [field.name for field in dataclasses.fields(Call)]
     for name in more:
         if name not in known:
@@ -107,8 +108,8 @@ def made_call(
 
 
 def shows_arguments(function: FunctionT) -> FunctionT:
-    """Shows the fields of `Call` in the signature of a function that takes them as **more: to
-    `help` and to whatever completes names."""
+    """A decorator for functions that take the fields of `Call` as `**more`. It adds them to the
+    signature, so that `help` and completion show them."""
     own = inspect.signature(function)
     shown = dict(own.parameters)
     del shown["more"]

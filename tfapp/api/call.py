@@ -37,42 +37,60 @@ def run(
     show: bool = True,
     **more: Unpack[Arguments],
 ) -> Result:
-    """Runs a program on a cluster, follows it to its end, and returns what came of it.
+    """Runs a program on a cluster, follows it until it ends, and returns its `Result`.
 
-    `program`: a function without arguments or with one, its `tfapp.Context`; it runs on every
-    instance as it is, or returns a `tfapp.Experiment` or `tfapp.KerasExperiment` that is trained.
-    Or a script's path, or a module's name, or "module:function". A `tfapp.Component` may have
-    another one. `components`: how many instances of which component; by default one chief.
+    `program` is one of
 
-    More arguments, all by name:
-    `package`: a package on disk whose components, configuration and resources are the base, in
-    place of tfapp's own TensorFlow package. `template`, `resources`: files in place of its
-    appConfig and resources. `options`: keys of appConfig, {"site.global.stop.grace": 60}.
-    `engine`: "local", "yarn"; by default what the variable TFAPP_ENGINE says, else the file
-    TFAPP_HOME/config.yaml, else "local". `queue`: its queue; `namespace`, `context`: where
-    Kubernetes is asked. `name`: the application's, by default a new one; `replace`: whether one
-    that has it is stopped and destroyed first, which leaves its checkpoints; `fresh`: whether what
-    an earlier one has saved is moved aside. `tags`: for `tfapp list --tag`.
-    `files`: more files and folders that programs find beside their own, a list, or a mapping
-    {path there: path here}. `env`: plain variables; `secrets`: such that are struck out of logs;
-    `env_file`, `secret_env_file`: files of them.
-    `packages`: what pip is to install in an environment that travels with the application,
-    ["keras", "numpy<2"]. `python`: the interpreter of the programs, a path there, or a version
-    such as "3.11", which travels in that environment. `image`: a Docker image to run in.
-    `checkpoints`: a folder that every instance sees; the application's is below it. `data`: the
-    folder of the data. `file_systems`: other HDFS that programs read, ["hdfs://other"]. `acls`:
-    who may see or change it, {"view_users": ["ann"], "modify_groups": [...]}.
-    `tensorboard`: a TensorBoard besides. `retries`: how many failures of programs are survived, by
-    default 3. `spark`: a SparkSession or SparkContext of this process, whose executors run it: the
-    engine is then "spark". `feed`: whether chief and workers are fed by `app.feed(data)` of what
-    `submit` returns. `timeout`: seconds until it is stopped as failed. `pickles`: whether
-    what programs return may come back as pickles, which run code when they are read.
-    `on_change`: called with each new status. `show`: whether states and the chief's output are
-    printed, or in a notebook a table is shown.
+    - a function without arguments, or with one, its `tfapp.Context`. Every instance calls it. It
+      may return a `tfapp.Experiment` or a `tfapp.KerasExperiment`, which is then trained;
+    - the path of a script, the name of a module, or "module:function".
 
-    Raises `tfapp.errors.ApplicationFailedError` with the result when it does not succeed,
-    KeyboardInterrupt once Ctrl-C or a kernel's interrupt has stopped it, and before anything is
-    submitted the errors of `submit`.
+    `components` maps names to `tfapp.Component`: the number of instances and their resources.
+    Default: one chief. A component may have a program of its own.
+
+    Further arguments, by keyword. The package:
+
+    - `package`: the folder or .zip of a package to use in place of tfapp's own TensorFlow package
+    - `template`, `resources`: files in place of its appConfig and resources
+    - `options`: keys of appConfig, such as {"site.global.stop.grace": 60}
+    - `files`: files and folders to ship as well; a list, or a mapping {path there: path here}
+
+    The application:
+
+    - `engine`: "local", "yarn", "kubernetes" or "spark". Default: the variable TFAPP_ENGINE, then
+      the file TFAPP_HOME/config.yaml, then "local"
+    - `queue`: the queue of YARN; `namespace`, `context`: those of Kubernetes
+    - `spark`: a SparkSession or SparkContext of this process. It implies the engine "spark"
+    - `name`: default: a new name. `replace`: stop and destroy an application of this name first;
+      its checkpoints are kept. `fresh`: move the checkpoints of an earlier application aside
+    - `tags`: labels for `tfapp list --tag`
+    - `acls`: users and groups that may view or modify it, such as {"view_users": ["ann"]}
+    - `tensorboard`: whether a TensorBoard runs as well
+    - `retries`: the number of program failures that are survived. Default: 3
+    - `timeout`: seconds after which it is stopped, and fails
+
+    The environment of programs:
+
+    - `packages`: requirements for pip, such as ["keras", "numpy<2"]. tfapp ships an environment
+      with them
+    - `python`: the path of an interpreter there, or a version such as "3.11" for that environment
+    - `image`: the Docker image to run in
+    - `env`: variables; `secrets`: variables whose values are struck out of logs; `env_file`,
+      `secret_env_file`: files with such variables
+    - `checkpoints`: a folder that all instances see; the application's own folder is below it
+    - `data`: the folder of the training data
+    - `file_systems`: further HDFS file systems that programs read, such as ["hdfs://other"]
+    - `feed`: whether `app.feed(data)` of the `Application` that `submit` returns feeds the programs
+    - `pickles`: whether programs may return values as pickles. Loading a pickle runs code
+
+    The output here:
+
+    - `show`: whether states and the output of the chief are printed; in a notebook, a table
+    - `on_change`: a function that is called with each new status
+
+    Raises `tfapp.errors.ApplicationFailedError`, with the result, when the application does not
+    succeed; KeyboardInterrupt after Ctrl-C or the interrupt of a kernel has stopped it; and the
+    errors of `submit` before anything is submitted.
 
     >>> def train():
     ...     return {"accuracy": 0.5 + 0.25}
@@ -97,12 +115,12 @@ def submit(
     show: bool = True,
     **more: Unpack[Arguments],
 ) -> Application:
-    """Submits what `tfapp.run` with the same arguments runs, and returns once the engine has
-    accepted it.
+    """Submits a program as `tfapp.run` does, with the same arguments. Returns the `Application` as
+    soon as the engine has accepted it.
 
-    Raises `tfapp.errors.ProgramError` for a program that cannot travel, `InvalidPackageError` with
-    every finding, `ExistsError` where the name is taken, `UnavailableError` where the engine or
-    this machine lacks something, `UsageError` for arguments that cannot be meant.
+    Raises `tfapp.errors.ProgramError` for a program that cannot be shipped, `InvalidPackageError`
+    with all findings, `ExistsError` if the name is taken, `UnavailableError` if the engine or this
+    machine lacks something, and `UsageError` for arguments that contradict each other.
 
     >>> with tfapp.submit(lambda: 1, name="doc-submit", show=False) as application:
     ...     application.wait().state
@@ -122,10 +140,10 @@ def open(
     namespace: str | None = None,
     context: str | None = None,
 ) -> Application:
-    """The application `name`, which any process may have submitted. `engine`, `namespace`,
-    `context`: as for `tfapp.run`. `run`: its run number, by default the newest.
+    """Returns the application `name`, also one that another process has submitted. `engine`,
+    `namespace`, `context`: see `tfapp.run`. `run`: the number of a run; default: the newest.
 
-    Raises `tfapp.errors.UnknownApplicationError` when there is none.
+    Raises `tfapp.errors.UnknownApplicationError` if there is no such application.
 
     >>> tfapp.run(lambda: None, name="doc-open", show=False).state
     'SUCCEEDED'
@@ -146,9 +164,8 @@ def compile(
     components: Mapping[str, Component] | None = None,
     **more: Unpack[Arguments],
 ) -> skein.ApplicationSpec:
-    """The Skein specification that `submit` with the same arguments would submit. Nothing is
-    submitted or written, not even the files that the specification names. Raises the errors of
-    `submit`.
+    """Returns the Skein specification that `submit` would submit for the same arguments. Nothing is
+    submitted, and no file is written. Raises the errors of `submit`.
 
     >>> specification = tfapp.compile(lambda: None, tfapp.all_reduce(3))
     >>> specification.services["worker"].instances
@@ -168,10 +185,10 @@ def write_package(
     components: Mapping[str, Component] | None = None,
     **more: Unpack[Arguments],
 ) -> Path:
-    """Writes the package that `submit` with the same arguments would submit to `folder`, and
-    returns that folder. `tfapp create NAME --appdef FOLDER` then runs the same. `folder` must not
-    exist, or be empty. Values of `secrets` are not written: give them by --secret-env-file. Raises
-    the errors of `submit`.
+    """Writes the package that `submit` would run for the same arguments to `folder`, and returns
+    that folder. `tfapp create NAME --appdef FOLDER` then runs the same application. `folder` must
+    be empty or not exist. The values of `secrets` are not written: pass them with
+    --secret-env-file. Raises the errors of `submit`.
 
     >>> import tempfile
     >>> parent = tempfile.TemporaryDirectory()
@@ -218,7 +235,7 @@ def _submit(call: Call, name: str, engine: Engine, caller: Caller, show: bool) -
     if call.feed:
         from tfapp.api.feeding import Feeding
 
-        feeding = Feeding(caller)
+        feeding = Feeding(caller, engine)
         call = dataclasses.replace(call, secrets={**call.secrets, **feeding.secrets()})
     # The engine prepares itself while here is loaded what reads, checks and compiles.
     with engine.preparing(name):

@@ -1,4 +1,4 @@
-"""The errors of a call show all that they know: a traceback prints no hints of itself."""
+"""Errors of a Python call with all their details: a traceback does not print hints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfapp.problems import Position, Problem, text_report
 
 @contextlib.contextmanager
 def told_in_full() -> Iterator[None]:
-    """An error that leaves the block prints its hint, or every finding."""
+    """Adds the hint, or all findings, to the message of an error that leaves the block."""
     try:
         yield
     except InvalidPackageError as error:
@@ -26,7 +26,7 @@ def told_in_full() -> Iterator[None]:
 
 
 def _of_argument(problem: Problem) -> Problem:
-    """A finding of an engine about a flag of the command line, at the argument of this name."""
+    """A finding about a flag of the command line, moved to the argument with the same meaning."""
     flag, _, value = problem.position.file.partition(" ")
     name = flag.removeprefix("--").replace("-", "_")
     if not flag.startswith("--") or name not in {field.name for field in dataclasses.fields(Call)}:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfapp.contract.names import RUNNING, SUCCEEDED
+from tfapp.engines.control import FeedCounters
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import FeedError, UsageError
 from tfapp.feed.context import EXPORT, VARIABLE
@@ -19,25 +20,27 @@ from tfapp.launch.caller import Caller
 
 if TYPE_CHECKING:
     from tfapp.api.handle import Application
+    from tfapp.engines.base import Engine
 
 
 class Feeding:
     """Of one application that this process has submitted."""
 
-    def __init__(self, caller: Caller):
-        """With credentials that nobody else has."""
+    def __init__(self, caller: Caller, engine: Engine):
+        """With credentials that nobody else has. `engine`: that of the application."""
         self._credentials = Credentials(*new_credentials(time.time()))
-        self._caller = caller
+        self._caller, self._engine = caller, engine
         self._feeder: Feeder | None = None
         self._asked: tuple[Any, ...] | None = None
         self._application: Application | None = None
 
     def secrets(self) -> dict[str, str]:
-        """The variables of the programs."""
+        """The variables with which programs authenticate."""
         return {VARIABLE: self._credentials.packed()}
 
     def listen(self, application: Application, data: Any, rest: str, ports: str) -> None:
-        """Begins, once. `data`: also a SparkContext or a session."""
+        """Starts to listen for programs; further calls do nothing. `data` may also be a
+        SparkContext or a session."""
         if rest not in (DROP, SHARE):
             raise UsageError(f"rest is {rest!r}", f"It is {DROP!r} or {SHARE!r}.")
         asked = rest, ports
@@ -57,6 +60,7 @@ class Feeding:
                 lambda: _view(application),
                 self._credentials,
                 host or "127.0.0.1",
+                FeedCounters(self._engine, application.name),
                 name=application.name,
                 ports=_ports(ports),
                 rest=rest,
@@ -77,7 +81,7 @@ class Feeding:
 
     @property
     def stopped(self) -> bool:
-        """Whether the programs want no more, or have ended."""
+        """Whether the programs have stopped the feed, or have ended."""
         return self._feeder is not None and self._feeder.stopped
 
     def infer(self, data: Any, schema: str) -> Any:
@@ -88,13 +92,13 @@ class Feeding:
             return infer(self._begun(), data, schema)
 
     def close(self) -> None:
-        """Ends the connections to the programs."""
+        """Closes the connections to the programs."""
         if self._feeder is not None:
             self._feeder.close()
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Raises what the driver's user should get."""
+        """Converts errors of the feed into those that the user of the driver gets."""
         try:
             yield
         except ApplicationEndedError:
@@ -111,7 +115,7 @@ class Feeding:
 
 
 def _context_of(data: Any) -> Any:
-    """The SparkContext of what may be fed, or of a session; None for anything else."""
+    """The SparkContext of a DataFrame, an RDD or a session; None for another value."""
     session = getattr(data, "sparkSession", data)
     for holder in (session, data):
         for name in ("sparkContext", "context"):

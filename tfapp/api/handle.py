@@ -1,4 +1,4 @@
-"""An application in the hands of a Python program, its own or another process's."""
+"""The handle of an application: `tfapp.Application`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ LEFT = "stopped by the end of its `with` block"
 
 
 class Application:
-    """One run of an application, as `tfapp.submit` and `tfapp.open` return it. Usable from any
-    thread. As a context manager it stops an application that still runs at the block's end.
+    """One run of an application, as returned by `tfapp.submit` and `tfapp.open`. It may be used
+    from any thread. As a context manager it stops an application that still runs at the end of the
+    block.
 
-    In a notebook it shows itself as a table that changes until the application has ended.
+    In a notebook it is displayed as a table that is updated until the application has ended.
 
     >>> def greet(context):
     ...     context.report(loss=0.25, step=3)
@@ -84,21 +85,23 @@ class Application:
         weakref.finalize(self, self._held.close)
 
     def status(self) -> ApplicationStatus:
-        """Its state now, or its verdict. UnreachableError when its master does not answer."""
+        """Returns the present status, with the verdict after the end. UnreachableError if the
+        master does not answer."""
         with told_in_full():
             self._application = self._engine.find(self.name, self.run)
             return self._application.status
 
     def follow(self, on_change: OnChange | None = None) -> ApplicationStatus:
-        """Prints its states and its chief's output until it has ended; in a notebook, shows its
-        table. `on_change` is called with each new status. Ctrl-C stops the application, a second
-        one at once; then KeyboardInterrupt. Returns the last status, whatever the verdict."""
+        """Prints states and the output of the chief until the application has ended; in a notebook,
+        displays its table. `on_change` is called with each new status. Ctrl-C stops the application
+        and a second Ctrl-C kills it; then KeyboardInterrupt is raised. Returns the last status,
+        whatever the verdict."""
         with told_in_full(), interruptible(self._engine, self.name, self._caller) as stopper:
             return self.follow_with(stopper, on_change)
 
     def wait(self, timeout: float | None = None) -> ApplicationStatus:
-        """Waits for its end without a word, and returns the last status, whatever the verdict.
-        TimedOutError after `timeout` seconds; the application goes on."""
+        """Waits for the end without output. Returns the last status, whatever the verdict.
+        TimedOutError after `timeout` seconds; the application continues."""
         with told_in_full():
             ended = wait_until(self._feed(), has_ended, timeout)
             if ended is None:
@@ -106,8 +109,8 @@ class Application:
             return ended.status
 
     def wait_until_running(self, timeout: float | None = None) -> ApplicationStatus:
-        """Waits until its cluster has formed and the programs run, or it has ended. TimedOutError
-        after `timeout` seconds; the application goes on."""
+        """Waits until the programs run, or the application has ended. TimedOutError after `timeout`
+        seconds; the application continues."""
         with told_in_full():
             reached = wait_until(self._feed(), is_running, timeout)
             if reached is None:
@@ -115,8 +118,9 @@ class Application:
             return reached.status
 
     def result(self, timeout: float | None = None, *, on_change: OnChange | None = None) -> Result:
-        """What came of it, once it has ended: follows it until then, or, with `timeout` seconds,
-        waits. Raises ApplicationFailedError, with the result, when it did not succeed."""
+        """Returns the result after the end. Follows the application until then; with `timeout` it
+        only waits, for so many seconds. ApplicationFailedError, with the result, if the application
+        has not succeeded."""
         if timeout is not None and on_change is not None:
             raise UsageError("on_change is not called with a timeout", "Give one of the two.")
         status = self.follow(on_change) if timeout is None else self.wait(timeout)
@@ -124,7 +128,8 @@ class Application:
             return self.finished(status)
 
     def finished(self, status: ApplicationStatus) -> Result:
-        """The result, after its end with `status`. ApplicationFailedError."""
+        """The result of an application that has ended with `status`. ApplicationFailedError if it
+        has not succeeded."""
         self._application = dataclasses.replace(self._application, status=status, live=False)
         result = result_of(self._engine, self._application, self._pickles)
         if not result.succeeded:
@@ -132,20 +137,20 @@ class Application:
         return result
 
     def logs(self, instance: str = "", tail: int | None = None) -> Mapping[str, str]:
-        """What instances wrote, by instance; `instance`: one ("worker/1") or a component
-        ("worker"), "coordinator" or "master". `tail`: the last so many lines of each.
-        NotFoundError where there is none."""
+        """Returns the output of instances, by instance. `instance`: "worker/1", a component
+        ("worker"), "coordinator" or "master"; default: all. `tail`: only the last lines of each.
+        NotFoundError if there is no such log."""
         with told_in_full():
             return logs_of(self._engine, self.name, self.run, instance, tail)
 
     def exports(self) -> dict[str, Mapping[str, Mapping[str, str]]]:
-        """{instance: {group: {name: value}}} of what instances export."""
+        """Returns the exports of all instances: {instance: {group: {name: value}}}."""
         return {i.instance: i.exports for i in self.status().instances if i.exports}
 
     def tensorboard(self, timeout: float = 600.0) -> str:
-        """The address of its TensorBoard, once that runs. It leads there as long as this object is
-        there. BadStateError when it has none or has ended, TimedOutError after `timeout`
-        seconds."""
+        """Returns the address of the application's TensorBoard, once it runs. The address is valid
+        as long as this object exists. BadStateError if the application has no TensorBoard or has
+        ended; TimedOutError after `timeout` seconds."""
         with told_in_full():
             page = wait_for_page(self._feed(), self.name, timeout)
             reached = self._engine.reach(self.name, page.instance, page.address)
@@ -154,9 +159,9 @@ class Application:
     def fetch(
         self, folder: str | os.PathLike[str], path: str = "", *, replace: bool = False
     ) -> list[Path]:
-        """Copies the file or folder `path` of its checkpoint folder, by default all of it, into
-        `folder` of this machine, and returns the new files. ExistsError where a file would be
-        replaced, unless with `replace`; NotFoundError where there is nothing."""
+        """Copies the file or folder `path` of the checkpoint folder (default: all of it) into the
+        local folder `folder`. Returns the new files. ExistsError if a file exists already, unless
+        `replace` is set; NotFoundError if there is no such path."""
         with told_in_full():
             target = self._caller.cwd / folder
             return list(fetch(self._engine, self.name, path, target, self._caller, replace))
@@ -171,66 +176,67 @@ class Application:
         stall_timeout: float = 600.0,
         ports: str = "",
     ) -> FeedResult:
-        """Feeds a Spark DataFrame or RDD to the programs' `context.feed.dataset()`, on whatever
-        engine they run: each row to one of them, once in each of `epochs`. Returns when they have
-        taken all, or stopped.
+        """Feeds the rows of a Spark DataFrame or RDD to `context.feed` of the programs, on any
+        engine. Each row goes to one program, once in each of `epochs`. Returns a summary when the
+        programs have taken all rows, or have stopped the feed.
 
-        `final`: whether no more data comes; with False it returns when all rows are with the
-        programs, may be called again, and `end_feed` comes last. So a stream is fed:
-        `stream.writeStream.foreachBatch(lambda batch, _: app.feed(batch, final=False))`.
-        `rest`: what becomes of rows at the end that make no full batch for every program: "drop",
-        or "share" them as one shorter batch each. `stall_timeout`: seconds without any progress
-        after which it is an error; a slow program is none. `ports`: "40000-40100", of which this
-        driver listens at one.
+        `final`: whether this is the last data. With False the call returns when the programs have
+        received all rows. `feed` may then be called again; call `end_feed` at the end. For a
+        stream: `stream.writeStream.foreachBatch(lambda batch, _: app.feed(batch, final=False))`.
+        `rest`: what happens to the last rows, which do not fill a batch for every program: "drop"
+        drops them, "share" gives each program one shorter batch. `stall_timeout`: seconds without
+        any row moved after which the feed fails. `ports`: a range such as "40000-40100"; the driver
+        listens on one of these ports.
 
-        FeedError when the data cannot be fed; ApplicationFailedError when the application fails;
-        UsageError where it was submitted without feed=True, or by another process."""
+        Raises FeedError if the data cannot be fed, ApplicationFailedError if the application fails,
+        and UsageError if it was submitted without feed=True or by another process.
+        """
         with told_in_full():
             feeding = self._fed()
             feeding.listen(self, data, rest, ports)
             return feeding.feed(data, epochs, final, stall_timeout)
 
     def open_feed(self, spark: Any, *, rest: str = "drop", ports: str = "") -> None:
-        """Connects the programs to the driver of `spark`, a session or its context, before there is
-        data: so that `end_feed` can end a feed without any. `rest`, `ports`: as for `feed`."""
+        """Connects the programs to the driver of `spark`, a SparkSession or SparkContext, before
+        there is data. A feed without any data can then be ended by `end_feed`. `rest`, `ports`: see
+        `feed`."""
         with told_in_full():
             self._fed().listen(self, spark, rest, ports)
 
     def end_feed(self, *, wait: bool = True) -> FeedResult:
-        """No more data comes. Returns when the programs have taken what was fed; with `wait` False
-        at once."""
+        """Ends the feed: no more data comes. Returns when the programs have taken all rows; with
+        `wait` False, at once."""
         with told_in_full():
             return self._fed().end(wait)
 
     @property
     def feed_is_over(self) -> bool:
-        """Whether the programs that are fed want no more rows, or have ended."""
+        """Whether the programs have stopped the feed, or have ended."""
         if self._application.status.verdict is not None:
             return True
         return self._feeding is not None and self._feeding.stopped
 
     def infer(self, data: Any, schema: str, *, ports: str = "") -> Any:
-        """What the programs' `context.feed.serve()` answers for a Spark DataFrame: a DataFrame
-        with the same rows in their order, and the columns of `schema` ("prediction int, score
-        array<float>") beside those of `data`. Of an RDD, an RDD of the answers. Nothing runs
-        before Spark needs it; it can be computed as long as the programs serve, until
-        `end_feed`."""
+        """Returns the results of `context.feed.serve()` in the programs for a Spark DataFrame:
+        `data` with the same rows in the same order, and the columns of `schema` added ("prediction
+        int, score array<float>"). For an RDD, an RDD of results. It is lazy: Spark computes it when
+        it is used, which is possible until `end_feed`."""
         with told_in_full():
             feeding = self._fed()
             feeding.listen(self, data, "drop", ports)
             return feeding.infer(data, schema)
 
     def flex(self, component: str, count: int | str) -> str:
-        """Asks for `count` instances of a component: 3, or "+1" or "-1" to what there is. Returns
-        what comes of it, in a sentence. BadStateError when it cannot be done."""
+        """Requests another number of instances of a component: `count` is 3, "+1" or "-1". Returns
+        the effect as a sentence. BadStateError if it is not possible."""
         from tfapp.engines.control import flex
 
         with told_in_full():
             return flex(self._engine, self.name, component, str(count))
 
     def kill(self, instance: str) -> str:
-        """Kills the container of an instance ("worker/1"), a drill for what happens when a machine
-        is lost. Returns the container's id. NotFoundError when there is none such."""
+        """Kills the container of an instance ("worker/1"), to test the loss of a machine. Returns
+        the id of the container. NotFoundError if there is no such instance."""
         from tfapp.engines.control import kill_container
 
         with told_in_full():
@@ -239,14 +245,15 @@ class Application:
     def stop(
         self, message: str = "stopped", *, force: bool = False, timeout: float | None = None
     ) -> ApplicationStatus:
-        """Ends it and waits for that; one that has ended stays as it is. `message`: why, for the
-        verdict. `force`: without the grace in which programs can save. `timeout`: seconds for an
-        end with grace."""
+        """Stops the application and waits for its end. One that has ended is left as it is.
+        `message`: the reason, for the verdict. `force`: kill the programs without grace. `timeout`:
+        seconds for an end with grace; then it is forced."""
         with told_in_full():
             return self._engine.stop(self.name, message, force, timeout).status
 
     def destroy(self) -> None:
-        """Forgets it and deletes its logs, never its checkpoints. InUseError while it runs."""
+        """Deletes the record and the logs of the application, but never its checkpoints. InUseError
+        while it runs."""
         with told_in_full():
             self._engine.destroy(self.name)
 
@@ -282,7 +289,7 @@ class Application:
         return Feed(self._engine, self.name, self.run)
 
     def follow_with(self, stopper: Stopper, on_change: OnChange | None) -> ApplicationStatus:
-        """As `follow`; `stopper` is asked by somebody else."""
+        """As `follow`, for a caller that handles interrupts itself and tells them to `stopper`."""
         display = self._display()
         shown = _Watched(display, on_change)
         ended = follow(self._engine, self._application, shown, stopper)
@@ -306,7 +313,7 @@ class Application:
 
 
 class _Silent:
-    """Shows nothing, and reads no output."""
+    """A display that shows nothing and reads no output."""
 
     shown_instance = ""
 
@@ -321,14 +328,14 @@ class _Silent:
 
 
 class _Nowhere(io.StringIO):
-    """Takes everything and keeps nothing."""
+    """A stream that discards everything."""
 
     def write(self, text: str) -> int:
         return len(text)
 
 
 class _Watched:
-    """A display, and somebody who is told of each change."""
+    """A display that also calls a function with each new status."""
 
     def __init__(self, display: Display, on_change: OnChange | None):
         self._display, self._on_change = display, on_change
@@ -344,7 +351,8 @@ class _Watched:
 
 @contextlib.contextmanager
 def interruptible(engine: Engine, name: str, caller: Caller) -> Iterator[Stopper]:
-    """Ctrl-C in the block asks the stopper; KeyboardInterrupt at its end when it was asked."""
+    """Lets Ctrl-C in the block stop the application. Raises KeyboardInterrupt at the end of the
+    block if it was pressed."""
     stopper = Stopper(caller, engine, name, STOPPED, "(interrupt once more: at once)")
     with ctrl_c_asks(stopper.ask):
         yield stopper
@@ -353,6 +361,6 @@ def interruptible(engine: Engine, name: str, caller: Caller) -> Iterator[Stopper
 
 
 def caller_of(show: bool) -> Caller:
-    """This process, which is told nothing without `show`."""
+    """The caller for this process. Without `show` it prints nothing."""
     caller = calling_process(Caller)
     return caller if show else dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())

@@ -1,4 +1,4 @@
-"""Metrics of an application on their way to MLflow, where that is installed."""
+"""Logs the metrics of an application to MLflow, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LARGEST_BATCH = 1000  # metrics; MLflow's limit
 
 
 def log_to_mlflow(run: Any = None) -> Callable[[ApplicationStatus], None]:
-    """A callback for `on_change` that logs to MLflow: the metrics of each instance, as
-    "worker/0/loss" at their step, and at the end the verdict as tags. `run`: an MLflow run, by
-    default the active one. Without an active run this function begins one, which ends with the
+    """Returns a callback for `on_change` that logs to MLflow: the metrics of each instance as
+    "worker/0/loss", with their step, and at the end the verdict as tags. `run`: an MLflow run;
+    default: the active run. Without an active run this function starts one, which ends with the
     application.
 
-    Raises `tfapp.errors.UnavailableError` where MLflow is not installed (the extra `mlflow` brings
-    it) or cannot reach its tracking server. Metrics that the server refuses later are a warning;
-    the application goes on, and so does following it.
+    Raises `tfapp.errors.UnavailableError` if MLflow is not installed (`pip install
+    'tfapp[mlflow]'`) or cannot reach its tracking server. Metrics that the server refuses later
+    cause a warning; the application continues.
 
     >>> def train(context):
     ...     context.report(loss=0.25, step=10)
@@ -78,7 +78,7 @@ def log_to_mlflow(run: Any = None) -> Callable[[ApplicationStatus], None]:
 
 
 def _end(mlflow: Any, run: Any, status: str) -> None:
-    """Ends a run, also where it is no longer the active one of this thread."""
+    """Ends a run, even if it is not the active run of this thread."""
     active = mlflow.active_run()
     if active is not None and active.info.run_id == run.info.run_id:
         mlflow.end_run(status)

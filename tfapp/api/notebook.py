@@ -1,4 +1,4 @@
-"""Applications and results as a notebook shows them: small tables, one of which changes."""
+"""Applications and results in a notebook: small HTML tables, with live updates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_here() -> bool:
 
 
 def table(application: Application) -> str:
-    """An application as HTML."""
+    """The status of an application as an HTML table."""
     status = application.status
     state = f"{status.state}: {application.waits}" if application.waits else status.state
     if status.verdict is not None:
@@ -40,7 +40,7 @@ def table(application: Application) -> str:
 
 
 def result_table(result: Result) -> str:
-    """A result as HTML."""
+    """A result as an HTML table."""
     facts = [
         ("took", f"{result.duration:.1f} s"),
         ("generation", result.generation),
@@ -91,7 +91,7 @@ def _text(value: object) -> str:
 
 
 class _Place:
-    """A place in a cell's output, whose content is replaced."""
+    """A part of a cell's output whose content can be replaced."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -106,7 +106,7 @@ class _Place:
 
 
 class NotebookDisplay(PlainDisplay):
-    """A table that changes in place of state lines, and the chief's output below it."""
+    """Shows a live table in place of printed states, with the output of the chief below it."""
 
     def __init__(self, caller: Caller, engine: Engine, application: Application):
         super().__init__(caller, engine, application)
@@ -120,7 +120,7 @@ class NotebookDisplay(PlainDisplay):
 
 
 def show_until_end(caller: Caller, engine: Engine, application: Application) -> None:
-    """Shows the table of `application` in the current cell, and changes it in a thread until the
+    """Shows the table of `application` in the current cell. A thread updates it until the
     application has ended."""
     place = _Place()
     place.show(table(application))

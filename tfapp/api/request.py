@@ -1,4 +1,4 @@
-"""The arguments of a call as what is requested of an engine."""
+"""Converts the arguments of a call into a request to an engine."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?\Z")
 
 
 def name_of(call: Call) -> str:
-    """The application's name: the given one, else a new one after the program or the package.
-    UsageError for one that cannot be."""
+    """The name of the application: the given one, or a new one that is derived from the program or
+    the package. UsageError for an invalid name."""
     if call.name is not None:
         check_name(call.name)
         return call.name
@@ -57,8 +57,9 @@ def name_of(call: Call) -> str:
 
 @contextlib.contextmanager
 def requested(call: Call, name: str, caller: Caller) -> Iterator[Request]:
-    """What `call` asks for. The files that it makes are there as long as this is open. ProgramError
-    for a program that cannot travel, UsageError for arguments that cannot be meant."""
+    """A context manager: the request of `call`. Its temporary files exist within the block.
+    ProgramError for a program that cannot be shipped, UsageError for arguments that contradict each
+    other."""
     components = _components(call)
     programs = _programs(call, components)
     _check_roles(programs, components)
@@ -76,8 +77,9 @@ def requested(call: Call, name: str, caller: Caller) -> Iterator[Request]:
 def packed(
     program: str, appdef: Path, caller: Caller
 ) -> Iterator[tuple[str, dict[str, Path], Needs]]:
-    """One program for all components of a package that run one: its entry, its files by their
-    path below files/, and what it needs. The files are there as long as this is open."""
+    """A context manager: one program, shipped for all components of a package that run a program.
+    Gives its entry, its files by their path below files/, and its requirements. The files exist
+    within the block."""
     names = _training_components(appdef)
     travels = pack(dict.fromkeys(names, program), caller.cwd)
     for line in travels.notes:
@@ -121,7 +123,8 @@ def _request(
 
 @frozen
 class _Row:
-    """One key that an argument sets. `place`: the argument. `component`: "" for all."""
+    """A key that is set by an argument. `place`: the argument, for messages. `component`: "" for
+    all."""
 
     place: str
     key: str
@@ -154,7 +157,7 @@ def _rows(
 
 
 def _global_rows(call: Call, images: bool) -> Iterator[tuple[str, str, str]]:
-    """(argument, key, value). `images`: whether the engine's containers are images."""
+    """Yields (argument, key, value). `images`: whether the containers of the engine are images."""
     packages = _words("packages", call.packages)
     if packages:
         yield "packages", f"{SITE}python.packages", ", ".join(packages)
@@ -195,7 +198,7 @@ def _check_fed(programs: Mapping[str, object], travels: Pack) -> None:
 
 
 def _feed_rows(components: Mapping[str, Component]) -> Iterator[_Row]:
-    """The ports of those that can be fed."""
+    """The keys with the feed ports of the components that can be fed."""
     for name in components:
         if name in FED:
             port = f"${{{name}.ALLOCATED_PORT}}{{PER_CONTAINER}}"
@@ -203,8 +206,8 @@ def _feed_rows(components: Mapping[str, Component]) -> Iterator[_Row]:
 
 
 def _counts(call: Call, components: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
-    """How many instances each component has. Those of tfapp's own package that the call does not
-    name have none."""
+    """The number of instances of each component. Components of tfapp's own package that the call
+    does not name have 0."""
     if call.package is None and call.resources is None:
         for name in ROLES:
             if name not in components and name != "other":
@@ -214,7 +217,7 @@ def _counts(call: Call, components: Mapping[str, Component]) -> Iterator[tuple[s
 
 
 def _places(rows: Iterable[_Row], components: Mapping[str, Component]) -> dict[str, str]:
-    """How findings name what a call says: the flag that would say it -> the argument."""
+    """Maps the flag that would set a value to the argument that does, for messages."""
     found = {"--max-restarts": "retries"}
     for row in rows:
         flag = f"--compopt {row.component}" if row.component else "--option"
@@ -246,8 +249,8 @@ def _components(call: Call) -> dict[str, Component]:
 
 
 def _programs(call: Call, components: Mapping[str, Component]) -> dict[str, object]:
-    """The program of each component that runs one. A base package's components that the call does
-    not name have the call's program too."""
+    """The program of each component. In a base package, components that the call does not name run
+    the program of the call too."""
     found: dict[str, object] = {}
     if call.program is not None:
         names = set(components)
@@ -270,7 +273,7 @@ def _programs(call: Call, components: Mapping[str, Component]) -> dict[str, obje
 
 
 def _check_roles(programs: Mapping[str, object], components: Mapping[str, Component]) -> None:
-    """UsageError for an experiment that cannot be trained by these components."""
+    """UsageError for an experiment that these components cannot train."""
     names = {*programs, *components}
     if "chief" in names:
         return
@@ -290,7 +293,8 @@ def _check_roles(programs: Mapping[str, object], components: Mapping[str, Compon
 
 
 def _needs_chief(program: Callable[..., Any]) -> bool:
-    """Whether it makes an Estimator without a strategy. With one, the first worker is the chief."""
+    """Whether the program makes an Estimator without a strategy. With a strategy the first worker
+    is the chief."""
     estimator = returns(program, Experiment) and not returns(program, KerasExperiment)
     return estimator and not makes_strategy(program)
 
@@ -313,7 +317,7 @@ def _appdef(call: Call) -> Path:
 
 
 def _environment(call: Call) -> tuple[dict[str, str], dict[str, str]]:
-    """The plain and the secret variables."""
+    """The variables and the secret variables of programs."""
     plain, secret = {}, {}
     if call.env_file is not None:
         plain.update(read_env_file(Path(call.env_file), "env_file"))
@@ -325,7 +329,7 @@ def _environment(call: Call) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _files(call: Call) -> dict[str, Path]:
-    """Path below files/ -> the user's file."""
+    """The user's files, by their path below files/."""
     if not isinstance(call.files, Mapping):
         if isinstance(call.files, (str, os.PathLike)):
             raise UsageError("files is one path", f"Give a list: files=[{str(call.files)!r}].")
@@ -344,7 +348,7 @@ def _files(call: Call) -> dict[str, Path]:
 
 
 def _stored(travels: Pack, folder: Path) -> dict[str, Path]:
-    """The files of a program, those that are made for it in `folder`."""
+    """The files of a program; generated ones are written to `folder`."""
     found = {}
     for name, content in travels.files.items():
         if isinstance(content, bytes):
@@ -375,7 +379,7 @@ def _words(argument: str, values: Iterable[str]) -> list[str]:
 
 
 def _text(value: object) -> str:
-    """A value as YAML would have it."""
+    """A value as text in YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

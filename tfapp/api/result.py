@@ -1,4 +1,4 @@
-"""What came of an application."""
+"""The result of an application."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tfapp.launch.logs import primary_instance, select_logs
 
 @dataclasses.dataclass(frozen=True)
 class InstanceResult:
-    """How one instance ended. `exit`: in words. `seconds`: how long its program ran, None where
-    that is not known. `metrics`: its last values, at `step`."""
+    """The end of one instance. `exit`: in words. `seconds`: the run time of its program, None if
+    unknown. `metrics`: the last values, reported at `step`."""
 
     state: str
     host: str
@@ -31,7 +31,7 @@ class InstanceResult:
 
 
 class Lazy(Mapping[str, Any]):
-    """A mapping whose values are fetched when they are asked for, each once."""
+    """A mapping that fetches a value at the first access."""
 
     def __init__(self, names: tuple[str, ...], fetch: Callable[[str], Any]):
         self._names = names
@@ -54,18 +54,21 @@ class Lazy(Mapping[str, Any]):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Result:
-    """How an application ended, and what it left: what `tfapp.run` returns.
+    """The result of an application, as returned by `tfapp.run`.
 
-    `state`: SUCCEEDED, FAILED or KILLED; `summary`: the verdict in a sentence or two; `cause`:
-    which instance decided it, None after success; `exit_code`: that of `tfapp create`.
-    `duration`: seconds from its start to its end. `restarts`, `losses`: how often it went on after
-    a failure of a program, or a loss by the infrastructure; `generation`: the last forming of its
-    cluster. `instances`: how each ended. `exports`: {instance: {group: {name: value}}}.
-    `checkpoint_dir`: the folder of its checkpoints, "" where it has none that lasts.
-
-    `returned`: what the program of each instance returned, and `logs`, what it wrote: both are
-    fetched when they are asked for. `returned["worker/1"]` raises ReturnedError for a value that is
-    not data, or too large to come back.
+    - `state`: "SUCCEEDED", "FAILED" or "KILLED"
+    - `summary`: the verdict in one or two sentences
+    - `cause`: the failure that decided the verdict; None after success
+    - `exit_code`: the exit code of `tfapp create`
+    - `duration`: seconds from start to end
+    - `restarts`, `losses`: how often the cluster was formed again after a failure of a program, and
+      after an infrastructure loss; `generation`: the number of the last cluster
+    - `instances`: the end of each instance
+    - `exports`: {instance: {group: {name: value}}}
+    - `checkpoint_dir`: the checkpoint folder; "" without one that outlives the application
+    - `returned`: the return value of each instance's program, and `logs`: its output. Both are
+      fetched at the first access. `returned["worker/1"]` raises ReturnedError for a value that is
+      not plain data or is too large
 
     >>> result = tfapp.run(lambda: 6 * 7, tfapp.all_reduce(2), name="doc-result", show=False)
     >>> result.state, result.value, dict(result.returned)
@@ -94,23 +97,23 @@ class Result:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the application did what its success policy asks for."""
+        """Whether the success policy of the application was met."""
         return self.state == SUCCEEDED
 
     @property
     def value(self) -> Any:
-        """What the chief's program returned, or the first worker's. None where it returned
-        nothing."""
+        """The value that the program of the chief returned; without a chief, that of the first
+        worker."""
         return self.returned.get(self.primary)
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """The last metrics of the chief, or of the first worker."""
+        """The last metrics of the chief; without a chief, of the first worker."""
         return self.instances[self.primary].metrics if self.primary in self.instances else {}
 
     @property
     def last_lines(self) -> str:
-        """The last lines of the program that decided the verdict."""
+        """The last lines of the program whose failure decided the verdict."""
         return self.cause.last_lines if self.cause is not None else ""
 
     def __repr__(self) -> str:
@@ -163,7 +166,7 @@ def _instances(status: ApplicationStatus) -> dict[str, InstanceResult]:
 def logs_of(
     engine: Engine, name: str, run: int, what: str = "", tail: int | None = None
 ) -> dict[str, str]:
-    """What the instances that `what` means have written, by instance; see Application.logs."""
+    """The output of the instances that `what` selects, by instance; see Application.logs."""
     found: dict[str, str] = {}
     missing = ""
     for log in select_logs(engine.logs(name, run), what):

@@ -1,4 +1,5 @@
-"""Reads what programs returned; `tfapp.program.returned` wrote it and says how."""
+"""Reads the values that programs returned. `tfapp.program.returned` writes them and describes the
+format."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ Records = Mapping[str, Union[bytes, ReturnedError]]
 
 
 class Returned(Mapping[str, Any]):
-    """Instance -> what its function returned. `fetch` gives the bytes of each one's record, or the
-    ReturnedError that is raised for it; it is called when something is asked for, once. So is
-    each value decoded."""
+    """Maps instances to the return values of their functions. `fetch` gives the bytes of each
+    record, or the ReturnedError that an access raises. It is called at the first access; each value
+    is decoded once."""
 
     def __init__(self, fetch: Callable[[], Records], pickles: bool = False):
         self._fetch = fetch
@@ -40,7 +41,7 @@ class Returned(Mapping[str, Any]):
         return self._fetch()
 
     def __getitem__(self, instance: str) -> Any:
-        """ReturnedError where it cannot be had: no data, too large, on a node that is lost."""
+        """ReturnedError if the value is not plain data, is too large, or is on a lost node."""
         if instance not in self._values:
             self._values[instance] = self._decode(instance, self._records[instance])
         return self._values[instance]
@@ -69,10 +70,11 @@ class Returned(Mapping[str, Any]):
 def fetch_returned(
     engine: Engine, name: str, run: int | None = None, pickles: bool = False
 ) -> Mapping[str, Any]:
-    """What the functions of a run returned: instance -> value, in job order. Instances whose
-    function returned None, has not ended yet, or was no function are not in it. `pickles`: what
-    was sent as a pickle is loaded, which runs code from the cluster. The engine is asked at the
-    first use, and waits for up to a minute when the run has just ended."""
+    """The return values of the functions of a run: instance -> value, in job order. Instances
+    without a value are left out: the function returned None, still runs, or the program is no
+    function. `pickles`: whether values that were sent as pickles are loaded, which runs code from
+    the cluster. The engine is asked at the first access; just after the end that may take up to a
+    minute."""
     return Returned(lambda: _records(engine.returned(name, run)), pickles)
 
 
@@ -89,8 +91,8 @@ def _records(files: Iterable[LogFile]) -> Records:
 
 
 def decode(data: bytes, pickles: bool = False) -> object:
-    """The value of one record; None where the function returned that. ReturnedError says why it
-    cannot be had. A pickle is loaded with `pickles` alone, and never otherwise."""
+    """The value of one record, None if the function returned None. ReturnedError gives the reason
+    why there is none. A pickle is loaded only if `pickles` is set."""
     try:
         record = json.loads(data)
         if "error" in record:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import os
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -14,6 +16,8 @@ _STATE_STYLES = {
     **dict.fromkeys(("RUNNING", "SUCCEEDED", "STOPPED"), "green"),
     **dict.fromkeys(("FAILED", "LOST"), "red"),
 }
+
+_LEAST_ROOM = 20  # characters, for a value beside its name
 
 Row = tuple[str, str]  # a component, and its instances' states in words
 Show = Callable[[Sequence[Row]], None]
@@ -57,11 +61,59 @@ def live_rows(stream: TextIO) -> Iterator[Show]:
         yield show
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """`rows` below `header`, each column as wide as its widest cell, two spaces between."""
-    table = [header, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in table)
+def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int | None:
+    """The columns of the terminal `stream`: the variable COLUMNS, or what the terminal says. None
+    for a stream that is no terminal, or one that does not say."""
+    if not stream.isatty():
+        return None
+    with contextlib.suppress(ValueError):
+        return int(environ.get("COLUMNS", "")) or None
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(stream.fileno()).columns or None
+    return None
+
+
+def columns(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    spare: str = "",
+) -> str:
+    """`rows` below `header`, each column as wide as its widest cell, two spaces between.
+
+    Where that is wider than `width`, the column `spare` is left out. Where it still is, there is a
+    block for each row: its first cell, and below it a line for each other cell that is not "-".
+    """
+    kept = [index for index, name in enumerate(header) if name != spare]
+    whole = [header, *rows]
+    for table in (whole, [[row[index] for index in kept] for row in whole]):
+        widths = [max(map(len, column)) for column in zip(*table)]
+        padded = ("  ".join(cell.ljust(most) for cell, most in zip(row, widths)) for row in table)
+        lines = [line.rstrip() for line in padded]
+        if not rows or width is None or max(map(len, lines)) <= width:
+            return "\n".join(lines)
+    return "\n".join(_block(header, row, width) for row in rows)
+
+
+def _block(header: Sequence[str], row: Sequence[str], width: int | None) -> str:
+    longest = max(map(len, header[1:]))
+    named = zip((name.lower().ljust(longest) for name in header[1:]), row[1:])
+    cells = [(name, cell) for name, cell in named if cell != "-"]
+    indented = (f"  {line}" for line in fact_lines(cells, width and width - 2).splitlines())
+    return "\n".join((row[0], *indented))
+
+
+def fact_lines(pairs: Sequence[tuple[str, str]], width: int | None = None) -> str:
+    """A line for each name and its value. Values that are wider than `width` go on in further
+    lines, below their beginning; a word, such as a path, is never divided."""
+    column = max((len(name) for name, _ in pairs), default=0) + 2
+    lines: list[str] = []
+    for name, value in pairs:
+        parts = [value]
+        if width is not None and column + len(value) > width:
+            room = max(width - column, _LEAST_ROOM)
+            parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
+        lines += [f"{name if not i else '':{column}}{part}" for i, part in enumerate(parts)]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import tfapp
 from tfapp.cli.commands import COMMANDS
-from tfapp.cli.parser import Parser, parse
+from tfapp.cli.parser import HelpFormatter, Parser, parse
 from tfapp.cli.shell import Shell, current_shell, require_working_folder
 from tfapp.close_match import close_match
 from tfapp.errors import (
@@ -82,7 +82,7 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
     parser = Parser(
         prog=f"tfapp {name}",
         description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.words = rest
@@ -109,7 +109,7 @@ def main_parser() -> argparse.ArgumentParser:
         usage="tfapp COMMAND ...",
         description=tfapp.__doc__,
         epilog="commands:\n" + "\n".join(rows) + "\n\n`tfapp COMMAND --help` says more.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tfapp {tfapp.__version__}")
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -13,6 +14,31 @@ from tfapp.errors import ExitCode
 
 # The flag for one component, by the flag for all of them.
 _OF_COMPONENT = {"--option": "--compopt", "-O": "--compopt", "--resopt": "--rescompopt"}
+
+
+_ROW = re.compile(r"( +\S+ {2,})(?=\S)")  # the first column of a table
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fits descriptions into a terminal that is narrower than they are: paragraphs and the second
+    column of tables are wrapped. Other indented lines are examples, and stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if max(map(len, text.splitlines()), default=0) > width:
+            text = "\n\n".join(_wrapped(part, width) for part in text.split("\n\n"))
+        return super()._fill_text(text, width, indent)
+
+
+def _wrapped(paragraph: str, width: int) -> str:
+    import textwrap
+
+    lines = paragraph.splitlines()
+    if not any(line.startswith(" ") for line in lines):
+        return textwrap.fill(paragraph, width)
+    for index, line in enumerate(lines):
+        if len(line) > width and (row := _ROW.match(line)):
+            lines[index] = textwrap.fill(line, width, subsequent_indent=" " * row.end())
+    return "\n".join(lines)
 
 
 class Parser(argparse.ArgumentParser):

@@ -21,6 +21,13 @@ class Shell(Caller):
         except BrokenPipeError:
             self.reader_has_gone(self.out)
 
+    @property
+    def width(self) -> int | None:
+        """The columns of the terminal that results are printed to; None where it is none."""
+        from tfapp.cli.console import terminal_width
+
+        return terminal_width(self.out, self.environ)
+
     def flush(self) -> None:
         """Writes all results to standard output, if it still has a reader."""
         try:

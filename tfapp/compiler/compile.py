@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfapp.compiler.contents import check_files, inspect_user_files
 from tfapp.compiler.job import build_job, submitted
 from tfapp.compiler.options import CompileOptions, check_options
 from tfapp.compiler.private import build_private, check_credentials
-from tfapp.compiler.python import Travelling, check_archive, travelling
+from tfapp.compiler.python import Travelling, check_archive, environments
 from tfapp.compiler.resources import check_resources
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.shipment import ShippedFile, build_shipment
@@ -31,15 +31,16 @@ __all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
 @frozen
 class Compiled:
     """An application that an engine can run. `spec` has the paths of `files`, which are not stored
-    yet. `problems` are warnings. `travelling`: the Python environment that is shipped. `package`:
-    the package that was compiled. `tags`: the user's, in their order."""
+    yet. `problems` are warnings. `environments`: the Python environments that are shipped, see
+    tfapp.compiler.python. `package`: the package that was compiled. `tags`: the user's, in their
+    order."""
 
     spec: skein.ApplicationSpec
     job: Job
     private: Private = dataclasses.field(repr=False)
     files: tuple[ShippedFile, ...]
     problems: tuple[Problem, ...]
-    travelling: Travelling | None = None
+    environments: Mapping[str, Travelling] = dataclasses.field(default_factory=dict)
     package: AppPackage | None = dataclasses.field(default=None, repr=False)
     tags: tuple[str, ...] = ()
 
@@ -64,13 +65,15 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
     secrets = {**options.secret_environment, **options.secrets}
     private = build_private(configured, options.environment, secrets)
     shipment = build_shipment(package, options, user_files, job, private)
+    python = environments(package, options)
+    images = yarn_images(package, settings)
     return Compiled(
-        spec=build_specification(package, options, job, shipment, yarn_images(package, settings)),
+        spec=build_specification(package, options, job, shipment, images, python),
         job=job,
         private=private,
         files=shipment.all,
         problems=problems,
-        travelling=travelling(package, options),
+        environments=python,
         package=package,
         tags=options.tags,
     )

@@ -28,7 +28,6 @@ def build_job(
         application=package.name,
         version=package.version,
         user=options.user,
-        python=program_python(package, options),
         components=tuple(
             _component_job(package, component, options, settings[component.name])
             for component in components
@@ -61,6 +60,7 @@ def _component_job(
         script=component.script,
         script_timeout=component.script_timeout,
         exports=_exports(package, component, own),
+        python=program_python(package, options, component.name),
         site=own.site,
         requires=_requires(package, component.name),
         category=component.category,

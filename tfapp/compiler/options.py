@@ -27,12 +27,12 @@ _CUT = re.compile(r"[#?\x00-\x1f\x7f]")
 class CompileOptions:
     """Everything about a submission that the package does not say.
 
-    `python` is the interpreter of tfapp's own part of the containers, and of programs for which
-    nothing else is given, `python_key` the key that it comes from, `python_runs` whether it runs
-    tfapp at this moment where the containers will be; `python_archive` the archive
-    that was made of the packages that appConfig names; `cache` the absolute folder of what is
-    shipped; `place` the URL of a folder where containers find the archives of it, "" where they
-    see the cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
+    `python` is the interpreter of programs and of tfapp's own part of the containers where nothing
+    else is configured, `python_runs` whether it runs tfapp at this moment where the containers
+    will be, so that nothing else has to run tfapp's part; `python_archive` the archive that was
+    made of the packages that appConfig names; `cache` the absolute folder of what is shipped;
+    `place` the URL of a folder where containers find the archives of it, "" where they see the
+    cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
     value of each credential by alias; `environment` what environment files set, and
     `secret_environment` what those set that are declared secret; `runtime` the files of tfapp
     that travel along, by default those of this installation; `private_key` goes into the name of
@@ -56,7 +56,6 @@ class CompileOptions:
     settle: float = Limits.settle
     nodes: str = ""
     place: str = ""
-    python_key: str = "site.global.python.executable"
     python_runs: bool = False
     python_archive: Path | None = None
     check: Callable[[AppPackage, Job], Iterable[Problem]] | None = None

@@ -1,12 +1,13 @@
 """The Python of the containers: an interpreter that every machine has, or an environment that
-travels with the application."""
+travels with the application. Components may have archives of their own; where a function has no
+component, it means the master, for which only `global` counts."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfapp import placeholders
@@ -14,7 +15,7 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.contract.names import PYTHON
 from tfapp.environment import archive, unpacked
 from tfapp.frozen import frozen
-from tfapp.package.model import SITE_GLOBAL, AppPackage, setting
+from tfapp.package.model import SITE_GLOBAL, AppPackage, ConfigValue, setting
 from tfapp.package.rules.environment import EXTENSIONS
 from tfapp.problems import Problem
 
@@ -45,23 +46,34 @@ class Travelling:
         return archive.is_pex(self.url)
 
 
-def travelling(package: AppPackage, options: CompileOptions) -> Travelling | None:
-    """The environment that `package` ships, None without one. OSError when it cannot be read."""
+def environments(package: AppPackage, options: CompileOptions) -> dict[str, Travelling]:
+    """The environment that is shipped to the containers of each component, and under "" that of
+    the master; those without one are left out. OSError when an archive cannot be read."""
+    found = {name: travelling(package, options, name) for name in _containers(package)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def travelling(
+    package: AppPackage, options: CompileOptions, component: str = ""
+) -> Travelling | None:
+    """The environment that is shipped to a component, None without one. OSError when it cannot be
+    read."""
     path = options.python_archive
-    if path is None:
-        value = setting(package.config.global_, "python.archive")
-        if value is None:
-            return None
-        known = placeholders.compile_values(options.user, options.name, "")
+    value = setting(_values(package, component), "python.archive")
+    if value is not None:
+        known = placeholders.compile_values(options.user, options.name, component)
         text = placeholders.substitute(value.text, known)
         if "://" in text and not text.startswith(_FILE):
             return Travelling(None, text)
         path = Path(text.removeprefix(_FILE))
+    if path is None:
+        return None
     if not options.place:
         return Travelling(path, f"{_FILE}{path}")
-    digest = digest_of(path)
-    extension = next(end for end in EXTENSIONS if path.name.endswith(end))
-    return Travelling(path, f"{options.place}/{digest}{extension}", placed=True)
+    name = path.name
+    if path.exists():  # else it is still to be made: a dry run gives it the name that it has here
+        name = digest_of(path) + next(end for end in EXTENSIONS if name.endswith(end))
+    return Travelling(path, f"{options.place}/{name}", placed=True)
 
 
 def digest_of(path: Path) -> str:
@@ -81,28 +93,44 @@ def _digest(path: Path, size: int, modified: int) -> str:
     return digest.hexdigest()
 
 
-def key_of_travelling(package: AppPackage) -> str:
-    """The key that configures an environment to ship, "" without one."""
-    values = package.config.global_
+def _containers(package: AppPackage) -> tuple[str, ...]:
+    return ("", *(c.name for c in package.components if c.name in package.resources))
+
+
+def _values(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
+    return package.config.components[component] if component else package.config.global_
+
+
+def key_of_travelling(package: AppPackage, component: str = "") -> str:
+    """The key that configures an environment to ship, "" without one. An archive goes first: a
+    component that has one does without the packages of all."""
+    values = _values(package, component)
     keys = ("python.archive", "python.packages", "python.version")
     return next((SITE_GLOBAL + key for key in keys if setting(values, key)), "")
 
 
-def travels(package: AppPackage) -> bool:
+def travels(package: AppPackage, component: str = "") -> bool:
     """Whether an environment is shipped."""
-    return key_of_travelling(package) != ""
+    return key_of_travelling(package, component) != ""
 
 
 def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
-    """Problems of an archive that is missing or damaged, as far as reading its directory tells.
+    """Problems of archives that are missing or damaged, as far as reading their directories tells.
     Archives that were unpacked before, and those that tfapp made, are not read."""
-    value = setting(package.config.global_, "python.archive")
-    if value is None:
+    here = dataclasses.replace(options, place="")
+    looked_at = set()
+    for component in _containers(package):
+        value = setting(_values(package, component), "python.archive")
+        found = travelling(package, here, component)
+        if value is not None and found is not None and (found, value.at) not in looked_at:
+            looked_at.add((found, value.at))
+            yield from _check(found, value, options)
+
+
+def _check(found: Travelling, value: ConfigValue, options: CompileOptions) -> Iterator[Problem]:
+    if found.path is None:
         return
     try:
-        found = travelling(package, dataclasses.replace(options, place=""))
-        if found is None or found.path is None:
-            return
         if not (found.path.is_absolute() and found.path.name.endswith(EXTENSIONS)):
             raise archive.UnfitError("is not the absolute path of an archive of Python")
         if not unpacked.folder_of(found.path, options.environments).exists():
@@ -114,18 +142,27 @@ def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Prob
         yield Problem(value.at, CODE, f"{found} {error}")
 
 
-def program_python(package: AppPackage, options: CompileOptions) -> str:
-    """The interpreter of programs in run mode local whose component configures none."""
-    return PYTHON if travels(package) else options.python
+def program_python(package: AppPackage, options: CompileOptions, component: str) -> str:
+    """The interpreter of a component's programs in run mode local, unless it configures an
+    executable."""
+    if travels(package, component):
+        return PYTHON
+    return own_python(package, options, component)[0]
 
 
-def node_python(package: AppPackage, options: CompileOptions) -> tuple[str, str]:
-    """The interpreter of tfapp's own part of a container on another machine, and the key that
-    configures it: the runner's own interpreter, or else that of the programs."""
+def own_python(
+    package: AppPackage, options: CompileOptions, component: str = ""
+) -> tuple[str, str]:
+    """The interpreter of tfapp's own part of a component's containers, and the key that configures
+    it: that which runs tfapp here, where they are; elsewhere the runner's own interpreter, or else
+    that of the programs."""
     values = package.config.global_
     runner, executable = setting(values, "python.runner"), setting(values, "python.executable")
+    key = "site.global.python.executable"
+    if options.python_runs:
+        return options.python, key
     if runner:
         return runner.text, "site.global.python.runner"
-    if travels(package):
-        return PYTHON, key_of_travelling(package)
-    return executable.text if executable else options.python, options.python_key
+    if travels(package, component):
+        return PYTHON, key_of_travelling(package, component)
+    return executable.text if executable else options.python, key

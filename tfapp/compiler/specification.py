@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfapp.compiler.options import CompileOptions
-from tfapp.compiler.python import Travelling, travelling
+from tfapp.compiler.python import Travelling, own_python
 from tfapp.compiler.resources import settled
 from tfapp.compiler.shipment import Shipment, ShippedFile
 from tfapp.compiler.tags import TAG, definition_tag
@@ -52,23 +52,28 @@ def build_specification(
     job: Job,
     shipment: Shipment,
     images: Mapping[str, Docker],
+    environments: Mapping[str, Travelling],
 ) -> skein.ApplicationSpec:
     """One service for each component of `job`, and the coordinator as the master's script.
 
     Skein requests the first container of each instance, while the coordinator starts, and
     restarts none: all later ones are the coordinator's. Components in `images` run in YARN's own
-    Docker runtime. Where there is a place for its files, a tag names its definition there.
-    Credentials (`master.security`) are the engine's to add, at submission.
+    Docker runtime. `environments`: see tfapp.compiler.python. Where there is a place for its
+    files, a tag names its definition there. Credentials (`master.security`) are the engine's to
+    add, at submission.
     """
     from tfapp.skein_library import skein
 
     # Keys of the whole application are equal for all components.
     settings = job.components[0].settings
-    environment = travelling(package, options)
-    python = _Python(options.python, options.python_key, environment, options.python_runs)
-    # Where another interpreter runs the coordinator, its container does without.
-    needed = environment if options.python == PYTHON else None
-    master = _master(package, options, shipment, dataclasses.replace(python, travelling=needed))
+
+    def python(component: str) -> _Python:
+        own, key = own_python(package, options, component)
+        return _Python(own, key, environments.get(component), options.python_runs)
+
+    coordinator = python("")
+    if coordinator.python != PYTHON:  # another interpreter runs it, which needs no environment
+        coordinator = dataclasses.replace(coordinator, travelling=None)
     spec = skein.ApplicationSpec(
         name=options.name,
         queue=options.queue,
@@ -77,10 +82,10 @@ def build_specification(
         acls=_acls(settings),
         file_systems=list(settings.names("hadoop.file.systems")),
         max_attempts=1,
-        master=master,
+        master=_master(package, options, shipment, coordinator),
         services={
-            component.name: _service(component, shipment, images.get(component.name), python)
-            for component in job.components
+            c.name: _service(c, shipment, images.get(c.name), python(c.name))
+            for c in job.components
         },
     )
     if options.place:
@@ -149,7 +154,7 @@ def container_script(
 
 @frozen
 class _Python:
-    """Python in every container: the command of tfapp's own part, and the archives that travel."""
+    """Python in a container: the command of tfapp's own part, and the archive that travels."""
 
     python: str
     key: str

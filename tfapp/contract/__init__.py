@@ -1,7 +1,8 @@
-"""Names and shapes that cross into a container: files, environment, store keys, JSON.
+"""Names and data formats that are shared with containers: files, environment variables, store keys,
+JSON.
 
-Standard library only: this package travels with every application. Whatever the compiler writes
-and the runner or the coordinator reads, and whatever the coordinator publishes and a client
-reads, is declared here and nowhere else. A process loads the
-modules that it needs: importing a class costs about 1 ms.
+Standard library only, because this package is shipped with every application. Everything that the
+compiler writes for runner or coordinator, and everything that the coordinator publishes for
+clients, is declared here and nowhere else. Modules are loaded as needed: importing a class costs
+about 1 ms.
 """

@@ -1,4 +1,4 @@
-"""Values of the contract as JSON, and the fields of a JSON object that a class has."""
+"""Encodes values of the contract as JSON, and selects the known fields of JSON objects."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def encode(value: Any) -> bytes:
 
 
 def known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the dataclass `cls` in `data`; a newer tfapp may have written more."""
+    """The items of `data` that are fields of the dataclass `cls`. A newer tfapp may have written
+    others."""
     names = {field.name for field in dataclasses.fields(cls)}
     return {key: value for key, value in data.items() if key in names}

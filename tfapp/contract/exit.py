@@ -1,4 +1,4 @@
-"""The end of a program, and its reasons."""
+"""The end of a program, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,22 @@ REASONS = (*PROGRAM_REASONS, *LOSS_REASONS)
 
 @frozen
 class Exit:
-    """The end of a program. `code` is the exit code or None, `signal` its number or None. `reason`
-    is one of "exit", "signal", "memory", "hang" (it showed no progress), "script" (the package's
-    script failed), "start" (the program could not be started), "timeout" (the script did not start
-    it in time), "lost" (its container is gone), "silent" (its runner is), "preempted", "node-lost",
-    "deadline", "stopped"."""
+    """The end of a program. `code`: the exit code, or None. `signal`: the number of the signal, or
+    None. `reason`: one of
+
+    - "exit": the program exited
+    - "signal": it was killed by a signal
+    - "memory": it exceeded its memory limit
+    - "hang": it made no progress
+    - "script": the package's script failed
+    - "start": it could not be started
+    - "timeout": the script did not start it in time
+    - "lost": its container is gone
+    - "silent": its runner does not answer
+    - "preempted", "node-lost": the cluster took the container away
+    - "deadline": a deadline of the application is over
+    - "stopped": the application stopped it
+    """
 
     code: int | None
     signal: int | None
@@ -41,14 +52,14 @@ _TOLD = re.compile(r" \[reason: ([a-z-]+)\]\Z")
 
 
 def container_message(text: str, reason: str) -> str:
-    """A container's exit message in Skein's protocol, which has no other place for a reason.
-    `reason` is a member of REASONS, or "" where the engine knows none."""
+    """Encodes the exit message of a container and its reason as one text, because Skein's protocol
+    has no field for a reason. `reason` is a member of REASONS, or "" if unknown."""
     return f"{text} [reason: {reason}]" if reason else text
 
 
 def read_container_message(message: str) -> tuple[str, str]:
-    """The text and the reason of a `container_message`; the reason is "" where none is told, and
-    where it is not a member of REASONS."""
+    """Decodes `container_message` into text and reason. The reason is "" if there is none or it is
+    unknown."""
     told = _TOLD.search(message)
     if told is None or told[1] not in REASONS:
         return message, ""

@@ -1,4 +1,5 @@
-"""The job: what the compiler decided. And what only its own containers may read."""
+"""The job: the output of the compiler for coordinator and runners; and the private values that only
+containers may read."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tfapp.frozen import frozen
 
 @frozen
 class Mount:
-    """A file or folder of the machine that a Docker container sees. Both paths are absolute."""
+    """A file or folder of the machine that is mounted in a Docker container. Both paths are
+    absolute."""
 
     source: str  # on the machine
     target: str  # in the container
@@ -23,8 +25,8 @@ class Mount:
 
 @frozen
 class Docker:
-    """The container in which a component's programs run. Sizes are in bytes; 0 and "" are the
-    engine's default."""
+    """The Docker container for the programs of a component. Sizes are in bytes; 0 and "" mean the
+    default of the engine."""
 
     image: str
     pull: str  # "never", "missing" or "always"
@@ -60,9 +62,9 @@ IGNORE = "Ignore"
 
 @frozen
 class FailureRule:
-    """The action for failures of `components` (none named: of all) with one of `exit_codes` or
-    `reasons` (neither named: for all failures). 128 + n among the exit codes is a program killed by
-    signal n too."""
+    """An action for failures of `components` (empty: of all) with one of `exit_codes` or `reasons`
+    (both empty: all failures). An exit code of 128 + n also matches a program that was killed by
+    signal n."""
 
     action: str
     components: tuple[str, ...] = ()
@@ -79,7 +81,7 @@ class FailureRule:
 
 @frozen
 class FailurePolicy:
-    """The failures that an application survives. The first rule that matches a failure counts."""
+    """How failures are handled. The first matching rule applies."""
 
     max_restarts: int  # after failures of programs, in the application's life
     max_losses: int  # restarts after a loss by the infrastructure, counted apart
@@ -101,7 +103,7 @@ class FailurePolicy:
 
 @frozen
 class Limits:
-    """Deadlines of the application, in seconds. 0 switches off `lifetime` and `heartbeat_lost`."""
+    """The deadlines of the application, in seconds. 0 disables `lifetime` and `heartbeat_lost`."""
 
     gang: float  # all instances have exported, counted from the generation's beginning
     lifetime: float  # of the application
@@ -117,8 +119,8 @@ class Limits:
 
 @frozen
 class Resources:
-    """The resources of one container, from the package to the specification. `memory` and `vcores`
-    may be MAX until the engine has replaced it by a number."""
+    """The resources of one container. `memory` (MiB) and `vcores` may be MAX until the engine has
+    replaced it by a number."""
 
     memory: int  # MiB
     vcores: int
@@ -141,23 +143,23 @@ MAX = -1  # as much as the engine gives to one container
 
 @frozen
 class Settings:
-    """The keys `site.global.*` of one component, which are called by what follows that. Name, type
-    and default of a key stand in appConfig's schema alone: the compiler puts the defaults into
-    the values, and tests/test_settings.py holds what is read here against the schema. What has
-    neither a value nor a default is "", False or ()."""
+    """The keys `site.global.*` of one component, without this prefix. Names, types and defaults are
+    declared only in the schema of appConfig: the compiler adds the defaults to the values, and
+    tests/test_settings.py compares the keys that are read with the schema. A key without value and
+    default is "", False or ()."""
 
     values: Mapping[str, str]
 
     def text(self, key: str) -> str:
-        """The value as it was written, placeholders that are still open in it."""
+        """The value as written. Run-time placeholders are not replaced."""
         return self.values.get(SITE_GLOBAL + key, "")
 
     def flag(self, key: str) -> bool:
-        """A boolean."""
+        """The value as a boolean."""
         return self.text(key).lower() == "true"
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Names that are separated by commas."""
+        """The value as names, separated by commas."""
         return tuple(name for word in self.text(key).split(",") if (name := word.strip()))
 
 
@@ -166,7 +168,7 @@ SITE_GLOBAL = "site.global."
 
 @frozen
 class ExportTemplate:
-    """One line of an export group that a component feeds, e.g. worker/host_port =
+    """One export that a component publishes, e.g. worker/host_port =
     "${worker_HOST}:${site.global.worker.port}"."""
 
     group: str
@@ -176,7 +178,7 @@ class ExportTemplate:
 
 @frozen
 class ComponentJob:
-    """One component, ready to run. Times are in seconds."""
+    """One component of a job. Times are in seconds."""
 
     name: str
     role: str
@@ -187,6 +189,8 @@ class ComponentJob:
     script: str  # path inside PACKAGE_DIR
     script_timeout: float  # limit for the script's start(), stop() and status() calls
     exports: tuple[ExportTemplate, ...]
+    # Interpreter of the user's program unless site.global.python.executable; PYTHON, or a path.
+    python: str
     # Effective `site.*` keys of the component, full names, compile-time placeholders replaced;
     # run-time placeholders (tfapp.placeholders) still in them. Values are text, as in the file.
     site: Mapping[str, str]
@@ -216,14 +220,12 @@ class ComponentJob:
 
 @frozen
 class Job:
-    """The whole application for the coordinator and every runner. No secrets in it."""
+    """The whole application, for the coordinator and all runners. It contains no secrets."""
 
     name: str  # of the application, as in `tfapp create NAME`
     application: str  # metainfo's application.name
     version: str
     user: str
-    # Interpreter of the user's program unless site.global.python.executable; PYTHON, or a path.
-    python: str
     components: tuple[ComponentJob, ...]
     success: tuple[str, ...]  # components all of whose instances must exit 0
     limits: Limits
@@ -232,7 +234,7 @@ class Job:
     format: int = 1
 
     def component(self, name: str) -> ComponentJob:
-        """KeyError when there is none of this name."""
+        """The component of this name. KeyError if there is none."""
         for component in self.components:
             if component.name == name:
                 return component
@@ -240,8 +242,8 @@ class Job:
 
     @property
     def checkpoint_dir(self) -> str:
-        """The folder of the application's checkpoints, a path or a URL; "" where it has none that
-        lasts, or where only containers know it."""
+        """The checkpoint folder of the application, a path or a URL; "" if it has none that
+        outlives its containers, or if only containers know it."""
         for component in self.components:
             prefix = component.settings.text("user.checkpoint.prefix")
             if prefix:
@@ -268,8 +270,8 @@ MIN_SECRET = 4
 
 @frozen
 class Private:
-    """Values that a spec must not show. `env` is the environment of the user's programs, by
-    component; most of it is no secret. `redact` holds the secrets: they are struck out of logs and
+    """Values that must not appear in a specification. `env`: component -> environment of its
+    programs; most of it is not secret. `redact`: the secrets, which are struck out of logs and
     reports."""
 
     env: Mapping[str, Mapping[str, str]]

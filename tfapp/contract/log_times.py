@@ -1,8 +1,8 @@
-"""When the lines of a log were written. Programs' output is kept as it is, so the times are in a
-file beside it, which travels and is deleted as the log is.
+"""The times at which lines of a log were written. Logs are stored unchanged, so the times are in a
+second file, which is copied and deleted with the log.
 
-Each line of that file is "OFFSET SECONDS": the bytes of the log from OFFSET on, up to the next
-entry's, were written at SECONDS since 1970 or up to RESOLUTION later.
+Each line of that file is "OFFSET SECONDS": the bytes from OFFSET up to the next entry were written
+between SECONDS since 1970 and RESOLUTION seconds later.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ RESOLUTION = 0.1  # seconds between two entries: they grow by 260 bytes in a sec
 
 
 def times_path(log: Path) -> Path:
-    """The file with the times of a log."""
+    """The file with the times of `log`."""
     return log.with_name(f"{log.name}.times")
 
 
 class Log:
-    """A log that grows at the end of the file descriptor `descriptor`. Where that is a file, its
-    times are kept; an engine that reads a pipe keeps them itself."""
+    """A log that is written to the file descriptor `descriptor`. If it is a file, its times are
+    recorded. If it is a pipe, the engine that reads it records them."""
 
     def __init__(self, descriptor: int, clock: Callable[[], float] = time.time):
         self._descriptor = descriptor
@@ -32,7 +32,7 @@ class Log:
         self._times = None if log is None else TimesWriter(log, clock)
 
     def write(self, data: bytes) -> None:
-        """Writes all of `data`. What the log does not take (a full disk) is lost."""
+        """Writes all of `data`. What cannot be written (full disk) is lost."""
         view = memoryview(data)
         try:
             if self._times is not None:
@@ -44,7 +44,7 @@ class Log:
 
 
 def _file_of(descriptor: int) -> Path | None:
-    """The file that is open there, unless it is none that can be found by its name."""
+    """The path of the open file; None if it is no file or cannot be found by its path."""
     try:
         opened, path = os.fstat(descriptor), Path(f"/proc/self/fd/{descriptor}").readlink()
         named = stat.S_ISREG(opened.st_mode) and os.path.samestat(opened, path.stat())
@@ -54,8 +54,8 @@ def _file_of(descriptor: int) -> Path | None:
 
 
 class TimesWriter:
-    """Notes the times of a log. An error of their file is ignored: a log without is one all the
-    same."""
+    """Records the times of a log. Errors of the file are ignored: a log can be used without
+    times."""
 
     def __init__(self, log: Path, clock: Callable[[], float] = time.time):
         self._path = times_path(log)
@@ -63,7 +63,8 @@ class TimesWriter:
         self._last = 0.0
 
     def note(self, offset: int, at: float | None = None) -> None:
-        """What the log gets from `offset` on is written now, or at `at`, in seconds since 1970."""
+        """Records that the bytes from `offset` on are written now, or at `at` (seconds since
+        1970)."""
         moment = self._clock() if at is None else at
         # A clock that was set back counts as well.
         if abs(moment - self._last) < RESOLUTION:
@@ -81,7 +82,7 @@ class TimesWriter:
 
 
 class Times:
-    """The times of a log, as they are known by now."""
+    """Reads the times of a log."""
 
     def __init__(self, log: Path):
         self._path = times_path(log)
@@ -90,17 +91,19 @@ class Times:
         self._moments: list[float] = []
 
     def at(self, offset: int) -> float | None:
-        """When the byte at `offset` was written, in seconds since 1970; None: not known."""
+        """The time at which the byte at `offset` was written, in seconds since 1970; None if
+        unknown."""
         place = bisect.bisect_right(self._offsets, offset) - 1
         return self._moments[max(place, 0)] if self._moments else None
 
     def since(self, moment: float) -> int | None:
-        """Where the first that was written at `moment` or later begins; None where nothing was."""
+        """The offset of the first byte that was written at `moment` or later; None if there is
+        none."""
         later = (o for o, at in zip(self._offsets, self._moments) if at >= moment)
         return next(later, None)
 
     def update(self) -> bool:
-        """Reads what has been noted since the last call. Whether anything is known now."""
+        """Reads new entries. Returns whether any times are known."""
         self._read_new()
         return bool(self._moments)
 

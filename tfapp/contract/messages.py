@@ -1,4 +1,4 @@
-"""Messages between the coordinator, the runners and clients, apart from the status."""
+"""Messages between the coordinator, the runners and clients, except for the status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfapp.frozen import frozen
 
 @frozen
 class Member:
-    """One instance of a formed cluster."""
+    """One instance of a cluster."""
 
     instance: str
     component: str
@@ -29,8 +29,8 @@ class Member:
 
 @frozen
 class Cluster:
-    """The cluster spec of one generation: all members, in job order then by index.
-    Components in `held` start only when KEY_RELEASED names them (commandOrders)."""
+    """The cluster spec of one generation: all members, in job order and then by index. Components
+    in `held` start only when they are named in KEY_RELEASED (commandOrders)."""
 
     generation: int
     members: tuple[Member, ...]
@@ -47,10 +47,15 @@ class Cluster:
 
 @frozen
 class Order:
-    """The coordinator's word to one runner. `action`: "stop" (end the program: SIGTERM, `grace`
-    seconds, SIGKILL; then report), "exit" (the report was taken: the runner may go), "restart"
-    (the report was taken: start the program again, as attempt number `attempt`, with the same
-    ports and cluster). A runner that has reported waits for one of these, or a new generation."""
+    """A command from the coordinator to one runner. `action`:
+
+    - "stop": end the program (SIGTERM, `grace` seconds, SIGKILL), then report
+    - "exit": the report was received; exit
+    - "restart": the report was received; start the program again as attempt number `attempt`, with
+      the same ports and cluster
+
+    A runner that has reported waits for one of these, or for a new generation.
+    """
 
     generation: int
     action: str
@@ -67,7 +72,8 @@ class Order:
 
 @frozen
 class Answer:
-    """A runner's word that no program of an older generation lives here, with its exports."""
+    """A runner's answer to a new generation: no program of an older generation runs here. With its
+    exports."""
 
     generation: int
     instance: str
@@ -84,8 +90,8 @@ class Answer:
 
 @frozen
 class Beat:
-    """A runner's heartbeat. `state` is "waiting", "running" or "stopping"; the first beat in a
-    new state is sent at once."""
+    """The heartbeat of a runner. `state`: "waiting", "running" or "stopping". The first heartbeat
+    in a new state is sent at once."""
 
     generation: int
     sequence: int
@@ -106,7 +112,7 @@ class Beat:
 
 @frozen
 class ExitReport:
-    """A runner's report that its program is dead (the whole process tree)."""
+    """A runner's report that all processes of its program have ended."""
 
     generation: int
     instance: str
@@ -137,7 +143,8 @@ class ExitReport:
 
 @frozen
 class FlexRequest:
-    """`count` is "3" for so many instances, "+1" or "-1" for so many more or fewer."""
+    """A request to change a number of instances. `count`: "3" for 3 instances, "+1" or "-1" for a
+    change."""
 
     id: str
     component: str
@@ -150,7 +157,7 @@ class FlexRequest:
 
 @frozen
 class FlexReply:
-    """Whether the coordinator does what a request asked for, in one sentence."""
+    """Whether the coordinator accepts a request, with a sentence for the user."""
 
     accepted: bool
     text: str

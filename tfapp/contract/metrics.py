@@ -1,4 +1,4 @@
-"""What programs measure, as it travels: a name, and a number."""
+"""The encoding of metrics: names and numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_FINITE = ("nan", "inf", "-inf")
 
 
 def measure(value: object) -> Measure | None:
-    """A number as it travels; None for what is none."""
+    """A number in its encoded form; None for a value that is no number."""
     if value in _NOT_FINITE:
         return str(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -31,13 +31,13 @@ def measure(value: object) -> Measure | None:
 
 
 def floats(metrics: Mapping[str, Measure]) -> dict[str, float]:
-    """The numbers themselves, NaN and infinities among them."""
+    """The metrics as floats, including NaN and infinities."""
     return {name: float(value) for name, value in metrics.items()}
 
 
 def cut(metrics: Iterable[tuple[str, Measure]]) -> dict[str, Measure]:
-    """The first of `metrics`, as many as an instance may have. Of two with one name the first
-    counts; one that does not fit any more is left out, and a shorter one after it is not."""
+    """The metrics up to the maximal number and size. If a name occurs twice, the first counts. A
+    metric that does not fit is skipped; shorter ones after it may still fit."""
     found: dict[str, Measure] = {}
     left = MAX_JSON - 2
     for name, value in metrics:

@@ -1,4 +1,4 @@
-"""Names both sides know: states, roles, store keys, files and variables of a container."""
+"""Names that containers and clients share: states, roles, store keys, files and variables."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def parse_instance(text: str) -> tuple[str, int]:
 
 
 def initial_container(instance: str) -> str:
-    """Skein's id of the container in which an instance begins, "worker/1" -> "worker_1": Skein
-    numbers the containers of a service from 0, those it begins with first."""
+    """Skein's id of the first container of an instance: "worker/1" -> "worker_1". Skein numbers the
+    containers of a service from 0, beginning with those of the specification."""
     return "{}_{}".format(*parse_instance(instance))
 
 
 def initial_instance(container: str) -> str:
-    """The instance that begins in a container, "worker_1" -> "worker/1"."""
+    """The instance of an initial container: "worker_1" -> "worker/1"."""
     component, _, index = container.rpartition("_")
     return f"{component}/{index}"
 
@@ -75,6 +75,7 @@ EXIT_PREFIX = "tfapp.report.exit."  # + instance, unowned: class ExitReport
 WAITS_PREFIX = "tfapp.report.waits."
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
+KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 
@@ -124,11 +125,11 @@ PAGE_ROUTE = "application"  # under which name they show the application itself
 
 
 def page_route(instance: str) -> str:
-    """Under which name the application's web pages show what an instance exports."""
+    """The route on the application's web pages under which the exports of an instance are shown."""
     return instance.replace("/", "-")
 
 
 def exported_pages(exports: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The web addresses among the exports of an instance, by group and name."""
+    """The web addresses among the exports of an instance, ordered by group and name."""
     values = [own[name] for _, own in sorted(exports.items()) for name in sorted(own)]
     return [value for value in values if value.startswith(("http://", "https://"))]

@@ -1,4 +1,4 @@
-"""The status of an application that the coordinator publishes, and its verdict."""
+"""The status of an application, as published by its coordinator, and the verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Cause:
 
 @frozen
 class Verdict:
-    """The result of an application, and its reason. `exit_code` is that of `tfapp create`."""
+    """The result of an application and the reason for it. `exit_code`: the exit code of `tfapp
+    create`."""
 
     state: str  # one of states.FINAL_STATES
     exit_code: int  # tfapp.errors.ExitCode
@@ -95,9 +96,9 @@ ENDS = "ends"  # the verdict is decided
 
 @frozen
 class Moment:
-    """One event of an application's history. `time`: seconds since 1970. `kind`: one of the names
-    above; "" in what older versions have written. `instance`: whose it is, "" for the
-    application's own. `generation`: in which it happened."""
+    """An event in the history of an application. `time`: seconds since 1970. `kind`: one of the
+    constants above; "" from older versions. `instance`: "" for an event of the whole application.
+    `generation`: the number of the cluster at that time."""
 
     time: float
     text: str
@@ -108,8 +109,8 @@ class Moment:
 
 @frozen
 class Curve:
-    """The course of a metric that an instance has reported. `points`: (seconds since the
-    application's start, step or None, value), in the order of time."""
+    """The values of a metric over time. `points`: (seconds since the start of the application, step
+    or None, value), in the order of time."""
 
     instance: str
     metric: str
@@ -122,8 +123,29 @@ class Curve:
         return cls(**values)
 
     def thinner(self) -> Curve:
-        """The same with every second point, and with the newest."""
+        """The curve with every second point, including the newest."""
         return dataclasses.replace(self, points=self.points[:-1][::2] + self.points[-1:])
+
+
+@frozen
+class FeedStatus:
+    """What a feed from Spark has done, as its driver has told it last."""
+
+    rows: int = 0  # with the programs; once `over`, those that the programs get
+    # The same by instance, in the present generation of programs.
+    instances: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0  # from the first row to the newest
+    rows_per_second: float | None = None  # of late; None: nothing is measured now
+    dropped: int = 0  # rows at the end that make no full batch for every program
+    lost: int = 0  # rows of programs that failed without a state that has them
+    over: bool = False  # no program gets more
+    stopped: bool = False  # because the programs want no more
+    waits: str = ""  # why no row moves now, "" when rows move
+    error: str = ""  # why it has failed
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FeedStatus:
+        return cls(**known(cls, data))
 
 
 @frozen
@@ -146,6 +168,7 @@ class ApplicationStatus:
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
+    feed: FeedStatus | None = None  # None where nothing is fed
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApplicationStatus:
@@ -155,13 +178,15 @@ class ApplicationStatus:
         values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
         if data.get("verdict") is not None:
             values["verdict"] = Verdict.from_dict(data["verdict"])
+        if data.get("feed") is not None:
+            values["feed"] = FeedStatus.from_dict(data["feed"])
         return cls(**values)
 
 
 def conclude(
     status: ApplicationStatus, verdict: Verdict, now: float, unfinished: str
 ) -> ApplicationStatus:
-    """`status` with a verdict; instances without an end of their own become `unfinished`."""
+    """`status` with a verdict. Instances that have not ended get the state `unfinished`."""
     finals = (*FINAL_STATES, LOST, STOPPED)
     instances = tuple(
         i if i.state in finals else dataclasses.replace(i, state=unfinished)
@@ -181,15 +206,16 @@ FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 def format_diagnostics(status: ApplicationStatus) -> str:
     """The final diagnostics of an application: its verdict in sentences, then one last line of
     compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
-    metrics of all but each component's first instance, the timeline's older half, and instances'
-    details, are dropped before the verdict is."""
+    metrics of all but each component's first instance, each instance's rows of a feed, the
+    timeline's older half, and instances' details, are dropped before the verdict is."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
 
 
 def fitting(status: ApplicationStatus, limit: int) -> bytes:
-    """`status` as compact JSON of at most `limit` bytes, without what matters least."""
+    """`status` as compact JSON of at most `limit` bytes. The least important details are
+    dropped."""
     line = encode(status)
     while len(line) > limit and status.curves:
         few = all(len(curve.points) <= FEW_POINTS for curve in status.curves)
@@ -202,7 +228,8 @@ def fitting(status: ApplicationStatus, limit: int) -> bytes:
             i if firsts[i.component] == i.instance else dataclasses.replace(i, metrics={})
             for i in status.instances
         )
-        status = dataclasses.replace(status, instances=fewer)
+        feed = status.feed and dataclasses.replace(status.feed, instances={})
+        status = dataclasses.replace(status, instances=fewer, feed=feed)
         line = encode(status)
     while len(line) > limit and status.timeline:
         newer = status.timeline[(len(status.timeline) + 1) // 2 :]
@@ -217,7 +244,7 @@ def fitting(status: ApplicationStatus, limit: int) -> bytes:
 
 
 def parse_diagnostics(text: str) -> ApplicationStatus | None:
-    """Reads the output of `format_diagnostics`; None when `text` does not end in it."""
+    """Parses the output of `format_diagnostics`; None if `text` does not end with it."""
     last = text.rstrip("\n").rpartition("\n")[2]
     if not last.startswith("{"):
         return None

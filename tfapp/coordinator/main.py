@@ -38,23 +38,23 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
         with from_current(environ, PATIENCE) as connection:
-            return coordinate(job, connection, inbox)
+            return coordinate(job, connection, inbox, environ.get("USER", ""))
     except TfappError as error:
         say(f"{error.message} ({error.hint})" if error.hint else error.message)
         return int(error.exit_code)
 
 
-def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue) -> int:
-    """Runs the application and tells the master its verdict. UnreachableError when the master
-    has gone: then the application has gone with it."""
+def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue, user: str) -> int:
+    """Runs the application of `user` and tells the master its verdict. UnreachableError when the
+    master has gone: then the application has gone with it."""
     nodes = load(job.nodes)
     loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes)
     try:
         with contextlib.ExitStack() as held:
-            if leads_to_pages(nodes):
+            if nodes is not None and leads_to_pages(nodes):
                 from tfapp.coordinator.page import shown
 
-                held.enter_context(shown(loop.status, connection))
+                held.enter_context(shown(loop.status, connection, nodes, user))
             status = loop.run()
     except UnreachableError:
         raise

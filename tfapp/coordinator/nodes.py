@@ -25,9 +25,14 @@ class Nodes(Protocol):
     def reason_of(self, message: str) -> str:
         """The reason (contract.exit.REASONS) that an exit message stands for; "" for none."""
 
-    def read_end(self, node: str, container: str, file: str) -> str:
-        """The end of a log of `container`, by the engine's id of it, on the node whose pages are
-        at `node` (host:port); "" when the node does not tell. Called from many threads."""
+    def read_end(self, node: str, container: str, file: str, length: int = ...) -> str:
+        """The last `length` bytes of a log of `container`, by the engine's id of it, on the node
+        whose pages are at `node` (host:port); "" when the node does not tell. Called from many
+        threads."""
+
+    def log_page(self, node: str, container: str, user: str) -> str:
+        """The address of the node's page with the logs of `container`, which `user` runs; without
+        a scheme, which is that of the engine's other pages."""
 
 
 def load(module: str) -> Nodes | None:
@@ -35,7 +40,7 @@ def load(module: str) -> Nodes | None:
     return cast(Nodes, importlib.import_module(module)) if module else None
 
 
-def leads_to_pages(nodes: Nodes | None) -> bool:
+def leads_to_pages(nodes: Nodes) -> bool:
     """Whether the engine's master leads browsers to a page that the coordinator serves."""
     return getattr(nodes, "LEADS_TO_PAGES", False)
 

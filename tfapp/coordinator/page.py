@@ -4,37 +4,96 @@ proxy and Skein's own, which let in those that acl.ui.users names."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 from tfapp.contract.names import FINAL_STATES, PAGE_ROUTE
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.coordinator.nodes import Nodes
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.page import document, registry, server
+from tfapp.page.document import Address, Log
 from tfapp.page.server import Answer, Request
-from tfapp.protocol.connection import Connection
+from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
+
+ASK_EVERY = 5.0  # seconds between two questions to the master where containers are at least
+READ_EVERY = 2.0  # seconds between two readings of a log at least
+MAX_LOG = 32 * 1024  # bytes of a log that are shown
+NOT_TOLD = "its node does not tell yet, or asks for a login: the link above leads there"
 
 
 @contextlib.contextmanager
-def shown(newest: Callable[[], ApplicationStatus], connection: Connection) -> Iterator[None]:
+def shown(
+    newest: Callable[[], ApplicationStatus], connection: Connection, nodes: Nodes, user: str
+) -> Iterator[None]:
     """The page of what `newest` gives is there as long as this is open. Nothing depends on it:
-    where it cannot be served, or the master does not take it, there is none."""
+    where it cannot be served, or the master does not take it, there is none. `nodes` have the logs
+    of containers, which `user` runs."""
+    logs = Logs(connection, nodes, user)
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError, RefusedError, UnreachableError):
-            pages = server.PageServer(lambda asked: answer(asked, newest()), proxied=True)
+            pages = server.PageServer(lambda asked: answer(asked, newest(), logs), proxied=True)
             held.enter_context(pages.serving())
             connection.add_page(PAGE_ROUTE, pages.address, "tfapp")
         yield
 
 
-def answer(request: Request, status: ApplicationStatus) -> Answer:
-    """The page at "", its document at "data.json", and what Slider's registry served. Logs are with
-    the nodes, which have pages of their own."""
+def answer(request: Request, status: ApplicationStatus, logs: Logs) -> Answer:
+    """The page at "", its document at "data.json", and what Slider's registry served."""
     about = document.About(status.name, live=status.state not in FINAL_STATES)
     if request.path in ("", "data.json"):
-        made = document.of_application(about, status, has_logs=False)
+        instances = {instance.instance: instance for instance in status.instances}
+        asked = request.query.get("log", "") or next(iter(instances), "")
+        links, read = logs.of(instances[asked]) if asked in instances else ((), ())
+        made = document.of_application(about, status, links, read)
         return server.news(made, request, time.time()) if request.path else server.shown(made)
     if f"{request.path}/".startswith(f"{registry.PUBLISHER}/"):
         found = registry.published(request.path, status, "")
         return server.NOT_FOUND if found is None else server.data(found)
     return server.NOT_FOUND
+
+
+class Logs:
+    """The logs of instances, which are with the nodes. For any number of threads."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        nodes: Nodes,
+        user: str,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._connection, self._nodes, self._user, self._clock = connection, nodes, user, clock
+        self._lock = threading.Lock()
+        self._containers: dict[str, ContainerReport] = {}  # by id, those that nodes have
+        self._asked = float("-inf")
+        self._read: dict[str, tuple[float, str]] = {}  # container -> when, and its last lines
+
+    def of(self, instance: InstanceStatus) -> tuple[tuple[Address, ...], tuple[Log]]:
+        """The node's own page with the logs of an instance's container, and the last lines of its
+        log where the node shows these to everybody."""
+        with self._lock:
+            container = self._container(instance)
+            if container is None:
+                return (), (Log(instance.instance, "", "its container has not begun"),)
+            then, text = self._read.get(container.id, (float("-inf"), ""))
+            if self._clock() >= then + READ_EVERY:
+                file = f"{container.service}.log"
+                text = self._nodes.read_end(container.node, container.yarn_id, file, MAX_LOG)
+                self._read[container.id] = self._clock(), text
+        shown = document.last_lines(text.encode())
+        page = self._nodes.log_page(container.node, container.yarn_id, self._user)
+        return (
+            (Address("log", instance.instance, page),),
+            (Log(instance.instance, shown, "" if shown else NOT_TOLD),),
+        )
+
+    def _container(self, instance: InstanceStatus) -> ContainerReport | None:
+        known = instance.container in self._containers
+        if instance.container and not known and self._clock() >= self._asked + ASK_EVERY:
+            self._asked = self._clock()
+            with contextlib.suppress(RefusedError, UnreachableError):
+                found = self._connection.containers((*LIVE_STATES, *FINISHED_STATES))
+                self._containers = {one.id: one for one in found if one.yarn_id}
+        return self._containers.get(instance.container)

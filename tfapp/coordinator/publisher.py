@@ -89,15 +89,15 @@ class Publisher:
 
 def _interval(last: ApplicationStatus | None, now: ApplicationStatus) -> float:
     """Seconds after the last publication that the news in `now` may wait: 0 for more than
-    preparations and metrics."""
-    if last is None or not _same(vars(last), vars(now), {"instances"}):
+    preparations, metrics and a feed's counters."""
+    if last is None or not _same(vars(last), vars(now), {"instances", "feed"}):
         return 0.0
     if len(last.instances) != len(now.instances):
         return 0.0
     pairs = [(vars(a), vars(b)) for a, b in zip(last.instances, now.instances) if a != b]
     if not all(_same(a, b, _PREPARING | _METRICS) for a, b in pairs):
         return 0.0
-    if all(_same(a, b, _PREPARING) for a, b in pairs):
+    if last.feed == now.feed and all(_same(a, b, _PREPARING) for a, b in pairs):
         return PREPARING_INTERVAL
     return METRICS_INTERVAL + METRICS_INTERVAL_EACH * len(now.instances)
 
@@ -146,6 +146,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
         stop_grace=state.job.limits.stop_grace,
         checkpoint_dir=state.job.checkpoint_dir,
+        feed=state.feed,
     )
 
 

@@ -12,10 +12,12 @@ from tfapp.contract.names import (
     ANSWER_PREFIX,
     BEAT_PREFIX,
     EXIT_PREFIX,
+    KEY_FEED,
     KEY_FLEX,
     KEY_STOP,
     WAITS_PREFIX,
 )
+from tfapp.contract.status import FeedStatus
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.events import Event
 from tfapp.protocol.watch import Deleted, Put
@@ -56,6 +58,9 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
         return
     if key == KEY_FLEX:
         yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))
+        return
+    if key == KEY_FEED:
+        yield events.Fed(time, FeedStatus.from_dict(json.loads(value)))
         return
     for prefix, make in _READERS.items():
         if key.startswith(prefix):

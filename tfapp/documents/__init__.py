@@ -1,6 +1,7 @@
-"""YAML and JSON text as data that remembers where each key and value stood.
+"""Parses YAML and JSON into data with the position of every key and value.
 
-The only room that parses YAML. A file that is wrong gives `Problem`s, never an exception:
+This is the only room that parses YAML. A malformed file results in `Problem`s, never in an
+exception:
 
     document, problems = read_document("app/metainfo.yaml", data, "yaml")
 """
@@ -17,10 +18,10 @@ __all__ = ["Document", "read_document"]
 def read_document(
     label: str, data: bytes, syntax: str
 ) -> tuple[Document | None, tuple[Problem, ...]]:
-    """Reads one file. `label` is how messages name it; `syntax` is "yaml" or "json".
+    """Parses one file. `label`: its name in messages. `syntax`: "yaml" or "json".
 
-    The document is None when the file cannot be parsed. Problems beside a document (a duplicate
-    key, say) do not keep the rest from being checked. Never raises for anything in `data`.
+    Returns the document, None if it cannot be parsed, and its problems. A document with problems
+    (such as a duplicate key) can still be validated. Never raises, whatever `data` contains.
     """
     problems: list[Problem] = []
     try:

@@ -1,4 +1,4 @@
-"""Bytes of a file to text, or the Problem that says which byte is wrong."""
+"""Decodes the bytes of a file, or reports the byte that is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA_ELSEWHERE = "data belongs into the package's files/ folder"
 
 
 class Unreadable(Exception):
-    """The document cannot be read beyond this problem."""
+    """Parsing stops at this problem."""
 
     def __init__(self, position: Position, code: str, message: str, hint: str = ""):
         super().__init__(message)
@@ -29,7 +29,7 @@ class Unreadable(Exception):
 
 
 def decode(label: str, data: bytes) -> str:
-    """The text of a UTF-8 file, its byte order mark dropped. Raises Unreadable."""
+    """The text of a UTF-8 file without byte order mark. Raises Unreadable."""
     if len(data) > MAX_BYTES:
         raise Unreadable(
             Position(label),
@@ -58,13 +58,13 @@ def decode(label: str, data: bytes) -> str:
 
 
 def position_after(label: str, before: str) -> Position:
-    """The position of the character that follows `before`, the beginning of the file."""
+    """The position of the character after `before`, which is the beginning of the file."""
     lines = re.split("\r\n|\r|\n", before)
     return Position(label, len(lines), len(lines[-1]) + 1)
 
 
 def refuse_conflict(label: str, text: str) -> None:
-    """Raises Unreadable for a file with the markers of a merge conflict in it."""
+    """Raises Unreadable if the file has markers of a merge conflict."""
     if found := CONFLICT.search(text):
         raise Unreadable(
             position_after(label, text[: found.start()]),
@@ -75,8 +75,8 @@ def refuse_conflict(label: str, text: str) -> None:
 
 
 def check_scalar(text: str, at: Position) -> None:
-    """Raises Unreadable for text that no program could be given: an escape sequence can write
-    characters that the file itself may not hold."""
+    """Raises Unreadable for text that cannot be passed to a program: escape sequences can produce
+    characters that are not allowed in the file itself."""
     for character in text:
         if character == "\0" or "\ud800" <= character <= "\udfff":
             raise Unreadable(
@@ -100,6 +100,6 @@ def _refuse_unprintable(label: str, text: str) -> None:
 
 
 def _unprintable() -> re.Pattern[str]:
-    """All that YAML does not call printable; it may stand in no YAML file, and JSON has no use for
-    it. Slow to make, and for ASCII text _CONTROL is the same."""
+    """All characters that are not printable in the sense of YAML. They are not allowed in YAML, and
+    useless in JSON. Slow to compute; for ASCII text _CONTROL is equivalent."""
     return re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

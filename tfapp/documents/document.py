@@ -1,4 +1,4 @@
-"""A parsed document: plain data, and for every part of it the place it was written at."""
+"""A parsed document: plain data, with the position of every part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Path = tuple[Union[str, int], ...]  # ("components", 0, "name")
 
 
 class Entry(NamedTuple):
-    """One key of a mapping: where the key stands, and its value."""
+    """A key of a mapping with its position, and its value."""
 
     key_at: Position
     node: Node
@@ -23,8 +23,8 @@ class Entry(NamedTuple):
 
 @frozen
 class Node:
-    """One value. `text` and `plain` are a scalar's: its source text without quotes, and whether
-    it stood there unquoted."""
+    """A value. For a scalar, `text` is its source text without quotes, and `plain` tells whether it
+    was unquoted."""
 
     at: Position
     value: ScalarValue | tuple[Node, ...] | dict[str, Entry]
@@ -34,9 +34,9 @@ class Node:
 
 @frozen
 class Document:
-    """An immutable document. A path is a tuple of keys and list indices; () is the whole.
+    """An immutable document. A path is a tuple of keys and list indices; () is the whole document.
 
-    Every method that takes a path raises KeyError when the document has nothing there.
+    Methods raise KeyError for a path that does not exist.
     """
 
     file: str
@@ -44,13 +44,13 @@ class Document:
 
     @classmethod
     def from_value(cls, value: Any, label: str) -> Document:
-        """A document of Python values, which stand at no line. TypeError for a value that is
-        neither a scalar, a mapping with text keys, nor a list."""
+        """A document of Python values, without lines. TypeError for a value that is no scalar, list
+        or mapping with text keys."""
         return cls(label, _node_of(value, Position(label)))
 
     @functools.cached_property
     def data(self) -> Any:
-        """The document as dicts, lists and scalars. Do not change it."""
+        """The document as dicts, lists and scalars. It must not be modified."""
         return plain_data(self.root)
 
     def node(self, path: Path) -> Node:
@@ -61,12 +61,12 @@ class Document:
         return node
 
     def at(self, path: Path) -> Position:
-        """The position at which the value at `path` begins."""
+        """The position of the value at `path`."""
         return self.node(path).at
 
     def key_at(self, path: Path) -> Position:
-        """The position at which the key of the value at `path` begins; for a list item or the whole
-        document, that of the value itself."""
+        """The position of the key of the value at `path`. For a list item and the whole document,
+        that of the value."""
         if not path:
             return self.root.at
         parent = self.node(path[:-1])
@@ -75,25 +75,25 @@ class Document:
         return self.at(path)
 
     def text(self, path: Path) -> str:
-        """The scalar at `path` as its author wrote it, without quotes: "1.10" for `1.10`.
-        KeyError also for a mapping or a list."""
+        """The source text of the scalar at `path`, without quotes: "1.10" for `1.10`. KeyError also
+        for a mapping or a list."""
         node = self.node(path)
         if isinstance(node.value, (dict, tuple)):
             raise KeyError(path)
         return node.text
 
     def plain(self, path: Path) -> bool:
-        """Whether the scalar at `path` is unquoted, so that its type follows from its text."""
+        """Whether the scalar at `path` is unquoted, so that its text determines its type."""
         return self.node(path).plain
 
     def with_value(self, path: Path, value: Any, position: Position) -> Document:
-        """A copy with `value` at `path`, as if it stood at `position`. Mappings that lack on the
-        way are made; where something else than a mapping is in the way, nothing changes."""
+        """A copy with `value` at `path`, at the given position. Missing mappings on the path are
+        created; if there is another value on the path, nothing is changed."""
         return Document(self.file, _replaced(self.root, path, _node_of(value, position), position))
 
 
 def plain_data(node: Node) -> Any:
-    """`node` as dicts, lists and scalars, newly made."""
+    """A copy of `node` as dicts, lists and scalars."""
     if isinstance(node.value, dict):
         return {key: plain_data(entry.node) for key, entry in node.value.items()}
     if isinstance(node.value, tuple):
@@ -142,7 +142,7 @@ def _text_key(key: Any) -> str:
 def add_entry(
     entries: dict[str, Entry], key: str, key_at: Position, node: Node, problems: list[Problem]
 ) -> None:
-    """Adds one key. The first of two equal keys stands; the second is a problem."""
+    """Adds a key. For a duplicate key the first value is kept and a problem is reported."""
     if key not in entries:
         entries[key] = Entry(key_at, node)
         return

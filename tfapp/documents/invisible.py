@@ -1,4 +1,4 @@
-"""Characters that look like a space, or like nothing, and are neither to a parser."""
+"""Characters that look like a space or are invisible, but are neither for a parser."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _BEFORE_OR_AFTER_A_KEY = re.compile(rf"\s*?(?P<before>[{_ANY}])|[^'\"#]*?:(?P<af
 
 
 def invisible_in(text: str) -> int:
-    """The index of the first such character of `text`, -1 without one."""
+    """The index of the first such character in `text`; -1 for none."""
     found = _CHARACTER.search(text)
     return found.start() if found else -1
 
 
 def position_of_invisible(line: str) -> int:
-    """The index of the first such character of `line` that stands in its indentation or behind a
-    ':', where a space is wanted; -1 without one."""
+    """The index of the first such character in the indentation of `line` or after a ':', where a
+    space is expected; -1 for none."""
     found = _BEFORE_OR_AFTER_A_KEY.match(line)
     return found.start(found.lastgroup or 0) if found else -1
 
 
 def name_of(character: str) -> str:
-    """Such as "a no-break space (U+00A0)"."""
+    """The name of a character, such as "a no-break space (U+00A0)"."""
     return f"{_NAMES.get(character, 'a special space')} (U+{ord(character):04X})"

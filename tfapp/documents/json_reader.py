@@ -1,4 +1,4 @@
-"""JSON text to nodes. Strict JSON (RFC 8259), with messages for what people write by habit."""
+"""Parses strict JSON (RFC 8259) into nodes, with messages for common mistakes."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class _Reader:
         return '"\'"' if found.group() == "'" else f"'{found.group()[:40]}'"
 
     def foreign(self) -> str:
-        """The hint for syntax that other notations have and JSON has not."""
+        """The hint for syntax of other notations that JSON does not have."""
         rest = self.text[self.offset : self.offset + 9]
         if rest.startswith(("//", "/*", "#")):
             return "JSON has no comments; a .yaml file may have them"
@@ -164,7 +164,7 @@ class _Reader:
             raise self.error(f"values are nested more than {MAX_DEPTH} deep", code="too-large")
 
     def position(self) -> Position:
-        """Of the next character that is not white space."""
+        """The position of the next character that is not white space."""
         self.peek()
         return self.place(self.offset)
 

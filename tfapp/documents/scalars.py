@@ -1,7 +1,7 @@
-"""The value of an unquoted YAML scalar: the core schema of YAML 1.2, and no more than that.
+"""The type of an unquoted YAML scalar, by the core schema of YAML 1.2.
 
-`on`, `yes`, dates and `12:30:00` are text, as they are in YAML 1.2. So is a number with leading
-zeros (`010`), which YAML 1.1 read as octal, and whatever is no finite number (`.inf`).
+`on`, `yes`, dates and `12:30:00` are text, as in YAML 1.2. Numbers with leading zeros (`010`, octal
+in YAML 1.1) and non-finite numbers (`.inf`) are text too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_DIGITS = 300  # more is no number anyone means, and slow to convert
 
 
 def resolve_plain(text: str) -> ScalarValue:
-    """The value of the unquoted scalar `text`: null, boolean, number, else `text` itself."""
+    """The value of the unquoted scalar `text`: null, a boolean, a number, or else `text` itself."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:
@@ -45,7 +45,7 @@ def _number(text: str) -> int | float | str:
 
 
 def source_text(value: ScalarValue) -> str:
-    """The unquoted text of `value`: the inverse of `resolve_plain` for Python values."""
+    """The unquoted text of `value`: the inverse of `resolve_plain`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

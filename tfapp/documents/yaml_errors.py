@@ -1,7 +1,8 @@
-"""The YAML parser's complaints, in words that say what to do.
+"""Converts errors of the YAML parser into messages that say what to do.
 
-The parser says where it could not go on; the mistake often stands further up. What the lines look
-like tells more: `syntax_error` tries each of `_LOOKS` before it takes the parser's own words.
+The parser reports where it stopped; the mistake is often in an earlier line. `syntax_error`
+therefore examines the lines with each function of `_LOOKS` before it uses the message of the
+parser.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ _VALUE_ON_LINE = re.compile(rf"\s*(?:- +)*({_KEY}):[ \t]+(.+?)\s*\Z")
 
 
 class _Case(NamedTuple):
-    """What the parser met: the lines of the file, from where to where (counting lines and columns
-    from 0), its words, and the last thing that it could read."""
+    """An error of the parser: the lines of the file, the range of the error (lines and columns from
+    0), the message, and the last part that was parsed."""
 
     lines: list[str]
     first: int  # the line at which what it could not read begins
@@ -108,7 +109,7 @@ class _Case(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line at which it stopped."""
+        """The line of the error."""
         return self.lines[self.line] if self.line < len(self.lines) else ""
 
     def indentation(self, line: int) -> int:
@@ -116,12 +117,12 @@ class _Case(NamedTuple):
         return len(self.lines[line]) - len(self.lines[line].lstrip(" "))
 
     def above(self) -> list[int]:
-        """The lines above with text in them, the nearest first."""
+        """The non-empty lines above, the nearest first."""
         above = range(min(self.line, len(self.lines)) - 1, -1, -1)
         return [n for n in above if self.lines[n].strip() and self.lines[n].lstrip()[0] != "#"]
 
     def begins_the_line(self) -> bool:
-        """Whether nothing stands before the place at which it stopped."""
+        """Whether the error is at the first character of its line."""
         return not self.text[: self.column].strip()
 
 
@@ -131,8 +132,8 @@ Look = Callable[[_Case], "tuple[int, int, str, str] | None"]  # line, column, me
 def syntax_error(
     label: str, text: str, error: yaml.MarkedYAMLError, last: yaml.Event | None
 ) -> Unreadable:
-    """The Problem, as an exception, that tells the parser's `error` to a person. `last` is what it
-    could read before."""
+    """The Problem, as an exception, for the parser's `error`. `last`: the last part that was
+    parsed."""
     problem = error.problem or error.context or "cannot be parsed"
     mark = error.problem_mark or error.context_mark
     begin = error.context_mark or mark
@@ -154,8 +155,8 @@ def syntax_error(
 
 
 def too_deep(at: Position) -> Unreadable:
-    """The Problem, as an exception, of a value below more others than MAX_DEPTH. libyaml has a
-    limit of its own, and meets it first where it reads far ahead."""
+    """The Problem, as an exception, for nesting beyond MAX_DEPTH. libyaml has a limit of its own
+    and may reach it first, because it reads ahead."""
     return Unreadable(at, "too-large", f"values are nested more than {MAX_DEPTH} deep")
 
 
@@ -185,7 +186,8 @@ def _invisible(case: _Case) -> tuple[int, int, str, str] | None:
 
 
 def _unclosed_quote(case: _Case) -> tuple[int, int, str, str] | None:
-    """A quote that is closed by the next one, lines below: what follows fits nothing."""
+    """An unclosed quote that ends at the next quote, some lines below, so that the text after it is
+    invalid."""
     last = case.last
     if not isinstance(last, yaml.ScalarEvent) or last.style not in ("'", '"'):
         return None
@@ -197,7 +199,7 @@ def _unclosed_quote(case: _Case) -> tuple[int, int, str, str] | None:
 
 
 def _foreign(case: _Case) -> tuple[int, int, str, str] | None:
-    """Comments and sections of other notations, up to the line at which the parser stopped."""
+    """Comments and sections of other notations, up to the line of the error."""
     for number in (*range(case.first, min(case.line + 1, len(case.lines))), *case.above()[:1]):
         line = case.lines[number]
         column = len(line) - len(line.lstrip())
@@ -210,7 +212,7 @@ def _foreign(case: _Case) -> tuple[int, int, str, str] | None:
 
 
 def _no_key_and_value(case: _Case) -> tuple[int, int, str, str] | None:
-    """A line that lacks the space after its ':' or '-', or has a '=' for a ':'."""
+    """A line without the space after ':' or '-', or with '=' in place of ':'."""
     if not re.search("expected ':'|'-' indicator|expected key|block end", case.problem):
         return None
     for number in range(case.first, min(case.line + 1, len(case.lines))):
@@ -230,7 +232,8 @@ def _no_key_and_value(case: _Case) -> tuple[int, int, str, str] | None:
 
 
 def _indentation(case: _Case) -> tuple[int, int, str, str] | None:
-    """A line that is indented as none above it, or below a key that has a value already."""
+    """A line with an indentation that no line above has, or below a key that already has a
+    value."""
     above = case.above()
     if not above or case.line >= len(case.lines) or case.text.lstrip().startswith("#"):
         return None
@@ -261,8 +264,8 @@ def _indentation(case: _Case) -> tuple[int, int, str, str] | None:
 
 
 def _levels(case: _Case, above: list[int]) -> list[int]:
-    """The indentations of what is open at the line: of the lines above, each less than those
-    below it; what follows a '- ' counts, too."""
+    """The indentations that are open at the line of the error, from the lines above. The text after
+    '- ' counts too."""
     levels: list[int] = []
     for number in above:
         indentation = case.indentation(number)
@@ -279,7 +282,7 @@ def _levels(case: _Case, above: list[int]) -> list[int]:
 
 
 def _after_a_value(case: _Case) -> tuple[int, int, str, str] | None:
-    """Text behind a closing quote or bracket."""
+    """Text after a closing quote or bracket."""
     found = case.text[case.column :].strip()
     if case.begins_the_line() or not found or "expected" not in case.problem:
         return None
@@ -300,7 +303,7 @@ def _after_a_value(case: _Case) -> tuple[int, int, str, str] | None:
 
 
 def _second_colon(case: _Case) -> tuple[int, int, str, str] | None:
-    """`key: text: more` on one line."""
+    """`key: text: more` in one line."""
     value = _VALUE_ON_LINE.match(case.text)
     if "mapping values" not in case.problem or not value or "'" in value[2]:
         return None

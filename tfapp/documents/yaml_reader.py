@@ -1,4 +1,4 @@
-"""YAML text to nodes, from PyYAML's events: no tag, no merge key, no second document."""
+"""Converts events of PyYAML into nodes. Tags, merge keys and second documents are refused."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NO_SPACE = re.compile(r"([A-Za-z_$][\w.$-]*):([^\s/].*)\Z")
 
 
 def parse_yaml(label: str, text: str, problems: list[Problem]) -> Node:
-    """The root node of `text`; an empty file is a null. Findings that leave the rest readable
-    are appended to `problems`. Raises Unreadable."""
+    """The root node of `text`; null for an empty file. Problems that do not stop the parser are
+    appended to `problems`. Raises Unreadable."""
     refuse_conflict(label, text)
     builder = _Builder(label, text, problems)
     try:
@@ -46,8 +46,7 @@ def parse_yaml(label: str, text: str, problems: list[Problem]) -> Node:
 
 @frozen
 class _Anchored:
-    """The node that an alias stands for, and its size, which counts towards the limits each
-    time."""
+    """The node of an anchor and its size, which counts towards the limits for each alias."""
 
     node: Node
     nodes: int
@@ -91,7 +90,7 @@ class _Builder:
             self.problems.append(Problem(self.at(event), UNSUPPORTED, message, WARNING, hint))
 
     def node(self, event: yaml.Event, depth: int) -> tuple[Node, int]:
-        """The node that `event` begins, and its height."""
+        """The node that begins with `event`, and its height."""
         self.count(event, 1, depth)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, depth)
@@ -142,7 +141,7 @@ class _Builder:
         return Node(self.at(event), value, event.value, plain)
 
     def report_comment(self, event: yaml.ScalarEvent) -> None:
-        """`--tag #7`: a comment that looks like a part of the value."""
+        """Warns of a comment that looks like a part of the value: `--tag #7`."""
         end = event.end_mark
         if end is None or end.line >= len(self.lines):
             return
@@ -180,7 +179,7 @@ class _Builder:
         return Node(self.at(event), entries), height + 1
 
     def without_space(self, key: Node, event: yaml.Event) -> tuple[Node, Node] | None:
-        """`{key:value}`, which YAML takes for one long key."""
+        """Refuses `{key:value}`, which is a single long key in YAML."""
         match = _NO_SPACE.match(key.text) if key.plain else None
         if match is None:
             return None

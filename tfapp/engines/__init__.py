@@ -1,4 +1,4 @@
-"""The engines that run applications. A new engine is one folder here and one line in ENGINES."""
+"""The engines that run applications. A new engine is a folder here and a line in ENGINES."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ENGINE_VARIABLE = "TFAPP_ENGINE"
 
 
 class EngineOption(NamedTuple):
-    """A flag that an engine adds to the commands that compile, launch or examine. Its value reaches
-    the engine as the field of this name in CompileOptions, and by `Engine.examine`. With `place` it
-    says where the engine's applications are: all commands have it, and its value reaches
-    `open_engine` alone. `short`: its letter on the command line, or ""."""
+    """A flag that an engine adds to the commands that compile, launch or examine. Its value is
+    passed in the field of this name of CompileOptions, and to `Engine.examine`. An option with
+    `place` says where the applications of the engine are: all commands have it, and only
+    `open_engine` gets its value. `short`: the letter on the command line, or ""."""
 
     name: str
     default: str
@@ -40,19 +40,21 @@ class EngineOption(NamedTuple):
 
 
 def engine_options(*names: str) -> Iterator[EngineOption]:
-    """The flags of the engines `names`, by default of all."""
+    """The flags of the engines `names`; default: of all."""
     for name in names or ENGINES:
         yield from getattr(importlib.import_module(ENGINES[name]), "OPTIONS", ())
 
 
 def runs_images(name: str) -> bool:
-    """Whether the containers of the engine `name` are images. UsageError when there is none."""
+    """Whether the containers of the engine `name` are made from images. UsageError for an unknown
+    engine."""
     check_engine(name)
     return getattr(importlib.import_module(ENGINES[name]), "IMAGES", False)
 
 
 def check_engine(name: str, said_by: str = "") -> None:
-    """UsageError when there is no engine `name`. `said_by`: what names it, "TFAPP_ENGINE"."""
+    """UsageError for an unknown engine `name`. `said_by`: where the name comes from, such as
+    "TFAPP_ENGINE"."""
     if name not in ENGINES:
         place = f"{said_by}: " if said_by else ""
         known = ", ".join(sorted(ENGINES))
@@ -65,8 +67,8 @@ def open_engine(
     environ: Mapping[str, str],
     places: Mapping[str, str] | None = None,
 ) -> Engine:
-    """The engine `name`, its state under `home`. `places`: values of its options with `place`, by
-    name; the others have their defaults. UsageError when there is none of this name."""
+    """Opens the engine `name`, with its state under `home`. `places`: values of its options with
+    `place`, by name; others have their defaults. UsageError for an unknown engine."""
     check_engine(name)
     given = {**{o.name: o.default for o in engine_options(name) if o.place}, **(places or {})}
     return importlib.import_module(ENGINES[name]).open_engine(home, environ, **given)

@@ -1,4 +1,5 @@
-"""The interface of engines: an engine runs a compiled application, finds it again, and ends it."""
+"""The interface of engines: an engine runs compiled applications, finds them again, and ends
+them."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ DAMAGED = "DAMAGED"  # the state of an application whose record cannot be read
 
 @frozen
 class Link:
-    """Something about an application that a browser can be pointed at. `what`: "page" or "log";
-    `instance`: whose it is, "" for the application's own."""
+    """A web page about an application. `what`: "page" or "log". `instance`: "" for a page of the
+    whole application."""
 
     instance: str
     what: str
@@ -37,7 +38,7 @@ class Link:
 
 @frozen
 class Application:
-    """One application that an engine knows: its newest run, or the one that was asked for."""
+    """An application that an engine knows: its newest run, or the requested one."""
 
     name: str
     engine: str
@@ -53,8 +54,8 @@ class Application:
 
 @frozen
 class LogFile:
-    """One file of a run's logs. `instance` is "worker/0", or "coordinator", or "master".
-    `missing`: why it cannot be had now; then `path` has what was had before, if anything."""
+    """A file of the logs of a run. `instance`: "worker/0", "coordinator" or "master". `missing`:
+    why it is not available now; `path` then has an earlier copy, if there is one."""
 
     instance: str
     path: Path
@@ -63,116 +64,119 @@ class LogFile:
 
 @frozen
 class StoredFile:
-    """A file of an application's checkpoint folder. `path`: below the folder, with "/"; `size`: in
-    bytes."""
+    """A file of a checkpoint folder. `path`: relative to the folder, with "/". `size`: in bytes."""
 
     path: str
     size: int
 
 
 class Checkpoints(Protocol):
-    """An application's checkpoint folder, to be read."""
+    """The checkpoint folder of an application, for reading."""
 
     place: str  # the folder, as messages name it
 
     def files(self, path: str) -> tuple[StoredFile, ...]:
         """The file `path`, or all files below the folder `path`, sorted; "" for the whole folder.
-        `path` is relative, without "..". NotFoundError when there is nothing of this name. Links to
-        folders are not followed."""
+        `path` is relative, without "..". NotFoundError if it does not exist. Links to folders are
+        not followed."""
 
     def copy(self, path: str, folder: Path) -> None:
-        """Copies what `files(path)` lists into the folder `folder`, which is empty and here, each
-        file to its own `path` below it. A file that has gone in between is left out."""
+        """Copies the files of `files(path)` into the empty local folder `folder`, each to its own
+        `path`. A file that disappears meanwhile is left out."""
 
 
 class Engine(Protocol):
-    """All methods raise TfappError and nothing else on purpose. `run` = None: the newest."""
+    """Methods raise only TfappError deliberately. `run` = None means the newest run."""
 
     name: str
     sees_home: bool  # whether the containers see the files under TFAPP_HOME
     run_modes: frozenset[str]  # those of site.global.run.mode that it has
     stays: bool  # whether applications end with the process that launched them
 
+    @property
+    def reaches_pages(self) -> bool:
+        """Whether a browser of this machine gets to what instances export by its own address; else
+        by `reach` alone."""
+
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
     ) -> Iterator[Finding]:
-        """Checks the things that it needs around it; raises nothing. With `python`, also whether
-        that interpreter starts where containers run. `options`: values of the flags of
+        """Checks the environment of the engine for `tfapp doctor`. Never raises. `python`: also
+        checks whether this interpreter starts where containers run. `options`: values of
         tfapp.engines.engine_options, by name."""
 
     def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """While it is open, what `create(name, ...)` would wait for gets ready, beside the
-        caller's own work. What `create` did not take is gone when it is closed."""
+        """A context manager: while it is open, the engine prepares `create(name, ...)` in the
+        background. What `create` has not used is discarded at the end."""
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """The options that compile `package` for this engine."""
+        """The options with which `package` is compiled for this engine."""
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """Refuses (UnavailableError, InvalidPackageError) what this engine can never run, before
-        anything is made. Returns warnings that the compiler has not given. May say already that
-        the name is taken (ExistsError)."""
+        """Refuses, before anything is created, an application that this engine can never run
+        (UnavailableError, InvalidPackageError). Returns warnings in addition to those of the
+        compiler. May raise ExistsError if the name is taken."""
 
     def rendered(self, compiled: Compiled) -> str:
-        """What `create` submits, as YAML; no credentials are in it."""
+        """What `create` would submit, as YAML without credentials."""
 
     def ship(self, compiled: Compiled) -> None:
-        """Brings the application's files to where its containers get them from; those that are
-        there already cost nothing. UnavailableError when that is impossible."""
+        """Uploads the files of the application to where its containers get them from. Files that
+        are there already are not uploaded again. UnavailableError if it fails."""
 
     def create(self, name: str, compiled: Compiled) -> Application:
-        """Makes and launches run 1. Returns as soon as the master has the application.
-        ExistsError when `name` is known; nothing half-made remains on any failure."""
+        """Creates an application and launches its run 1. Returns as soon as the master has accepted
+        it. ExistsError if `name` is taken. On any failure nothing is left behind."""
 
     def start(self, name: str) -> Application:
-        """Launches the next run of a stopped or finished application, same definition.
-        InUseError when it runs."""
+        """Launches the next run of an application that has ended, with the same definition.
+        InUseError if it runs."""
 
     def find(self, name: str, run: int | None = None) -> Application:
-        """UnknownApplicationError when there is none. Never hangs: a dead master is reported
-        as a FAILED verdict that says so."""
+        """The application. UnknownApplicationError if there is none. Never blocks: an application
+        whose master has died gets a FAILED verdict that says so."""
 
     def list(self) -> tuple[Application, ...]:
-        """All applications, newest first."""
+        """All applications, the newest first."""
 
     def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
-        """Yields at once and then at each change, until the final verdict was yielded."""
+        """Yields the application at once, and then at each change, until it has a verdict."""
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
-        """The logs that exist now, instances first, in job order."""
+        """The logs that exist now: those of instances first, in job order."""
 
     def returned(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
-        """The records of what functions returned (`tfapp.program.returned`), in job order: of
-        each instance that of the present generation, if its function returned something there and
-        its program has not failed since. Of an instance whose record may be on a node that is
-        lost, `missing` says so. Right after the end it may wait, for a minute at most, until they
-        can be had."""
+        """The records of return values (`tfapp.program.returned`), in job order. An instance has
+        one if its function has returned something in the present generation and its program has not
+        failed since. `missing` is set if the record may be on a lost node. Just after the end the
+        call may take up to a minute, until the records are available."""
 
     def checkpoints(self, name: str) -> contextlib.AbstractContextManager[Checkpoints]:
-        """The checkpoint folder of an application, running or ended, as long as this is open.
-        NotFoundError where it has none that lasts, UnavailableError where it cannot be read from
-        here."""
+        """A context manager: the checkpoint folder of an application, running or ended.
+        NotFoundError if it has none that outlives its containers, UnavailableError if it cannot be
+        read from here."""
 
     def reach(
         self, name: str, instance: str, address: str
     ) -> contextlib.AbstractContextManager[str]:
-        """What stands for `address`, a URL that `instance` of a running application exports, on
-        this machine, as long as this is open: the same where it is reached directly.
-        UnavailableError where it cannot be reached."""
+        """A context manager: a URL on this machine for `address`, a URL that `instance` of a
+        running application exports. It is `address` itself if that can be reached directly.
+        UnavailableError if it cannot be reached."""
 
     def connect(self, name: str) -> Connection:
-        """A connection to the master of a running application. The caller closes it. BadStateError
-        when it does not run, UnreachableError when its master does not answer."""
+        """A connection to the master of a running application; the caller closes it. BadStateError
+        if the application does not run, UnreachableError if its master does not answer."""
 
     def stop(
         self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
-        """Ends a running application and waits until it has ended; one that is not running is
-        returned as it is. May be called twice. `timeout`: seconds for an end with grace, by
-        default its grace and STOP_MARGIN; then it is as `force`: without grace."""
+        """Stops a running application and waits for its end; another one is returned unchanged. May
+        be called twice. `timeout`: seconds for an end with grace; default: the grace plus
+        STOP_MARGIN. After that, and with `force`, the application is ended without grace."""
 
     def destroy(self, name: str) -> None:
-        """Forgets an application and deletes its logs, never the user's checkpoints.
-        InUseError when it runs."""
+        """Deletes the record and the logs of an application, never the user's checkpoints.
+        InUseError if it runs."""
 
 
 @runtime_checkable
@@ -180,19 +184,21 @@ class RunsInSession(Protocol):
     """An engine that runs applications in a session of this process."""
 
     def use(self, session: Any) -> None:
-        """Runs what is made from now on there. UsageError for a session that cannot be meant."""
+        """Uses `session` for applications that are created from now on. UsageError for an
+        unsuitable session."""
 
     def leave_slot(self) -> None:
-        """Of what is made from now on, programs are fed from the session, which needs a slot."""
+        """For applications that are created from now on: leave a slot free, for tasks that feed the
+        programs."""
 
 
 def time_to_stop(status: ApplicationStatus, timeout: float | None) -> float:
-    """Seconds that `Engine.stop` with this `timeout` waits for an end with grace."""
+    """Seconds that `Engine.stop` waits for an end with grace, for its argument `timeout`."""
     return status.stop_grace + STOP_MARGIN if timeout is None else timeout
 
 
 def check_run_modes(engine: Engine, compiled: Compiled) -> None:
-    """UnavailableError for a run mode that the engine does not have."""
+    """UnavailableError for a run mode that the engine does not support."""
     from tfapp.compiler.yarn_docker import run_modes
 
     for mode in sorted(run_modes(compiled.spec, compiled.job) - engine.run_modes):

@@ -1,4 +1,4 @@
-"""A checkpoint folder that this machine sees."""
+"""A checkpoint folder in the file system of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FolderCheckpoints:
         self._folder = folder
 
     def files(self, path: str) -> tuple[StoredFile, ...]:
-        """See Checkpoints.files. UnavailableError where it may not be read."""
+        """See Checkpoints.files. UnavailableError if it is not readable."""
         start = self._folder / path
         found = []
         try:
@@ -43,14 +43,14 @@ class FolderCheckpoints:
         return tuple(sorted(found, key=lambda file: file.path))
 
     def _file(self, path: Path) -> Iterator[StoredFile]:
-        """Nothing for what is no file, or has gone."""
+        """Yields the file; nothing if it is no regular file or has disappeared."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             about = path.stat()
             if stat.S_ISREG(about.st_mode):
                 yield StoredFile(path.relative_to(self._folder).as_posix(), about.st_size)
 
     def copy(self, path: str, folder: Path) -> None:
-        """See Checkpoints.copy. UnavailableError where a file may not be read."""
+        """See Checkpoints.copy. UnavailableError if a file is not readable."""
         for file in self.files(path):
             target = folder / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,8 +68,8 @@ class FolderCheckpoints:
 
 
 def local_checkpoints(name: str, folder: str) -> FolderCheckpoints:
-    """Those of the application `name` in `folder`, a path, a URL, or "" for none. NotFoundError,
-    UnavailableError for a URL."""
+    """The checkpoints of the application `name` in `folder`: a path, a URL, or "" for none.
+    NotFoundError for none or a missing folder, UnavailableError for a URL."""
     if not folder:
         raise refusals.no_checkpoints(name)
     if folder.startswith(_OF_FILES):
@@ -83,7 +83,7 @@ def local_checkpoints(name: str, folder: str) -> FolderCheckpoints:
 
 
 def is_url(folder: str) -> bool:
-    """Whether a checkpoint folder is a URL and no path."""
+    """Whether a checkpoint folder is a URL."""
     return _URL.match(folder) is not None
 
 

@@ -1,4 +1,4 @@
-"""A command's view of a master that runs, on any engine: the status now, its changes, the end."""
+"""A client for a running master, on any engine: the status, its changes, and the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 @frozen
 class Address:
-    """The address of a master (host:port), and the run's credentials in PEM."""
+    """The address of a master (host:port), and the credentials of the run in PEM."""
 
     address: str
     certificate: bytes
@@ -36,53 +36,53 @@ class Address:
 
 
 class Run(Protocol):
-    """An engine's record of one run that has, or had, a master."""
+    """An engine's record of a run with a master."""
 
     # Seconds in which the engine knows of the end of a master that does not answer any more.
     notice: float
 
     @property
     def accepted(self) -> ApplicationStatus:
-        """Its status until the coordinator publishes one."""
+        """The status until the coordinator publishes one."""
 
     def address(self) -> Address:
-        """UnreachableError when it does not serve yet, or not any more."""
+        """The address. UnreachableError if the master does not serve yet, or not any more."""
 
     def is_ending(self) -> bool:
-        """Whether its master is known to clean up."""
+        """Whether the master is known to be cleaning up."""
 
     def wait_for_end(self, timeout: float) -> bool:
-        """Waits at most `timeout` seconds, with 0 not at all, and says whether it has ended."""
+        """Waits at most `timeout` seconds (0: not at all) and returns whether the run has ended."""
 
     def kill(self) -> None:
-        """Ends it without its master, and waits for that."""
+        """Ends the run without its master, and waits until it has ended."""
 
 
 class Client:
-    """The master of one run. Calls raise UnreachableError when it does not answer."""
+    """A client for the master of one run. Methods raise UnreachableError if it does not answer."""
 
     def __init__(self, run: Run):
         self._run = run
 
     def status(self) -> ApplicationStatus:
-        """The status that the coordinator published last, or ACCEPTED."""
+        """The last status that the coordinator has published, or ACCEPTED."""
         return self.ask(self.read)
 
     def read(self, connection: Connection) -> ApplicationStatus:
-        """As `status`, by one call on a connection."""
+        """As `status`, in a single call on a connection."""
         return self._decode(connection.get(KEY_STATUS))
 
     def ask(self, call: Callable[[Connection], _T]) -> _T:
-        """The result of a call, or of several, that may be repeated."""
+        """The result of one or several idempotent calls."""
         with contextlib.ExitStack() as stack:
             return self._patiently(call, stack)
 
     def connect(self) -> Connection:
-        """A connection for calls of any kind; its user closes it."""
+        """A connection for any calls; the caller closes it."""
         return self._connect(DEADLINES[-1])
 
     def changes(self) -> Iterator[ApplicationStatus]:
-        """The status now and at each change, until the run has ended."""
+        """Yields the status at once and at each change, until the run has ended."""
         last = None
         while not self._run.wait_for_end(0):
             try:
@@ -97,7 +97,8 @@ class Client:
             self._run.wait_for_end(LOOK_EVERY)
 
     def published(self) -> Iterator[ApplicationStatus]:
-        """The status now and at each change, until the stream breaks or the run has ended."""
+        """Yields the status at once and at each change, until the stream breaks or the run has
+        ended."""
 
         def subscribe(connection: Connection) -> tuple[Watch, dict[str, bytes]]:
             watch = connection.watch(keys=[KEY_STATUS])
@@ -114,15 +115,15 @@ class Client:
                     return
 
     def has_ended(self, decided: bool = False) -> bool:
-        """After it could not be reached: whether that was because it ends. Waits for its end
-        while it cleans up, or when the verdict was `decided` before."""
+        """Whether an unreachable master has ended. Waits for the end if the master is cleaning up,
+        or if a verdict was `decided` before."""
         ends = decided or self._run.is_ending()
         return self._run.wait_for_end(END_DEADLINE if ends else self._run.notice)
 
     def stop(self, message: str, force: bool = False, timeout: float | None = None) -> None:
-        """Ends the run, by the same steps on all engines: asks the coordinator, and gives it its
-        grace (see Engine.stop); asks the master; kills it. With `force` the coordinator is not
-        asked."""
+        """Ends the run in the same steps on all engines: asks the coordinator and waits for the
+        grace time (see Engine.stop), then asks the master, then kills it. With `force` the
+        coordinator is not asked."""
         if not force:
             self._attempt(lambda: self._ask_to_stop(message), timeout)
         if not self._run.wait_for_end(0):
@@ -159,7 +160,7 @@ class Client:
         return ApplicationStatus.from_dict(json.loads(value))
 
     def _patiently(self, call: Callable[[Connection], _T], stack: contextlib.ExitStack) -> _T:
-        """Tries a call that may be repeated. The connection stays open until `stack` is closed."""
+        """Repeats an idempotent call. The connection is open until `stack` is closed."""
         for deadline in DEADLINES:
             with contextlib.ExitStack() as attempt:
                 try:

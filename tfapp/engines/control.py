@@ -1,24 +1,27 @@
-"""Requests to a running application, on any engine."""
+"""What a running application is asked, or told, on any engine."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 
 from tfapp.close_match import close_match
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
-from tfapp.contract.names import FLEXED_PREFIX, KEY_FLEX
+from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX
+from tfapp.contract.status import FeedStatus
 from tfapp.engines.base import Engine
-from tfapp.errors import BadStateError, NotFoundError, UnreachableError
+from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError
+from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Put
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
 
 
 def flex(engine: Engine, name: str, component: str, count: str) -> str:
-    """Asks for `count` instances of a component ("3", "+1" or "-1"). Returns what comes of it, in
-    a sentence. BadStateError when it cannot be done, UnreachableError when nobody answers."""
+    """Requests `count` instances of a component ("3", "+1" or "-1"). Returns the effect as a
+    sentence. BadStateError if it is not possible, UnreachableError if there is no answer."""
     request = FlexRequest(uuid.uuid4().hex, component, count)
     key = FLEXED_PREFIX + request.id
     with engine.connect(name) as connection, connection.watch(keys=[key]) as watch:
@@ -37,8 +40,8 @@ def flex(engine: Engine, name: str, component: str, count: str) -> str:
 
 
 def kill_container(engine: Engine, name: str, which: str) -> str:
-    """Ends the container of an instance ("worker/1"), or a container by its id, with all that is
-    in it. Returns the container's id. NotFoundError when there is none such."""
+    """Kills a container with all its processes: that of an instance ("worker/1"), or the one with
+    this id. Returns its id. NotFoundError if there is no such container."""
     containers: dict[str, str] = {}
     for instance in engine.find(name).status.instances:
         if instance.container:
@@ -53,3 +56,27 @@ def kill_container(engine: Engine, name: str, which: str) -> str:
     with engine.connect(name) as connection:
         connection.kill_container(containers[which])
     return containers[which]
+
+
+class FeedCounters:
+    """Tells the coordinator of an application what a feed has done: see tfapp.feed.counters.Board.
+    While the master does not answer, it is not told."""
+
+    def __init__(self, engine: Engine, name: str):
+        self._engine, self._name = engine, name
+        self._connection: Connection | None = None
+
+    def show(self, feed: FeedStatus) -> None:
+        """Writes newer ones to the key-value store."""
+        with contextlib.suppress(TfappError):
+            if self._connection is None:
+                self._connection = self._engine.connect(self._name)
+            self._connection.put(KEY_FEED, encode(feed))
+            return
+        self.close()  # the next time, to where the master is then
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,4 +1,4 @@
-"""A run's own key pair: server certificate, client certificate and trust root in one."""
+"""The key pair of a run. It serves as server certificate, client certificate and trust root."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import datetime
 
 
 def new_credentials(now: float) -> tuple[bytes, bytes]:
-    """A certificate for the name that Skein's clients ask for, and its private key, in PEM.
+    """A certificate with the name that Skein's clients expect, and its private key, in PEM.
 
-    `now`: seconds since 1970. It is valid from a day before, for clocks that are behind, until
-    ten years after: longer than any job.
+    `now`: seconds since 1970. The certificate is valid from one day before, for clocks that are
+    slow, until ten years after.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

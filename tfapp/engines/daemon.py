@@ -1,10 +1,10 @@
 """`python -m tfapp.engines.daemon LAUNCHER RUN_DIR`: an application master as a process that
-outlives whoever starts it. LAUNCHER is the module of an engine: see tfapp.engines.serving.
+outlives the command that has started it. LAUNCHER is a module of an engine: see
+tfapp.engines.serving.
 
-It talks to its starter (tfapp.engines.launch) by two pipes: standard input brings "go" once
-the run folder is complete, and standard output takes "pid N", then "ready HOST:PORT" or
-"error SENTENCE", after a tab what to do about it. Standard error is a third pipe, until the run
-folder has a log.
+It communicates with tfapp.engines.launch over pipes. Standard input receives "go" once the run
+folder is complete. Standard output sends "pid N", and then "ready HOST:PORT" or "error SENTENCE",
+with a hint after a tab. Standard error is a third pipe until the run folder has a log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HINT = "\t"  # between an error's sentence and what to do about it
 
 
 def main(argv: Sequence[str]) -> int:
-    """Detaches, waits for "go", serves to the end. Returns an exit code."""
+    """Detaches from the starter, waits for "go", and serves until the end. Returns an exit code."""
     if os.fork():
         return 0  # the starter is not this process's parent: it never has to wait for it
     for number in (signal.SIGHUP, signal.SIGINT):
@@ -51,7 +51,7 @@ def _tell(line: str) -> None:
 
 
 def _allow_many_connections() -> None:
-    """Each container holds one. The usual limit is 1024."""
+    """Raises the limit of open files: each container has a connection. The usual limit is 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

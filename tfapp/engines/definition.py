@@ -1,4 +1,4 @@
-"""The definition of an application, kept for its next run: definition.json."""
+"""The definition of an application, stored for further runs: definition.json."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _LOCAL = "file://"
 
 @frozen
 class Definition:
-    """`spec` is Skein's application spec as plain data, without credentials. `instances` are
-    those that the application begins with, in job order. `docker` are the addresses of the Docker
-    engines that its containers use, "" that of the environment; `engine` what its engine alone
-    has to know."""
+    """`spec`: Skein's application spec as plain data, without credentials. `instances`: the initial
+    instances, in job order. `docker`: the addresses of the Docker engines that containers use; ""
+    for that of the environment. `engine`: data for the engine alone."""
 
     name: str
     user: str
@@ -49,14 +48,14 @@ class Definition:
 
     @classmethod
     def read(cls, path: Path) -> Definition | None:
-        """None when there is no such file. DamagedError."""
+        """The definition in a file; None if there is no file. DamagedError."""
         return read_kept(path, cls.from_dict)
 
     @classmethod
     def of(
         cls, name: str, compiled: Compiled, engine: Mapping[str, Any] | None = None
     ) -> Definition:
-        """Of a compiled application."""
+        """The definition of a compiled application."""
         spec = compiled.spec.to_dict()
         spec.get("master", {}).pop("security", None)  # each run has credentials of its own
         spec["tags"] = tags = sorted(spec.get("tags", ()))
@@ -95,15 +94,15 @@ class Definition:
         return sorted({file["source"] for file in files})
 
     def local_files(self) -> list[Path]:
-        """Files of the spec that are to be on this machine."""
+        """The files of the spec that belong on this machine."""
         return [Path(s[len(_LOCAL) :]) for s in self.sources() if s.startswith(_LOCAL)]
 
     def missing_files(self) -> list[Path]:
-        """Those of them that are not there any more."""
+        """The local files that do not exist any more."""
         return [path for path in self.local_files() if not path.exists()]
 
     def with_files_in(self, folder: Path) -> Definition:
-        """The same with its local files in `folder`."""
+        """A copy with its local files in `folder`."""
 
         def moved(part: Mapping[str, Any]) -> dict[str, Any]:
             files = part.get("files", {})
@@ -123,12 +122,13 @@ class Definition:
 
 
 def gpus_needed(job: Job) -> int:
-    """By all instances together."""
+    """The number of GPUs of all instances."""
     return sum(component.instances * component.container.gpus for component in job.components)
 
 
 def docker_engines(job: Job) -> tuple[str, ...]:
-    """Addresses of those that its components use, "" for that of the environment."""
+    """The addresses of the Docker engines that the components use; "" for that of the
+    environment."""
     return tuple(sorted({c.docker.host for c in job.components if c.docker is not None}))
 
 
@@ -148,7 +148,7 @@ def _file_in(folder: Path, file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Sets are lists in JSON."""
+    """A value with lists in place of sets, for JSON."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):

@@ -1,4 +1,4 @@
-"""The findings of `tfapp doctor`, as values."""
+"""The findings of `tfapp doctor`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ENOUGH_ROOM = 1 << 30  # bytes
 
 @frozen
 class Finding:
-    """One thing that was checked: `level` is OK, WARNING (some applications will not run) or
-    PROBLEM (none will); `hint`: what to do about it."""
+    """A result. `level`: OK, WARNING (some applications cannot run) or PROBLEM (no application can
+    run). `hint`: what to do."""
 
     subject: str
     level: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def checked(subject: str, check: Callable[[], str]) -> Finding:
-    """OK with what `check` returns, or a problem with what it raises."""
+    """OK with the text that `check` returns, or a problem with the error that it raises."""
     try:
         return Finding(subject, OK, check())
     except TfappError as error:
@@ -37,7 +37,7 @@ def checked(subject: str, check: Callable[[], str]) -> Finding:
 
 
 def examine_here(home: Path) -> Iterator[Finding]:
-    """Checks the needs of every engine: this Python, and a folder for its state."""
+    """Checks the requirements of every engine: this Python, and a folder for the state."""
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < OLDEST_PYTHON
     hint = "Install tfapp for Python 3.9 or newer." if old else ""
@@ -46,12 +46,12 @@ def examine_here(home: Path) -> Iterator[Finding]:
 
 
 def as_size(size: float) -> str:
-    """Bytes as "0 MiB", "812 MiB" or "1.5 GiB"."""
+    """A number of bytes as "0 MiB", "812 MiB" or "1.5 GiB"."""
     return f"{size / (1 << 20):.0f} MiB" if size < 1 << 30 else f"{size / (1 << 30):.1f} GiB"
 
 
 def examine_home(home: Path) -> Finding:
-    """TFAPP_HOME: writable, with room. It need not exist yet."""
+    """Checks that TFAPP_HOME is writable and has free space. It need not exist."""
     from tfapp.engines.leftovers import CACHE
     from tfapp.engines.tidying import size_of
 

@@ -28,7 +28,7 @@ from tfapp.frozen import frozen
 
 @frozen
 class RunFolder:
-    """apps/NAME/runs/N."""
+    """The folder apps/NAME/runs/N."""
 
     path: Path
 
@@ -90,14 +90,14 @@ class RunFolder:
         return self.logs / "coordinator" / "application.driver.log"
 
     def delete_leftovers(self) -> None:
-        """Deletes all that only a running application needs."""
+        """Deletes the files that only a running application needs."""
         for folder in (self.containers, self.localized, self.security):
             delete_tree(folder)
 
 
 @frozen
 class AppFolder:
-    """apps/NAME."""
+    """The folder apps/NAME."""
 
     path: Path
 
@@ -109,7 +109,7 @@ class AppFolder:
         return RunFolder(self.path / "runs" / str(number))
 
     def runs(self) -> list[RunFolder]:
-        """Oldest first, without one that is still half-made."""
+        """The runs, oldest first, without one that is incomplete."""
         try:
             names = os.listdir(self.path / "runs")
         except (FileNotFoundError, NotADirectoryError):
@@ -136,8 +136,7 @@ class Home:
         return AppFolder(self.apps / name)
 
     def names(self) -> list[str]:
-        """The names of all applications, sorted. UnavailableError when the folder cannot be
-        read."""
+        """The names of all applications, sorted. UnavailableError if the folder is not readable."""
         try:
             found = os.listdir(self.apps)
         except FileNotFoundError:
@@ -150,24 +149,24 @@ class Home:
         return sorted(n for n in found if not n.startswith(".") and self.app(n).runs())
 
     def prepare(self) -> None:
-        """Makes the folders that are missing. UnavailableError when that is impossible."""
+        """Creates missing folders. UnavailableError if that fails."""
         with writing(self.path):
             for folder in (self.path, self.apps, self.path / "locks", self.gpus):
                 make_private(folder)
 
     def trash(self, name: str, now: float) -> Path:
-        """The path to which application `name` is moved before it is deleted."""
+        """The path to which the application `name` is moved before it is deleted."""
         return self.apps / f".{name}.{int(now * 1000)}.{os.getpid()}"
 
     def lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """The lock of application `name`; see `locked`."""
+        """The lock of the application `name`; see `locked`."""
         path = self.path / "locks" / name
         with writing(path):
             return locked(path)
 
     def new_id(self, now: float, run: int) -> str:
-        """An application id that no other application under this home has: `now` in
-        milliseconds, moved on when it was given away already."""
+        """A new application id, unique under this home. `now`: milliseconds, incremented if the id
+        exists."""
         path = self.path / "last-id"
         with writing(path), open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # held for microseconds only

@@ -26,12 +26,12 @@ _ROOT = Path(tfapp.__file__).parent.parent
 
 
 class Launch:
-    """A master that is being started. As a context manager: unless `wait` has returned, it is
-    ended on leaving."""
+    """A master that is being started. As a context manager it ends the master at the end of the
+    block, unless `wait` has returned."""
 
     def __init__(self, python: str, launcher: str, run: RunFolder, environ: Mapping[str, str]):
-        """Starts the process; it prepares itself, and serves once `go` is called. Before, there
-        need be nothing of `run`."""
+        """Starts the process, which prepares itself. It serves once `go` is called; until then
+        nothing of `run` need exist."""
         self.run = run
         self._ready = False
         self._text = b""
@@ -66,20 +66,20 @@ class Launch:
         process.wait()
 
     def wait_for_process(self, timeout: float = READY_DEADLINE) -> Process:
-        """The master's process. It ends by itself if this one ends before `go`."""
+        """The process of the master. It ends by itself if this process ends before `go`."""
         process = identify(int(self._expect("pid", time.monotonic() + timeout)))
         if process is None:
             raise UnavailableError(_ENDED, self._last_line())
         return process
 
     def go(self) -> None:
-        """The run folder is complete."""
+        """Tells the master that the run folder is complete."""
         with contextlib.suppress(BrokenPipeError):  # `wait` will say why
             self._process.stdin.write(GO.encode())  # type: ignore[union-attr]
             self._process.stdin.flush()  # type: ignore[union-attr]
 
     def wait(self, timeout: float = READY_DEADLINE) -> str:
-        """The address at which the master serves. UnavailableError when it does not."""
+        """The address at which the master serves. UnavailableError if it does not serve."""
         address = self._expect("ready", time.monotonic() + timeout)
         self._ready = True
         return address
@@ -101,7 +101,7 @@ class Launch:
         return line.decode(errors="replace")
 
     def _read(self, end: float) -> bytes:
-        """The next bytes; none at the end. UnavailableError when nothing comes in time."""
+        """The next bytes of a pipe; none at its end. UnavailableError after the time limit."""
         descriptor = self._process.stdout.fileno()  # type: ignore[union-attr]
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
@@ -110,8 +110,8 @@ class Launch:
         return os.read(descriptor, 4096)
 
     def _last_line(self) -> str:
-        """The last line of a master that has ended: from its log, or from its output before it had
-        one."""
+        """The last line of a master that has ended: from its log, or from its output if it has no
+        log yet."""
         said = self._process.stderr.read() or b""  # type: ignore[union-attr]
         with contextlib.suppress(FileNotFoundError):
             said += self.run.master_log.read_bytes()
@@ -120,8 +120,7 @@ class Launch:
 
 
 def master_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a master's own process: that of containers, and the variables of its
-    Python."""
+    """The environment of a master process: that of containers, and the variables of its Python."""
     python = {name: value for name, value in environ.items() if name.startswith("PYTHON")}
     return {
         **inherited(environ),

@@ -1,4 +1,4 @@
-"""Deletes the files of a destroyed application from the cache, which all applications of a home
+"""Deletes files of destroyed applications from the cache, which all applications of a home
 share."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ CACHE = "cache"
 
 
 def delete_shipped(home: Path, definitions: Iterable[Definition]) -> None:
-    """Deletes from the cache the files of `definitions` that no other application uses. The
-    definitions themselves are deleted already."""
+    """Deletes the files of `definitions` from the cache, except for those that other applications
+    use. The definitions have been deleted before."""
     delete_unused(home, {name for definition in definitions for name in file_names(definition)})
 
 
 def delete_unused(home: Path, names: Iterable[str]) -> None:
-    """Deletes from the cache the files called `names` but for those that an application under
-    `home` (TFAPP_HOME), on any engine, uses."""
+    """Deletes the files `names` from the cache, except for those that an application under `home`
+    (TFAPP_HOME) uses, on any engine."""
     from tfapp.compiler.store import delete_files
 
     wanted = set(names)
@@ -43,5 +43,5 @@ def _used(home: Path) -> set[str]:
 
 
 def file_names(definition: Definition) -> set[str]:
-    """The names of its files. All have a copy in the cache, wherever containers get them from."""
+    """The names of an application's files. The cache has a copy of each of them on every engine."""
     return {source.rpartition("/")[2] for source in definition.sources()}

@@ -1,4 +1,4 @@
-"""The logs of a run."""
+"""The log files of a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tfapp.engines.returned_files import newest
 
 
 def log_files(run: RunFolder, job_order: Sequence[str]) -> tuple[LogFile, ...]:
-    """Those that exist now: instances first, as in `job_order`, an instance's older containers
-    before its newer ones; then the coordinator's and the master's."""
+    """The existing logs: those of instances first, in `job_order`, older containers of an instance
+    before newer ones; then those of coordinator and master."""
     own = (LogFile("coordinator", run.driver_log), LogFile("master", run.master_log))
     logs = _container_files(run, job_order, "{service}.log")
     return (*logs, *(log for log in own if log.path.exists()))
@@ -28,7 +28,7 @@ def returned_files(run: RunFolder, status: ApplicationStatus) -> tuple[LogFile, 
 
 
 def _container_files(run: RunFolder, job_order: Sequence[str], file: str) -> Iterator[LogFile]:
-    """The files of this name in the containers' log folders."""
+    """The files with this name in the log folders of containers."""
     order = {instance: number for number, instance in enumerate(job_order)}
     found = []
     for name in _list(run.logs):
@@ -43,7 +43,8 @@ def _container_files(run: RunFolder, job_order: Sequence[str], file: str) -> Ite
 
 
 def _instance_of(log_folder: Path) -> str:
-    """The instance whose container logged into this folder, "" when it was no container's."""
+    """The instance whose container has logged into this folder; "" if it belongs to no
+    container."""
     try:
         return (log_folder / INSTANCE_FILE).read_text()
     except (FileNotFoundError, NotADirectoryError):

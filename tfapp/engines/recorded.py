@@ -1,5 +1,5 @@
-"""An engine whose applications are recorded in folders under TFAPP_HOME, and whose masters are
-processes of this machine: all of it but the launcher, and what the engine's containers need."""
+"""The base of engines that record applications in folders under TFAPP_HOME and run masters as
+processes of this machine. An engine adds its launcher and its requirements."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ KILL_DEADLINE = 15.0  # seconds for a killed master to be gone
 
 
 class _Starting:
-    """The run is about to begin: its master does not serve yet."""
+    """A run whose master does not serve yet."""
 
 
 class _Serving:
-    """A run whose master lives: see tfapp.engines.client.Run."""
+    """A run with a living master: see tfapp.engines.client.Run."""
 
     notice = 0.5
 
@@ -86,18 +86,20 @@ _Settled = Union[Ending, _Serving, _Starting]
 
 
 class RecordedEngine:
-    """See tfapp.engines.base.Engine. An engine derives from it and gives its facts: the attributes
-    below, `examine`, `check`, and what else differs.
+    """See tfapp.engines.base.Engine. Derived engines define the attributes below, `examine`,
+    `check`, and whatever else differs.
 
-    `home` is TFAPP_HOME, `folder` that of the engine below it, or itself. `bind`: the address of
-    this machine that masters listen at. `environ` is the submitting user's environment; `python`
-    runs the masters."""
+    `home`: TFAPP_HOME. `folder`: the folder of the engine below it, or `home`. `bind`: the address
+    of this machine on which masters listen. `environ`: the environment of the submitting user.
+    `python`: the interpreter of masters.
+    """
 
     name = ""
     launcher = ""  # the module of its launcher: see tfapp.engines.serving
     sees_home = False
     run_modes = frozenset({"local"})
     stays = False
+    reaches_pages = True
 
     def __init__(
         self,
@@ -139,29 +141,29 @@ class RecordedEngine:
         return render_spec(compiled.spec)
 
     def check_start(self, definition: Definition) -> None:
-        """The same for a definition that runs once more."""
+        """The same for a further run of a definition."""
 
     def bind(self) -> str:
-        """The address at which the next master listens."""
+        """The address on which the next master listens."""
         return self._bind
 
     def gpus(self, definition: Definition) -> tuple[str, ...]:
-        """The ids of GPUs that a run may take."""
+        """The ids of the GPUs that a run may use."""
         return ()
 
     def kept(self, compiled: Compiled) -> Mapping[str, Any]:
-        """What this engine has to know of an application for each of its runs."""
+        """The data of an application that this engine needs for each run."""
         return {}
 
     def launched(self, run: RunFolder) -> None:
-        """The master of `run` serves. TfappError when it cannot stay."""
+        """Called when the master of `run` serves. TfappError if the run cannot continue."""
 
     def end_leftovers(self, run: RunFolder, config: RunConfig) -> None:
-        """Ends what containers have left of a run whose master has died."""
+        """Ends the processes of containers of a run whose master has died."""
 
     # -- making --
     def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """See Engine.preparing: a master starts."""
+        """See Engine.preparing: starts a master."""
         return self._runs.preparing(self._home.app(name).run(1))
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
@@ -169,7 +171,7 @@ class RecordedEngine:
         return options
 
     def ship(self, compiled: Compiled) -> None:
-        """See Engine.ship: the master sees the cache."""
+        """See Engine.ship: the master reads the cache."""
         from tfapp.compiler.store import store_files
 
         store_files(compiled.files)
@@ -224,12 +226,13 @@ class RecordedEngine:
 
     # -- looking --
     def find(self, name: str, run: int | None = None) -> Application:
-        """See Engine.find. UnreachableError when its master lives and does not answer."""
+        """See Engine.find. UnreachableError if the master lives but does not answer."""
         return self._look(self._run(name, run))
 
     def list(self) -> tuple[Application, ...]:
-        """See Engine.list. One whose master does not answer is listed as it was accepted. All
-        are asked at the same time: each such master takes seconds."""
+        """See Engine.list. An application whose master does not answer is listed with its first
+        status. All masters are asked in parallel, because each that does not answer takes seconds.
+        """
         apps = map(self._home.app, self._home.names())
         newest = [runs[-1] for runs in (app.runs() for app in apps) if runs]
         with ThreadPoolExecutor(MAX_LOOKS) as pool:
@@ -251,7 +254,8 @@ class RecordedEngine:
         return Application(name, self.name, "", run.number, False, status, waits=error.message)
 
     def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
-        """See Engine.follow. The verdict comes once everything of the application has ended."""
+        """See Engine.follow. The verdict is yielded once all processes of the application have
+        ended."""
         folder = self._run(name, run)
         settled = self._settle_started(folder)
         if isinstance(settled, _Serving):
@@ -261,7 +265,7 @@ class RecordedEngine:
         yield self._look(folder)
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
-        """See Engine.logs. Also of a run that is damaged, sorted by their names."""
+        """See Engine.logs. The logs of a damaged run are sorted by name."""
         folder = self._run(name, run)
         return log_files(folder, _job_order(folder))
 
@@ -293,7 +297,8 @@ class RecordedEngine:
     def stop(
         self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
-        """See Engine.stop. A master that does not answer is killed, with its application."""
+        """See Engine.stop. A master that does not answer is killed, together with its
+        application."""
         run = self._run(name, None)
         serving = self._settle_started(run)
         if isinstance(serving, _Serving):
@@ -301,7 +306,7 @@ class RecordedEngine:
         return self._look(run)
 
     def destroy(self, name: str) -> None:
-        """See Engine.destroy. Also of one that is damaged, unless its master lives."""
+        """See Engine.destroy. A damaged application is destroyed too, unless its master lives."""
         newest = self._newest(name)
         with self._home.lock(name) as held:
             if not held or not self._is_over(newest):
@@ -330,7 +335,7 @@ class RecordedEngine:
     # -- inside --
     @property
     def _flags(self) -> str:
-        """The flags with which a command names this engine."""
+        """The flags with which a command selects this engine."""
         from tfapp.engines import DEFAULT_ENGINE, ENGINE_VARIABLE
 
         default = self._environ.get(ENGINE_VARIABLE) or DEFAULT_ENGINE
@@ -352,7 +357,7 @@ class RecordedEngine:
         return runs[number]
 
     def _settle(self, run: RunFolder, held: bool = False) -> _Settled:
-        """The present state of the run. `held`: the caller holds the application's lock."""
+        """The present state of the run. `held`: the caller holds the lock of the application."""
         ending = read_ending(run)
         if ending is not None:
             return ending
@@ -418,14 +423,14 @@ class RecordedEngine:
 
 
 def _job_order(run: RunFolder) -> list[str]:
-    """The instances in job order; none where the run is damaged."""
+    """The instances in job order; none if the run is damaged."""
     with contextlib.suppress(DamagedError):
         return [i.instance for i in read_config(run).accepted.instances]
     return []
 
 
 def check_files_are_local(compiled: Compiled) -> None:
-    """UnavailableError for a file of the spec that is not on this machine's disk."""
+    """UnavailableError for a file of the spec that is not on this machine."""
     for part in (compiled.spec.master, *compiled.spec.services.values()):
         for file in part.files.values():
             if not file.source.startswith("file:///"):

@@ -1,4 +1,4 @@
-"""The errors with which every engine refuses a request."""
+"""Errors that all engines have in common."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ class DamagedError(BadStateError):
 def unknown(
     name: str, known: Iterable[str], where: str = "", flags: str = ""
 ) -> UnknownApplicationError:
-    """`known`: the names that there are. `where`: in which place, if the user has to be told.
-    `flags`: what `tfapp list` needs to show them, " --engine yarn"."""
+    """There is no application `name`. `known`: the existing names. `where`: the place that was
+    searched, if it is worth mentioning. `flags`: those with which `tfapp list` shows them, such as
+    " --engine yarn"."""
     match = close_match(name, known)
     hint = f"Did you mean {match}?" if match else f"`tfapp list{flags}` shows all."
     return UnknownApplicationError(f"there is no application {name}{where}", hint)
 
 
 def no_such_run(name: str, number: int, runs: Iterable[int]) -> NotFoundError:
-    """`runs`: those that there are."""
+    """There is no run with this number. `runs`: the existing numbers."""
     return NotFoundError(f"{name} has no run {number}", f"Its runs: {', '.join(map(str, runs))}.")
 
 
@@ -48,22 +49,23 @@ def exists(name: str) -> ExistsError:
 
 
 def in_use(name: str, flags: str = "") -> InUseError:
-    """It runs. `flags`: what `tfapp stop` needs to find it, " --engine yarn"."""
+    """The application runs. `flags`: those with which `tfapp stop` finds it, such as " --engine
+    yarn"."""
     return InUseError(f"{name} is running", f"`tfapp stop {name}{flags}` ends it.")
 
 
 def starting(name: str) -> BadStateError:
-    """Its master does not serve yet."""
+    """The master does not serve yet."""
     return BadStateError(f"{name} is just being started", "Try again in a moment.")
 
 
 def not_running(name: str) -> BadStateError:
-    """It has ended."""
+    """The application has ended."""
     return BadStateError(f"{name} is not running", f"`tfapp start {name}` runs it again.")
 
 
 def no_checkpoints(name: str) -> NotFoundError:
-    """It has no checkpoint folder that lasts."""
+    """The application has no checkpoint folder that outlives its containers."""
     return NotFoundError(
         f"{name} has no checkpoint folder that outlives its containers",
         "Set site.global.user.checkpoint.prefix to a folder that every instance sees.",
@@ -71,7 +73,7 @@ def no_checkpoints(name: str) -> NotFoundError:
 
 
 def no_stored_file(path: str, place: str) -> NotFoundError:
-    """`place`: the checkpoint folder. `path`: "" for the folder itself."""
+    """There is no such file in the checkpoint folder `place`. `path`: "" for the folder itself."""
     if path:
         return NotFoundError(
             f"there is no {path} in {place}", "Without PATH, all files of the folder are fetched."
@@ -82,8 +84,9 @@ def no_stored_file(path: str, place: str) -> NotFoundError:
 
 
 def read_kept(path: Path, make: Callable[[Any], T]) -> T | None:
-    """`make` of the JSON in a file of an application, None when there is no such file.
-    DamagedError when it cannot be read: a crash has cut it off, or a newer tfapp has written it."""
+    """Applies `make` to the JSON in a file of an application; None if there is no file.
+    DamagedError if it cannot be read: it was truncated by a crash, or a newer tfapp has written it.
+    """
     try:
         data = read_json(path)
         return None if data is None else make(data)

@@ -1,4 +1,4 @@
-"""Which of the records that containers have left says what an instance returned."""
+"""Selects, from the records of containers, the one with an instance's return value."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _UNKNOWN = 0  # as a generation
 
 
 def newest(records: Iterable[LogFile], status: ApplicationStatus) -> tuple[LogFile, ...]:
-    """Of each instance's records, the older containers' first, that of its newest generation.
-    None where the function returned None there, where `status` knows of a later generation, and
-    where the program has failed after all. Nothing is decoded."""
+    """The valid record of each instance: the one of its newest generation. None if the function has
+    returned None, if `status` knows a later generation, or if the program has failed afterwards.
+    `records` of an instance are in the order of its containers. Nothing is decoded."""
     failed = {i.instance for i in status.instances if i.state == FAILED}
     found: dict[str, tuple[int, bool, LogFile]] = {}
     for record in records:
@@ -33,8 +33,8 @@ def newest(records: Iterable[LogFile], status: ApplicationStatus) -> tuple[LogFi
 
 
 def _read(path: Path) -> tuple[int, bool]:
-    """(generation, whether there is an outcome). One that is damaged is of an unknown generation,
-    and for the decoder to complain about."""
+    """(generation, whether the record has a value or an error). The generation of a damaged record
+    is unknown; the decoder will report it."""
     try:
         record = json.loads(path.read_bytes())
         return int(record["generation"]), not _OUTCOMES.isdisjoint(record)

@@ -1,4 +1,4 @@
-"""Making runs, and clearing up after those whose master died."""
+"""Creates runs, and cleans up after runs whose master has died."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Facts(Protocol):
 
 
 class Runs:
-    """Makes the runs of all applications under `home`. `clock`: seconds since 1970."""
+    """Creates the runs of all applications under `home`. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Runs:
 
     @contextlib.contextmanager
     def preparing(self, run: RunFolder) -> Iterator[None]:
-        """Inside, a master gets ready that `launch` takes if it makes `run`."""
+        """A context manager: prepares a master, which `launch` uses if it creates `run`."""
         with contextlib.suppress(OSError):  # `launch` will say why
             self._prepared = Launch(self._python, self._launcher, run, self._environ)
         try:
@@ -68,8 +68,8 @@ class Runs:
         return launch
 
     def launch(self, definition: Definition, number: int) -> RunFolder:
-        """Makes run `number` and starts it. Returns once its master serves. On any failure
-        nothing of the run remains. UnavailableError when it cannot be."""
+        """Creates run `number` and starts it. Returns once its master serves. UnavailableError if
+        that fails; on any failure nothing of the run is left behind."""
         missing = definition.missing_files()
         if missing:
             raise UnavailableError(
@@ -93,7 +93,7 @@ class Runs:
         return run
 
     def _write(self, run: RunFolder, definition: Definition) -> None:
-        """All that a master reads. Meanwhile its process starts."""
+        """Writes all files for the master, while its process starts."""
         now = self._clock()
         config = RunConfig(
             name=definition.name,
@@ -117,8 +117,8 @@ class Runs:
         write_atomically(run.master_log, b"")
 
     def clear_up(self, run: RunFolder, state: str = FAILED) -> Ending:
-        """Ends the processes that are left of a run whose master died without an ending, and writes
-        one. `state` KILLED: the master was killed on purpose."""
+        """Ends the remaining processes of a run whose master has died without an ending, and writes
+        one. `state` KILLED: the master was killed deliberately."""
         ending = read_ending(run)  # it may have spoken just before its end
         if ending is not None:
             return ending

@@ -1,7 +1,6 @@
-"""The outermost frame of a master's process: its launcher and its record, its log, its error
-boundary.
+"""The main function of a master process: its launcher, record, log and error handling.
 
-The launcher's module has `prepare() -> OpenLauncher`, which is called before the run is known.
+The module of the launcher has `prepare() -> OpenLauncher`, which is called before the run is known.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ OpenLauncher = Callable[[RunFolder, RunConfig, Endpoint, End], AbstractContextMa
 
 @frozen
 class Prepared:
-    """The parts that a master can make before it knows its run: the key pair, and the launcher."""
+    """The parts of a master that do not depend on its run: the key pair and the launcher."""
 
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
@@ -57,7 +56,7 @@ def run_master(
     clock: Callable[[], float],
     hostname: str,
 ) -> int:
-    """Serves the run in `folder`; `tell` takes the lines for the starter. Returns an exit code."""
+    """Serves the run in `folder`. `tell` sends lines to the starter. Returns an exit code."""
     run = RunFolder(Path(folder))
     _redirect(os.O_WRONLY | os.O_APPEND, run.master_log, 2)
     logging.basicConfig(
@@ -113,7 +112,7 @@ async def _serve(
 
 
 class FolderRecord:
-    """See tfapp.master.launcher.Record: the run's folder."""
+    """See tfapp.master.launcher.Record. It is stored in the folder of the run."""
 
     def __init__(self, run: RunFolder, hostname: str):
         self._run = run
@@ -127,7 +126,7 @@ class FolderRecord:
             write_json(self._run.state, MasterState(process, self._hostname, address))
 
     def published(self, status: bytes) -> None:
-        """See Record.published. The store has it as long as the master lives."""
+        """See Record.published. Not stored: clients read it from the master."""
 
     def ended(self, ending: Ending) -> None:
         """See Record.ended."""
@@ -138,8 +137,8 @@ class FolderRecord:
 
 
 def _close_pipes() -> None:
-    """Closes inherited pipes: a reader of the starter's pipe must not wait for the application's
-    end."""
+    """Closes inherited pipes. Otherwise a reader of the starter's pipe would wait for the end of
+    the application."""
     _redirect(os.O_RDWR, Path(os.devnull), 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""The files of one run, as values."""
+"""The files of a run, as values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tfapp.processes import Process
 
 @frozen
 class RunConfig:
-    """The configuration of a master. `environment` is the part of the submitting user's environment
-    that containers inherit; `gpus` are the ids that this run may take, `gpus_needed` the number
-    that it must get. `accepted` is the status until the coordinator publishes one. `engine`: see
+    """The configuration of a master. `environment`: the part of the submitting user's environment
+    that containers inherit. `gpus`: the ids that this run may use; `gpus_needed`: the number that
+    it must get. `accepted`: the status until the coordinator publishes one. `engine`: see
     Definition."""
 
     name: str
@@ -48,8 +48,7 @@ class RunConfig:
 
 @frozen
 class MasterState:
-    """A master that serves at `address` (host:port; "" before it does). `host`: the machine it
-    runs on."""
+    """The address of a running master (host:port; "" before it serves). `host`: its machine."""
 
     process: Process
     host: str
@@ -61,7 +60,7 @@ class MasterState:
 
 
 def read_config(run: RunFolder) -> RunConfig:
-    """FileNotFoundError when the run is only half-made, DamagedError."""
+    """The configuration. FileNotFoundError if the run is incomplete; DamagedError."""
     config = read_kept(run.config, RunConfig.from_dict)
     if config is None:
         raise FileNotFoundError(run.config)
@@ -69,10 +68,10 @@ def read_config(run: RunFolder) -> RunConfig:
 
 
 def read_state(run: RunFolder) -> MasterState | None:
-    """None until there is a master. DamagedError."""
+    """The state; None if there is no master yet. DamagedError."""
     return read_kept(run.state, MasterState.from_dict)
 
 
 def read_ending(run: RunFolder) -> Ending | None:
-    """None until the run has ended in order. DamagedError."""
+    """The ending; None until the run has ended properly. DamagedError."""
     return read_kept(run.ending, Ending.from_dict)

@@ -1,9 +1,10 @@
-"""Bounds the cache under TFAPP_HOME for those who destroy nothing. Environments are unpacked and
-archives are made there, gigabytes each, and what was made for one application is in the way once
-its package asks for something else.
+"""Limits the size of the cache under TFAPP_HOME for users who do not destroy applications. It holds
+archives of environments and unpacked environments, of some gigabytes each, which become useless
+when a package changes its requirements.
 
-What an application that can be started is made of stays, and what a running one has open. An
-unpacked environment is neither: it is unpacked again when it is needed."""
+Files that an application needs for another run are kept, and so is everything that a running
+application uses. Unpacked environments may be deleted: they are unpacked again when needed.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +38,16 @@ _ENVIRONMENT = re.compile(r"(tfapp-)?[0-9a-f]{24}\Z|[0-9a-f]+\.tar\.gz\Z")
 
 @frozen
 class _Entry:
-    """A file or folder of the cache. `used`: its last use, in seconds since 1970."""
+    """A file or folder of the cache. `used`: the time of its last use, in seconds since 1970."""
 
     path: Path
     used: float
 
 
 def tidy(home: Path, now: float, room: int = ROOM) -> None:
-    """Deletes from the cache below `home` what has not been used for KEPT, and as much more as
-    there is no `room` for; once in EVERY. `now`: seconds since 1970. An error of the disk ends
-    it."""
+    """Deletes entries of the cache below `home` that have not been used for KEPT seconds, and
+    further ones if the cache exceeds `room` bytes. Runs once in EVERY seconds. `now`: seconds since
+    1970. Stops at the first disk error."""
     cache = home / CACHE
     with contextlib.suppress(OSError), nobody_stores(cache, 0.0) as alone:
         if not alone or now - _time_of(cache / _MARK) < EVERY:
@@ -61,7 +62,7 @@ def tidy(home: Path, now: float, room: int = ROOM) -> None:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder; 0 for what is not there."""
+    """The size of a file, or of all files below a folder, in bytes; 0 if it does not exist."""
     total = 0
     with contextlib.suppress(OSError):
         total = path.lstat().st_size
@@ -89,7 +90,7 @@ def _entries(cache: Path) -> Iterator[_Entry]:
 
 
 def _superfluous(entries: list[_Entry], now: float, room: int) -> Iterator[_Entry]:
-    """Those of `entries` that are to go."""
+    """The entries to delete."""
     left = []
     for entry in entries:
         if now - entry.used > KEPT:
@@ -115,8 +116,8 @@ def _delete(path: Path, environments: Path) -> None:
 
 
 def _needed(home: Path) -> set[str]:
-    """The names of what applications are made of, on any engine, and of what running ones have
-    open. DamagedError when that is not known of one."""
+    """The names of all entries that applications need for another run, on any engine, or that
+    running applications use. DamagedError if the definition of one cannot be read."""
     needed = set()
     for module in ENGINES.values():
         for path in home.glob(importlib.import_module(module).DEFINITIONS):
@@ -129,7 +130,7 @@ def _needed(home: Path) -> set[str]:
 
 
 def _opened(definition: Definition) -> Iterator[str]:
-    """The folders in which the local engine has unpacked the archives of an application."""
+    """The folders with the unpacked archives of an application of the local engine."""
     for archive in definition.local_files():
         yield f"tfapp-{archive.name[:24]}"
         with contextlib.suppress(OSError):

@@ -1,4 +1,5 @@
-"""The verdict on a run whose master died without one, on any engine with tfapp's own. Pure."""
+"""The verdict on a run whose master has died without one, for all engines with tfapp's own master.
+Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +11,7 @@ from tfapp.master.ending import Ending
 
 
 def master_lost(last_known: ApplicationStatus, now: float, state: str = FAILED) -> Ending:
-    """The end of a run whose master died without an ending. `state` KILLED: it was killed on
-    purpose."""
+    """The ending of a run whose master has died. `state` KILLED: it was killed deliberately."""
     summary = (
         "The application master was lost: its process has ended without a verdict. "
         "All processes of the application have been ended."

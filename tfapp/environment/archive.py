@@ -1,4 +1,4 @@
-"""Checks an archive of a Python environment without unpacking it."""
+"""Validates an archive of a Python environment without unpacking it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ _FITTING = ("any", "linux", "manylinux", "musllinux")  # how platforms of fittin
 
 
 class UnfitError(Exception):
-    """A file is no environment that containers can use. The message is the rest of a sentence about
-    it."""
+    """A file cannot be used as an environment. The message continues a sentence about the file."""
 
 
 def is_pex(name: str) -> bool:
-    """Whether a path or URL names a PEX, not an archive to unpack."""
+    """Whether a path or URL names a PEX file, which is not unpacked."""
     return name.endswith(PEX)
 
 
 def look(path: Path) -> None:
-    """UnfitError when the file is no archive of an environment, or one for another platform. Reads
-    as far as the interpreter, all of an archive that has none."""
+    """UnfitError if the file is no archive of an environment, or is for another platform. Reads the
+    archive up to the interpreter."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UnfitError("is not a regular file")
@@ -74,7 +73,7 @@ def _look_into_pex(path: Path) -> None:
 
 
 def _without_linux_wheel(wheels: Iterable[str]) -> str:
-    """A distribution that has wheels for other platforms only; "" when there is none."""
+    """A distribution that has only wheels for other platforms; "" for none."""
     fits: dict[str, bool] = {}
     for wheel in wheels:
         words = wheel.removesuffix(".whl").split("-")

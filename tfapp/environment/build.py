@@ -1,6 +1,6 @@
-"""Makes an archive of a Python environment out of requirements: pip fills a virtual environment, or
-an interpreter that travels, and it is packed. Once for each set of requirements, interpreter and
-platform."""
+"""Builds an archive of a Python environment from requirements: pip installs them into a virtual
+environment or a relocatable interpreter, which is then packed. Built once for each combination of
+requirements, interpreter and platform."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _COMPRESSION = 1  # zlib's fastest: a third larger than its best, in a fifth of 
 
 
 def parse_requirements(text: str) -> tuple[str, ...]:
-    """ "a==1, b[x,y]>=2,<3" -> its requirements. Commas separate requirements but not what is
-    in brackets, nor one clause of a version from the next."""
+    """Splits "a==1, b[x,y]>=2,<3" into requirements. A comma does not separate requirements within
+    brackets and between clauses of a version."""
     found: list[str] = []
     depth = 0
     for piece in text.replace("\n", ",,").split(","):
@@ -64,9 +64,9 @@ _GLIBC = 28
 
 @frozen
 class Wanted:
-    """What is to be in an environment. `version`: of the interpreter that it brings, "3.11" or
-    "3.11.7"; "", on this platform alone: it links to the one that tfapp runs by. `platform`: of
-    the nodes, "linux-x86_64"."""
+    """The content of an environment. `version`: the version of its own interpreter, "3.11" or
+    "3.11.7"; "" (only for this platform) links to the interpreter of tfapp. `platform`: the
+    platform of the nodes, "linux-x86_64"."""
 
     requirements: tuple[str, ...]
     version: str = ""
@@ -83,9 +83,9 @@ class Wanted:
 
 
 def wanted(packages: str, version: str, platform: str, here: bool) -> Wanted:
-    """By the values of site.global.python.packages, .version and .platform, "" where there is
-    none. `here`: the containers are on this machine. For another platform the interpreter travels
-    in any case, by default in the version that tfapp runs by."""
+    """The environment for the values of site.global.python.packages, .version and .platform; "" for
+    a value that is not set. `here`: the containers run on this machine. For another platform the
+    environment has its own interpreter, by default in the version that runs tfapp."""
     on_linux = HERE.startswith("linux-")
     platform = platform or (HERE if here or on_linux else "linux-x86_64")
     if platform != HERE:
@@ -95,8 +95,8 @@ def wanted(packages: str, version: str, platform: str, here: bool) -> Wanted:
 
 @frozen
 class _Source:
-    """Where the interpreter comes from. `decisive`: what names it; `installation`: the one that
-    is copied, None for that of uv or none at all."""
+    """The source of the interpreter. `decisive`: the text that identifies it. `installation`: the
+    installation to copy; None if uv downloads it or there is none."""
 
     decisive: tuple[str, ...]
     installation: Installation | None = None
@@ -106,7 +106,7 @@ class _Source:
 
 
 def _sources(wanted: Wanted, python: str, environ: Mapping[str, str]) -> Iterator[_Source]:
-    """From the best on."""
+    """The possible sources, the best first."""
     if not wanted.version:
         yield _Source(("venv", os.path.realpath(python), platform.python_version()))
         return
@@ -127,8 +127,9 @@ def _place(wanted: Wanted, source: _Source, environments: Path) -> Path:
 
 
 def archive_of(wanted: Wanted, environments: Path, python: str, environ: Mapping[str, str]) -> Path:
-    """Where the archive lies, or will: named by all that determines what is in it. Where the
-    first interpreter of this version turns out not to travel, `build` takes another name."""
+    """The path of the archive, which need not exist. The name depends on everything that determines
+    the content. If the first interpreter turns out not to be relocatable, `build` uses another
+    name."""
     source = next(_sources(wanted, python, environ))
     return _place(wanted, source, environments)
 
@@ -140,9 +141,9 @@ def build(
     environ: Mapping[str, str],
     note: Callable[[str], None],
 ) -> Path:
-    """The archive of what is `wanted`, made unless it is there. `note` hears of progress.
-    UnavailableError when there is no such interpreter, or pip fails, with its last words; nothing
-    half-made remains."""
+    """Returns the archive of the `wanted` environment, and builds it if it does not exist. `note`
+    is called with progress messages. UnavailableError, with the last lines of the output, if there
+    is no such interpreter or pip fails; no partial archive is left."""
     refused = []
     for source in _sources(wanted, python, environ):
         archive = _place(wanted, source, environments)
@@ -177,7 +178,7 @@ def _make(
     environ: Mapping[str, str],
     note: Callable[[str], None],
 ) -> Path:
-    """The environment, below `folder`. UnfitError when its interpreter cannot travel."""
+    """Builds the environment below `folder`. UnfitError if its interpreter is not relocatable."""
     target = folder / "environment"
     if not wanted.version:
         _make_environment(target, python, environ)
@@ -208,8 +209,9 @@ def _make(
 
 
 def _with_pip(python: str, helper: Path, environ: Mapping[str, str]) -> str:
-    """`python` itself where it is this one, in a virtual environment with pip; else that of a
-    virtual environment `helper`. Elsewhere a distribution may have its own idea of pip."""
+    """`python` if it runs this process in a virtual environment with pip; else the interpreter of a
+    new virtual environment `helper`. Distributions may modify pip outside of virtual environments.
+    """
     ready = python == sys.executable and sys.prefix != sys.base_prefix
     if ready and PathFinder.find_spec("pip") is not None:
         return python
@@ -218,7 +220,7 @@ def _with_pip(python: str, helper: Path, environ: Mapping[str, str]) -> str:
 
 
 def _move(scripts: Path, target: Path) -> None:
-    """What `pip --target` puts beside the packages."""
+    """Moves scripts to where they belong; `pip --target` installs them beside the packages."""
     if scripts.is_dir():
         for script in scripts.iterdir():
             shutil.move(str(script), str(target / script.name))
@@ -226,7 +228,7 @@ def _move(scripts: Path, target: Path) -> None:
 
 
 def _markers(wanted: Wanted) -> dict[str, str]:
-    """What markers of requirements say on the nodes."""
+    """The values of environment markers on the nodes."""
     full = wanted.version if wanted.version != wanted.minor else f"{wanted.minor}.0"
     return {
         "os_name": "posix",
@@ -242,7 +244,7 @@ def _markers(wanted: Wanted) -> dict[str, str]:
 
 
 def _wheels(wanted: Wanted) -> list[str]:
-    """pip's options for the wheels that run on the nodes, the newest first."""
+    """The options of pip that select wheels for the nodes, the newest tags first."""
     machine = wanted.platform.partition("-")[2]
     tags = [f"manylinux_2_{minor}" for minor in range(_GLIBC, 4, -1)]
     tags[12:12] = ["manylinux2014"]
@@ -255,8 +257,8 @@ def _wheels(wanted: Wanted) -> list[str]:
 
 
 def _make_relocatable(script: Path, python: str) -> None:
-    """A script of pip begins with the path of `python`, which ran pip; from now on with that of
-    the interpreter beside itself, wherever that is."""
+    """Replaces the absolute interpreter path in a script that pip has written by the interpreter
+    beside the script."""
     text = script.read_bytes()
     first, _, rest = text.partition(b"\n")
     if first == b"#!/bin/sh" and rest.startswith(b"'''exec'"):  # pip's for long paths
@@ -292,7 +294,8 @@ def _install(
     environ: Mapping[str, str],
     note: Callable[[str], None],
 ) -> None:
-    """pip's own configuration and variables hold: an index, a folder of wheels, no network."""
+    """Runs pip. The user's configuration and variables of pip apply, such as an index or a folder
+    of wheels."""
     command = [*pip, "install", "--disable-pip-version-check", "--no-input"]
     command += ["--progress-bar", "off", *options, "--", *wanted.requirements, *OWN]
     with tempfile.TemporaryFile("w+") as errors:
@@ -329,7 +332,7 @@ def _failed(words: str, wanted: Wanted) -> UnavailableError:
 
 
 def _pack(environment: Path, target: Path) -> None:
-    """The interpreter comes first: a search for it ends there."""
+    """Packs the environment. The interpreter comes first, so that a search for it is short."""
     with tarfile.open(target, "w:gz", compresslevel=_COMPRESSION) as archive:
         for name in ("bin", *sorted(set(os.listdir(environment)) - {"bin"})):
             archive.add(environment / name, name, filter=_packed)

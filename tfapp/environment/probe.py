@@ -1,4 +1,4 @@
-"""Asks an interpreter (tfapp.environment.question)."""
+"""Asks an interpreter for its modules and the syntax of a program (tfapp.environment.question)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LIMIT = 300.0  # seconds: a PEX unpacks itself first
 
 
 class CannotRunError(Exception):
-    """The interpreter gave no answer. The message is the rest of a sentence about it. `foreign`: it
-    is made for another machine."""
+    """The interpreter did not answer. The message continues a sentence about it. `foreign`: it is
+    built for another platform."""
 
     def __init__(self, reason: str, foreign: bool = False):
         super().__init__(reason)
@@ -28,7 +28,7 @@ class CannotRunError(Exception):
 
 @frozen
 class SyntaxProblem:
-    """A syntax error in a program's source. `line` and `column` count from 1; 0: unknown."""
+    """A syntax error in a program. `line` and `column` are counted from 1; 0: unknown."""
 
     line: int
     column: int
@@ -37,8 +37,8 @@ class SyntaxProblem:
 
 @frozen
 class ProbeResult:
-    """An interpreter's answer: its version, the `modules` that it lacks, and the syntax error of
-    the source."""
+    """The answer of an interpreter: its version, the missing `modules`, and the syntax error in the
+    source."""
 
     version: tuple[int, ...]
     lacking: tuple[str, ...]
@@ -48,7 +48,8 @@ class ProbeResult:
 def ask(
     command: Sequence[str], environ: Mapping[str, str], modules: Sequence[str], source: bytes
 ) -> ProbeResult:
-    """Runs the interpreter once, unless it is this one. CannotRunError when it does not answer."""
+    """Runs the interpreter once, unless it is the present one. CannotRunError if it does not
+    answer."""
     asked = {"modules": list(modules), "source": base64.b64encode(source).decode()}
     if tuple(command) == (sys.executable,) and "PYTHONPATH" not in os.environ:
         # `python -m` looks in the working folder, too, which a program does not.

@@ -1,6 +1,6 @@
-"""What an interpreter can import, and whether it can read a program's source. Nothing of the
-program is run. Also a program, for other interpreters: the question comes as JSON on standard
-input, the answer goes to standard output. Python 3.6 understands it."""
+"""Determines which modules an interpreter can import and whether it can parse a program, without
+running anything of it. Also a program for other interpreters, from Python 3.6 on: the question is
+JSON on standard input, the answer JSON on standard output."""
 
 import ast
 import base64
@@ -11,9 +11,9 @@ import sys
 
 
 def answer(asked, path=None):
-    """`asked` has `modules` and the program's `source` in base64. The answer: `version`, the
-    `modules` that are `lacking`, and the error of `syntax` (line, column, text) or None. `path`:
-    where modules are looked for, by default sys.path."""
+    """`asked` has `modules`, and the `source` of a program in base64. The answer has `version`, the
+    `lacking` modules, and a `syntax` error (line, column, text) or None. `path`: the search path of
+    modules; default: sys.path."""
     syntax = None
     try:
         ast.parse(base64.b64decode(asked["source"]), "source")

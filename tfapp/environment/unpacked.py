@@ -1,5 +1,5 @@
-"""Python environments unpacked under TFAPP_HOME, once for each content of an archive: to be
-tried out, and for the local engine's containers."""
+"""Python environments that are unpacked under TFAPP_HOME, once for each content of an archive. They
+are used for checks and for containers of the local engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 1800.0  # seconds for unpacking
 
 
 def folder_of(archive: Path, environments: Path) -> Path:
-    """The folder for the present content of `archive` once it is unpacked. OSError when there is no
+    """The folder of the unpacked `archive`, which need not exist. OSError if there is no
     archive."""
     status = os.stat(archive)
     text = f"{archive.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
@@ -24,8 +24,8 @@ def folder_of(archive: Path, environments: Path) -> Path:
 
 
 def unpack(archive: Path, environments: Path) -> Path:
-    """Unpacks `archive` unless that was done. Returns its folder. UnfitError when tar cannot;
-    OSError when the disk is full or not writable."""
+    """Unpacks `archive` if necessary. Returns its folder. UnfitError if tar fails; OSError if the
+    disk is full or not writable."""
     folder = folder_of(archive, environments)
     if not folder.exists():
         with partial_folder(environments) as partial:
@@ -40,14 +40,15 @@ def unpack(archive: Path, environments: Path) -> Path:
 
 
 def note_use(path: Path) -> None:
-    """Notes that a folder or an archive among the environments is used now: what is not for long
-    is deleted."""
+    """Records that a folder or an archive in the cache is in use. Those that are not used for long
+    are deleted."""
     with contextlib.suppress(OSError):  # of another user, or read-only
         os.utime(path)
 
 
 def extract(archive: Path, folder: Path) -> None:
-    """As a NodeManager does it: by tar, with links as they are. UnfitError when tar fails."""
+    """Unpacks an archive like a NodeManager does: by tar, without resolving links. UnfitError if
+    tar fails."""
     command = ["tar", "-x", "--no-same-owner", "-f", str(archive), "-C", str(folder)]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT
@@ -58,8 +59,8 @@ def extract(archive: Path, folder: Path) -> None:
 
 
 def interpreter(archive: Path, environments: Path) -> tuple[list[str], dict[str, str]]:
-    """The command of its interpreter on this machine and the environment that it needs. Unpacks
-    it. UnfitError and OSError as `unpack`."""
+    """The command of the interpreter in `archive` on this machine, and its environment variables.
+    Unpacks the archive if necessary. UnfitError and OSError as `unpack`."""
     if is_pex(archive.name):
         root = folder_of(archive, environments)
         root.mkdir(0o700, parents=True, exist_ok=True)

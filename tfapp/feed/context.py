@@ -104,7 +104,7 @@ class Feed:
     def serve(self, answer: Callable[[Arrays], Any]) -> None:
         """Answers `app.infer` of the driver until that ends: `answer` gets {column: array} of some
         rows, and returns an array, or {column: array}, with one result for each of them."""
-        from tfapp.feed.inference import serve
+        from tfapp.feed.serving import serve
 
         serve(self._open(), answer)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tfapp.errors import FeedError
 from tfapp.feed import ledger as entries
+from tfapp.feed.counters import Board, Counters
 from tfapp.feed.ledger import Ledger
 from tfapp.feed.programs import LOOK_EVERY, Programs
 from tfapp.feed.sender import Order
@@ -47,6 +48,7 @@ class Feeder:
         look: Callable[[], View],
         credentials: Credentials,
         host: str,
+        board: Board,
         *,
         name: str = "feed",
         ports: Sequence[int] = (0,),
@@ -54,9 +56,9 @@ class Feeder:
         capacity: int = CAPACITY,
         note: Callable[[str], None] = log.info,
     ):
-        """`look`: shows the application. `host`: this driver's, as executors call it. `ports`: of
-        which the first free one is listened at. `note`: is told what a user should know.
-        FeedError when it cannot listen."""
+        """`look`: shows the application. `host`: this driver's, as executors call it. `board`: gets
+        what the feed has done. `ports`: of which the first free one is listened at. `note`: is told
+        what a user should know. FeedError when it cannot listen."""
         self._state = State(name, Ledger(capacity, rest), note)
         self._credentials = credentials
         self._passes: list[tuple[int, Source, int, int]] = []  # (pass, source, partitions, data)
@@ -64,6 +66,8 @@ class Feeder:
         self._tasks = Tasks(self._state, credentials, ports)
         port = self._tasks.port
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._state.idle = lambda: self._next_job() is None
+        Counters(self._state, board).start()
         Programs(self._state, look, credentials)
 
     # ---- For the driver's user -----------------------------------------------------------------
@@ -83,6 +87,7 @@ class Feeder:
         if self._state.unasked:
             raise FeedError("the feed was ended: no data can come after end_feed()")
         self._state.stall_timeout = stall_timeout
+        self._state.is_fed = True
         source = Source(data)
         self._wait_for_programs()
         source.check(self._state.columns())

@@ -8,55 +8,31 @@ says {"rows": N, "size": BYTES} and a batch, and hears {"size": BYTES} and a bat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from tfapp.errors import FeedError
 from tfapp.feed.columns import ANSWER, check, features_of, pieces, serialized
-from tfapp.feed.wire import Credentials, Line, connect
+from tfapp.feed.pool import connections
+from tfapp.feed.rows import batches_of
+from tfapp.feed.sender import Order
+from tfapp.feed.travel import once_per_worker
+from tfapp.feed.wire import Line
 
 if TYPE_CHECKING:
     from tfapp.feed.driver import Feeder
-    from tfapp.feed.receiver import Receiver
 
 AHEAD = 2  # questions that have no answer yet
-
-
-# ---- In the program --------------------------------------------------------------------------
-def serve(receiver: Receiver, answer: Callable[[Any], Any]) -> None:
-    """As `Feed.serve`."""
-    receiver.asks()
-    while (question := receiver.question()) is not None:
-        try:
-            question.reply(_answered(answer(question.arrays), question.rows))
-        except FeedError as error:
-            question.refuse(str(error))
-        except OSError:
-            continue  # the task is gone
-
-
-def _answered(found: Any, rows: int) -> Mapping[str, Any]:
-    columns = found if isinstance(found, Mapping) else {ANSWER: found}
-    arrays = {name: np.asarray(values) for name, values in columns.items()}
-    for name, values in arrays.items():
-        count = len(values) if values.ndim else 0
-        if count != rows:
-            which = f" in {name!r}" if isinstance(found, Mapping) else ""
-            raise FeedError(f"the program gave {count} results{which} for {rows} rows")
-    return arrays
 
 
 # ---- In the driver ---------------------------------------------------------------------------
 def infer(feeder: Feeder, data: Any, schema: str) -> Any:
     """As `Application.infer`."""
-    from tfapp.feed.source import Source, travel_by_value
+    from tfapp.feed.source import Source
 
     source = Source(data)
     source.check(None)
     order = feeder.order(source.context)
-    travel_by_value()
     if not source.is_frame:
         return data.mapPartitionsWithIndex(rdd_task(order))
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -74,55 +50,51 @@ def infer(feeder: Feeder, data: Any, schema: str) -> Any:
 
 def frame_task(order: Any, wanted: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """For DataFrame.mapInArrow. `wanted`: the Arrow schema of the answers."""
-
-    def task(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        place = TaskContext.get()
-        asked = ask(order, batches, place.partitionId(), place.stageId(), wanted)
-        for batch, answers in asked:
-            names = [*batch.schema.names, *wanted.names]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *answers], names=names)
-
-    return task
+    work, told = once_per_worker(_ask_frame), tuple(order)
+    return lambda batches: work(told, wanted, batches)
 
 
 def rdd_task(order: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
     """For RDD.mapPartitionsWithIndex."""
-    from tfapp.feed.rows import batches_of  # here, so that it travels
-
-    def task(part: int, elements: Iterable[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        stage = TaskContext.get().stageId()
-        for _, answers in ask(order, batches_of(elements, part), part, stage, None):
-            columns = [answer.to_pylist() for answer in answers]
-            yield from columns[0] if len(columns) == 1 else zip(*columns)
-
-    return task
+    work, told = once_per_worker(_ask_elements), tuple(order)
+    return lambda part, elements: work(told, part, elements)
 
 
 # ---- In the task -----------------------------------------------------------------------------
+def _ask_frame(order: tuple[Any, ...], wanted: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    place = TaskContext.get()
+    asked = ask(Order(*order), batches, place.partitionId(), place.stageId(), wanted)
+    for batch, answers in asked:
+        names = [*batch.schema.names, *wanted.names]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *answers], names=names)
+
+
+def _ask_elements(order: tuple[Any, ...], part: int, elements: Iterable[Any]) -> Iterator[Any]:
+    from pyspark import TaskContext
+
+    stage = TaskContext.get().stageId()
+    for _, answers in ask(Order(*order), batches_of(elements, part), part, stage, None):
+        columns = [answer.to_pylist() for answer in answers]
+        yield from columns[0] if len(columns) == 1 else zip(*columns)
+
+
 def ask(
-    order: Any, batches: Iterable[Any], part: int, stage: int, wanted: Any
+    order: Order, batches: Iterable[Any], part: int, stage: int, wanted: Any
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Each batch of partition `part`, and the columns of its answers. `wanted`: their Arrow
     schema, None for any. FeedError when they are wrong, OSError when this attempt cannot go on."""
-    tls = Credentials.unpacked(order.credentials).tls(server=False)
-    server = connect(order.server, tls, {"role": "asker"})
-    line = None
-    try:
-        line = connect(server.ask({"route": part})["address"], tls, {"role": "questions"})
-        yield from _asked(line, batches, part, wanted)
-    except FeedError as error:
-        server.say({"wrong": f"partition {part}: {error}", "stage": stage})
-        server.body(1)  # until the stage is cancelled, and this task with it
-        raise
-    finally:
-        for each in (line, server):
-            if each is not None:
-                each.close()
+    with connections(order.credentials) as connect:
+        server = connect(order.server, "asker")
+        line = connect(server.ask({"route": part})["address"], "questions")
+        try:
+            yield from _asked(line, batches, part, wanted)
+        except FeedError as error:
+            server.say({"wrong": f"partition {part}: {error}", "stage": stage})
+            server.body(1)  # until the stage is cancelled, and this task with it
+            raise
 
 
 def _asked(

@@ -1,6 +1,6 @@
 """In a Spark task: sends one partition to whom the ledger says, piece by piece.
 
-Lines to the ledger's server, each with an answer:
+Lines to the ledger's server, each with an answer; several partitions may follow one another:
     {"open": PART, "data": N, "attempt": A, "features": [...] or null, "task": {...}}
         -> {"done": [[0, 64, 12], ...], "pass": E} | {"finished": true} | {"superseded": true}
     {"grant": first, "rows": 512, "size": BYTES} -> {"pieces": [["host:port", 256], ...]} | ...
@@ -18,7 +18,7 @@ has ended well; before that, another attempt may go on behind that end.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,7 +35,8 @@ from tfapp.feed.columns import (
     size_of,
 )
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.wire import Credentials, Line, connect
+from tfapp.feed.pool import connections
+from tfapp.feed.wire import Line
 
 IN_FLIGHT = 2  # pieces that a worker has not answered
 
@@ -59,23 +60,28 @@ class ShortError(OSError):
 def send(order: Order, batches: Iterable[pa.RecordBatch], part: int, attempt: int) -> int:
     """Sends partition `part`, whose rows `batches` are. How many rows it has. FeedError when they
     can never be fed, OSError when this attempt cannot go on."""
-    tls = Credentials.unpacked(order.credentials).tls(server=False)
-    ledger = connect(order.server, tls, {"role": "sender"})
-    sender = _Sender(ledger, tls, part, attempt, order.data)
     try:
-        return sender.send(batches)
+        with connections(order.credentials) as connect:
+            ledger = connect(order.server, "sender")
+            try:
+                return _Sender(ledger, connect, part, attempt, order.data).send(batches)
+            except FeedError as error:
+                ledger.say({"fail": str(error)})
+                raise
     except _SupersededError:
         return 0
-    except FeedError as error:
-        ledger.say({"fail": str(error)})
-        raise
-    finally:
-        sender.close()
 
 
 class _Sender:
-    def __init__(self, ledger: Line, tls: Any, part: int, attempt: int, data: int):
-        self._ledger, self._tls = ledger, tls
+    def __init__(
+        self,
+        ledger: Line,
+        connect: Callable[[str, str], Line],
+        part: int,
+        attempt: int,
+        data: int,
+    ):
+        self._ledger, self._connect = ledger, connect
         self._part, self._attempt, self._data = part, attempt, data
         self._pass = 0
         self._workers: dict[str, _Worker] = {}
@@ -178,8 +184,7 @@ class _Sender:
 
     def _worker(self, address: str) -> _Worker:
         if address not in self._workers:
-            line = connect(address, self._tls, {"role": "rows"})
-            self._workers[address] = _Worker(line)
+            self._workers[address] = _Worker(self._connect(address, "rows"))
         return self._workers[address]
 
     def _ask(self, what: dict[str, Any]) -> dict[str, Any]:
@@ -191,11 +196,6 @@ class _Sender:
         if "error" in answer:
             raise FeedError(answer["error"])
         return answer
-
-    def close(self) -> None:
-        for worker in self._workers.values():
-            worker.line.close()
-        self._ledger.close()
 
 
 class _Worker:

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfapp.errors import FeedError
+from tfapp.feed.columns import element_type
+from tfapp.feed.rows import batches_of
+from tfapp.feed.sender import Order, send
+from tfapp.feed.travel import once_per_worker
 
 
 class Source:
@@ -44,8 +48,6 @@ class Source:
                     f"the program asks for column {name!r}, and the DataFrame has "
                     f"{', '.join(known)}"
                 )
-        from tfapp.feed.columns import element_type
-
         chosen = self._data.select(*columns) if columns else self._data
         for field in chosen.schema.fields:
             if type(field.dataType).__name__ == "VectorUDT":
@@ -65,7 +67,12 @@ class Source:
     def run(self, partitions: Sequence[int], group: str, label: str) -> None:
         """Sends these partitions in a job of the group. What Spark raises passes through."""
         self.context.setJobGroup(group, label, interruptOnCancel=True)
-        self.context.runJob(self._jobs, list, list(partitions))
+        gateway = self.context._gateway
+        numbers = gateway.new_array(gateway.jvm.int, len(partitions))
+        for place, number in enumerate(partitions):
+            numbers[place] = number
+        # SparkContext.runJob would take the rows of a DataFrame through a second Python worker.
+        self._jobs._jrdd.collectPartitions(numbers)
 
     def ended(self, group: str) -> set[int]:
         """The partitions whose tasks in the jobs of a group have ended well. Spark may say it a
@@ -85,7 +92,6 @@ class Source:
 
 def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) -> Any:
     """An RDD whose partitions, when they are computed, have been sent."""
-    travel_by_value()
     if is_frame:
         try:
             import pandas  # noqa: F401  # what Spark needs for Arrow
@@ -99,50 +105,38 @@ def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) 
     return data.mapPartitionsWithIndex(rdd_task(order, columns))
 
 
-def travel_by_value() -> None:
-    """The executors have no tfapp: what tasks call travels with them."""
-    from pyspark import cloudpickle
-
-    import tfapp.errors
-    import tfapp.feed
-    from tfapp.feed import columns, inference, intervals, rows, sender, source, wire
-
-    travelling = (columns, inference, intervals, rows, sender, source, wire)
-    for module in (tfapp.errors, tfapp.feed, *travelling):
-        cloudpickle.register_pickle_by_value(module)
-
-
 def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """For DataFrame.mapInArrow."""
-    from tfapp.feed.sender import send  # here, so that it travels
-
-    def task(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        place = TaskContext.get()
-        sent = send(order, batches, place.partitionId(), place.taskAttemptId())
-        yield pa.record_batch([pa.array([sent], pa.int64())], names=["rows"])
-
-    return task
+    work, told = once_per_worker(_send_frame), tuple(order)
+    return lambda batches: work(told, batches)
 
 
 def rdd_task(
     order: Any, columns: Sequence[str] | None
 ) -> Callable[[int, Iterable[Any]], Iterator[int]]:
     """For RDD.mapPartitionsWithIndex."""
-    from tfapp.feed.rows import batches_of  # here, so that they travel
-    from tfapp.feed.sender import send
+    work, told = once_per_worker(_send_elements), tuple(order)
+    return lambda part, elements: work(told, columns, part, elements)
 
-    def task(part: int, elements: Iterable[Any]) -> Iterator[int]:
-        from pyspark import TaskContext
 
-        batches = (
-            _select(batch, columns) if columns else batch for batch in batches_of(elements, part)
-        )
-        yield send(order, batches, part, TaskContext.get().taskAttemptId())
+def _send_frame(order: tuple[Any, ...], batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyspark import TaskContext
 
-    return task
+    place = TaskContext.get()
+    sent = send(Order(*order), batches, place.partitionId(), place.taskAttemptId())
+    yield pa.record_batch([pa.array([sent], pa.int64())], names=["rows"])
+
+
+def _send_elements(
+    order: tuple[Any, ...], columns: Sequence[str] | None, part: int, elements: Iterable[Any]
+) -> Iterator[int]:
+    from pyspark import TaskContext
+
+    batches = (
+        _select(batch, columns) if columns else batch for batch in batches_of(elements, part)
+    )
+    yield send(Order(*order), batches, part, TaskContext.get().taskAttemptId())
 
 
 def _select(batch: Any, columns: Sequence[str]) -> Any:

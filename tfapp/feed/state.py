@@ -71,6 +71,10 @@ class State:
         self.progress = time.monotonic()
         self.closed = False
         self.unasked = False  # whether no more questions come
+        self.is_fed = False  # whether rows were to be fed
+        self.idle: Callable[[], bool] = lambda: False  # whether the driver has no rows to feed now
+        # Called under `changed` before programs hear what may end them.
+        self.before_the_end: Callable[[], None] = lambda: None
 
     def check(self) -> None:
         """Raises what ends the feed."""
@@ -101,6 +105,8 @@ class State:
         slow = [p.instance for p in self.programs.values() if p.took < whole]
         if slow:
             return f"there are batches for {', '.join(slow)}, and the program takes none"
+        if self.idle():
+            return "the driver feeds nothing at the moment"
         if not self.begun:
             return "Spark has begun no task that sends; its executors may have no free slot"
         return "the tasks that send get no rows from the data"
@@ -109,6 +115,7 @@ class State:
         """The feed has failed: for programs, tasks and the driver's user."""
         with self.changed:
             self.error = self.error or words
+            self.before_the_end()
             for program in self.programs.values():
                 with contextlib.suppress(OSError):
                     program.line.say({"error": f"the feed has failed: {words}"})
@@ -124,6 +131,8 @@ class State:
         now = self.ledger.batches, self.ledger.rest, self.ledger.over
         if now != self.published and self.live:
             self.published = now
+            if now[2]:
+                self.before_the_end()
             self.say_all({"batches": now[0], "rest": now[1], "over": now[2]})
 
     def say_all(self, what: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ class Tasks:
         """`ports`: of which the first free one is listened at. FeedError when there is none."""
         self._state = state
         self._server_tls = credentials.tls(server=True)
+        self._lines: set[Line] = set()
         self._listener = _listen(ports)
         self.port: int = self._listener.getsockname()[1]
         start_thread(self._accept)
@@ -34,6 +35,8 @@ class Tasks:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        for line in list(self._lines):
+            line.end()
 
     def _accept(self) -> None:
         while True:
@@ -51,34 +54,37 @@ class Tasks:
             line = Line(connection)
             hello = line.hear()
             connection.settimeout(None)
+            self._lines.add(line)
             try:
+                if self._state.closed:
+                    return
                 if hello["role"] == "sender":
-                    self._serve_sender(line)
+                    while True:
+                        self._serve_partition(line, line.hear())
                 elif hello["role"] == "asker":
                     self._serve_asker(line)
             finally:
+                self._lines.discard(line)
                 line.close()
 
-    def _serve_sender(self, line: Line) -> None:
-        said = line.hear()
+    def _serve_partition(self, line: Line, said: dict[str, Any]) -> None:
+        """`said`: how a task opens one. Raises ConnectionError when it is not to go on."""
         attempt = said["attempt"]
         with self._state.changed:
             if said["data"] != self._state.data or not self._state.live:
-                return
+                raise ConnectionError("there is no such data")
             part = (self._state.pass_number, said["open"])
             answer = self._state.ledger.open(part, attempt)
             self._state.begun += 1
             self._state.progress = time.monotonic()
             self._state.moved.notify_all()  # an earlier attempt may wait
-        if isinstance(answer, entries.Opened):
-            line.say({"done": answer.done, "pass": part[0]})
-        elif not self._tell_end(line, part, answer):
+        if not isinstance(answer, entries.Opened):
+            self._tell_end(line, part, answer)
             return
+        line.say({"done": answer.done, "pass": part[0]})
         try:
-            while True:
-                said = line.hear()
-                if not self._answer_sender(line, part, attempt, said):
-                    return
+            while self._answer_sender(line, part, attempt, line.hear()):
+                pass
         finally:
             with self._state.changed:
                 self._state.ledger.abandon(part, attempt)
@@ -87,7 +93,7 @@ class Tasks:
     def _answer_sender(
         self, line: Line, part: entries.Part, attempt: int, said: dict[str, Any]
     ) -> bool:
-        """Whether the task may ask more."""
+        """Whether there may be more about this partition."""
         if "fail" in said:
             self._state.fail(said["fail"])
             return False
@@ -116,8 +122,10 @@ class Tasks:
             if isinstance(done, entries.Changed):
                 line.say({"error": done.words})
                 return True
-            return self._tell_end(line, part, done)
-        return self._tell_end(line, part, entries.Superseded())
+            self._tell_end(line, part, done)
+            return False
+        self._tell_end(line, part, entries.Superseded())
+        return False
 
     def _grant(self, line: Line, part: entries.Part, attempt: int, said: dict[str, Any]) -> bool:
         first, rows, each = said["grant"], said["rows"], said["size"] / said["rows"]
@@ -125,7 +133,7 @@ class Tasks:
         with self._state.changed:
             while rows:
                 if not self._state.live or self._state.closed:
-                    return False
+                    raise ConnectionError("its programs take no rows")
                 granted = self._state.ledger.grant(part, attempt, first, rows, int(rows * each))
                 if isinstance(granted, entries.Piece):
                     by_number = {p.number: p.instance for p in self._state.programs.values()}
@@ -139,28 +147,28 @@ class Tasks:
                 else:
                     self._state.moved.wait()
         if not pieces:
-            return self._tell_end(line, part, entries.Superseded())
+            self._tell_end(line, part, entries.Superseded())
+            return False
         line.say({"pieces": pieces})
         return True
 
-    def _tell_end(self, line: Line, part: entries.Part, answer: Any) -> bool:
-        """Says that a partition is done, when it is. Never, where the later attempt is gone: Spark
-        ends this one, or the end of the connection makes it try again."""
+    def _tell_end(self, line: Line, part: entries.Part, answer: Any) -> None:
+        """Says that a partition is done, when it is. ConnectionError where the later attempt is
+        gone: Spark ends this one, or the end of the connection makes it try again."""
         if isinstance(answer, entries.Superseded):
             gone_by = float("inf")
             with self._state.changed:
                 while not self._state.ledger.is_finished(part):
                     if not self._state.live or self._state.closed or time.monotonic() > gone_by:
-                        return False
+                        raise ConnectionError("the later attempt is gone")
                     if self._state.ledger.is_fed(part):
                         gone_by = float("inf")
                     else:
                         gone_by = min(gone_by, time.monotonic() + KILL_PATIENCE)
                     self._state.moved.wait(LOOK_EVERY)
             line.say({"superseded": True})
-            return False
-        line.say({"finished": True})
-        return False
+        else:
+            line.say({"finished": True})
 
     def _serve_asker(self, line: Line) -> None:
         """A task that wants answers: whom it may ask, and what it is to say when that is wrong."""

@@ -13,6 +13,7 @@ import base64
 import contextlib
 import json
 import os
+import select
 import socket
 import ssl
 import tempfile
@@ -120,6 +121,12 @@ class Line:
     def host(self) -> str:
         """The address of this side."""
         return self._socket.getsockname()[0]
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come, not even its end, since what was read last."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not self._socket.pending() and not poll.poll(0)
 
     def end(self) -> None:
         """Ends it for the thread that reads, which then closes it."""

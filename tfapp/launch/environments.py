@@ -22,7 +22,7 @@ from tfapp.environment.probe import CannotRunError, ask
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.launch.caller import Caller
-from tfapp.package.model import FILES, LOCAL, AppPackage, ConfigValue, setting
+from tfapp.package.model import FILES, LOCAL, AppPackage, setting
 from tfapp.package.rules.scripts import TRAINING_ROLES, is_looked_for
 from tfapp.problems import ERROR, WARNING, Position, Problem, has_errors, text_report
 
@@ -51,12 +51,13 @@ def made_environment(
 @frozen
 class _Interpreter:
     """An interpreter that can be tried out on this machine. `name`: what messages call it; `at`:
-    where it is configured."""
+    where it is configured; `packed`: whether it is in an environment that travels."""
 
     name: str
     at: Position | None
     command: tuple[str, ...]
     environ: tuple[tuple[str, str], ...] = ()
+    packed: bool = False
 
 
 @frozen
@@ -117,8 +118,8 @@ class _Check:
         try:
             interpreter = self._interpreter(component)
         except UnfitError as error:
-            key = _key(self.package)
-            yield Problem(key.at, CODE, f"{self.compiled.travelling} {error}")
+            at = _place(self.package, component.name)
+            yield Problem(at, CODE, f"{self.compiled.environments[component.name]} {error}")
             return
         if interpreter is None:
             return
@@ -187,26 +188,27 @@ class _Check:
             self.caller.note(f"{name} cannot be tried out here: its interpreter {error}")
             return
         hint = "name another interpreter with site.global.python.executable"
-        if self.compiled.travelling:
+        if interpreter.packed:
             hint = "pack it anew, on a machine like this one"
         yield Problem(at, CODE, f"{interpreter.name} {error}", hint=hint)
 
     def _interpreter(self, component: ComponentJob) -> _Interpreter | None:
         """The interpreter of the component's programs, None when it is not on this machine."""
-        if self.compiled.travelling is not None:
-            archive = self.compiled.travelling.path
+        travelling = self.compiled.environments.get(component.name)
+        if travelling is not None:
+            archive = travelling.path
             if archive is None:
                 return None
             with _disk(self.environments):
                 if not unpacked.folder_of(archive, self.environments).exists():
                     self.caller.note(f"unpacks {archive} to try it out: once")
                 command, environ = unpacked.interpreter(archive, self.environments)
-            at = _key(self.package).at
-            return _Interpreter(str(archive), at, tuple(command), tuple(environ.items()))
+            at = _place(self.package, component.name)
+            return _Interpreter(str(archive), at, tuple(command), tuple(environ.items()), True)
         if not self.engine.sees_home:
             return None
         value = setting(effective(self.package, component.name), "python.executable")
-        python = component.settings.text("python.executable") or self.compiled.job.python
+        python = component.settings.text("python.executable") or component.python
         return _Interpreter(python, value.at if value else None, (python,))
 
 
@@ -245,8 +247,9 @@ def _distribution(module: str) -> str:
     return known.get(module.partition(".")[0], [module])[0]
 
 
-def _key(package: AppPackage) -> ConfigValue:
-    return package.config.global_[key_of_travelling(package)]
+def _place(package: AppPackage, component: str) -> Position:
+    """Where the environment that travels to `component` is configured."""
+    return effective(package, component)[key_of_travelling(package, component)].at
 
 
 def _entry(component: ComponentJob, package: AppPackage) -> tuple[Position, bytes]:

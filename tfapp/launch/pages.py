@@ -68,14 +68,15 @@ class Pages:
         except UnknownApplicationError:
             return server.NOT_FOUND
         except TfappError as error:
-            return Answer(server.data({"error": error.message}).body, status=503)
+            return server.failed(503, error.message)
 
     def _below(self, engine: str, name: str, below: str, request: Request) -> Answer:
         watch = self._watch(engine, name)
         application = watch.newest(FIRST_WORD)
         if below in ("", "data.json"):
             instance = request.query.get("log", "") or _first(application.status)
-            shown = _document(application, watch.logs(application, instance))
+            direct = self._engines[engine].reaches_pages
+            shown = _document(application, watch.logs(application, instance), direct)
             if not below:
                 return server.shown(shown)
             return server.news(shown, request, self._calendar())
@@ -210,17 +211,18 @@ def kept(engine: Engine, name: str, run: int | None = None) -> dict[str, Any]:
         names = [i.instance for i in order if i.instance in wanted]
         there = {file.instance for file in files}
         logs = [_log(files, instance, MAX_KEPT_LOG) for instance in names if instance in there]
-    return _document(application, logs, fixed=True)
+    return _document(application, logs, engine.reaches_pages, fixed=True)
 
 
-def _document(application: Application, logs: Any, fixed: bool = False) -> dict[str, Any]:
+def _document(
+    application: Application, logs: Any, direct: bool, fixed: bool = False
+) -> dict[str, Any]:
     links = [Address(one.what, one.instance, one.address) for one in application.links]
-    return document.of_application(
-        _about(application), application.status, links, logs, fixed=fixed
-    )
+    about = _about(application, direct)
+    return document.of_application(about, application.status, links, logs, fixed=fixed)
 
 
-def _about(application: Application) -> About:
+def _about(application: Application, direct: bool = True) -> About:
     return About(
         application.name,
         application.engine,
@@ -229,6 +231,7 @@ def _about(application: Application) -> About:
         application.live,
         application.tags,
         application.waits,
+        direct,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, exported_pages
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
 from tfapp.frozen import frozen
 from tfapp.page.history import History, Lane, history
 
@@ -22,7 +22,7 @@ MAX_LINES = 200  # lines of a log that are shown
 @frozen
 class About:
     """What there is to know of an application beside its status. `waits`: for what, in the
-    engine's words."""
+    engine's words. `direct`: whether a browser gets to what instances export by its address."""
 
     name: str
     engine: str = ""
@@ -31,15 +31,18 @@ class About:
     live: bool = True
     tags: Sequence[str] = ()
     waits: str = ""
+    direct: bool = True
 
 
 @frozen
 class Address:
-    """Something for a browser. `instance`: whose it is, "" for the application's own."""
+    """Something for a browser. `instance`: whose it is, "" for the application's own. `what`: "log"
+    for one that is shown with the logs. `note`: how a person gets there, where a click does not."""
 
     what: str
     instance: str
     address: str
+    note: str = ""
 
 
 @frozen
@@ -56,15 +59,14 @@ def of_application(
     status: ApplicationStatus,
     links: Iterable[Address] = (),
     logs: Sequence[Log] = (),
-    has_logs: bool = True,
     fixed: bool = False,
 ) -> dict[str, Any]:
-    """The document of one application. `has_logs`: logs of its instances can be asked for, and
-    `logs` has that of which the page asks first. `fixed`: it is to be kept, with what it has."""
+    """The document of one application. `logs` has the one that the page shows. `fixed`: it is to be
+    kept, with what it has."""
     past = history(status, about.live)
     verdict = status.verdict
     pause = PAUSE + PAUSE_EACH * len(status.instances) if about.live else PAUSE_AFTER
-    names = [i.instance for i in status.instances] if has_logs else []
+    names = [i.instance for i in status.instances]
     return {
         "kind": "application",
         "name": about.name,
@@ -82,7 +84,10 @@ def of_application(
         "restarts": status.restarts,
         "losses": status.losses,
         "checkpoints": status.checkpoint_dir,
-        "instances": [_instance(i, lane) for i, lane in zip(status.instances, past.lanes)],
+        "feed": feed_in_words(status),
+        "instances": [
+            _instance(i, lane, status.feed) for i, lane in zip(status.instances, past.lanes)
+        ],
         "history": _history(past),
         "moments": [
             {"at": moment.time - status.started, "text": moment.text} for moment in status.timeline
@@ -121,6 +126,43 @@ def in_words(status: ApplicationStatus, waits: str = "") -> str:
     return f"{begin} {whose}{waiting}"
 
 
+def feed_in_words(status: ApplicationStatus) -> str:
+    """What a feed from Spark has done, in a sentence or more; "" where nothing is fed."""
+    feed = status.feed
+    if feed is None:
+        return ""
+    rows = _rows(feed.rows)
+    if feed.seconds:
+        rows += f" in {feed.seconds:g} s"
+    average = feed.rows / feed.seconds if feed.seconds else 0.0
+    if feed.error:
+        told = [f"It has failed after {rows}: {feed.error}."]
+    elif feed.over:
+        why = "The programs wanted no more" if feed.stopped else "All is with the programs"
+        told = [f"{why}: {rows}{_speed(average)}."]
+    elif status.verdict is not None:
+        told = [f"The application has ended before it was over, after {rows} or more."]
+    elif feed.rows_per_second and not feed.waits:
+        told = [f"{rows}, now {feed.rows_per_second:,.0f} rows a second."]
+    else:
+        told = [f"{rows}{_speed(average)}."]
+    if feed.waits and status.verdict is None:
+        told.append(f"Nothing moves: {feed.waits}.")
+    if feed.dropped:
+        told.append(f"{_rows(feed.dropped)} at the end made no full batch for every program.")
+    if feed.lost:
+        told.append(f"Lost with programs that failed: {_rows(feed.lost)}.")
+    return " ".join(told)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _speed(rows: float) -> str:
+    return f", {rows:,.0f} a second" if rows >= 1 else ""
+
+
 def of_list(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> dict[str, Any]:
     """The document of a list of applications: see `row`. `notes`: what could not be listed."""
     return {
@@ -145,6 +187,18 @@ def row(about: About, status: ApplicationStatus) -> dict[str, Any]:
         "started": status.started,
         "updated": status.updated,
         "href": f"{about.engine}/{about.name}/",
+    }
+
+
+def of_error(title: str, why: str, up: str = "", again: bool = False) -> dict[str, Any]:
+    """The document of a page that cannot be shown. `up`: where the first page is, relative to this
+    one. `again`: the next look may find it."""
+    return {
+        "kind": "error",
+        "name": title,
+        "words": why,
+        "up": up,
+        "pause": PAUSE_AFTER if again else None,
     }
 
 
@@ -175,7 +229,7 @@ def _plain(line: str) -> str:
     return "".join(c for c in head if c == "\t" or c.isprintable())
 
 
-def _instance(instance: InstanceStatus, lane: Lane) -> dict[str, Any]:
+def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> dict[str, Any]:
     return {
         "name": instance.instance,
         "component": instance.component,
@@ -185,6 +239,7 @@ def _instance(instance: InstanceStatus, lane: Lane) -> dict[str, Any]:
         "restarts": max(lane.starts - 1, 0),
         "exit": instance.exit.text if instance.exit else "",
         "preparing": instance.preparing,
+        "rows": feed.instances.get(instance.instance) if feed else None,
         "step": instance.step,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),
@@ -208,8 +263,13 @@ def _pages(about: About, status: ApplicationStatus) -> list[Address]:
     """The web pages that instances export, as long as these live."""
     if not about.live:
         return []
-    return [
-        Address("TensorBoard" if i.role == "tensorboard" else "page", i.instance, address)
-        for i in status.instances
-        for address in exported_pages(i.exports)
-    ]
+    ways = {
+        "TensorBoard": f"`tfapp tensorboard {about.name} --engine {about.engine}` leads there",
+        "page": "`kubectl port-forward` leads there",
+    }
+    found = []
+    for i in status.instances:
+        what = "TensorBoard" if i.role == "tensorboard" else "page"
+        note = "" if about.direct else f"An address inside the cluster. {ways[what]} from outside."
+        found += [Address(what, i.instance, page, note) for page in exported_pages(i.exports)]
+    return found

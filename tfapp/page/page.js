@@ -127,11 +127,18 @@ function cause() {
 }
 
 function links() {
-  if (!doc.links.length) return null;
+  const found = doc.links.filter((one) => one.what !== "log"); // those are with the logs
+  if (!found.length) return null;
   return make("section", {}, make("h2", {}, "Links"),
-    make("ul", {}, doc.links.map((one) => make("li", {},
+    make("ul", {}, found.map((one) => make("li", {},
       make("b", {}, `${one.what}${one.instance ? ` of ${one.instance}` : ""} `),
-      link(one.address, one.address)))));
+      link(one.address, one.address),
+      one.note ? make("div", { class: "faint" }, one.note) : null))));
+}
+
+function feed() {
+  if (!doc.feed) return null;
+  return make("section", { id: "feed" }, make("h2", {}, "Feed from Spark"), make("p", {}, doc.feed));
 }
 
 function instances() {
@@ -162,8 +169,10 @@ function instances() {
 
 function table(rows) {
   const metrics = rows.some((one) => one.step !== null || Object.keys(one.metrics).length);
-  const head = ["instance", "role", "state", "host", "restarts", ...(metrics ? ["step", "metrics"] : []), "end"];
-  const numbers = ["restarts", "step"];
+  const fed = rows.some((one) => one.rows !== null);
+  const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
+    ...(metrics ? ["step", "metrics"] : []), "end"];
+  const numbers = ["restarts", "rows", "step"];
   return make("table", {},
     make("thead", {}, make("tr", {}, head.map((name) =>
       make("th", { class: numbers.includes(name) ? "number" : null }, name)))),
@@ -171,8 +180,9 @@ function table(rows) {
       make("td", { class: "name" }, one.name),
       make("td", { class: "short" }, one.role),
       make("td", {}, state(one.state)),
-      make("td", {}, one.host),
+      make("td", { class: "host" }, one.host),
       make("td", { class: "number", "data-label": "restarts" }, String(one.restarts)),
+      fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
       metrics ? make("td", { class: "number", "data-label": "step" }, one.step === null ? "" : String(one.step)) : null,
       metrics ? make("td", {}, measures(one)) : null,
       make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
@@ -227,7 +237,7 @@ function picture(history) {
   history.lanes.forEach((one, i) => {
     const begins = many && (!i || component(one.instance) !== component(history.lanes[i - 1].instance));
     if (begins) {
-      next = Math.max(next, floor);
+      next = Math.max(next + (i ? 6 : 0), floor);
       floor = next + 16;
     }
     tops.push(next);
@@ -264,7 +274,7 @@ function picture(history) {
       const room = Math.floor((left - 8) / 6.8);
       const text = label.length > room ? `${label.slice(0, room - 1)}\u2026` : label;
       svg.append(draw("text", { x: 0, y: y + (many ? 9 : lane / 2 + 4) }, text, draw("title", {}, label)));
-      if (many && i) svg.append(draw("line", { class: "edge", x1: 0, x2: width, y1: y, y2: y }));
+      if (many && i) svg.append(draw("line", { class: "edge", x1: 0, x2: width, y1: y - 3, y2: y - 3 }));
     }
     last = label;
     const group = draw("g", { "data-lane": one.instance }, draw("title", {}, one.instance));
@@ -368,12 +378,19 @@ function logs() {
     look(true);
   });
   return make("section", {}, make("h2", {}, "Log", make("span", { class: "note" }, "the last lines")),
-    make("label", {}, "of", choice), make("pre", { class: "log", id: "log", tabindex: 0 }));
+    make("label", {}, "of", choice), " ", make("span", { id: "log-link" }),
+    make("pre", { class: "log", id: "log", tabindex: 0 }));
 }
 
 function showLog(toEnd) {
   const box = document.getElementById("log");
   if (!box) return;
+  const elsewhere = doc.links.find((one) => one.what === "log" && one.instance === shownLog);
+  const address = elsewhere ? new URL(elsewhere.address, location.href).href : "";
+  const place = document.getElementById("log-link");
+  if (place.firstChild?.href !== address) {
+    place.replaceChildren(...(address ? [link(address, "all of it, on its node")] : []));
+  }
   const found = doc.logs.find((log) => log.instance === shownLog);
   let text = found ? found.text : "\u2026";
   if (found && found.missing) text += `${text ? "\n" : ""}(${found.missing})`;
@@ -407,9 +424,13 @@ const PARTS = {
     ["head", head, () => [doc.words, doc.state, doc.run, doc.live && Math.floor(elapsed())]],
     ["cause", cause, () => doc.cause], ["links", links, () => doc.links],
     ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(elapsed())]],
-    ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
+    ["feed", feed, () => doc.feed], ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
     ["logs", logs, () => doc.log_names], ["exports", exports_, () => doc.exports],
   ],
+  error: [["head", () => make("header", {}, make("h1", {}, doc.name),
+    make("p", { class: "words", id: "words" }, doc.words),
+    doc.up ? make("p", {}, make("a", { href: doc.up }, "Back to the first page")) : null),
+    () => [doc.name, doc.words]]],
   list: [
     ["head", () => make("header", {}, make("h1", {}, doc.name)), () => doc.name],
     ["notes", notes, () => doc.notes],
@@ -433,6 +454,7 @@ function show() {
 }
 
 function silent(text) {
+  if (doc.kind === "error") return; // it says so already
   const old = document.getElementById("silent");
   if (old && !text) old.remove();
   if (old || !text) return;
@@ -448,13 +470,12 @@ async function look(now) {
     const asked = shownLog;
     const answer = await fetch(`data.json?log=${encodeURIComponent(asked)}&seen=${encodeURIComponent(seen)}`);
     if (!answer.ok) throw new Error(String(answer.status));
-    if (answer.status !== 204) {
-      const told = await answer.json();
-      if (asked === shownLog) {
-        doc = told.document;
-        seen = told.seen;
-        clock = told.clock - Date.now() / 1000;
-      }
+    const told = await answer.json(); // null: nothing is new
+    if (told && asked === shownLog) {
+      if (told.document.kind !== doc.kind) return location.reload();
+      doc = told.document;
+      seen = told.seen;
+      clock = told.clock - Date.now() / 1000;
     }
     silent("");
   } catch {

@@ -14,12 +14,14 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tfapp.frozen import frozen
-from tfapp.page.document import encoded
+from tfapp.page.document import encoded, of_error
 from tfapp.page.html import page, policy
 
 LOOPBACK = "127.0.0.1"
 IDLE = 60.0  # seconds after which a connection without requests is closed
 MAX_CONNECTIONS = 64
+
+_TITLES = {403: "Not allowed", 404: "Not found", 503: "No answer"}
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 
@@ -36,11 +38,13 @@ class Request:
 
 @frozen
 class Answer:
-    """`status`: 200, or 204 (nothing new), 301 (`body` is the path), 404."""
+    """`status`: 200, or 301 (`body` is the path). `error`: why there is no
+    answer; a person with a browser gets it as a page."""
 
     body: bytes
     type: str = JSON
     status: int = 200
+    error: str = ""
 
 
 def shown(document: Mapping[str, Any]) -> Answer:
@@ -63,8 +67,14 @@ def news(document: Mapping[str, Any], request: Request, clock: float) -> Answer:
     return Answer(b'{"clock":%f,"seen":"%s","document":%s}' % (clock, seen.encode(), body))
 
 
-NOTHING_NEW = Answer(b"", status=204)
-NOT_FOUND = Answer(b'{"error":"there is nothing of this name"}', status=404)
+def failed(status: int, why: str) -> Answer:
+    """An error, 403, 404 or 503 (the next look may find it)."""
+    return Answer(data({"error": why}).body, status=status, error=why)
+
+
+# Not 204: YARN's proxy fails on an answer without a body (WebAppProxyServlet of Hadoop 3.4.2).
+NOTHING_NEW = Answer(b"null")
+NOT_FOUND = failed(404, "there is nothing of this name")
 
 
 def moved(path: str) -> Answer:
@@ -145,17 +155,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         ours = {f"{name}:{self.server.server_port}" for name in (LOOPBACK, "localhost")}
         # A page of elsewhere whose name leads here (DNS rebinding) has another Host.
         if not self.server.proxied and self.headers.get("Host", "") not in ours:
-            return _refused("this server answers to its loopback address alone")
+            return failed(403, "this server answers to its loopback address alone")
         parts = urlsplit(self.path)
         token, slash, path = parts.path.lstrip("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
-            return _refused("the token in the address is not the one that was printed")
+            return failed(403, "the token in the address is not the one that was printed")
         if not slash:
             return moved(f"/{token}/")
         base = f"http://{self.headers.get('Host', '')}/{token}/"
         return self.server.answer(Request(unquote(path), base, dict(parse_qsl(parts.query))))
 
+    def _told(self, answer: Answer) -> str:
+        """The page of an error."""
+        below = urlsplit(self.path).path.lstrip("/").partition("/")[2]
+        known = answer.status != 403
+        up = "../" * below.count("/") or "./" if known else ""
+        why = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}."
+        return page(of_error(_TITLES[answer.status], why, up, again=answer.status == 503))
+
     def _send(self, answer: Answer) -> None:
+        if answer.error and "text/html" in self.headers.get("Accept", ""):
+            answer = Answer(self._told(answer).encode(), HTML, answer.status)
         self.send_response(answer.status)
         headers = {
             "Cache-Control": "no-store",
@@ -167,14 +187,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = answer.body
         if answer.status == 301:
             headers["Location"], body = body.decode(), b""
-        if answer.status != 204:
-            headers |= {"Content-Type": answer.type, "Content-Length": str(len(body))}
+        headers |= {"Content-Type": answer.type, "Content-Length": str(len(body))}
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def _refused(why: str) -> Answer:
-    return Answer(json.dumps({"error": why}).encode(), status=403)

@@ -1,4 +1,4 @@
-"""The context of a function: the instance as which it runs."""
+"""The context of a function: which instance it runs as."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Exports = Mapping[str, Mapping[str, str]]
 
 @frozen
 class Member:
-    """One instance of the cluster that formed. `instance`: "worker/1". `role`: "chief", "worker",
-    "ps", "evaluator", "tensorboard" or "other". `exports`: group -> name -> value."""
+    """One instance of the cluster. `instance`: "worker/1". `role`: "chief", "worker", "ps",
+    "evaluator", "tensorboard" or "other". `exports`: group -> name -> value."""
 
     instance: str
     component: str
@@ -35,15 +35,18 @@ class Member:
 
 @frozen
 class Context:
-    """The place of a program in its application. A function with one parameter gets it.
+    """The context of a program. It is passed to a function with one parameter.
 
-    `role`: "chief", "worker", "ps", "evaluator" or "other". `instance`: "worker/1", which is
-    number `index` of component `component`; a replacement keeps that name. `generation`: how often
-    the cluster has formed, from 1. `cluster`: TF_CONFIG's, role -> addresses as "host:port", and
-    `task` its ("worker", 1); both empty for a role that is no part of a TensorFlow cluster.
-    `checkpoint_dir`: a path or a URL, seen by all instances where the application has a checkpoint
-    prefix. `data_dir`: a path, a URL or "". `work_dir`: this instance's own folder. `members`: all
-    instances of the application, in its order.
+    - `role`: "chief", "worker", "ps", "evaluator" or "other"
+    - `instance`: "worker/1", the instance with number `index` of component `component`. The name is
+      the same after a replacement
+    - `generation`: the number of the present cluster, from 1
+    - `cluster`: as in TF_CONFIG, role -> addresses ("host:port"). `task`: as in TF_CONFIG,
+      ("worker", 1). Both are empty for a role outside the TensorFlow cluster
+    - `checkpoint_dir`: a path or a URL. All instances see it if a checkpoint prefix is configured
+    - `data_dir`: a path, a URL or ""
+    - `work_dir`: a folder of this instance alone
+    - `members`: all instances of the application, in job order
 
     >>> def train(context):
     ...     context.report(loss=0.25, step=10)
@@ -72,13 +75,13 @@ class Context:
 
     @property
     def exports(self) -> dict[str, Exports]:
-        """The exports of the instances: instance -> group -> name -> value, as in
+        """The exports of all instances: instance -> group -> name -> value. For example
         `exports["worker/0"]["worker"]["host_port"]`."""
         return {member.instance: member.exports for member in self.members}
 
     @functools.cached_property
     def feed(self) -> Feed:
-        """The rows that the driver feeds from Spark. ProgramError where it feeds none."""
+        """The feed of rows from Spark. ProgramError if the application is not fed."""
         try:
             from tfapp.feed.context import feed_of
         except ModuleNotFoundError:  # it did not travel
@@ -95,17 +98,17 @@ class Context:
         step: int | None = None,
         **more: float,
     ) -> None:
-        """Tells the application's followers of `metrics`, name -> number, with `more` of them as
-        keywords. `step`: how many steps of training they are about. May be called at every step:
-        it costs little, and what is sent does not grow with it."""
+        """Reports metrics to the application: `metrics` maps names to numbers; `more` are further
+        metrics as keywords. `step`: the training step of the values. It is cheap enough to be
+        called at every step: only the last values are sent, at most once a second."""
         from tfapp.program import reporting
 
         reporting.report({**(metrics or {}), **more}, step)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Context:
-        """The context of the process whose environment it is; what is not there has its default,
-        so that a function can be called without an application."""
+        """The context of a process with this environment. Missing variables get defaults, so that a
+        function can also be called outside an application."""
         config = json.loads(environ.get("TF_CONFIG") or "{}")
         task = config.get("task")
         file = environ.get("TFAPP_CLUSTER_FILE")
@@ -131,8 +134,9 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def accepts_context(function: Callable[..., Any]) -> bool:
-    """Whether a function wants the `Context`: it has one parameter without a default, or its
-    first is named `context` or annotated as one. ProgramError when it needs more than that."""
+    """Whether a function takes the `Context`: it has one parameter without a default, or its first
+    parameter is named `context` or annotated as `Context`. ProgramError if it requires more
+    arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,8 +1,8 @@
-"""Trains an `Experiment`: `tf.estimator.train_and_evaluate`, which does the part of this instance
-in the cluster of TF_CONFIG.
+"""Trains an `Experiment` by `tf.estimator.train_and_evaluate`, which runs the task that TF_CONFIG
+gives to this instance.
 
-A chief and workers train, each ps serves until it is stopped, and the evaluator ends by itself
-after the checkpoint of `max_steps`. A chief without an evaluator measures its last checkpoint.
+Chief and workers train, a ps serves until it is stopped, and the evaluator ends after the
+checkpoint of `max_steps`. Without an evaluator the chief evaluates its last checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GONE = (
 
 
 def run(experiment: Experiment, context: Context) -> dict[str, Any] | None:
-    """Returns the last metrics that this instance measured, or the number of steps."""
+    """Returns the last metrics that this instance has evaluated, or the number of steps."""
     import tensorflow as tf
 
     if not hasattr(tf, "estimator"):
@@ -49,14 +49,14 @@ def run(experiment: Experiment, context: Context) -> dict[str, Any] | None:
 
 
 def gone(version: str) -> ProgramError:
-    """What is said where TensorFlow has no Estimators."""
+    """The message for a TensorFlow version without Estimators."""
     message, hint = GONE
     return ProgramError(message.format(version), hint)
 
 
 def missed(error: Exception, version: str) -> ProgramError | None:
-    """What to say of an exception of the user's function: that it asked TensorFlow for Estimators
-    which are not there. None where it did not."""
+    """The message for an exception of the user's function that was caused by missing Estimators;
+    None for any other exception."""
     if not isinstance(error, (AttributeError, ImportError)):
         return None
     last: TracebackType | None = error.__traceback__
@@ -67,7 +67,7 @@ def missed(error: Exception, version: str) -> ProgramError | None:
 
 
 def _measured(estimator: Any, context: Context) -> dict[str, Any]:
-    """The metrics of the last evaluation, filled in by each of them, which is reported too."""
+    """A dictionary that receives the metrics of each evaluation. They are reported too."""
     last: dict[str, Any] = {}
     evaluate = estimator.evaluate
 

@@ -1,4 +1,4 @@
-"""The results of an experiment function, with the names that tf-yarn gave them."""
+"""Return types of experiment functions, with the names of tf-yarn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ _STANDARD = os.path.dirname(os.__file__)
 
 
 class Experiment(NamedTuple):
-    """An Estimator with what `tf.estimator.train_and_evaluate` needs; TensorFlow 2.15 or older.
+    """An Estimator and the arguments of `tf.estimator.train_and_evaluate`. Needs TensorFlow 2.15 or
+    older.
 
-    `estimator`: a `tf.estimator.Estimator`, whose `model_dir` all instances see. `train_spec`:
-    a `tf.estimator.TrainSpec`; its `max_steps` is the number of global steps after which training
-    and the evaluator end. `eval_spec`: a `tf.estimator.EvalSpec`; its times are in seconds.
+    - `estimator`: a `tf.estimator.Estimator` with a `model_dir` that all instances see
+    - `train_spec`: a `tf.estimator.TrainSpec`. Training and evaluator end after its `max_steps`
+      global steps
+    - `eval_spec`: a `tf.estimator.EvalSpec`, with times in seconds
 
     >>> def experiment(context):
     ...     import tensorflow as tf
@@ -42,18 +44,21 @@ class Experiment(NamedTuple):
 
 
 class KerasExperiment(NamedTuple):
-    """A compiled Keras model with what it trains on.
+    """A compiled Keras model and its training data.
 
-    `model`: a compiled model, or a function without arguments that makes one. `model_dir`: the
-    folder of checkpoints, events and the saved model, seen by all instances; a path or a URL, by
-    default the application's checkpoint folder. `train_params`: arguments of `model.fit`, as
-    {"epochs": 10, "steps_per_epoch": 100}; what is in "callbacks" here runs as well.
-    `input_data_fn` returns `x` of `model.fit`: a `tf.data.Dataset`, batched to the size of all
-    replicas together, or arrays. `target_data_fn` returns `y`, where `x` does not have it.
-    `validation_data_fn` returns a dataset, or (x, y), that an evaluator measures each epoch's
-    checkpoint on; without an evaluator, `model.fit` does. `callbacks` run on all workers.
-    `strategy`: a `tf.distribute.Strategy` or a function that makes one, in place of the one that
-    follows from the cluster (see `tfapp.program.keras`); a ready model was built in its scope.
+    - `model`: a compiled model, or a function without arguments that returns one
+    - `model_dir`: the folder for checkpoints, events and the saved model; a path or a URL that all
+      instances see. Default: the checkpoint folder of the application
+    - `train_params`: arguments of `model.fit`, such as {"epochs": 10, "steps_per_epoch": 100}.
+      Callbacks in "callbacks" are used too
+    - `input_data_fn`: returns `x` of `model.fit`: a `tf.data.Dataset` with batches of the global
+      batch size, or arrays
+    - `target_data_fn`: returns `y`, if `x` does not contain it
+    - `validation_data_fn`: returns a dataset or (x, y). An evaluator evaluates the checkpoint of
+      each epoch on it; without an evaluator, `model.fit` does
+    - `callbacks`: Keras callbacks, used on all workers
+    - `strategy`: a `tf.distribute.Strategy`, or a function that returns one. Default: the strategy
+      that follows from the cluster (see `tfapp.program.keras`). A model must be built in its scope
 
     >>> def build():
     ...     import tensorflow as tf
@@ -83,10 +88,10 @@ _FAR = 1000  # functions that are looked at
 
 
 def returns(function: Callable[..., Any], kind: type[Experiment] | type[KerasExperiment]) -> bool:
-    """Whether a function makes an experiment of this kind: known before it is called, because the
-    model of a KerasExperiment has to be built inside the strategy's scope, where other programs
-    must not be called. It says so in its annotation, or names the class, as functions of the user
-    that it calls may do."""
+    """Whether a function returns an experiment of this kind, determined without calling it: the
+    model of a KerasExperiment must be built in the scope of a strategy, in which other programs
+    must not be called. It is determined by the annotation of the function, or by the class that the
+    function, or a function of the user that it calls, names."""
     for found in _functions(function):
         told = getattr(found, "__annotations__", {}).get("return")
         if told is kind or str(told).rpartition(".")[2] == kind.__name__:
@@ -100,8 +105,8 @@ def returns(function: Callable[..., Any], kind: type[Experiment] | type[KerasExp
 
 
 def makes_strategy(function: Callable[..., Any]) -> bool:
-    """Whether a function names a class of `tf.distribute`, as MirroredStrategy: it enters a scope
-    of its own, and is called in no other."""
+    """Whether a function names a class of `tf.distribute`, such as MirroredStrategy. It then enters
+    its own scope and is called in no other."""
     return any(
         name.endswith("Strategy")
         for found in _functions(function)
@@ -110,7 +115,7 @@ def makes_strategy(function: Callable[..., Any]) -> bool:
 
 
 def _functions(function: Callable[..., Any]) -> Iterator[FunctionType]:
-    """A function and those of the user's own that it can call."""
+    """A function and the user's functions that it may call."""
     waiting: list[Any] = [function]
     seen: set[int] = set()
     while waiting and len(seen) < _FAR:
@@ -147,7 +152,7 @@ def _reachable(function: FunctionType) -> Iterator[Any]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """All global names and attributes in a function and those inside it."""
+    """All global names and attributes that a function and its inner functions use."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -156,5 +161,5 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _is_installed(file: str | None) -> bool:
-    """Whether a module is not the user's own."""
+    """Whether a module is installed, and thus not the user's."""
     return file is None or "-packages" in file or file.startswith(_STANDARD)

@@ -1,26 +1,27 @@
-"""Trains a `KerasExperiment`: what each instance of the cluster does for it.
+"""Trains a `KerasExperiment`: the part of each instance of the cluster.
 
-The function that makes the experiment is called inside the scope of the strategy that follows
-from the cluster, so that its model is built there:
+The experiment function is called in the scope of the strategy that follows from the cluster, so
+that its model is built there:
 
     one chief or worker             no strategy; Keras 2 or Keras 3
-    more of them, no ps             MultiWorkerMirroredStrategy; Keras 2 (tf-keras)
-    a chief, workers and ps         ParameterServerStrategy; Keras 2. The chief trains, the others
-                                    serve it and do not call the function.
+    several, no ps                  MultiWorkerMirroredStrategy; Keras 2 (tf-keras)
+    a chief, workers and ps         ParameterServerStrategy; Keras 2. The chief trains; workers and
+                                    ps serve it and do not call the function.
     evaluator                       no strategy
 
-A function that names a strategy itself is called in no scope; it builds its model in its own,
-which is that of a single process on an evaluator. A `model` that is a function is called in the
-scope of the experiment's `strategy`.
+A function that names a strategy itself is called outside any scope and builds its model in its own;
+on an evaluator this is the strategy of a single process. If `model` is a function, it is called in
+the scope of the experiment's `strategy`.
 
-In `model_dir`:
-    backup/                   from which a restarted training goes on after its last whole epoch
-    checkpoints/epoch-00001   the weights after each epoch, where the application has an evaluator,
-                              which deletes them when it has measured them, but for the last five
-    train/, validation/       TensorBoard's events, unless the experiment has a TensorBoard callback
-    evaluation/               the evaluator's
-    training.json             how far training is, with its metrics
-    saved_model or model.keras    the trained model: a SavedModel of Keras 2, a file of Keras 3
+Content of `model_dir`:
+
+    backup/                   the state after the last full epoch, for a restart
+    checkpoints/epoch-00001   the weights after each epoch, for the evaluator, which keeps the last
+                              five
+    train/, validation/       events for TensorBoard, unless the experiment has its own callback
+    evaluation/               events of the evaluator
+    training.json             the progress of the training, with its metrics
+    saved_model or model.keras    the trained model: SavedModel (Keras 2) or a .keras file (Keras 3)
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ SHARE = (
 
 
 def run(make: Callable[[], Any], context: Context, own_strategy: bool) -> dict[str, Any] | None:
-    """Does what this instance has to do for the experiment that `make` returns. `own_strategy`:
-    `make` enters a scope itself. Returns the last metrics; None on instances that serve."""
+    """Runs the part of this instance in the experiment that `make` returns. `own_strategy`: whether
+    `make` enters its own scope. Returns the last metrics; None on instances that only serve."""
     if context.role == "ps" or (context.role == "worker" and context.cluster.get("ps")):
         _serve(context)
         return None
@@ -84,8 +85,8 @@ def run(make: Callable[[], Any], context: Context, own_strategy: bool) -> dict[s
 
 
 def train(experiment: KerasExperiment, context: Context) -> dict[str, Any] | None:
-    """The part of this instance in an experiment that was made, and its model, or the function
-    that makes it. As `run`."""
+    """Runs the part of this instance in `experiment`, whose model is built already or is built by a
+    function. Returns as `run`."""
     if context.role == "ps" or (context.role == "worker" and context.cluster.get("ps")):
         _serve(context)
         return None
@@ -136,8 +137,8 @@ def _scope(strategy: Any) -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def _without_cluster() -> Iterator[None]:
-    """A strategy that an evaluator makes now is one of its own: it is in no cluster, and
-    MultiWorkerMirroredStrategy would fail in one that TF_CONFIG describes."""
+    """Hides the cluster of TF_CONFIG while an evaluator makes a strategy: it is not part of the
+    cluster, and MultiWorkerMirroredStrategy would fail."""
     config = os.environ.pop("TF_CONFIG", None)
     try:
         yield
@@ -155,7 +156,7 @@ def _check_own_strategy(model: Any, strategy: Any) -> None:
 
 
 def _serve(context: Context) -> None:
-    """A worker or ps of ParameterServerStrategy: serves the chief until it is stopped."""
+    """Serves the chief of ParameterServerStrategy until this instance is stopped."""
     if not context.cluster.get("chief"):
         raise ProgramError(
             "ParameterServerStrategy needs a chief, which hands out the steps",
@@ -170,7 +171,8 @@ def _serve(context: Context) -> None:
 
 
 def _folder(experiment: KerasExperiment, context: Context) -> str:
-    """The experiment's model_dir. ProgramError where others need it and cannot see it."""
+    """The model_dir of the experiment. ProgramError if several instances need it and cannot share
+    it."""
     folder = str(experiment.model_dir or context.checkpoint_dir)
     if not folder:
         raise ProgramError("the KerasExperiment has no model_dir", SHARE)
@@ -188,9 +190,9 @@ def _has_evaluator(context: Context) -> bool:
 
 # ---- Training --------------------------------------------------------------------------------
 class _Trainer:
-    """`model.fit` on one instance. All instances run the same callbacks: saving a model whose
-    variables are on several is the work of all, and of those that are not the first in a folder
-    of their own."""
+    """`model.fit` on one instance. All instances use the same callbacks: to save a model with
+    distributed variables, all of them must take part. Instances other than the first save into
+    temporary folders."""
 
     def __init__(self, experiment: KerasExperiment, context: Context, kit: Kit):
         self.experiment, self.context, self.kit = experiment, context, kit
@@ -207,7 +209,7 @@ class _Trainer:
             self._check_strategy()
 
     def run(self) -> dict[str, Any]:
-        """Returns {"epoch": the last one, name: its value ...}."""
+        """Returns the number of the last epoch and its metrics: {"epoch": 5, "loss": 0.1, ...}."""
         params = dict(self.experiment.train_params or {})
         given = [*(params.pop("callbacks", None) or ()), *self.experiment.callbacks]
         params.setdefault("verbose", 2 if self.first else 0)
@@ -259,8 +261,8 @@ class _Trainer:
             _serve_data(params)
 
     def _callbacks(self, given: list[Any]) -> list[Any]:
-        """tfapp's own callbacks. The backup comes last: what was not done for an epoch is done
-        when it is trained again."""
+        """The callbacks of tfapp and of the experiment. The backup is last: if a callback fails,
+        the epoch is trained again."""
         callbacks = self.kit.keras.callbacks
         found = [_reporting(callbacks.Callback, self)]
         if not any(isinstance(callback, callbacks.TensorBoard) for callback in given):
@@ -284,7 +286,7 @@ class _Trainer:
         write_json(os.path.join(self.folder, STATE), {**state, "ended": mark})
 
     def _take_earlier(self) -> None:
-        """Nothing was left to train: what an earlier generation or run came to."""
+        """The metrics of an earlier generation or run that has finished the training already."""
         state = read_json(os.path.join(self.folder, STATE))
         if state:
             self.epoch, self.metrics = state["epoch"], state["metrics"]
@@ -306,7 +308,7 @@ class _Trainer:
         tf.io.gfile.rename(partial, target, overwrite=True)
 
     def _save(self) -> None:
-        """Saves the trained model; whoever looks for it finds a whole one."""
+        """Saves the trained model atomically."""
         import tensorflow as tf
 
         name = "model.keras" if self.kit.three else "saved_model"
@@ -326,7 +328,7 @@ class _Trainer:
 
     @contextlib.contextmanager
     def _place(self, folder: str) -> Iterator[str]:
-        """`folder` on the first instance, on the others one that nobody needs."""
+        """`folder` on the first instance; a temporary folder on the others."""
         import tensorflow as tf
 
         if self.first:
@@ -341,8 +343,8 @@ class _Trainer:
 
 
 def _serve_data(params: dict[str, Any]) -> None:
-    """Makes of arrays the datasets that ParameterServerStrategy needs, and of their sizes the
-    numbers of steps. Each worker goes through the data in an order of its own."""
+    """Converts arrays into the datasets that ParameterServerStrategy needs, and their sizes into
+    numbers of steps. Each worker shuffles on its own."""
     import tensorflow as tf
 
     size = params.pop("batch_size", None) or 32
@@ -375,7 +377,7 @@ def _steps(dataset: Any, name: str) -> int:
 
 
 def _at_epoch_end(base: Any, act: Callable[[int, Mapping[str, Any]], None]) -> Any:
-    """A callback: `act(epoch, logs)` after each, counted from 1."""
+    """A callback that calls `act(epoch, logs)` after each epoch, counted from 1."""
 
     class AtEpochEnd(base):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -385,9 +387,9 @@ def _at_epoch_end(base: Any, act: Callable[[int, Mapping[str, Any]], None]) -> A
 
 
 def _reporting(base: Any, trainer: _Trainer) -> Any:
-    """A callback that reports the metrics of each epoch, and while it lasts the step and, of a
-    single instance, those so far; and prints where a training goes on. `step` counts batches, of
-    all replicas together."""
+    """A callback that reports the metrics of each epoch, and during an epoch the step; on a single
+    instance also the present metrics. It prints where a restarted training continues. `step` counts
+    batches of the global batch size."""
 
     class Reporting(base):
         _supports_tf_logs = True  # so that no batch waits for numbers that nobody wants

@@ -1,4 +1,4 @@
-"""The evaluator of a `KerasExperiment`: measures the checkpoints of a training beside it."""
+"""The evaluator of a `KerasExperiment`: evaluates checkpoints while the training runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INTERVAL = 1.0  # seconds between two looks for new checkpoints
 
 
 class Evaluator:
-    """Measures each checkpoint that a training writes, and ends after that of the last epoch."""
+    """Evaluates each checkpoint of a training, and ends after the last epoch."""
 
     def __init__(self, experiment: KerasExperiment, context: Context, kit: Kit):
         if experiment.validation_data_fn is None:
@@ -51,7 +51,7 @@ class Evaluator:
         self.failed: dict[int, int] = {}
 
     def run(self) -> dict[str, Any] | None:
-        """Returns {"epoch": the last one, name: its value ...}; None without any checkpoint."""
+        """Returns the number of the last epoch and its metrics; None if there was no checkpoint."""
         import tensorflow as tf
 
         mark = mark_of(self.context)
@@ -74,7 +74,7 @@ class Evaluator:
         return epoch not in self.evaluated or self.evaluated[epoch][0] != written
 
     def _written(self) -> list[tuple[int, int]]:
-        """(epoch, when it was written) of each checkpoint, the earliest epoch first."""
+        """(epoch, modification time) of each checkpoint, in the order of epochs."""
         import tensorflow as tf
 
         gfile, suffix = tf.io.gfile, self.kit.suffix
@@ -140,7 +140,7 @@ class Evaluator:
         )
 
     def _forget(self) -> None:
-        """Deletes checkpoints that were measured, but for the last ones."""
+        """Deletes evaluated checkpoints, except for the last ones."""
         import tensorflow as tf
 
         done = [epoch for epoch, written in self._written() if not self._is_new(epoch, written)]

@@ -1,4 +1,5 @@
-"""A `KerasExperiment`'s model, and what its trainers and its evaluator tell each other by files."""
+"""The model of a `KerasExperiment`, and the files through which trainers and evaluator
+communicate."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ STATE = "training.json"
 
 
 class Kit:
-    """The Keras that a model was made with: `keras` itself, and whether it is Keras 3."""
+    """The Keras library of a model: the module `keras`, and whether it is Keras 3."""
 
     def __init__(self, model: Any):
         name = _library(model)
@@ -37,7 +38,7 @@ class Kit:
 
 
 def _library(model: Any) -> str | None:
-    """ "keras" or "tf_keras", which a model comes from."""
+    """The library of a model: "keras" or "tf_keras"."""
     roots = (cls.__module__.partition(".")[0] for cls in type(model).__mro__)
     return next((root for root in roots if root in ("keras", "tf_keras")), None)
 
@@ -55,7 +56,7 @@ def named(value: object) -> str:
 
 
 def numbers(logs: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics that are single numbers, as floats."""
+    """The scalar metrics in `logs`, as floats."""
     found = {}
     for name, value in logs.items():
         with contextlib.suppress(TypeError, ValueError):
@@ -69,7 +70,8 @@ def is_iterator(data: Any) -> bool:
 
 
 def mark_of(context: Context) -> dict[str, Any]:
-    """By which an evaluator knows that it was this cluster's training that ended."""
+    """Identifies this cluster's training, so that an evaluator can tell its end from that of an
+    earlier one."""
     cluster = {role: list(addresses) for role, addresses in context.cluster.items()}
     return {"generation": context.generation, "cluster": cluster}
 
@@ -85,7 +87,7 @@ def write_json(path: str, value: object) -> None:
 
 
 def read_json(path: str) -> Any:
-    """None where there is no such file."""
+    """The JSON in a file; None if the file does not exist."""
     import tensorflow as tf
 
     try:

@@ -1,5 +1,4 @@
-"""Runs what a call shipped for one component: loads the program, calls it, and hands on what it
-returns."""
+"""Runs the program that a Python call has shipped for a component, and records its return value."""
 
 from __future__ import annotations
 
@@ -30,12 +29,13 @@ _OWN = str(Path(__file__).parent)
 
 
 class UnloadableError(Exception):
-    """A program that is not what call.json says, or cannot be read here; one sentence."""
+    """The program cannot be loaded here, or call.json is wrong. The message is one sentence."""
 
 
 def main(folder: str, environ: Mapping[str, str]) -> int:
-    """Runs the program of the component that `environ` names, as `folder`/call.json says. Returns
-    the exit code: 1 when the program raised, which then stands on standard error."""
+    """Runs the program of the component in `environ`, as described by `folder`/call.json. Returns
+    the exit code; 1 if the program raised an exception, whose traceback is printed to standard
+    error."""
     try:
         return _run(Path(folder), environ)
     except (UnloadableError, TfappError) as error:
@@ -74,7 +74,7 @@ def _run_module(name: str) -> None:
 
 
 def _returned(function: Callable[..., Any], context: Context) -> Any:
-    """What is to come back of a call of `function`."""
+    """The value to return to the caller for a call of `function`."""
     call = functools.partial(function, context) if accepts_context(function) else function
     if returns(function, KerasExperiment):
         from tfapp.program import keras
@@ -97,7 +97,7 @@ def _returned(function: Callable[..., Any], context: Context) -> Any:
 
 
 def _explain(error: Exception) -> None:
-    """Has it said, after the traceback, where Estimators are asked for and not there."""
+    """Adds to a traceback that Estimators are missing, if that is the cause."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None or hasattr(tensorflow, "estimator"):
         return
@@ -111,7 +111,7 @@ def _explain(error: Exception) -> None:
 
 # ---- Loading ---------------------------------------------------------------------------------
 def _load(folder: Path, program: Mapping[str, Any], python: list[int]) -> Callable[..., Any]:
-    """The function that is to be called. UnloadableError when it cannot be had."""
+    """The function to call. UnloadableError if it cannot be loaded."""
     if program["kind"] == "function":
         found = _named(program["module"], program["function"])
         args, kwargs = program.get("args", ()), program.get("kwargs", {})
@@ -165,7 +165,7 @@ def _refuse(error: Exception) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Writes the traceback from the first line that is the user's. The exception comes last."""
+    """Prints the traceback from the first line of the user's code on."""
     sys.stdout.flush()
     part = _users_part(error.__traceback__) or error.__traceback__
     traceback.print_exception(type(error), error, part, file=sys.stderr)
@@ -173,8 +173,8 @@ def _show(error: BaseException) -> None:
 
 
 def _users_part(found: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that begins in a file which is neither tfapp's nor the importer's;
-    None where there is none."""
+    """The part of a traceback from the first file on that belongs to neither tfapp nor the import
+    system; None if there is none."""
     while found is not None and _is_machinery(found.tb_frame.f_code.co_filename):
         found = found.tb_next
     return found

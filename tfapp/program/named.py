@@ -1,4 +1,4 @@
-"""A function by its name."""
+"""A function that is referred to by its name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class NamedFunction:
-    """The function `name` of `module`, which is imported where it runs: for what does not pickle.
-    `args` and `kwargs`, plain data, are what it is called with; a `tfapp.Context` comes after them
-    if it takes one more.
+    """The function `name` of `module`, imported where it runs. Use it for a function that cannot be
+    pickled. It is called with `args` and `kwargs`, which must be plain data, and then with the
+    `tfapp.Context` if it has one more parameter.
 
     >>> NamedFunction("digits", "experiment", (0.1,)).name
     'experiment'

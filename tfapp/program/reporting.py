@@ -30,14 +30,13 @@ _MAX_STEP = 2**63
 
 
 def report(metrics: Mapping[str, float], step: int | None = None) -> None:
-    """Reports metrics, name -> number, and the step of training that they are from. They replace
-    the last values of these names. Metrics of other names stay, and so does the step where `step`
-    is None.
+    """Reports metrics (name -> number) and the training step to which they belong. Values replace
+    earlier values of the same name. Other metrics are kept, and so is the step if `step` is None.
 
-    A value is a Python number, a NumPy number, or a tensor of one number; NaN and infinities are
-    accepted. Anything else, text included, raises TypeError or ValueError, and then none of the
-    values is reported. An instance has 32 names at most, of up to 64 characters each: others are
-    left out, with one warning. On a full disk values are lost, and the program goes on.
+    A value is a Python number, a NumPy number or a scalar tensor; NaN and infinities are allowed.
+    For any other value, also text, TypeError or ValueError is raised and nothing is reported. An
+    instance has at most 32 metrics, with names of at most 64 characters; others are ignored with
+    one warning. If the disk is full, values are lost and the program continues.
 
     >>> report({"loss": 0.25}, step=10)
     """
@@ -45,7 +44,7 @@ def report(metrics: Mapping[str, float], step: int | None = None) -> None:
 
 
 def flush() -> None:
-    """Writes at once what was reported and is not written yet. Happens at the program's end too.
+    """Writes pending values at once. Also happens at the end of the program.
 
     >>> flush()
     """
@@ -53,8 +52,8 @@ def flush() -> None:
 
 
 class Reporter:
-    """What one program reports, in the file `path`; None: nowhere. `calendar`: seconds since
-    1970. `warn` writes a line."""
+    """Writes the metrics of a program to the file `path`; nowhere if that is None. `calendar`
+    returns seconds since 1970. `warn` prints a line."""
 
     def __init__(
         self,
@@ -75,8 +74,8 @@ class Reporter:
         self._forget_threads()
 
     def _forget_threads(self) -> None:
-        """Begins with new locks and without a writing thread, as in a process just forked, whose
-        parent writes what is pending."""
+        """Makes new locks after a fork. The thread of the parent process writes what was
+        pending."""
         self._pending = False  # whether something is not written yet
         self._lock = threading.Lock()  # of the values
         self._writing = threading.Lock()  # of the file
@@ -139,7 +138,7 @@ class Reporter:
                 self._warn_once(f"metrics cannot be written: {self._path}: {error.strerror}")
 
     def close(self) -> None:
-        """The last `flush` but for what is reported afterwards, which is written at once."""
+        """Flushes at the end of the process. Values that are reported later are written at once."""
         self._closed = True
         self._wake.set()
         self.flush()
@@ -169,7 +168,7 @@ class Reporter:
                 wake.set()
 
     def _admitted(self, taken: dict[str, float]) -> dict[str, float]:
-        """Those of `taken` for which there is room."""
+        """The metrics of `taken` within the maximal number."""
         admitted = {}
         room = MAX_NAMES - len(self._values)
         for name, value in taken.items():
@@ -185,8 +184,7 @@ class Reporter:
         return admitted
 
     def _warn_once(self, text: str) -> None:
-        """The first warning says that there is something to see to; those after it are as many as
-        there are steps."""
+        """Prints a warning, but only the first one: the same problem occurs at every step."""
         if not self._warned:
             self._warned.add(text)
             self._warn(text)
@@ -222,7 +220,7 @@ _making = threading.Lock()
 
 
 def _reporter() -> Reporter:
-    """This process's own."""
+    """The reporter of this process."""
     global _own
     if _own is None:
         with _making:

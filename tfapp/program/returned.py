@@ -1,16 +1,17 @@
-"""What a function returned, as data in a file of its log folder, which comes back to the caller.
+"""Records the return value of a function as a file in the log folder, from which it is fetched for
+the caller.
 
-tfapp-returned.json is one object: "generation", the number of the cluster that the program ran in,
-and one of these. Without any, the function returned None.
+tfapp-returned.json is a JSON object with the key "generation", the number of the cluster, and one
+of the following keys. Without any of them the function returned None.
 
     "value"  the encoded value, of at most 1 MiB
-    "file"   {"path", "size", "sha256"} of a larger one, below the checkpoint folder
-    "error"  one sentence: why there is none
+    "file"   {"path", "size", "sha256"} of a larger value, below the checkpoint folder
+    "error"  a sentence: why the value cannot be returned
 
-Numbers, text, None, lists and dicts with text as keys are JSON's own. All else is an object with
-the key "$", which says what it is: "int" and "float" (what JSON has no number for), "bytes",
-"tuple", "dict" (other keys), "array" and "scalar" (NumPy's, as the bytes of an .npy file), and
-"pickle", where the caller asked for pickles. `tfapp.api.returned` reads it.
+Numbers, text, None, lists and dictionaries with text keys are encoded as in JSON. Other values are
+objects with the key "$", which names their kind: "int" and "float" (not representable in JSON),
+"bytes", "tuple", "dict" (other keys), "array" and "scalar" (NumPy, as the bytes of an .npy file),
+and "pickle" if the caller allows pickles. `tfapp.api.returned` decodes it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ _HINTS = {
 
 
 class NoDataError(Exception):
-    """A part of a value that is no data. `said` goes on from its place: "is a set, ..."."""
+    """A part of a value cannot be encoded. `said` continues a sentence about it: "is a set,
+    ..."."""
 
     def __init__(self, said: str):
         super().__init__(said)
@@ -63,9 +65,9 @@ class _TooLargeError(Exception):
 
 
 def write(value: Any, pickles: bool = False, environ: Mapping[str, str] | None = None) -> None:
-    """Writes the record of what a function returned into the log folder, whole or not at all.
-    `pickles`: what is no data becomes a pickle. Raises nothing: a value that cannot come back
-    costs one line of warning on standard error. `environ`: that of the program."""
+    """Writes the record of a return value into the log folder, atomically. `pickles`: whether other
+    values are pickled. Never raises: a value that cannot be returned costs a warning on standard
+    error. `environ`: the environment of the program."""
     environ = os.environ if environ is None else environ
     record: dict[str, Any] = {"generation": int(environ.get("TFAPP_GENERATION", "1"))}
     try:
@@ -105,7 +107,7 @@ def _outcome(value: Any, pickles: bool, environ: Mapping[str, str]) -> dict[str,
 
 
 def _shared_folder(environ: Mapping[str, str], size: int) -> Path:
-    """Where a value of `size` bytes goes that is too large for its record."""
+    """The folder for a value of `size` bytes, which is too large for the record."""
     large = f"what it returned is {_amount(size)}, and at most {_amount(LIMIT)} come back"
     place = environ.get("TFAPP_CHECKPOINT_DIR", "")
     if place.startswith("file:///"):
@@ -143,7 +145,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 # ---- Values ----------------------------------------------------------------------------------
 class _Encoder:
-    """Turns values into what `json.dumps` takes."""
+    """Converts values into JSON data."""
 
     def __init__(self, pickles: bool):
         self._pickles = pickles
@@ -151,7 +153,7 @@ class _Encoder:
         self._numpy: Any = sys.modules.get("numpy")
 
     def encode(self, value: Any) -> Any:
-        """NoDataError names the first part that is no data."""
+        """The encoded value. NoDataError names the first part that cannot be encoded."""
         if value is None or isinstance(value, bool):
             return value
         try:
@@ -230,7 +232,7 @@ def _base64(data: bytes | bytearray) -> str:
 
 
 def _tensor(value: Any) -> Any:
-    """The NumPy value of a TensorFlow tensor or variable; None for anything else."""
+    """The NumPy value of a TensorFlow tensor or variable; None for any other value."""
     if type(value).__module__.partition(".")[0] not in ("tensorflow", "keras", "tf_keras"):
         return None
     try:
@@ -240,7 +242,8 @@ def _tensor(value: Any) -> Any:
 
 
 def _no_data(value: Any) -> str:
-    """ "is a keras History, which is no data; return its .history, or give pickles=True"."""
+    """Describes a value that cannot be encoded: "is a keras History, which is no data; return its
+    .history, or give pickles=True"."""
     kind = type(value)
     room = kind.__module__.partition(".")[0]
     name = kind.__name__ if room in ("builtins", "__main__") else f"{room} {kind.__name__}"

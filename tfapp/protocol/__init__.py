@@ -1,10 +1,10 @@
-"""Every call to an application's master, each with a deadline.
+"""Calls to the application master, each with a deadline.
 
-The protocol is Skein's, the client is not: Skein's own waits for ever on a master that is stopped
-or cut off. Here each call ends by its deadline with an answer, a `RefusedError` or an
-`UnreachableError`, and a call that may be repeated is repeated until then. A `Watch` says when it
-breaks; its user then opens a new one, in this order: subscribe, read, then consume.
+The protocol is Skein's, but the client is not: Skein's client blocks for ever if the master is
+stopped or cut off. Here every call ends at its deadline, with an answer, a `RefusedError` or an
+`UnreachableError`. Idempotent calls are repeated until then. A `Watch` reports when its stream
+breaks; the caller then opens a new one, in this order: subscribe, read, consume.
 
-Travels into containers, which need gRPC and protobuf for it. Both are imported by the first
-connection, not by `connection` and `watch`.
+This room is shipped to containers, which therefore need gRPC and protobuf. They are imported by the
+first connection, not by the modules `connection` and `watch`.
 """

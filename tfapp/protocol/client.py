@@ -1,4 +1,4 @@
-"""Calls over gRPC, each of which ends by a deadline. Imports gRPC and protobuf."""
+"""Calls over gRPC, each with a deadline. Imports gRPC and protobuf."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 def open_channel(address: str, certificate: bytes, key: bytes) -> grpc.Channel:
-    """A channel to one of Skein's servers at `address` (host:port), which has the same credentials,
-    in PEM. It is never behind the proxy that a user's environment names."""
+    """A channel to a server of Skein at `address` (host:port). Client and server use the same
+    credentials, in PEM. Proxy variables of the user are ignored."""
     return grpc.secure_channel(
         address,
         grpc.ssl_channel_credentials(certificate, key, certificate),
@@ -49,8 +49,8 @@ def open_channel(address: str, certificate: bytes, key: bytes) -> grpc.Channel:
 
 
 class Client:
-    """One channel to the master at `address` (host:port), for any number of threads. Nothing is
-    sent before the first call. `certificate` and `key` are PEM; `deadline` is of each call."""
+    """One channel to the master at `address` (host:port). Thread-safe. Nothing is sent before the
+    first call. `certificate` and `key`: PEM. `deadline`: seconds for each call."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Client:
         }
 
     def close(self) -> None:
-        """Ends all calls and streams. May be called twice."""
+        """Cancels all calls and streams. May be called twice."""
         self.closed = True
         self._channel.close()
 
     def call(self, method: str, **fields: Any) -> Any:
-        """The answer to a request of these fields. RefusedError when the master says no,
-        UnreachableError when there is no answer by the deadline."""
+        """Sends a request with these fields and returns the answer. RefusedError if the master
+        refuses it, UnreachableError if there is no answer before the deadline."""
         request = CALLS[method].request(**fields)
         if request.ByteSize() > LARGEST_REQUEST:
             raise RefusedError(
@@ -100,8 +100,8 @@ class Client:
         return attempt(self.deadline) if method in _ONCE else self.repeat(attempt)
 
     def repeat(self, attempt: Callable[[float], T]) -> T:
-        """The result of `attempt(seconds)`, which is called again when it raises
-        UnreachableError, as long as its `seconds` are not over."""
+        """Returns the result of `attempt(seconds)`. It is repeated after UnreachableError until its
+        `seconds` are over."""
         end = self._clock() + self.deadline
         while True:
             try:
@@ -125,7 +125,7 @@ class Client:
         return self.unreachable(method, f"{code.name} {detail}".rstrip())
 
     def stream(self, method: str, requests: Iterable[Mapping[str, Any]]) -> Any:
-        """gRPC's call object: its responses are iterated, `cancel` ends it."""
+        """The call object of gRPC: iterate over it for responses; `cancel` ends it."""
         make = CALLS[method].request
         try:
             return self._methods[method](make(**fields) for fields in requests)
@@ -133,7 +133,7 @@ class Client:
             raise self.unreachable(method, _CLOSED) from error
 
     def unreachable(self, method: str, because: str) -> UnreachableError:
-        """The error to raise; `because` is "" when the deadline is over."""
+        """The error for `method`. `because`: the reason; "" if the deadline is over."""
         because = because or f"no answer within {self.deadline:g} s"
         return UnreachableError(
             f"the application's master at {self.address} cannot be reached: {because} ({method})",

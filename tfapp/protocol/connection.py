@@ -1,4 +1,4 @@
-"""The connection to an application's master, and the calls to it."""
+"""A connection to the application master, with all its calls."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ FINISHED_STATES = ("SUCCEEDED", "FAILED", "KILLED")
 
 @frozen
 class ContainerReport:
-    """The master's report of a container. `state` is one of LIVE_STATES or FINISHED_STATES;
-    `message` tells the end of a finished one, and `reason` is one of contract.exit.REASONS, ""
-    where the master knows none. `yarn_id` is YARN's own id of it, `node` the address of its node's
-    web pages (host:port)."""
+    """The master's report on a container. `state`: one of LIVE_STATES or FINISHED_STATES.
+    `message`: the exit message of a finished container. `reason`: one of contract.exit.REASONS, or
+    "" if unknown. `yarn_id`: YARN's id. `node`: the address of the node's web pages (host:port)."""
 
     id: str  # "<service>_<number>"
     service: str
@@ -38,9 +37,9 @@ class ContainerReport:
 
 
 class Connection:
-    """A connection to one application's master, for any number of threads. All methods raise
-    `UnreachableError` when it does not answer by the deadline and `RefusedError` when it says
-    no. `close()` it, or use it as a context manager: an open watch keeps it alive otherwise."""
+    """A connection to one application master. Thread-safe. Methods raise `UnreachableError` if the
+    master does not answer before the deadline, and `RefusedError` if it refuses. Call `close()` or
+    use it as a context manager: an open watch keeps it alive otherwise."""
 
     def __init__(self, client: Client, container: str = ""):
         self._client = client
@@ -54,40 +53,40 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Ends all watches and releases the connection. May be called twice."""
+        """Ends all watches and closes the connection. May be called twice."""
         for watch in tuple(self._watches):
             watch.close()
         self._client.close()
 
     # -- the key-value store --
     def get(self, key: str) -> bytes | None:
-        """The value of `key`, None when there is none."""
+        """The value of `key`; None if it does not exist."""
         found = self._client.call("GetRange", **key_range(key)).result
         return found[0].value if found else None
 
     def get_prefix(self, prefix: str) -> dict[str, bytes]:
-        """All keys that begin with `prefix`, and their values."""
+        """All keys with the prefix, and their values."""
         found = self._client.call("GetRange", **prefix_range(prefix)).result
         return {entry.key: entry.value for entry in found}
 
     def put(self, key: str, value: bytes, owner: str | None = None) -> None:
-        """Writes `key`. With an owner, it is deleted when that container ends; RefusedError
-        when it has ended already."""
+        """Sets `key`. A key with an owner is deleted when the container of the owner ends;
+        RefusedError if it has ended already."""
         self._client.call("PutKey", **_put(key, value, owner))
 
     def put_own(self, key: str, value: bytes) -> None:
-        """Writes `key`, to be deleted when this container ends."""
+        """Sets `key`, owned by this container."""
         self.put(key, value, owner=self.container)
 
     def update(self, values: Mapping[str, bytes], owners: Mapping[str, str] | None = None) -> None:
-        """Writes all of `values` in one call, or none. `owners`: key -> container id."""
+        """Sets all of `values` in one call, or none of them. `owners`: key -> container id."""
         owners = owners or {}
         puts = [{"put_key": _put(key, values[key], owners.get(key))} for key in values]
         if puts:
             self._client.call("Transaction", on_success=puts)
 
     def discard(self, key: str) -> None:
-        """Deletes `key` if it is there."""
+        """Deletes `key` if it exists."""
         self._client.call("DeleteRange", **key_range(key))
 
     def watch(
@@ -96,9 +95,9 @@ class Connection:
         prefixes: Sequence[str] = (),
         into: queue.SimpleQueue | None = None,
     ) -> Watch:
-        """Follows keys and prefixes from now on, in commit order. Returns when the master has
-        taken all of them. Events land in `into` when one is given (several sources can share a
-        queue), in the watch's own queue otherwise. A key matched twice is delivered twice."""
+        """Watches keys and prefixes from now on, in the order of commits. Returns when the master
+        has accepted all of them. Events are put into the queue `into`, which several sources may
+        share, or else into the queue of the watch. A key that matches twice is delivered twice."""
         ranges = [*map(key_range, keys), *map(prefix_range, prefixes)]
         watch = self._client.repeat(
             lambda seconds: Watch(self._client, ranges, into, self._watches.discard, seconds)
@@ -108,40 +107,40 @@ class Connection:
 
     # -- containers --
     def containers(self, states: Sequence[str] = LIVE_STATES) -> tuple[ContainerReport, ...]:
-        """The containers of all services that are in one of `states`."""
+        """The containers of all services in one of `states`."""
         found = self._client.call("getContainers", states=states).containers
         return tuple(map(_report, sorted(found, key=lambda c: (c.service_name, c.instance))))
 
     def add_container(self, service: str, env: Mapping[str, str]) -> str:
-        """Requests one more container, returns its id. Never repeated: after an
-        UnreachableError only `containers()` can tell whether it was requested."""
+        """Requests one more container and returns its id. Never repeated: after an UnreachableError
+        only `containers()` tells whether it was requested."""
         return _id(self._client.call("addContainer", service_name=service, env=dict(env)))
 
     def kill_container(self, container: str) -> None:
-        """Ends a container; nothing happens when it has ended already."""
+        """Kills a container; does nothing if it has ended."""
         self._client.call("killContainer", **_instance(container))
 
     # -- the application --
     def set_progress(self, progress: float) -> None:
-        """The share of the work that is done, 0 to 1."""
+        """Sets the progress of the application, from 0 to 1."""
         self._client.call("SetProgress", progress=progress)
 
     def add_page(self, route: str, target: str, title: str) -> None:
-        """Adds a link to `target` to the application's web page. Never repeated."""
+        """Adds a link to `target` to the web page of the application. Never repeated."""
         self._client.call("AddProxy", route=route, target=target, link_name=title)
 
     def remove_page(self, route: str) -> None:
-        """Removes a link again. RefusedError when there is none."""
+        """Removes a link. RefusedError if it does not exist."""
         self._client.call("RemoveProxy", route=route)
 
     def shutdown(self, status: str, diagnostics: str) -> None:
-        """Ends the application. `status` is SUCCEEDED, FAILED or KILLED. Never repeated."""
+        """Ends the application. `status`: SUCCEEDED, FAILED or KILLED. Never repeated."""
         self._client.call("shutdown", final_status=status, diagnostics=diagnostics)
 
 
 def load() -> None:
-    """Imports gRPC, which a connection does otherwise. To be called before there is a second
-    thread that imports anything: importlib of CPython 3.11 and older can deadlock between two.
+    """Imports gRPC, which a connection otherwise does at the first use. Call this before a second
+    thread imports anything: importlib of CPython 3.11 and older can deadlock between two threads.
     https://github.com/python/cpython/issues/91351"""
     importlib.import_module("tfapp.protocol.client")
 
@@ -149,14 +148,14 @@ def load() -> None:
 def connect(
     address: str, certificate: bytes, key: bytes, deadline: float | None = None
 ) -> Connection:
-    """A connection from outside: `address` is host:port, then the application's credentials in
-    PEM. Nothing is sent yet: the first call finds out."""
+    """A connection from outside the cluster. `address`: host:port. `certificate`, `key`: the
+    credentials of the application, in PEM. Nothing is sent before the first call."""
     return Connection(_client(address, certificate, key, deadline))
 
 
 def from_current(environ: Mapping[str, str], deadline: float | None = None) -> Connection:
-    """The connection of a process that an application's master started with `environ`.
-    UnavailableError elsewhere."""
+    """The connection of a process that an application master has started with `environ`.
+    UnavailableError in any other process."""
     address, container = environ.get("SKEIN_APPMASTER_ADDRESS"), environ.get("CONTAINER_ID", "")
     # YARN makes a folder for the container on each of its disks and fills one of them.
     folders = [Path(disk, container) for disk in environ.get("LOCAL_DIRS", "").split(",")]
@@ -181,13 +180,13 @@ def _client(address: str, certificate: bytes, key: bytes, deadline: float | None
 
 
 def _put(key: str, value: bytes, owner: str | None) -> dict[str, Any]:
-    """Fields of PutKeyRequest."""
+    """The fields of PutKeyRequest."""
     fields: dict[str, Any] = {"key": key, "value": value}
     return fields if owner is None else {**fields, "owner": _instance(owner)}
 
 
 def _instance(container: str) -> dict[str, Any]:
-    """Fields of ContainerInstance."""
+    """The fields of ContainerInstance."""
     service, _, number = container.rpartition("_")
     return {"service_name": service, "instance": int(number)}
 

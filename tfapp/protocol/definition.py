@@ -1,7 +1,7 @@
-"""Skein's AppMaster protocol: its messages, its calls, and what a server needs to answer them.
+"""Skein's AppMaster protocol: messages, methods, and a handler for servers.
 
-Described by what goes over the wire, so that containers do not need Skein. The messages are in a
-pool of their own: Skein's, which have the same names, may be loaded beside them. Source:
+It is described by its wire format, so that containers do not need Skein. The messages are in a
+separate pool, so that Skein's own messages with the same names can be loaded too. Source:
 https://github.com/jcrist/skein/blob/main/java/src/main/proto/skein.proto
 """
 
@@ -99,7 +99,7 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 
 def describe() -> Any:
-    """The definition as protobuf's FileDescriptorProto."""
+    """The definition as a FileDescriptorProto."""
     file = descriptor_pb2.FileDescriptorProto(name="skein.proto", package="skein", syntax="proto3")
     messages: dict[str, Any] = {}
     for line in _MESSAGES.split("\n")[1:-1]:
@@ -157,7 +157,7 @@ messages: Any = _message_classes()
 
 @frozen
 class Call:
-    """One method of the service and the classes of its messages."""
+    """A method of the service, and the classes of its messages."""
 
     name: str
     request: Any
@@ -169,7 +169,7 @@ class Call:
 
     @property
     def is_stream(self) -> bool:
-        """In both directions; all others are one message for one."""
+        """Whether it streams in both directions; all other methods are unary."""
         return self.name == "Watch"
 
 
@@ -180,8 +180,8 @@ CALLS = {
 
 
 def handler(service: Any) -> grpc.GenericRpcHandler:
-    """For `add_generic_rpc_handlers` of a gRPC server: each call is answered by the method of
-    `service` that has its name."""
+    """A handler for `add_generic_rpc_handlers` of a gRPC server. Each call is answered by the
+    method of `service` with the same name."""
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {

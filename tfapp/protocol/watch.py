@@ -1,4 +1,4 @@
-"""A stream of what happens in the key-value store."""
+"""A stream of events of the key-value store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Put:
-    """A key was written. `owner` is a container id or None."""
+    """A key was set. `owner`: a container id or None."""
 
     key: str
     value: bytes
@@ -24,14 +24,14 @@ class Put:
 
 @frozen
 class Deleted:
-    """A key is gone: deleted, or its owner's container ended."""
+    """A key was deleted, or its owner's container has ended."""
 
     key: str
 
 
 @frozen
 class Broken:
-    """The last event of a watch whose stream ended. Events may have been missed."""
+    """The last event of a watch whose stream broke. Events may have been missed."""
 
     message: str
 
@@ -42,7 +42,7 @@ Range = dict[str, str]  # the fields `start` and `end` of a request; "" as an en
 
 
 class Watch:
-    """A stream of store events. Opened by `Connection.watch`."""
+    """A stream of events of the store. Opened by `Connection.watch`."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Watch:
         on_close: Callable[[Watch], None],
         timeout: float,
     ):
-        """`on_close` is told of the watch that is closed. UnreachableError when the master has
-        not taken all `ranges` within `timeout` seconds."""
+        """`on_close` is called with the watch when it is closed. UnreachableError if the master has
+        not accepted all `ranges` within `timeout` seconds."""
         self.events: queue.SimpleQueue = queue.SimpleQueue() if into is None else into
         self._client = client
         self._on_close = on_close
@@ -80,13 +80,13 @@ class Watch:
         self.close()
 
     def read(self) -> dict[str, bytes]:
-        """The present values of all keys that are watched, by one call."""
+        """The present values of all watched keys, by one call."""
         reads = [{"get_range": span} for span in self._ranges]
         results = self._client.call("Transaction", on_success=reads).result
         return {entry.key: entry.value for read in results for entry in read.get_range.result}
 
     def get(self, timeout: float) -> StoreEvent | None:
-        """The next event, or None after `timeout` seconds without one."""
+        """The next event; None after `timeout` seconds without one."""
         try:
             return self.events.get(timeout=max(timeout, 0))
         except queue.Empty:
@@ -127,12 +127,12 @@ class Watch:
 
 
 def key_range(key: str) -> Range:
-    """The range of one key."""
+    """The range of a single key."""
     return {"start": key, "end": f"{key}\0"}
 
 
 def prefix_range(prefix: str) -> Range:
-    """The range of all keys that begin with `prefix`."""
+    """The range of all keys with the prefix."""
     return {"start": prefix, "end": prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else ""}
 
 

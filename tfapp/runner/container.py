@@ -131,9 +131,9 @@ class Container:
         executable = Settings(site).text("python.executable")
         if Settings(site).text("run.mode") not in ("", "local"):
             return executable or IMAGE_PYTHON
-        if self.job.python == PYTHON:
+        if self.component.python == PYTHON:
             return str(self.root / PYTHON)
-        return executable or self.job.python
+        return executable or self.component.python
 
     def data_dir(self, site: Mapping[str, str]) -> str:
         """A path, a URL or ""."""

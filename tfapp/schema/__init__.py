@@ -1,25 +1,26 @@
-"""JSON Schema for a package's documents: findings with places, defaults, and the manual.
+"""Validates documents against JSON Schemas: problems with positions, defaults, and the key
+reference.
 
-The files in `schemas/` are the only declaration of a key, its type, its default and what it
-means; everything here is derived from them. The only room that imports jsonschema, and that only
-when a document is checked.
+The files in `schemas/` are the only declaration of keys with their types, defaults and
+descriptions. Everything else is derived from them. This is the only room that imports jsonschema,
+and it does so only when a document is validated.
 
     data, problems = check_document(document, "appConfig")
 
-Beside the standard keywords the schemas carry annotations, which other validators pass over:
+The schemas have annotations in addition to the standard keywords; other validators ignore them:
 
-    x-tfapp-expected  what a value must be, in words, where the schema's own would not be clear
-    x-tfapp-hint      what to do about a value that is refused
-    x-tfapp-ignored   the key has no effect, and why (a warning)
-    x-tfapp-refused   beside `"not": {}`: why the key is refused
-    x-tfapp-code      the code of a finding, in place of the keyword's
-    x-tfapp-message   what is said of a value that is refused; {value}, its {length} and its {key},
-                      without what comes before the first dot, are put in
-    x-tfapp-unknown   what to do about a key that is unknown in this mapping
-    x-tfapp-prefix    what a key of this mapping may lack in front
-    x-tfapp-capitals  what a key in capitals may lack in front
-    x-tfapp-secret    a wrong value is not repeated in the message
-    x-tfapp-key       how the manual names the keys of a pattern
+    x-tfapp-expected  the expected value in words, if the keywords do not describe it well
+    x-tfapp-hint      the hint for a value that is refused
+    x-tfapp-ignored   the reason why the key has no effect (a warning)
+    x-tfapp-refused   beside `"not": {}`: the reason why the key is refused
+    x-tfapp-code      the code of a problem, in place of the default of the keyword
+    x-tfapp-message   the message for a value that is refused; {value}, {length} and {key} (without
+                      the part before the first dot) are replaced
+    x-tfapp-unknown   the hint for an unknown key in this mapping
+    x-tfapp-prefix    a prefix that users may forget in keys of this mapping
+    x-tfapp-capitals  the same for keys in capital letters
+    x-tfapp-secret    messages do not repeat a wrong value
+    x-tfapp-key       the name of a pattern's keys in the key reference
 """
 
 from __future__ import annotations

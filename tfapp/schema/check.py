@@ -1,4 +1,5 @@
-"""A document against its schema: data of the declared types, and every violation with its place."""
+"""Validates a document against its schema: the typed data, and all violations with their
+positions."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ _MAY_STAY = "remove it, or leave it for Slider"
 def check_document(
     document: Document, kind: str, extra: Mapping[str, Any] | None = None
 ) -> tuple[Any, tuple[Problem, ...]]:
-    """The data of `document`, brought to the types of its schema, and its Problems, sorted.
+    """Returns the data of `document` with the types of its schema, and all Problems, sorted.
 
-    `kind` is one of `tfapp.schema.KINDS`. `extra` is the package's own appConfig.schema.json,
-    passed by `check_extension`. An unquoted scalar where text is wanted becomes its source text
-    (`1.10`), text where a number or a boolean is wanted becomes that ("2", "true"), and nothing
-    where a mapping is wanted an empty one. Defaults are not filled in.
+    `kind`: one of `tfapp.schema.KINDS`. `extra`: the package's appConfig.schema.json, as returned
+    by `check_extension`. An unquoted scalar becomes its source text where text is expected
+    (`1.10`). Text becomes a number or a boolean where one is expected ("2", "true"). A missing
+    value becomes an empty mapping where one is expected. Defaults are not filled in.
     """
     schema = effective_schema(kind, extra)
     parts = SchemaParts(schema)
@@ -40,8 +41,8 @@ def check_document(
 
 
 def check_extension(document: Document) -> tuple[dict[str, Any] | None, tuple[Problem, ...]]:
-    """A package's own appConfig.schema.json, which declares `site.*` keys, or None when it cannot
-    be used; and its Problems."""
+    """Returns the schema in a package's appConfig.schema.json, which declares `site.*` keys, and
+    its Problems. The schema is None if it cannot be used."""
     problems = {_problem(document, violation) for violation in extension_violations(document.data)}
     return (None if problems else document.data), tuple(sorted(problems))
 
@@ -64,7 +65,7 @@ def _key_or_value(document: Document, violation: Violation) -> Position:
 def _ignored(
     document: Document, node: Node, path: Path, parts: Parts, schema: SchemaParts, wrong: set[Path]
 ) -> Iterator[Problem]:
-    """A warning for each key whose schema says that it has no effect (`x-tfapp-ignored`)."""
+    """Yields a warning for each key that has no effect (`x-tfapp-ignored`)."""
     if isinstance(node.value, dict):
         children: Any = [(key, entry.node) for key, entry in node.value.items()]
     elif isinstance(node.value, tuple):

@@ -1,8 +1,9 @@
-"""The manual that the schemas are: every key with its type, default and meaning."""
+"""The key reference: every key of the schemas with its type, default and description."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,9 +15,9 @@ IGNORED, REFUSED = "ignored", "refused"
 
 
 class KeyDescription(NamedTuple):
-    """One key. `section` is where it stands ("application.components[]"; "" is the top);
-    `status` is "" for a key that works, "ignored" or "refused"; `default` and `examples` are
-    JSON text, `default` "" when there is none."""
+    """One key. `section`: the path of its mapping ("application.components[]"; "" for the top
+    level). `status`: "" for a key that works, "ignored" or "refused". `default` and `examples` are
+    JSON; `default` is "" if there is none."""
 
     section: str
     key: str
@@ -28,7 +29,7 @@ class KeyDescription(NamedTuple):
 
 
 def describe(kind: str, extra: Mapping[str, Any] | None = None) -> tuple[KeyDescription, ...]:
-    """Every key of a document of `kind`, in the order of its schema."""
+    """All keys of a document of `kind`, in the order of the schema."""
     schema = effective_schema(kind, extra)
     rows: dict[tuple[str, str], KeyDescription] = {}
     for row in _Manual(SchemaParts(schema)).keys(schema, ""):
@@ -37,17 +38,19 @@ def describe(kind: str, extra: Mapping[str, Any] | None = None) -> tuple[KeyDesc
 
 
 def sections_of(key: str, schema: SchemaParts) -> tuple[str, ...]:
-    """The sections of a document that have `key`, and do not refuse it."""
-    rows = _Manual(schema).keys(schema.root, "")
-    return tuple(row.section for row in rows if row.key == key and row.status != REFUSED)
+    """The sections that accept `key`. Patterns are considered only for a key with a dot: any other
+    key could be a name."""
+    rows = _Manual(schema, key if "." in key else None).keys(schema.root, "")
+    found = [row.section for row in rows if row.key == key and row.status != REFUSED]
+    return tuple(dict.fromkeys(found))
 
 
 def defaults(
     kind: str, definition: str = CONFIG, extra: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The defaults of the keys of one mapping: `definition` is its name below the schema's
-    `$defs`, such as "config" (appConfig's global and components), "component", "master"
-    (resources) or "application" (metainfo). KeyError when there is no such definition."""
+    """The defaults of the keys of one mapping. `definition`: its name under `$defs`, such as
+    "config" (appConfig's global and components), "component" or "master" (resources), or
+    "application" (metainfo). KeyError for an unknown definition."""
     schema = effective_schema(kind, extra)
     parts = SchemaParts(schema)
     found: dict[str, Any] = {}
@@ -60,7 +63,7 @@ def defaults(
 
 
 def is_refused(kind: str, definition: str, key: str) -> bool:
-    """Whether a mapping, the `definition` of documents of `kind`, may not have `key`."""
+    """Whether the mapping `definition` of documents of `kind` refuses `key`."""
     schema = effective_schema(kind)
     parts = SchemaParts(schema)
     members = parts.member(parts.of((schema["$defs"][definition],)), key)
@@ -68,8 +71,12 @@ def is_refused(kind: str, definition: str, key: str) -> bool:
 
 
 class _Manual:
-    def __init__(self, schema: SchemaParts):
+    """Iterates over the keys of a schema. A pattern is named by `x-tfapp-key`, or by `wanted` if it
+    matches the pattern."""
+
+    def __init__(self, schema: SchemaParts, wanted: str | None = None):
         self.schema = schema
+        self.wanted = wanted
         self.shown: set[int] = set()  # definitions that stand in the manual already
 
     def keys(self, value: Schema, section: str) -> Iterator[KeyDescription]:
@@ -87,7 +94,10 @@ class _Manual:
     def members(self, part: Schema) -> Iterator[tuple[str, Schema]]:
         yield from part.get("properties", {}).items()
         for pattern, member in part.get("patternProperties", {}).items():
-            yield member.get("x-tfapp-key", pattern), member
+            name = member.get("x-tfapp-key", pattern)
+            if self.wanted is not None and re.search(pattern, self.wanted):
+                name = self.wanted
+            yield name, member
         others = part.get("additionalProperties")
         if isinstance(others, Mapping) and "x-tfapp-key" in others:
             yield others["x-tfapp-key"], others
@@ -104,7 +114,7 @@ class _Manual:
         yield from self.keys(member, f"{section}.{key}" if section else key)
 
     def said(self, member: Schema) -> dict[str, Any]:
-        """Everything the schema says of a key; what stands nearest to it wins."""
+        """All keywords that apply to a key; the nearest takes precedence."""
         merged: dict[str, Any] = {}
         for part in self.schema.of((member,)):
             merged = {**part, **merged}

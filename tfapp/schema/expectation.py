@@ -1,4 +1,4 @@
-"""A schema's expectation of a value, and the value that was found, as parts of a sentence."""
+"""Describes an expected value and a found value, as parts of a sentence."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _MAX_SHOWN = 60
 
 
 def expectation(schema: Schema) -> str:
-    """Such as "a whole number of at least 1", "one of local or docker".
+    """The expected value, such as "a whole number of at least 1" or "'local' or 'docker'".
 
-    A schema says it in its own words with the annotation `x-tfapp-expected`."""
+    The annotation `x-tfapp-expected` takes precedence.
+    """
     if "x-tfapp-expected" in schema:
         return schema["x-tfapp-expected"]
     if "const" in schema:
@@ -36,18 +37,18 @@ def expectation(schema: Schema) -> str:
 
 
 def says_what(schema: Schema) -> bool:
-    """Whether `expectation` has something to go by."""
+    """Whether `expectation` can describe a value of `schema`."""
     return any(word in schema for word in ("x-tfapp-expected", "const", "enum", "type"))
 
 
 def either(words: list[str]) -> str:
-    """ "a", "a or b", "a, b or c"."""
+    """Joins words: "a", "a or b", "a, b or c"."""
     words = list(dict.fromkeys(words))
     return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
 def shown(value: Any) -> str:
-    """A value in a message: `'two'`, `2`, `true`, `a list`."""
+    """A value for a message: `'two'`, `2`, `true`, `a list`."""
     if value is None:
         return "nothing"
     if value == "":

@@ -1,7 +1,8 @@
-"""Turns the errors of jsonschema into findings for a person: position, message and hint.
+"""Converts errors of jsonschema into problems for a person: position, message and hint.
 
-`KEYWORDS` has a function for each JSON Schema keyword that needs a sentence of its own. One value
-gets one sentence, whichever keywords it fails."""
+`KEYWORDS` has a function for each JSON Schema keyword with a message of its own. A value gets one
+message, even if it violates several keywords.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +12,18 @@ from typing import Any, NamedTuple
 
 from tfapp.close_match import close_match
 from tfapp.documents.document import Path
-from tfapp.schema.describe import sections_of
 from tfapp.schema.expectation import either, expectation, says_what, shown
 from tfapp.schema.failure import Failure
-from tfapp.schema.parts import Parts, Schema, SchemaParts, types
+from tfapp.schema.hints import meant_key, shape_hint, unknown_key_hint
+from tfapp.schema.parts import Parts, SchemaParts, types
 
 UNKNOWN, MISSING, REFUSED = "unknown-key", "missing-key", "refused-key"
 WRONG_TYPE, WRONG_VALUE = "wrong-type", "wrong-value"
-_MAX_LISTED = 8
 _LEADING_ZEROS = re.compile(r"[-+]?0[0-9]+\Z")
 
 
 class Violation(NamedTuple):
-    """`path` leads to a value; `at_key` says that its key is meant, not the value."""
+    """A problem. `path` leads to a value; with `at_key`, it is about the key of this value."""
 
     path: Path
     at_key: bool
@@ -33,7 +33,7 @@ class Violation(NamedTuple):
 
 
 def explain(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
-    """The findings that one failure stands for."""
+    """The problems that one failure stands for."""
     if failure.is_name:
         yield _wrong_name(failure)
     else:
@@ -41,7 +41,7 @@ def explain(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def name_of(path: Path) -> str:
-    """The name of the value at `path` in messages: its key, or its place in a list."""
+    """The name of the value at `path` for messages: its key, or its position in a list."""
     if not path:
         return "the document"
     step = path[-1]
@@ -50,7 +50,12 @@ def name_of(path: Path) -> str:
 
 def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     code = WRONG_TYPE if failure.keyword == "type" else WRONG_VALUE
-    yield _unexpected(failure, code, expectation(failure.said))
+    violation = _unexpected(failure, code, expectation(failure.said))
+    secret = "x-tfapp-secret" in failure.said
+    if code == WRONG_TYPE and failure.path and not violation.hint and not secret:
+        hint = shape_hint(failure.path, failure.found, failure.said, schema)
+        violation = violation._replace(hint=hint)
+    yield violation
 
 
 def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
@@ -62,7 +67,7 @@ def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
 
 
 def _own_words(failure: Failure, code: str, message: str) -> tuple[str, str]:
-    """Code and message that the schema itself gives, where it does."""
+    """Code and message with those of the schema, if it has any."""
     value, key = failure.found, name_of(failure.path).partition(".")[2]
     said = failure.said.get("x-tfapp-message", "")
     if isinstance(value, str) and "type" not in failure.keyword:
@@ -95,48 +100,19 @@ def _wrong_name(failure: Failure) -> Violation:
 
 def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     parts = schema.of((failure.said,))
-    for key in failure.found:
+    for key, value in failure.found.items():
         if not schema.member(parts, key):
-            nested = _first_leaf(key, failure.found[key])
-            if nested is not None and schema.member(parts, nested[0]):
-                hint = f"the dot is part of the key: write '{nested[0]}: {nested[1]}'"
-            else:
-                hint = _unknown_key_hint(key, failure.said, parts, schema)
+            hint = unknown_key_hint(key, value, failure.said, schema)
             yield Violation((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
 
 
-def _first_leaf(key: str, value: Any) -> tuple[str, Any] | None:
-    """The first plain value in mappings, and its keys with dots between them; None without."""
-    if not isinstance(value, Mapping) or not value:
-        return None
-    first = next(iter(value))
-    deeper = _first_leaf(f"{key}.{first}", value[first])
-    return deeper or (f"{key}.{first}", value[first])
-
-
-def _unknown_key_hint(key: str, said: Schema, parts: Parts, schema: SchemaParts) -> str:
-    known = schema.working_keys(parts)
-    prefix = (
-        "x-tfapp-capitals" if key.isupper() and "x-tfapp-capitals" in said else "x-tfapp-prefix"
-    )
-    prefixed = said.get(prefix, "") + key
-    match = prefixed if schema.member(parts, prefixed) else close_match(key, known)
-    sections = [section or "the document itself" for section in sections_of(key, schema)]
-    if sections:
-        return f"it belongs in {either(sections)}"
-    if match:
-        return f"did you mean '{match}'?"
-    if "x-tfapp-unknown" in said:
-        return said["x-tfapp-unknown"]
-    if 0 < len(known) <= _MAX_LISTED:
-        return f"expected {either([repr(word) for word in known if word != '$schema'])}"
-    return "`tfapp schema` shows the keys"
-
-
 def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+    """A required key that is present under a misspelt name is reported once, as an unknown key."""
     parts = schema.of((failure.said,))
+    unknown = [key for key in failure.found if not schema.member(parts, key)]
+    misspelt = {meant_key(key, parts, schema) for key in unknown}
     for key in failure.wanted:
-        if key not in failure.found:
+        if key not in failure.found and key not in misspelt:
             message = f"the key '{key}' is missing in {name_of(failure.path)}"
             hint = f"add '{key}'{_expected_member(schema, parts, key)}"
             yield Violation(failure.path, True, MISSING, message, hint)
@@ -173,7 +149,8 @@ def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
-    """The findings of the branch that the author most likely meant: the one that goes deepest."""
+    """The problems of the branch that was most likely intended: the one with the deepest
+    failure."""
     branches: dict[Any, list[Failure]] = {}
     for inner in failure.inner:
         branches.setdefault(inner.branch, []).append(inner)
@@ -192,7 +169,8 @@ def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
 
 
 def _about_all(branch: list[Failure]) -> Failure | None:
-    """The failure of a branch that is not about a part of the value but about all of it."""
+    """The failure of a branch that concerns the value as a whole; None if all concern parts of
+    it."""
     keyed = ("required", "additionalProperties", "unevaluatedProperties", "dependentRequired")
     return next((one for one in branch if not one.depth and one.keyword not in keyed), None)
 

@@ -1,4 +1,4 @@
-"""A package's own appConfig.schema.json: the types of its `site.*` keys."""
+"""Validates a package's own appConfig.schema.json, which declares its `site.*` keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEYWORDS = (
 
 
 def extension_violations(data: Any) -> tuple[Violation, ...]:
-    """The violations in the schema `data`."""
+    """All violations in the schema `data`."""
     if not isinstance(data, Mapping):
         message = "expected a JSON Schema, which is a JSON object"
         hint = 'such as {"properties": {"site.global.epochs": {"type": "integer"}}}'
@@ -61,7 +61,7 @@ def _references(data: Mapping[str, Any]) -> Iterator[Violation]:
 
 
 def _resolves(schema: SchemaParts, reference: str) -> bool:
-    """Whether `reference` leads to something, and not back to itself."""
+    """Whether `reference` leads to a schema, without a cycle."""
     waiting, seen = [reference], set()
     while waiting:
         current = waiting.pop()

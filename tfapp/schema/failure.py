@@ -37,7 +37,7 @@ class Failure(NamedTuple):
 
 
 def failure(error: ValidationError) -> Failure:
-    """`error`, with all that is inside it."""
+    """Converts an error with all errors in its context."""
     inside = tuple(error.relative_schema_path)
     return Failure(
         path=tuple(error.absolute_path),
@@ -53,7 +53,8 @@ def failure(error: ValidationError) -> Failure:
 
 
 def failures(data: Any, schema: Schema | None) -> Iterator[Failure]:
-    """The failures of `data` to fit `schema`; without a schema, to be one."""
+    """The violations of `schema` in `data`; without a schema, those of JSON Schema's
+    meta-schema."""
     known = KNOWN_TO_FIT.get()
     digest = hashlib.sha256(repr((schema, data)).encode(errors="surrogatepass")).hexdigest()
     if known is not None and digest in known:

@@ -1,4 +1,4 @@
-"""The schema of each kind of document, and a package's extension of it."""
+"""Loads the schema of each kind of document, with a package's extension."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _schema(kind: str) -> dict[str, Any]:
 
 
 def effective_schema(kind: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The schema of a document of `kind`. `extra`, a package's own appConfig.schema.json that
-    passed `check_extension`, adds its properties to those of appConfig. Do not change it."""
+    """The schema of documents of `kind`. `extra`, a package's appConfig.schema.json that has passed
+    `check_extension`, adds its keys to appConfig. The result must not be modified."""
     schema = _schema(kind)
     if not extra or kind != "appConfig":
         return schema
@@ -42,7 +42,7 @@ def effective_schema(kind: str, extra: Mapping[str, Any] | None = None) -> dict[
 
 
 def _moved(value: Any) -> Any:
-    """`value` with its local references pointing to where a package's schema is put."""
+    """`value` with local references adapted to the definition that contains a package's schema."""
     if isinstance(value, list):
         return [_moved(item) for item in value]
     if not isinstance(value, Mapping):

@@ -1,4 +1,5 @@
-"""Values as their schema wants them: `1.10` as text, "2" as a number, an empty key as {}."""
+"""Converts values to the types of their schema: `1.10` to text, "2" to a number, an empty value to
+{}."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from tfapp.schema.parts import Parts, SchemaParts, json_type, types
 
 
 def normalised(node: Node, schema: SchemaParts) -> Any:
-    """The data of `node`. What cannot be brought to the type that the schema wants stays as it
-    is, for the check to report."""
+    """The data of `node`. A value that cannot be converted is kept, and the validation reports
+    it."""
     return _value(node, schema.whole(), schema)
 
 
@@ -43,7 +44,7 @@ def _scalar(node: Node, wanted: frozenset[str]) -> Any:
 
 
 def _empty(wanted: frozenset[str]) -> Any:
-    """`worker:` with nothing behind it is an empty mapping where only that can be meant."""
+    """An empty mapping or list for a missing value, if the schema allows only that."""
     if "null" not in wanted:
         if "object" in wanted:
             return {}

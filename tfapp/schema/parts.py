@@ -1,4 +1,4 @@
-"""Finds the parts of a schema that apply to a value: follows references, `allOf` and branches."""
+"""Finds the subschemas that apply to a value. Follows references, `allOf` and branches."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ _CONDITIONAL = ("then", "else")
 
 
 class SchemaParts:
-    """Looks up the schema objects that apply to a value of a document of schema `root`."""
+    """Finds the subschemas that apply to values of documents with the schema `root`."""
 
     def __init__(self, root: Schema):
         self.root = root
 
     def whole(self) -> Parts:
-        """The parts for the whole document."""
+        """The subschemas for the whole document."""
         return self.of((self.root,))
 
     def of(self, schemas: Iterable[Any]) -> Parts:
-        """Every schema object in `schemas`, and those that they lead to for the same value."""
+        """The given schemas and all subschemas that apply to the same value."""
         found: dict[int, Schema] = {}
         for schema in schemas:
             self._collect(schema, found)
         return tuple(found.values())
 
     def member(self, parts: Parts, key: str) -> Parts:
-        """The parts for the value of `key` in a mapping; () when none declares the key."""
+        """The subschemas for the value of `key` in a mapping; () if the key is not declared."""
         return self.of(schema for part in parts for schema in _members(part, key))
 
     def item(self, parts: Parts, index: int) -> Parts:
-        """The parts for item `index` of a list."""
+        """The subschemas for item `index` of a list."""
         return self.of(schema for part in parts for schema in _items(part, index))
 
     def child(self, parts: Parts, step: str | int) -> Parts:
-        """The parts one step of a path further down."""
+        """The subschemas for one more step of a path."""
         return self.member(parts, step) if isinstance(step, str) else self.item(parts, step)
 
     def at(self, path: Iterable[str | int]) -> Parts:
-        """The parts for the value at `path`."""
+        """The subschemas for the value at `path`."""
         parts = self.whole()
         for step in path:
             parts = self.child(parts, step)
         return parts
 
     def working_keys(self, parts: Parts) -> tuple[str, ...]:
-        """The keys that `parts` name and that have an effect, in the order of the schema."""
+        """The declared keys that are neither ignored nor refused, in the order of the schema."""
         keys: dict[str, None] = {}
         for part in parts:
             for key, schema in part.get("properties", {}).items():
@@ -61,8 +61,7 @@ class SchemaParts:
         return tuple(keys)
 
     def resolve(self, reference: str) -> Any:
-        """The schema that a local reference ("#/$defs/name") points to. KeyError when nothing is
-        there."""
+        """The target of a local reference ("#/$defs/name"). KeyError if it does not exist."""
         value: Any = self.root
         for step in reference.lstrip("#").split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
@@ -88,7 +87,7 @@ class SchemaParts:
 
 
 def types(parts: Parts) -> frozenset[str]:
-    """The JSON types that `parts` accept; empty when they do not say."""
+    """The JSON types that `parts` accept; empty if they are not restricted."""
     found: set[str] = set()
     for part in parts:
         named = part.get("type", ())

@@ -41,7 +41,7 @@ def predict(
     UsageError for inputs and outputs that the signature does not have."""
     from pyspark import cloudpickle
 
-    from tfapp.feed.source import travel_by_value
+    from tfapp.feed.travel import travel_by_value
     from tfapp.tensorflowonspark import predicting
 
     travel_by_value()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cli.commands.call import call
+from tests.cli.played_engine import Output
 from tfapp.schema import KINDS, describe, schema_text
 
 
@@ -28,6 +29,13 @@ def test_without_a_kind_all_are_shown(tmp_path):
     _, a_shell = call(tmp_path, None, "schema")
     for key in ("commandOrders", "site.global.run.mode", "yarn.role.priority"):
         assert f"  {key}  (" in a_shell.out.text
+
+
+def test_descriptions_fit_a_narrow_terminal(tmp_path):
+    narrow = {"out": Output(terminal=True), "environ": {"COLUMNS": "50"}}
+    _, a_shell = call(tmp_path, None, "schema", "run.mode", **narrow)
+    description = [line for line in a_shell.out.text.splitlines() if line.startswith("    ")]
+    assert len(description) > 9 and max(map(len, description)) <= 50
 
 
 def test_json_of_all_is_wrong_usage(tmp_path):

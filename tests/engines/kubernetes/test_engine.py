@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.engines.applications import FOREVER, compiled, service
 from tests.engines.kubernetes.memory_cluster import MemoryCluster
 from tests.engines.kubernetes.test_record import RUNNING
 from tests.kubernetes.packaged import packaged
+from tfapp.engines.definition import Definition
 from tfapp.engines.kubernetes import names, record, submission
 from tfapp.engines.kubernetes.engine import KubernetesEngine
 from tfapp.engines.kubernetes.record import RunState
@@ -219,6 +221,20 @@ def test_a_file_that_no_secret_holds_has_to_be_here(engine, cluster, small, tmp_
     with pytest.raises(UnavailableError):
         engine.start("train")
     assert cluster.names() == ALL
+
+
+def test_files_of_one_name_are_told_apart(engine, tmp_path):
+    """Two components have archives that are called env.tgz, in different folders."""
+    paths = [tmp_path / folder / "env.tgz" for folder in ("cpu", "gpu")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(path.parent.name)
+    parts = {path.parent.name: service(files={"python": f"file://{path}"}) for path in paths}
+    definition = Definition.of("train", compiled("train", master=FOREVER, **parts))
+    digests = {submission.sha256(path): path.name for path in paths}
+    found = SimpleNamespace(name="train", data={submission.LARGE: json.dumps(digests)})
+    large = engine._submission._large_files(found, definition)
+    assert sorted(file.path for file in large) == paths
 
 
 def test_the_oldest_runs_are_forgotten_in_time(engine, cluster, small):

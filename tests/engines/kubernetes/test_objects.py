@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import zipfile
 
 from tests.compiler.packages import compile_with, component, options, package
 from tfapp.engines.kubernetes import names
@@ -77,14 +78,28 @@ def test_what_has_no_room_is_left_out():
 def test_an_environment_that_travels_is_among_the_files(tmp_path):
     archive = tmp_path / "environment.pex"
     archive.write_bytes(b"an environment")
-    built = package(settings={"site.global.docker.image": "train:3",
-                              "site.global.python.packages": "tensorflow"})  # fmt: skip
-    found = compile_with(built, python_archive=archive)
-    digest = hashlib.sha256(b"an environment").hexdigest()
-    assert digest in digests(found).values()
-    assert digest not in application_content(found, AT)
-    command = pods(built, found.job, AT)["worker"]["spec"]["containers"][0]["command"]
-    assert "grpcio" not in " ".join(command)
+    own = tmp_path / "own.pex"
+    with zipfile.ZipFile(own, "w") as file:
+        file.writestr("PEX-INFO", '{"venv": true}')
+    own.chmod(0o755)
+    settings = {"site.global.docker.image": "train:3"}
+    parts = component("worker"), component("ps"), component("other")
+    of_own = {"ps": {"site.global.python.archive": str(own)}}
+    packages = {**settings, "site.global.python.packages": "tensorflow"}
+    for given, shipped in ((packages, [archive, own]), (settings, [own])):
+        built = package(*parts, settings=given, own=of_own)
+        found = compile_with(built, python_archive=archive if given is packages else None)
+        expected = {hashlib.sha256(path.read_bytes()).hexdigest() for path in shipped}
+        known = set(digests(found).values())
+        assert expected == known - {hashlib.sha256(f.data).hexdigest() for f in found.files}
+        assert not expected & application_content(found, AT).keys()
+        commands = {
+            name: " ".join(pod["spec"]["containers"][0]["command"])
+            for name, pod in pods(built, found.job, AT).items()
+        }
+        # Where none travels, the image's Python has to run tfapp.
+        bare = {name for name, command in commands.items() if "grpcio" in command}
+        assert bare == (set() if given is packages else {"worker", "other"})
 
 
 def test_a_later_run_has_its_own_secret_and_labels():

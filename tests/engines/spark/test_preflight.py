@@ -298,3 +298,6 @@ def test_a_python_of_executors_that_cannot_run_containers(executors_python):
     assert found({}, worker=(99, 256, 1)) != said  # there is no slot to ask in
     own = {"worker": {"site.global.spark.on.driver": "true"}}
     assert found({}, own=own, worker=(2, 256, 1)) == []
+    own = {"worker": {"site.global.python.archive": "hdfs:///env.tgz"}}
+    assert found({}, own=own, worker=(2, 256, 1)) == []
+    assert found({}, own=own, worker=(2, 256, 1), ps=(1, 256, 1)) == said

@@ -54,11 +54,19 @@ elif command == "-ls":
     for path in there(words[1]).iterdir():
         print(words[1] + path.name)
 elif command == "-stat":
-    assert words[0] == "%Y %n"
+    assert words[0] == "%Y %b %n"
     found = glob.glob(str(there(words[1])))
     for path in map(pathlib.Path, found):
-        print(int(path.stat().st_mtime * 1000), path.name)
+        size = 0 if path.is_dir() else path.stat().st_size
+        print(int(path.stat().st_mtime * 1000), size, path.name)
     if not found:
+        complain(f"`{{words[1]}}': No such file or directory")
+elif command == "-du":
+    assert words[0] == "-s"
+    if there(words[1]).exists():
+        size = sum(path.stat().st_size for path in there(words[1]).iterdir())
+        print(f"{{size}}  {{3 * size}}  {{words[1]}}")
+    else:
         complain(f"`{{words[1]}}': No such file or directory")
 elif command == "-cat":
     for path in words:

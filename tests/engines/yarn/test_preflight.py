@@ -54,7 +54,7 @@ def findings(
     queues=QUEUES,
     exclusive=lambda: {"fast"},
 ) -> list[str]:
-    job = Job("app", "test", "1", "me", "python", (), (), LIMITS, FAILURE_POLICY)
+    job = Job("app", "test", "1", "me", (), (), LIMITS, FAILURE_POLICY)
     asked = dataclasses.replace(MASTER, container=Resources(1024, 1, **(on or {})))
     request = Request(asked, label, memory, vcores, gpus)
     problems = check(None, job, request, queue, queues, nodes, rules, exclusive)

@@ -18,7 +18,7 @@ from tfapp.compiler.tags import definition_file
 from tfapp.engines.definition import Definition
 from tfapp.engines.yarn.bundle import Bundle, decode
 from tfapp.engines.yarn.layout import Credentials, Home
-from tfapp.engines.yarn.register import KEPT, LOOK_EVERY, SWEEP_EVERY, Register
+from tfapp.engines.yarn.register import KEPT, LOOK_EVERY, RECENT, SWEEP_EVERY, Register
 from tfapp.errors import UnavailableError
 
 SECRET = "correct horse battery staple"
@@ -306,6 +306,19 @@ def test_who_destroys_nothing_keeps_what_can_be_started(here, files):
     here.names()
     assert files.files() == {*kept, "0b.tar.gz"}
     here.now += LOOK_EVERY + 1
+    here.names()
+    assert files.files() == kept
+
+
+def test_it_goes_after_a_day_where_there_is_no_room(here, files, monkeypatch):
+    here.create("app")
+    kept = files.files()
+    (files.folder / "0a.tar.gz").touch()
+    here.now += RECENT + 10
+    here.names()
+    assert files.files() == {*kept, "0a.tar.gz"}
+    monkeypatch.setattr("tfapp.engines.yarn.register.ROOM", 0)
+    here.now += SWEEP_EVERY + 10
     here.names()
     assert files.files() == kept
 

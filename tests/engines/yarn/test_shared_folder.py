@@ -43,6 +43,15 @@ def test_what_has_not_changed_costs_nothing(cluster, archive):
     assert cluster.calls() == [f"-put 3c.zip {CACHE}/"]
 
 
+def test_its_size(cluster, archive):
+    shared = cluster.shared_folder()
+    assert shared.size() == 0  # there is no folder yet
+    shared.put({"1a.zip": archive, "2b.zip": archive})
+    assert shared.size() == 2 * archive.stat().st_size
+    (cluster.base / "down").touch()
+    assert shared.size() is None
+
+
 def test_only_its_own_folders_are_private(cluster, archive):
     cluster.shared_folder().put({"1a.zip": archive})
     home = cluster.base / "there" / "user" / "ann"
@@ -178,7 +187,8 @@ def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
     assert here.look() == Listing()  # a command asks once
     (name,) = cluster.files()
     found = cluster.shared_folder("here", now=6000.0).look()
-    assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs))
+    size = archive.stat().st_size
+    assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs), size)
     assert cluster.shared_folder("here").looked() == 6000.0
     assert cluster.shared_folder("elsewhere").looked() == 0.0
     elsewhere.delete([name], runs[:1])

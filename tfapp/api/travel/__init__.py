@@ -1,2 +1,2 @@
-"""How a program travels: what it is, what of it is pickled, which modules go along, and what its
-interpreter there must have. All of it is known before anything is submitted."""
+"""How a program is shipped: its kind, what is pickled, which modules are shipped with it, and what
+its interpreter must have installed. All of this is determined before submission."""

@@ -1,4 +1,4 @@
-"""What a function takes along, and which of it cannot be pickled: the variable, and its line."""
+"""The variables that a function captures, and which of them cannot be pickled."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MOST_VARIABLES = 2000  # of all functions that are looked at
 
 
 class UnwantedError(Exception):
-    """What would go along with another meaning."""
+    """A captured value that would change its meaning when it is pickled."""
 
 
 @frozen
 class Variable:
-    """Something that a function takes along. `name`: as the function calls it, as "self.lock";
-    `line`: where it is used, 0 where it is not known; `code`: the function's."""
+    """A captured variable. `name`: as in the function, such as "self.lock". `line`: where it is
+    used; 0 if unknown. `code`: the code of the function."""
 
     name: str
     value: Any
@@ -63,7 +63,7 @@ def file_of(code: types.CodeType | None) -> str:
 
 
 def plain(function: Any) -> Any:
-    """The function inside partials, methods and objects that can be called."""
+    """The callable inside partials, methods and callable objects."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -88,8 +88,9 @@ def lines_of(code: types.CodeType) -> Iterator[tuple[dis.Instruction, int]]:
 
 # ---- What is taken along -----------------------------------------------------------------------
 def captured(function: Any) -> Iterator[Variable]:
-    """What goes along with a function: its closure, the globals that it uses, its defaults, and
-    what it is bound to; with a class, what stands in it; with an object, its attributes."""
+    """The variables that are pickled with a function: its closure, the globals that it uses, its
+    defaults, and the object that it is bound to. For a class, its members; for an object, its
+    attributes."""
     code = getattr(plain(function), "__code__", None)
     name = getattr(plain(function), "__name__", "") or type(function).__name__
     at = code.co_firstlineno if code is not None else 0
@@ -146,7 +147,7 @@ def _globals(code: types.CodeType) -> Iterator[str]:
 
 
 def _used(code: types.CodeType, name: str) -> int:
-    """The first line on which a function, or one inside it, reads `name`; 0 where it does not."""
+    """The first line on which a function, or one inside it, reads `name`; 0 for none."""
     for instruction, line in lines_of(code):
         loads = instruction.opname.startswith("LOAD_") and instruction.opname != "LOAD_CLOSURE"
         names = instruction.argval  # two, in LOAD_FAST_LOAD_FAST of Python 3.13
@@ -160,14 +161,15 @@ def _used(code: types.CodeType, name: str) -> int:
 
 
 def _is_for_closure(code: types.CodeType, instruction: dis.Instruction, name: str) -> bool:
-    """From Python 3.13 on, a cell that an inner function gets is loaded as a variable is."""
+    """Whether an instruction only passes a cell to an inner function, which Python 3.13 loads like
+    a variable."""
     return instruction.opname == "LOAD_FAST" and name in (*code.co_freevars, *code.co_cellvars)
 
 
 # ---- Why it cannot be pickled ------------------------------------------------------------------
 def refused_in_pickles(value: Any) -> bool:
-    """Whether a value could be pickled, and must not be: an open file, whose content would go
-    along, and an application's handle."""
+    """Whether a value must not be pickled although it could be: an open file, whose content would
+    be copied, and the handle of an application."""
     if type(value).__module__ == "tfapp.api.handle":
         return True
     return isinstance(value, io.IOBase) and not (
@@ -176,7 +178,7 @@ def refused_in_pickles(value: Any) -> bool:
 
 
 def explain(function: Any, name: str, error: Exception, dump: Dump) -> ProgramError:
-    """The error with which a function is refused that `dump` refused."""
+    """The error for a function that `dump` refused, with the variable and its line."""
     found = _Search(dump).culprit(function)
     deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
     if found is None:
@@ -195,7 +197,7 @@ def explain(function: Any, name: str, error: Exception, dump: Dump) -> ProgramEr
 
 
 def largest(function: Any, dump: Dump) -> tuple[str, int]:
-    """The variable that takes the most bytes along, and how many; ("", 0) where there is none."""
+    """The captured variable with the largest pickle, and its size in bytes; ("", 0) for none."""
     sizes = [(len(dump(one.value)[0]), one.name) for one in captured(function)]
     size, name = max(sizes, default=(0, ""))
     return name, size
@@ -206,7 +208,7 @@ def _code(function: Any) -> types.CodeType | None:
 
 
 class _Search:
-    """Looks for the innermost variable that cannot be pickled."""
+    """A search for the innermost variable that cannot be pickled."""
 
     def __init__(self, dump: Dump):
         self._dump = dump
@@ -236,7 +238,7 @@ class _Search:
         return None
 
     def _innermost(self, name: str, value: Any, depth: int) -> tuple[str, Any]:
-        """The part of a container, or of an object, that cannot be pickled: "config['log']"."""
+        """The part of a container or an object that cannot be pickled, such as "config['log']"."""
         if depth == _DEPTH or known(value):
             return name, value
         for inner, part in _parts(name, value):

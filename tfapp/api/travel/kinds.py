@@ -1,4 +1,4 @@
-"""What values that cannot travel are, and what to do about each."""
+"""Kinds of values that cannot be pickled, and a hint for each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _KINDS = (
 
 
 def known(value: Any) -> tuple[str, str] | None:
-    """What a value is, and what to do about it, where that is known."""
+    """A name for the kind of a value and a hint, if the kind is known."""
     for module, name, kind, hint in _KINDS:
         for cls in type(value).__mro__:
             fits = cls.__module__ == module or cls.__module__.startswith(f"{module}.")

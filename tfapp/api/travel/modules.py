@@ -1,4 +1,5 @@
-"""Modules: which are the user's own and go along, and which the environment there must have."""
+"""Classifies modules: the user's own are shipped, others must be installed where the program
+runs."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 @frozen
 class Module:
-    """A module that there is. `needed`: the name to ask an interpreter for, that of the package
-    around it. `source`: its file, None where it has none that is text. `package`: what its
-    relative imports start from. `roots`: path below files/ -> the file or folder that has it, of
-    the user's own; empty for what is installed. `archive`: the .zip or .egg that has it. `nowhere`:
-    it was made by hand and has no file."""
+    """A module that was found. `needed`: the name to ask an interpreter for, which is the top-level
+    package. `source`: its source file, None without one. `package`: the base of its relative
+    imports. `roots`: for the user's own, path below files/ -> file or folder; empty for an
+    installed module. `archive`: the .zip or .egg that contains it. `nowhere`: it was created at run
+    time and has no file."""
 
     name: str
     needed: str
@@ -42,8 +43,8 @@ class Module:
 
 
 class Finder:
-    """Looks modules up as a program does, without importing any. `folders` come before sys.path;
-    with `loaded`, what this process has loaded under a name is meant by it."""
+    """Finds modules as a program would, without importing them. `folders` are searched before
+    sys.path. With `loaded`, a module that this process has loaded takes precedence."""
 
     def __init__(self, folders: Iterable[Path], loaded: bool = True):
         self._path = [*map(str, folders), *sys.path]
@@ -110,9 +111,9 @@ class Finder:
 
 
 class Collection:
-    """What goes along for the imports of programs. `files`: path below files/ -> one of the user's
-    own; `roots`: the first parts of these, "lib/" or "wine.py"; `needed`: what must be installed;
-    `archives`: module -> the archive that has it and that does not go along."""
+    """The modules that programs import. `files`: path below files/ -> one of the user's files.
+    `roots`: the top-level names of these, "lib/" or "wine.py". `needed`: modules that must be
+    installed. `archives`: module -> an archive that contains it and is not shipped."""
 
     def __init__(self, finder: Finder, cwd: Path):
         self._finder = finder
@@ -128,8 +129,8 @@ class Collection:
     def add(
         self, name: str, at: Position, when: str = AT_LOAD, variable: str = "", called: str = ""
     ) -> None:
-        """The module `name` is imported at a place, or `variable` has an object of it. What its
-        function `called` imports is needed too."""
+        """Adds the module `name`, which is imported at a place, or of which `variable` holds an
+        object. The imports of its function `called` are added too."""
         first = name.partition(".")[0]
         if name in self._seen or first in BROUGHT or _is_standard(first):
             return
@@ -157,7 +158,7 @@ class Collection:
             self.read(found.source, found.package, called)
 
     def read(self, source: Path, package: str = "", called: str = "") -> None:
-        """All that the file `source`, which is in `package`, imports."""
+        """Adds all imports of the file `source`, which belongs to `package`."""
         try:
             text = source.read_bytes()
         except OSError:
@@ -218,7 +219,7 @@ def _places(spec: importlib.machinery.ModuleSpec) -> list[str]:
 
 
 def _roots(top: importlib.machinery.ModuleSpec) -> tuple[tuple[str, Path], ...]:
-    """What is shipped for a module without a dot, or with all that is below it."""
+    """The files to ship for a top-level module: the module itself, or the folder of its package."""
     found = []
     for place in map(Path, _places(top)):
         folder = top.submodule_search_locations is not None
@@ -228,13 +229,13 @@ def _roots(top: importlib.machinery.ModuleSpec) -> tuple[tuple[str, Path], ...]:
 
 
 def _has_modules(folder: Path) -> bool:
-    """Whether a folder that could be a package is one."""
+    """Whether a folder contains modules, so that it can be a package."""
     walk = os.walk(folder)
     return any(name.endswith(_SUFFIXES) for _, _, files in walk for name in files)
 
 
 def is_own(path: Path) -> bool:
-    """Whether a file or folder is the user's: there, and part of no installation."""
+    """Whether a file or folder exists and belongs to no installation."""
     if not path.exists():
         return False  # in an archive
     resolved = str(path.resolve())
@@ -242,7 +243,7 @@ def is_own(path: Path) -> bool:
 
 
 def _archive(path: Path) -> Path | None:
-    """The user's file that `path` leads into."""
+    """The archive of the user that `path` leads into."""
     if path.exists():
         return None
     return next((p for p in path.parents if p.is_file() and is_own(p)), None)
@@ -259,7 +260,7 @@ def _installed(path: tuple[str, ...]) -> tuple[str, ...]:
 
 @functools.cache
 def _is_standard(name: str) -> bool:
-    """Whether a module without a dot comes with Python."""
+    """Whether a top-level module is part of the standard library."""
     names = getattr(sys, "stdlib_module_names", None)  # from 3.10 on
     if names is not None:
         return name in names

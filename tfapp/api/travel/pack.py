@@ -1,4 +1,4 @@
-"""Programs as the files that a package ships for them."""
+"""The files that are shipped for programs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _OWN = ("__init__.py", "errors.py", "frozen.py", "tf_yarn.py", "topology.py")
 _SPARK = ("__init__", "TFNode", "compat")
 
 _FEED = (
-    *("__init__", "columns", "context", "dataset", "inference", "intervals", "ledger"),
-    *("receiver", "wire"),
+    *("__init__", "columns", "context", "dataset", "intervals", "ledger", "receiver"),
+    *("serving", "wire"),
 )
 
 Content = Union[Path, bytes]
@@ -40,7 +40,7 @@ Content = Union[Path, bytes]
 @frozen
 class Pack:
     """`files`: path below files/ -> content. `entries`: component -> its
-    site.global.user.scripts.entry. `notes`: what there is to say about it."""
+    site.global.user.scripts.entry. `notes`: messages for the user."""
 
     files: Mapping[str, Content]
     entries: Mapping[str, str]
@@ -49,9 +49,9 @@ class Pack:
 
 
 def pack(given: Mapping[str, object], cwd: Path, pickles: bool = False, feed: bool = False) -> Pack:
-    """The programs of components, by component. `cwd`: where modules and scripts are looked for,
-    beside sys.path. `pickles`: whether values may come back as such. `feed`: whether they are fed
-    from Spark. ProgramError for what is no program, or cannot travel."""
+    """Packs the programs of components, by component. `cwd`: searched for modules and scripts,
+    besides sys.path. `pickles`: whether values may be returned as pickles. `feed`: whether Spark
+    feeds the programs. ProgramError for a value that is no program or cannot be shipped."""
     packer = _Packer(cwd, feed)
     for component, one in given.items():
         packer.add(component, one)
@@ -69,7 +69,7 @@ class _Travelling:
 
 
 class _Packer:
-    """Collects the files of several programs, most of which are often the same one."""
+    """Collects the files of several programs, which often share most of them."""
 
     def __init__(self, cwd: Path, feed: bool):
         self._cwd = cwd
@@ -81,13 +81,13 @@ class _Packer:
         self._components: dict[str, _Travelling] = {}
 
     def add(self, component: str, given: object) -> None:
-        """The program of one more component."""
+        """Adds the program of a component."""
         if id(given) not in self._done:
             self._done[id(given)] = self._travelling(component, given)
         self._components[component] = self._done[id(given)]
 
     def packed(self, pickles: bool) -> Pack:
-        """What all of them need."""
+        """The files, entries and requirements of all programs."""
         python = sys.version_info[:2]
         each = self._components.items()
         records = {name: one.record for name, one in each if one.record is not None}
@@ -155,7 +155,7 @@ class _Packer:
         return {"kind": "pickle", "file": file, "name": name}
 
     def _is_nowhere(self, module: str) -> bool:
-        """Whether a module that is loaded can be imported from no file."""
+        """Whether a loaded module has no file from which it could be imported."""
         if module.partition(".")[0] in BROUGHT or module not in sys.modules:
             return False
         found = self._finder.find(module)
@@ -187,7 +187,8 @@ class _Packer:
 
 
 def _machinery(pickled: bool, feed: bool) -> dict[str, Content]:
-    """What runs a program there: tfapp's part, and cloudpickle of the version that pickled."""
+    """The files that run a program in its container: a part of tfapp, and the version of
+    cloudpickle that made the pickle."""
     root = Path(named.__file__).parents[1]
     found: dict[str, Content] = {ENTRY: root / "program" / "entry.py"}
     for name in _OWN:

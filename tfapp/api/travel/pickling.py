@@ -1,4 +1,4 @@
-"""A function as a pickle, and the modules that this needs."""
+"""Pickles a function, and determines the modules that the pickle needs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LARGE_PICKLE = 10 << 20  # bytes, from which a pickle is worth a word
 
 @frozen
 class Use:
-    """A module that a pickle needs: where, `when` as imports say it, and the variable that has an
-    object of it, "" where it is imported."""
+    """A module that a pickle needs. `when`: see `tfapp.environment.imports`. `variable`: the
+    variable that holds an object of the module; "" if it is imported."""
 
     module: str
     at: Position
@@ -39,7 +39,7 @@ class Use:
 
 @frozen
 class Pickled:
-    """`data`: the pickle; `uses`: the modules that it needs; `note`: what there is to say."""
+    """`data`: the pickle. `uses`: the modules that it needs. `note`: a message for the user."""
 
     data: bytes
     uses: tuple[Use, ...]
@@ -49,9 +49,9 @@ class Pickled:
 def pickle_function(
     function: Callable[..., Any], name: str, by_value: Callable[[str], bool] = lambda _: False
 ) -> Pickled:
-    """`name`: for messages. `by_value`: the modules, by name, whose functions and classes are to
-    be in the pickle themselves, as those of `__main__` are. ProgramError, with the variable and
-    the line, when the function cannot be pickled."""
+    """Pickles a function. `name`: for messages. `by_value`: names of modules whose functions and
+    classes are included in the pickle, as those of `__main__` are. ProgramError, with the variable
+    and its line, for a function that cannot be pickled."""
     try:
         data, functions = dump(function)
         modules = modules_of(data)
@@ -68,7 +68,7 @@ def pickle_function(
 
 
 def dump(value: Any) -> tuple[bytes, list[types.FunctionType]]:
-    """The pickle, and the functions that are in it by value."""
+    """The pickle, and the functions that it includes by value."""
     buffer = io.BytesIO()
     pickler = _Recording(buffer)
     pickler.dump(value)
@@ -76,8 +76,8 @@ def dump(value: Any) -> tuple[bytes, list[types.FunctionType]]:
 
 
 class _Recording(cloudpickle.Pickler):
-    """Remembers the functions that are pickled by value. Refuses what could be pickled and would
-    mean something else there, as an open file, whose content would go along."""
+    """A pickler that records functions that are pickled by value. It refuses values that could be
+    pickled but would change their meaning, such as an open file."""
 
     def __init__(self, file: io.BytesIO):
         super().__init__(file, protocol=pickle.DEFAULT_PROTOCOL)
@@ -132,16 +132,16 @@ class _AnythingType(type):
 
 
 class _Anything(metaclass=_AnythingType):
-    """Stands for every object that a pickle makes by a call: a class, and an instance."""
+    """A placeholder for every object that a pickle creates by a call."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls
 
 
 class _Reader(pickle.Unpickler):
-    """Records what a pickle imports. Nothing is imported or called: read back for true, classes
-    of `__main__` would lose their own globals (cloudpickle sets them anew where they are known),
-    and the user's code would run."""
+    """Records the imports of a pickle without importing or calling anything. Loading the pickle
+    would run code of the user, and would reset the globals of classes in `__main__` (cloudpickle
+    sets them anew for classes that it knows)."""
 
     def __init__(self, data: bytes):
         super().__init__(io.BytesIO(data))
@@ -169,7 +169,7 @@ def modules_of(data: bytes) -> set[str]:
 def _uses(
     function: Callable[..., Any], functions: list[types.FunctionType], modules: set[str]
 ) -> Iterator[Use]:
-    """The modules that a pickle needs, each with the place that needs it first."""
+    """The modules that a pickle needs, each with the first place that needs it."""
     for one in functions:
         yield from _imported_by(one)
     variables = [v for one in functions for v in captured.captured(one)]
@@ -186,7 +186,7 @@ def _uses(
 
 
 def _has_to_do(value: Any, module: str) -> bool:
-    """Whether a value is of the package that has `module`."""
+    """Whether the type of a value belongs to the package of `module`."""
     if isinstance(value, types.ModuleType):
         mine = value.__name__
     else:
@@ -199,7 +199,8 @@ def _at(code: types.CodeType | None, line: int) -> Position:
 
 
 def _imported_by(function: types.FunctionType) -> Iterator[Use]:
-    """What a function imports, with those inside it. Its source says whether it can do without."""
+    """The imports of a function and its inner functions. The source tells which of them may
+    fail."""
     code = function.__code__
     file = Path(code.co_filename)
     if file.exists() and not is_own(file):  # a library's, which knows what it needs

@@ -1,4 +1,4 @@
-"""What a call may name as a program."""
+"""Parses the values that a call accepts as a program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ Program = Union[Callable[..., Any], NamedFunction, Script, Module]
 
 
 def parse_program(given: object, finder: Finder, cwd: Path) -> Program:
-    """What is meant by `given`. ProgramError when it is no program, or there is none such."""
+    """The program that `given` denotes. ProgramError for any other value, and if it does not
+    exist."""
     if isinstance(given, NamedFunction):
         return _named(given, finder)
     if isinstance(given, os.PathLike):
@@ -63,7 +64,7 @@ def parse_program(given: object, finder: Finder, cwd: Path) -> Program:
 
 
 def program_name(given: object) -> str:
-    """How a program is called, as far as that can be told."""
+    """A name for a program, if it has one."""
     if isinstance(given, (str, os.PathLike)):
         text = os.fspath(given)
         if isinstance(given, str) and not _is_script(given):
@@ -140,7 +141,7 @@ def _named(given: NamedFunction, finder: Finder) -> NamedFunction:
 
 
 def _lists(value: Any) -> Any:
-    """With lists for tuples, as JSON has them."""
+    """The value with lists in place of tuples, as in JSON."""
     if isinstance(value, (list, tuple)):
         return [_lists(one) for one in value]
     return {key: _lists(one) for key, one in value.items()} if isinstance(value, dict) else value

@@ -34,5 +34,5 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.format == "json":
         shell.print(document(exports=[dict(zip(header, row)) for row in rows]))
     else:
-        shell.print(columns([word.upper() for word in header], rows))
+        shell.print(columns([word.upper() for word in header], rows, shell.width))
     return ExitCode.SUCCESS

@@ -51,7 +51,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     elif args.format == "json":
         shell.print(document(applications=[row(application) for application in found]))
     else:
-        shell.print(columns(_HEADER, [_row(application) for application in found]))
+        rows = [_row(application) for application in found]
+        shell.print(columns(_HEADER, rows, shell.width, spare="ID"))
         if not found:
             shell.note("there is no such application" if _filters(args) else "no applications yet")
     for application in found:

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     elif args.what:
         known = _meant(args.what, known)
     for kind, keys in known.items():
-        shell.print(show(kind, keys))
+        shell.print(show(kind, keys, min(shell.width or _WIDTH, _WIDTH)))
     return ExitCode.SUCCESS
 
 
@@ -73,8 +73,8 @@ def _meant(what: str, known: Keys) -> Keys:
     raise NotFoundError(f"there is no key {what}", hint)
 
 
-def text(kind: str, keys: tuple[KeyDescription, ...]) -> str:
-    """One paragraph for each key, under a heading for each section."""
+def text(kind: str, keys: tuple[KeyDescription, ...], width: int) -> str:
+    """One paragraph for each key, under a heading for each section, in lines of `width`."""
     lines: list[str] = []
     section = None
     for key in keys:
@@ -84,14 +84,14 @@ def text(kind: str, keys: tuple[KeyDescription, ...]) -> str:
         facts = "; ".join(filter(None, (key.type, key.default and f"default {key.default}")))
         lines.append(f"  {key.key}  ({facts})" if facts else f"  {key.key}")
         lines += textwrap.wrap(
-            key.description, _WIDTH, initial_indent="    ", subsequent_indent="    "
+            key.description, width, initial_indent="    ", subsequent_indent="    "
         )
         lines.append("")
     return "\n".join(lines)
 
 
-def markdown(kind: str, keys: tuple[KeyDescription, ...]) -> str:
-    """One table for each section."""
+def markdown(kind: str, keys: tuple[KeyDescription, ...], width: int) -> str:
+    """One table for each section, whatever the width."""
     lines: list[str] = []
     section = None
     for key in keys:

@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 
-from tfapp.cli.console import columns, when
+from tfapp.cli.console import columns, fact_lines, when
 from tfapp.cli.durations import duration
 from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
 from tfapp.cli.json_output import application as as_json
@@ -21,6 +21,12 @@ from tfapp.engines.base import Application
 from tfapp.errors import ExitCode
 from tfapp.launch.display import measures
 from tfapp.launch.sources import package_of
+from tfapp.page.document import feed_in_words
+
+INSIDE = (
+    "pages of instances have addresses inside the cluster: `tfapp tensorboard {}` leads to that of "
+    "TensorBoard, `kubectl port-forward` to others"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +44,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.format == "json":
         shell.print(as_json(application, package))
     else:
-        shell.print(_text(application, package))
+        shell.print(_text(application, package, shell.width))
+        if not engine.reaches_pages and any(_pages(application)):
+            shell.note(INSIDE.format(application.name))
     return ExitCode.SUCCESS
 
 
-def _text(application: Application, package: str) -> str:
+def _text(application: Application, package: str, width: int | None) -> str:
     status = application.status
     facts = [
         ("name", application.name),
@@ -60,21 +68,23 @@ def _text(application: Application, package: str) -> str:
         facts.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
+    if status.feed:
+        facts.append(("feed", feed_in_words(status)))
     if status.verdict:
         facts.append(("verdict", status.verdict.summary))
-    lines = [f"{name:10}{value}" for name, value in facts]
+    lines = [fact_lines(facts, width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
-        lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows)]
+        lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows, width)]
     preparing = [(i.instance, i.preparing) for i in status.instances if i.preparing]
     if preparing:
-        lines += ["", columns(("INSTANCE", "PREPARING"), preparing)]
+        lines += ["", columns(("INSTANCE", "PREPARING"), preparing, width)]
     measured = [_measured(i) for i in status.instances if i.metrics or i.step is not None]
     if measured:
-        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured)]
+        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured, width)]
     links = list(_links(application))
     if links:
-        lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links)]
+        lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links, width)]
     return "\n".join(lines)
 
 
@@ -83,12 +93,17 @@ def _links(application: Application) -> Iterator[tuple[str, str, str]]:
     links to them and to their logs."""
     if not application.live:
         return
-    for instance in application.status.instances:
-        for address in exported_pages(instance.exports):
-            yield instance.instance, "page", address
+    yield from _pages(application)
     for link in application.links:
         if link.instance:
             yield link.instance, link.what, link.address
+
+
+def _pages(application: Application) -> Iterator[tuple[str, str, str]]:
+    if application.live:
+        for instance in application.status.instances:
+            for address in exported_pages(instance.exports):
+                yield instance.instance, "page", address
 
 
 def _restarts(status: ApplicationStatus) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
+from tfapp.contract.status import FeedStatus
 from tfapp.frozen import frozen
 
 
@@ -97,6 +98,14 @@ class FlexRequested:
 
 
 @frozen
+class Fed:
+    """What the driver that feeds the programs has told."""
+
+    time: float
+    feed: FeedStatus
+
+
+@frozen
 class ContainerInfo:
     """The master's report of a container: its state (Skein's word), host, exit message, and the
     reason for its end ("" for none). `log` is the end of its log, where that has been read from its
@@ -139,6 +148,7 @@ Event = Union[
     ContainerEnded,
     StopRequested,
     FlexRequested,
+    Fed,
     Listed,
     Tick,
 ]

@@ -13,7 +13,7 @@ from tfapp.contract.job import Job
 from tfapp.contract.messages import Answer, Beat, ExitReport
 from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FORMING, SERVICE_ROLES, initial_container, instance_id
-from tfapp.contract.status import Moment, Verdict
+from tfapp.contract.status import FeedStatus, Moment, Verdict
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.frozen import frozen
 
@@ -175,6 +175,7 @@ class State:
     leaving: Mapping[str, Leaving] = dataclasses.field(default_factory=dict)  # by container
     join_by: float = math.inf  # newcomers that are not ready then are withdrawn
     timeline: tuple[Moment, ...] = ()  # in this process's time
+    feed: FeedStatus | None = None  # as its driver has told it last
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # STOPPING ends then at the latest
 

@@ -53,6 +53,11 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
     return state, ()
 
 
+def _fed(state: State, event: events.Fed) -> Step:
+    """News of the feed, which decides nothing."""
+    return dataclasses.replace(state, feed=event.feed), ()
+
+
 def _answered(state: State, event: events.Answered) -> Step:
     state, left = flexing.left(state, event.answer.container, event.answer.generation)
     state, done = forming.answered(state, event)
@@ -196,6 +201,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,
     events.FlexRequested: flexing.requested,
+    events.Fed: _fed,
     events.Listed: ends.listed,
     events.Tick: tick,
 }

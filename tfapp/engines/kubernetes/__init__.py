@@ -1,5 +1,5 @@
-"""The engine of a Kubernetes cluster: containers are pods, and so is the application master. An
-application's record is a ConfigMap, which its master writes; the files under TFAPP_HOME are copies
+"""The engine of a Kubernetes cluster: containers are pods, and so is the application master. The
+record of an application is a ConfigMap, which its master writes. Files under TFAPP_HOME are copies
 of logs."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTIONS = (
 def open_engine(
     home: Path, environ: Mapping[str, str], namespace: str = "", context: str = ""
 ) -> KubernetesEngine:
-    """The engine of the cluster that `environ` names, its own files under `home`. `namespace`,
+    """The engine of the cluster that `environ` selects, with its files under `home`. `namespace`,
     `context`: "" for those of the kubeconfig."""
     from tfapp.engines.kubernetes.engine import KubernetesEngine
 

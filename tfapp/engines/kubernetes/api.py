@@ -1,9 +1,9 @@
-"""The client of the API server: objects are plain dictionaries, as in manifests.
+"""The client of the API server. Objects are plain dictionaries, as in manifests.
 
-Every method raises the exceptions of `failures`: AwayError where the API server does not answer,
-ForbiddenError with the rule to ask for, NotFoundError for a missing namespace, ExistsError,
-ConflictError, RefusedObjectError; and UnavailableError for a login or a certificate that is not
-accepted. One that has answered before is asked again for half a minute (`transport.PATIENCE`).
+Methods raise the exceptions of `failures`: AwayError if the API server does not answer,
+ForbiddenError with the missing RBAC rule, NotFoundError for a missing namespace, ExistsError,
+ConflictError and RefusedObjectError; and UnavailableError if a login or a certificate is not
+accepted. A server that has answered before is retried for half a minute (`transport.PATIENCE`).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\
 
 
 def _no_one(sentence: str) -> None:
-    """Of whom nobody wants to hear."""
+    """A receiver that ignores the reason."""
 
 
 class Cluster:
-    """One cluster, one login, one namespace. Any thread may use it."""
+    """A cluster, a login and a namespace. Thread-safe."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Cluster:
 
     @classmethod
     def open(cls, environ: Mapping[str, str], namespace: str = "", context: str = "") -> Cluster:
-        """As KUBECONFIG, ~/.kube/config or the pod that this runs in says; it is not called yet.
-        UnavailableError that names the file and the context when it cannot be used."""
+        """A client for KUBECONFIG, ~/.kube/config or the pod of this process, without a call.
+        UnavailableError, with the file and the context, if the configuration cannot be used."""
         load = functools.partial(configuration.load, environ, namespace, context)
         return cls(load(), load)
 
@@ -95,28 +95,29 @@ class Cluster:
 
     @property
     def in_cluster(self) -> bool:
-        """Whether this runs in a pod of the cluster."""
+        """Whether this process runs in a pod of the cluster."""
         return self._transport.access.in_cluster
 
     # ---- objects ---------------------------------------------------------------------------------
     def get(self, kind: str, name: str) -> Object | None:
-        """The object, None when there is none."""
+        """The object; None if it does not exist."""
         try:
             return self.require(kind, name)
         except NotFoundError:
             return None
 
     def require(self, kind: str, name: str) -> Object:
-        """The object. NotFoundError when there is none."""
+        """The object. NotFoundError if it does not exist."""
         return self._call("get", KINDS[kind], "GET", name)
 
     def list(self, kind: str, labels: Mapping[str, str] | None = None, fields: str = "") -> Objects:
-        """All that have these labels. `fields`: a field selector, as "status.phase=Running"."""
+        """All objects with these labels. `fields`: a field selector such as
+        "status.phase=Running"."""
         return self._list(KINDS[kind], _selectors(labels, fields))[0]
 
     def create(self, body: Object, dry_run: bool = False) -> Object:
-        """Makes an object and returns it as it is then; unknown fields are refused. `dry_run`:
-        everything is checked, and nothing made."""
+        """Creates an object and returns it. Unknown fields are refused. `dry_run`: the server
+        validates it without creating it."""
         kind = KINDS[body["kind"]]
         query = [STRICT, ("dryRun", "All")] if dry_run else [STRICT]
         name = body.get("metadata", {}).get("name", "")
@@ -124,14 +125,15 @@ class Cluster:
         return self._call("create", kind, "POST", name, query, body, again=dry_run)
 
     def patch(self, kind: str, name: str, body: Object) -> Object:
-        """A merge patch. ConflictError when `body` has a resourceVersion that is not the newest."""
+        """Applies a merge patch. ConflictError if `body` has a resourceVersion that is not the
+        newest."""
         return self._call("patch", KINDS[kind], "PATCH", name, [STRICT], body, MERGE)
 
     def delete(
         self, kind: str, name: str, foreground: bool = False, grace: int | None = None
     ) -> bool:
-        """False: there was none. `foreground`: the object stays until all that it owns is gone.
-        `grace`: seconds for the processes of a pod."""
+        """Deletes an object; False if it does not exist. `foreground`: it is kept until all
+        dependents are deleted. `grace`: grace period for the processes of a pod, in seconds."""
         policy = "Foreground" if foreground else "Background"
         query = [("propagationPolicy", policy)]
         if grace is not None:
@@ -150,10 +152,11 @@ class Cluster:
         timeout: float = float("inf"),
         away: Callable[[str], None] = _no_one,
     ) -> Iterator[tuple[str, Object]]:
-        """Pairs of "ADDED", "MODIFIED" or "DELETED" and the object: first those that are there,
-        then each change, for `timeout` seconds. While the API server does not answer it is asked
-        again; `away` is called with why, and with "" once it answers. A change that came and went
-        meanwhile is not seen; what is gone afterwards is "DELETED" as it was last seen."""
+        """Yields pairs of "ADDED", "MODIFIED" or "DELETED" and the object for `timeout` seconds:
+        first the existing objects, then changes. While the API server does not answer it is
+        retried; `away` is called with the reason, and with "" when it answers again. An object that
+        was created and deleted meanwhile is not reported; a deleted one is reported with its last
+        known state."""
         found = KINDS[kind]
         query = _selectors(labels, f"metadata.name={name}" if name else "")
         clock, deadline = self._transport.clock, self._transport.clock() + timeout
@@ -196,11 +199,10 @@ class Cluster:
         follow: bool = False,
         away: Callable[[str], None] = _no_one,
     ) -> Iterator[bytes]:
-        """The lines of a container's log, each behind its time (RFC 3339 with nanoseconds) and a
-        space, with their line breaks. `since`: such a time; the lines come from its second on.
-        `tail`: the last ones only. `follow`: until the container has ended, also over connections
-        that break: then those after the last one; `away` as in `watch`. NotFoundError when there is
-        no such pod."""
+        """Yields the lines of a container's log with their line breaks, each after its time (RFC
+        3339 with nanoseconds) and a space. `since`: a time; lines from its second on. `tail`: only
+        the last lines. `follow`: until the container has ended; after a broken connection it
+        continues with the next line. `away`: see `watch`. NotFoundError if there is no such pod."""
         asked = self._asked("get", KINDS["Pod"], pod, "log")
         path = KINDS["Pod"].path(self.namespace, pod, "log")
         begin, silent, pause = _moment(since), False, 0.1
@@ -243,8 +245,8 @@ class Cluster:
                 pause = min(pause * 2, 2.0)
 
     def exec(self, pod: str, container: str, command: Sequence[str]) -> Iterator[bytes]:
-        """What a command in a running container writes to standard output, as it comes. ExecError
-        when it fails, at its end."""
+        """Yields the standard output of a command in a running container. ExecError at the end if
+        the command fails."""
         from tfapp.engines.kubernetes import websockets
 
         asked = self._asked("create", KINDS["Pod"], pod, "exec")
@@ -253,10 +255,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def forward(self, pod: str, port: int) -> Iterator[tuple[str, int]]:
-        """A host and a port here that lead to a port of a pod, for any number of connections. In
-        the cluster these are the pod's own. ForbiddenError, and NotFoundError where there is no
-        pod, at once; a connection that fails later is closed. AwayError when the pod has no
-        address yet."""
+        """A context manager: host and port on this machine that lead to a port of a pod, for any
+        number of connections. Inside the cluster, the address of the pod. ForbiddenError, and
+        NotFoundError for a missing pod, at once; AwayError if the pod has no address yet. A
+        connection that fails later is closed."""
         if self.in_cluster:
             yield self._address(pod), port
             return
@@ -282,7 +284,7 @@ class Cluster:
         group: str = "",
         namespaced: bool = True,
     ) -> bool:
-        """Whether this login may: in the namespace, or in the whole cluster."""
+        """Whether the login has a permission, in the namespace or in the whole cluster."""
         kind = KINDS["SelfSubjectAccessReview"]
         attributes = {
             "namespace": self.namespace if namespaced else "",
@@ -300,8 +302,8 @@ class Cluster:
         return bool(answer.get("status", {}).get("allowed"))
 
     def rules(self) -> Objects:
-        """What this login may in the namespace, as far as the API server can list it: the
-        `resourceRules` of a SelfSubjectRulesReview."""
+        """The permissions of the login in the namespace, as far as the API server can list them:
+        the `resourceRules` of a SelfSubjectRulesReview."""
         kind = KINDS["SelfSubjectRulesReview"]
         spec = {"namespace": self.namespace}
         body = {"apiVersion": kind.version, "kind": kind.kind, "spec": spec}
@@ -309,24 +311,25 @@ class Cluster:
         return answer.get("status", {}).get("resourceRules") or []
 
     def version(self) -> str:
-        """Of the API server, as "v1.37.2"."""
+        """The version of the API server, such as "v1.37.2"."""
         asked = self._asked("get", KINDS["Node"], "")
         return str(self._transport.call(asked, "GET", "/version").get("gitVersion", ""))
 
     def date(self) -> str:
-        """The API server's time, as in the header of this name; "" when it does not tell."""
+        """The time of the API server, from the header Date; "" if there is none."""
         asked = self._asked("get", KINDS["Namespace"], "")
         with self._transport.open(asked, "GET", "/version") as response:
             return response.headers.get("Date", "")
 
     def groups(self) -> tuple[str, ...]:
-        """The API groups that there are."""
+        """The API groups of the server."""
         asked = self._asked("get", KINDS["Namespace"], "")
         found = self._transport.call(asked, "GET", "/apis").get("groups") or ()
         return tuple(each["name"] for each in found)
 
     def autoscaled(self) -> bool:
-        """Whether the cluster autoscaler has left its record; False where nobody may see that."""
+        """Whether the cluster autoscaler has published its status; False if the login may not read
+        it."""
         asked = Asked(self.source, "get", KINDS["ConfigMap"], _SYSTEM, _AUTOSCALER)
         with contextlib.suppress(NotFoundError, ForbiddenError):
             self._transport.call(asked, "GET", asked.kind.path(_SYSTEM, _AUTOSCALER))
@@ -353,8 +356,7 @@ class Cluster:
         return self._transport.call(asked, method, path, query, body, content, again)
 
     def _list(self, kind: Kind, query: Query, patience: float = PATIENCE) -> tuple[Objects, str]:
-        """The objects, with kind and apiVersion as single ones have them, and the version of the
-        list."""
+        """The objects, with kind and apiVersion, and the resourceVersion of the list."""
         asked, path = self._asked("list", kind, ""), kind.path(self.namespace)
         objects: Objects = []
         more = ""
@@ -374,7 +376,7 @@ class Cluster:
     def _changes(
         self, kind: Kind, query: Query, version: str, most: float
     ) -> Iterator[tuple[str, Object]]:
-        """Changes after `version`, for WATCH seconds or `most`. GoneError."""
+        """Changes after `version`, for WATCH seconds or `most` of them. GoneError."""
         asked = self._asked("watch", kind, "")
         seconds = str(max(1, int(min(WATCH, most))))
         wanted = [
@@ -396,7 +398,7 @@ class Cluster:
                 yield event["type"], event["object"]
 
     def _address(self, pod: str) -> str:
-        """The pod's own."""
+        """The address of a pod."""
         found = self.get("Pod", pod)
         if found is None:
             raise NotFoundError(f"there is no Pod {pod!r} in namespace {self.namespace!r}")
@@ -407,8 +409,8 @@ class Cluster:
 
 
 class _Transport(Transport):
-    """Tells what RBAC forbids from what an admission rule or a quota does not take: both are
-    answered with 403 Forbidden, so the right is asked for."""
+    """Distinguishes missing RBAC rules from refusals by admission and quotas. Both are answered
+    with 403 Forbidden, so it asks whether the verb is allowed."""
 
     def __init__(self, cluster: Cluster, *args: Any):
         super().__init__(*args)
@@ -449,7 +451,7 @@ def _selectors(labels: Mapping[str, str] | None, fields: str) -> list[tuple[str,
 
 
 def _compared(known: dict[str, Object], objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
-    """What has changed from `known` (uid -> object) to `objects`, as changes; updates `known`."""
+    """The changes from `known` (uid -> object) to `objects`; updates `known`."""
     there = {each["metadata"]["uid"] for each in objects}
     for uid in [uid for uid in known if uid not in there]:
         yield "DELETED", known.pop(uid)
@@ -471,7 +473,7 @@ def _remember(known: dict[str, Object], change: str, changed: Object) -> None:
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Whole lines with their ends; the last one may lack it."""
+    """Whole lines with their line breaks; the last one may have none."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -482,14 +484,15 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class Moment(NamedTuple):
-    """A time at the beginning of a line of a log. `second`: as the log has it, without fraction."""
+    """The time at the beginning of a line of a log. `second`: as in the log, without the
+    fraction."""
 
     nanoseconds: int  # since 1970
     second: str
 
 
 def _moment(text: str) -> Moment | None:
-    """Of RFC 3339, with fractions of any length; None for other text."""
+    """Parses a time of RFC 3339 with a fraction of any length; None for other text."""
     match = _TIME.match(text)
     if match is None:
         return None

@@ -1,4 +1,5 @@
-"""Whether the nodes of a cluster, and the quotas of a namespace, could ever take pods. Pure."""
+"""Checks whether the nodes of a cluster and the quotas of a namespace could ever take pods.
+Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _HOST = "kubernetes.io/hostname"
 
 
 class Lack(NamedTuple):
-    """Why no node takes a pod. `field`: where the pod asks for it."""
+    """The reason why no node takes a pod. `field`: the field of the pod that asks for it."""
 
     field: str
     message: str
@@ -30,7 +31,7 @@ class Lack(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """`instances` pods of one shape."""
+    """`instances` pods with the same resources."""
 
     name: str
     instances: int
@@ -38,7 +39,7 @@ class Demand(NamedTuple):
 
 
 def quantity(text: object) -> Decimal:
-    """ "100m", "2Gi" or "1e3" -> a number. ValueError for other text."""
+    """Parses a quantity: "100m", "2Gi" or "1e3" -> a number. ValueError for other text."""
     word = str(text).strip()
     for unit in (word[-2:], word[-1:]):
         if unit in _UNITS:
@@ -53,12 +54,12 @@ def quantity(text: object) -> Decimal:
 
 
 def requests(pod: Object) -> Amounts:
-    """What a node needs for the pod, by resource."""
+    """The resources that a pod requests from its node."""
     return _amounts(pod, "requests", "limits")
 
 
 def limits(pod: Object) -> Amounts:
-    """What its containers may use at most, by resource, as far as it says."""
+    """The resource limits of a pod's containers, as far as they are set."""
     return _amounts(pod, "limits", "limits")
 
 
@@ -95,8 +96,8 @@ def _add(to: Amounts, amounts: Amounts) -> None:
 
 
 def lacks(name: str, pod: Object, nodes: Sequence[Object]) -> list[Lack]:
-    """Why the pod of the component `name` fits on none of `nodes`, were they empty; [] when it fits
-    on one."""
+    """The reasons why the pod of the component `name` fits on none of `nodes`, even if they were
+    empty; [] if it fits on one."""
     spec = pod["spec"]
     chosen = spec.get("nodeSelector") or {}
     found = [node for node in nodes if _has(node, chosen)]
@@ -154,7 +155,7 @@ def _too_large(name: str, asked: Amounts, nodes: Sequence[Object]) -> Iterator[L
 
 
 def shown(resource: str, amount: Decimal) -> str:
-    """An amount as users write it: "2048 MiB of memory", "0.5 cpu", "2 nvidia.com/gpu"."""
+    """An amount of a resource for messages: "2048 MiB of memory", "0.5 cpu", "2 nvidia.com/gpu"."""
     if resource.rpartition(".")[2] in ("memory", "ephemeral-storage"):
         return f"{_number(amount / 2**20)} MiB of {resource}"
     return f"{_number(amount)} {resource}"
@@ -171,7 +172,7 @@ def _allocatable(node: Object) -> Amounts:
 
 
 def total(nodes: Iterable[Object]) -> Amounts:
-    """What the nodes have together, by resource."""
+    """The total resources of the nodes."""
     found: Amounts = {}
     for node in nodes:
         _add(found, _allocatable(node))
@@ -179,7 +180,7 @@ def total(nodes: Iterable[Object]) -> Amounts:
 
 
 def ready(node: Object) -> bool:
-    """Whether its kubelet says so, and nobody has cordoned it off."""
+    """Whether a node is ready and not cordoned."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     says = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return says and not (node.get("spec") or {}).get("unschedulable")
@@ -226,7 +227,7 @@ def _worded(expression: Object) -> str:
 
 
 def _repelled(node: Object, tolerations: Iterable[Object]) -> list[str]:
-    """The taints that keep the pod away, as kubectl writes them."""
+    """The taints that the pod does not tolerate, in the notation of kubectl."""
     tolerations = list(tolerations)
     return [
         f"{taint['key']}={taint.get('value', '')}:{taint['effect']}".replace("=:", ":")
@@ -252,8 +253,8 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 class Excess(NamedTuple):
-    """A quota that `demands` exceed together, though nothing else ran. `name`: of the demand with
-    the largest part; `resource`: as a pod asks for it."""
+    """A quota that `demands` exceed together, even if nothing else ran. `name`: that of the largest
+    demand. `resource`: as in a pod."""
 
     name: str
     resource: str
@@ -261,7 +262,7 @@ class Excess(NamedTuple):
 
 
 def excesses(demands: Sequence[Demand], quotas: Iterable[Object]) -> Iterator[Excess]:
-    """Each limit of a quota without scopes."""
+    """The exceeded limits of quotas without scopes."""
     for quota in quotas:
         spec = quota.get("spec") or {}
         if spec.get("scopes") or spec.get("scopeSelector"):
@@ -280,7 +281,7 @@ def excesses(demands: Sequence[Demand], quotas: Iterable[Object]) -> Iterator[Ex
 
 
 def counted(key: str, pod: Object) -> Decimal:
-    """What a pod takes of the key of a quota; 0 of one that has nothing to do with pods."""
+    """The amount that a pod uses of the key of a quota; 0 for keys that do not concern pods."""
     if key in ("pods", "count/pods"):
         return Decimal(1)
     amounts = limits(pod) if key.startswith("limits.") else requests(pod)
@@ -288,6 +289,6 @@ def counted(key: str, pod: Object) -> Decimal:
 
 
 def _resource(key: str) -> str:
-    """ "requests.nvidia.com/gpu" -> "nvidia.com/gpu"."""
+    """The resource of a quota's key: "requests.nvidia.com/gpu" -> "nvidia.com/gpu"."""
     kind, _, resource = key.partition(".")
     return resource if kind in ("requests", "limits") else key

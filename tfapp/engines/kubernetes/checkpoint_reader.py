@@ -1,5 +1,5 @@
-"""Lists the files of a folder, or writes them to standard output as a tar archive. Its text is run
-in a container, by `python3 -c TEXT list|tar FOLDER PATH`; standard library only."""
+"""Lists the files of a folder, or writes them to standard output as a tar archive. Its source is
+run in a container by `python3 -c TEXT list|tar FOLDER PATH`. Standard library only."""
 
 import json
 import os
@@ -11,8 +11,8 @@ ABSENT = 44  # exit code: there is nothing of this name
 
 
 def found(folder, path):
-    """(path below `folder`, size) of the file `path`, or of all files below the folder `path`.
-    Links to folders are not followed, and what is gone is left out."""
+    """Yields (path relative to `folder`, size) of the file `path`, or of all files below the folder
+    `path`. Links to folders are not followed; deleted files are left out."""
     start = os.path.join(folder, path)
     walked = os.walk(start, onerror=complain) if os.path.isdir(start) else [("", (), [start])]
     for name in (os.path.join(top, name) for top, _, names in walked for name in names):

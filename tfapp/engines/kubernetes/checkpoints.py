@@ -1,5 +1,5 @@
-"""The checkpoint folder of an application, read in a container: in one of the application's while
-they run, else in that of a short-lived pod that has the same volume and nothing else."""
+"""Reads the checkpoint folder of an application in a container: in one of its own while it runs,
+else in a short-lived pod with the same volume."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Manifest = dict[str, Any]
 
 @frozen
 class Place:
-    """A container that has the checkpoint folder. `python`: its interpreter."""
+    """A container with the checkpoint folder. `python`: its interpreter."""
 
     pod: str
     container: str
@@ -56,7 +56,7 @@ class Place:
 
 
 class PodCheckpoints:
-    """See tfapp.engines.base.Checkpoints. `folder`: as the container has it."""
+    """See tfapp.engines.base.Checkpoints. `folder`: the path in the container."""
 
     def __init__(self, cluster: Cluster, place: Place, folder: str):
         self.place = folder
@@ -64,7 +64,7 @@ class PodCheckpoints:
         self._at = place
 
     def files(self, path: str) -> tuple[StoredFile, ...]:
-        """See Checkpoints.files. UnavailableError where it cannot be read."""
+        """See Checkpoints.files. UnavailableError if it cannot be read."""
         try:
             lines = b"".join(self._run("list", path)).splitlines()
         except ExecError as error:
@@ -74,7 +74,7 @@ class PodCheckpoints:
         return tuple(sorted((StoredFile(*json.loads(line)) for line in lines), key=_path))
 
     def copy(self, path: str, folder: Path) -> None:
-        """See Checkpoints.copy. UnavailableError where it cannot be read, or not to the end."""
+        """See Checkpoints.copy. UnavailableError if it cannot be read completely."""
         chunks = self._run("tar", path)
         try:
             unpack(chunks, folder)
@@ -102,8 +102,8 @@ def _path(file: StoredFile) -> str:
 
 
 def unpack(chunks: Iterator[bytes], folder: Path) -> None:
-    """Writes the files of a tar archive below `folder`; nothing that is no file, or leads out of
-    it. tarfile.TarError for what is no archive or ends too early."""
+    """Extracts the files of a tar archive below `folder`. Other entries, and paths that lead out of
+    it, are skipped. tarfile.TarError for an invalid or truncated archive."""
     stream = io.BufferedReader(_Chunks(chunks), 1 << 16)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
@@ -118,7 +118,7 @@ def unpack(chunks: Iterator[bytes], folder: Path) -> None:
 
 
 class _Chunks(io.RawIOBase):
-    """A stream of bytes that come in pieces."""
+    """A file object for a stream of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]):
         self._chunks = chunks
@@ -144,8 +144,8 @@ class _Chunks(io.RawIOBase):
 
 @contextlib.contextmanager
 def reading(cluster: Cluster, name: str, run: int, folder: str, uid: str) -> Iterator[Checkpoints]:
-    """The checkpoint folder `folder`, as the containers of the application `name` have it. `run`:
-    its newest; `uid`: of its record. NotFoundError, UnavailableError."""
+    """A context manager: the checkpoint folder `folder`, as in the containers of the application
+    `name`. `run`: the newest run. `uid`: that of the record. NotFoundError, UnavailableError."""
     if not folder or (is_url(folder) and not folder.startswith("file://")):
         local_checkpoints(name, folder)  # says why not
     folder = folder[len("file://") :] if folder.startswith("file://") else folder
@@ -173,7 +173,7 @@ def _manifests(cluster: Cluster, name: str) -> dict[str, Manifest]:
 
 
 def volumes_of(pod: Manifest, folder: str) -> list[Manifest]:
-    """The volume of a Pod that lasts and holds `folder`, or none."""
+    """The persistent volume of a Pod that contains `folder`, if there is one."""
     found = [
         (mount["mountPath"], mount["name"])
         for mount in _container(pod).get("volumeMounts") or ()
@@ -193,15 +193,16 @@ def _container(pod: Manifest) -> Manifest:
 
 
 def _python(pod: Manifest) -> str:
-    """See tfapp.engines.kubernetes.interpreter.command: sh -c TEXT PYTHON ..."""
+    """The interpreter of a pod, from its command; see
+    tfapp.engines.kubernetes.interpreter.command."""
     return str(_container(pod)["command"][3])
 
 
 def _running(
     cluster: Cluster, name: str, run: int, pods: Mapping[str, Manifest], holders: Sequence[str]
 ) -> Place | None:
-    """A container of the application that runs, of the first component that has the folder in a
-    volume; where none has, of the first component."""
+    """A running container of the application: of the first component with the folder in a volume,
+    or else of the first component."""
     order = {names.label_value(component): pods[component] for component in holders or pods}
     found: dict[str, str] = {}
     for pod in cluster.list("Pod", names.run_labels(name, run), "status.phase=Running"):
@@ -217,8 +218,8 @@ def _running(
 
 @contextlib.contextmanager
 def _pod(cluster: Cluster, name: str, pod: Manifest, folder: str, uid: str) -> Iterator[Place]:
-    """The short-lived pod, once it runs. UnavailableError with Kubernetes' words when it does not
-    in time."""
+    """The short-lived pod, once it runs. UnavailableError, with Kubernetes' message, if it does not
+    run in time."""
     made = reader_pod(name, pod, folder, uid, secrets.token_hex(3))
     own = made["metadata"]["name"]
     try:
@@ -230,7 +231,7 @@ def _pod(cluster: Cluster, name: str, pod: Manifest, folder: str, uid: str) -> I
 
 
 def reader_pod(name: str, pod: Manifest, folder: str, uid: str, token: str) -> Manifest:
-    """The short-lived pod: with the image, the user and the nodes of a component's `pod`, and its
+    """The manifest of the short-lived pod: image, user and nodes of a component's `pod`, and its
     volume with `folder`, read-only. Pure."""
     source = _container(pod)
     volumes = volumes_of(pod, folder)
@@ -275,7 +276,7 @@ def reader_pod(name: str, pod: Manifest, folder: str, uid: str, token: str) -> M
 
 
 def _await(cluster: Cluster, pod: str, folder: str) -> None:
-    """Until it runs."""
+    """Waits until the pod runs."""
     why = "Kubernetes gives no reason"
     for change, now in cluster.watch("Pod", name=pod, timeout=POD_LIMIT):
         status = now.get("status") or {}
@@ -288,7 +289,7 @@ def _await(cluster: Cluster, pod: str, folder: str) -> None:
 
 
 def _why(status: Manifest) -> str:
-    """Why a pod does not run, in the words of the scheduler or the registry."""
+    """The reason why a pod does not run, in the words of the scheduler or the registry."""
     for container in status.get("containerStatuses") or ():
         for state in (container.get("state") or {}).values():
             if state.get("message") or state.get("reason") not in (None, "ContainerCreating"):

@@ -1,9 +1,9 @@
-"""How the API server is reached: kubeconfig files, or the service account of the pod that this
-runs in.
+"""The configuration of the API server's client: kubeconfig files, or the service account of the pod
+of this process.
 
-The library `kubernetes` merges the files and runs what logs in: plug-ins (`exec`), OIDC, tokens in
-files. It raises whatever its parsers raise, and writes what a plug-in says to the log instead of
-raising it; here each becomes one sentence that names the file and the context.
+The library `kubernetes` merges the files and runs logins: plug-ins (`exec`), OIDC and token files.
+It raises the exceptions of its parsers and logs the messages of plug-ins. Here every failure
+becomes one sentence with the file and the context.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @frozen
 class Access:
-    """A cluster and a login. `configuration`: the library's. `source`: where both come from, for
+    """A cluster and a login. `configuration`: the library's. `source`: the origin of both, for
     messages. `context`: "" in the cluster."""
 
     configuration: Any
@@ -42,12 +42,12 @@ class Access:
 
     @property
     def server(self) -> str:
-        """The address of the API server, as "https://10.0.0.1:6443"."""
+        """The address of the API server, such as "https://10.0.0.1:6443"."""
         return self.configuration.host
 
     def authorization(self) -> str:
-        """The header of this name, "" where certificates log in. A token that has expired is
-        renewed. UnavailableError when that fails."""
+        """The value of the header Authorization; "" for logins by certificate. An expired token is
+        renewed. UnavailableError if that fails."""
         known = self.configuration
         with _login(self.source, self.plugin):
             if known.refresh_api_key_hook is not None:
@@ -62,9 +62,9 @@ def load(
     context: str = "",
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Access:
-    """What the files of KUBECONFIG say, else ~/.kube/config, else the service account of this pod.
-    UnavailableError where there is none of them, or what they say cannot be used; NotFoundError
-    when there is no `context`."""
+    """The configuration in the files of KUBECONFIG, in ~/.kube/config, or of the service account of
+    this pod. UnavailableError if there is none, or it cannot be used; NotFoundError for an unknown
+    `context`."""
     library()
     paths = files(environ)
     found = [path for path in paths if os.path.exists(path)]
@@ -85,7 +85,7 @@ def load(
 
 
 def library() -> Any:
-    """The library `kubernetes`. UnavailableError where it is not installed."""
+    """The library `kubernetes`. UnavailableError if it is not installed."""
     try:
         import kubernetes
     except ImportError as error:
@@ -96,7 +96,7 @@ def library() -> Any:
 
 
 def files(environ: Mapping[str, str]) -> Sequence[str]:
-    """The kubeconfig files that `environ` names, there or not."""
+    """The kubeconfig files that `environ` names, also missing ones."""
     named = [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     home = environ.get("HOME") or os.path.expanduser("~")
     return [os.path.expanduser(path) for path in named] or [os.path.join(home, DEFAULT)]
@@ -174,7 +174,7 @@ def _of_files(paths: Sequence[str], namespace: str, context: str) -> Access:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """One file alone, so that an error names it."""
+    """Reads a single file, so that an error can name it."""
     from kubernetes.config.kube_config import KubeConfigMerger
 
     try:
@@ -191,7 +191,8 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _check(config: Any, chosen: Any, source: str) -> str:
-    """That there are the cluster and the user of a context; returns the plug-in's command."""
+    """Checks that the cluster and the user of a context exist. Returns the command of the login
+    plug-in."""
     user: Any = {}
     for section, key in (("clusters", "cluster"), ("users", "user")):
         name = chosen.safe_get(key)
@@ -214,7 +215,7 @@ def _listed(section: str, names: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _login(source: str, plugin: str) -> Iterator[None]:
-    """What the library raises or writes to the log within becomes an UnavailableError."""
+    """Converts what the library raises or logs in the block into an UnavailableError."""
     hint = f"This must work: `{plugin}`." if plugin else "Log in again."
     with _logged() as words:
         try:
@@ -230,7 +231,7 @@ def _login(source: str, plugin: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _logged() -> Iterator[list[str]]:
-    """The errors that this thread writes to the root logger, in place of writing them."""
+    """Collects the errors that this thread logs to the root logger."""
     words: list[str] = []
     thread = threading.get_ident()
 
@@ -252,7 +253,7 @@ def _logged() -> Iterator[list[str]]:
 
 
 def _words(error: Exception) -> str:
-    """What an exception says, for a reader who does not know the library."""
+    """The message of an exception, without the library's terms."""
     text = one_line(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

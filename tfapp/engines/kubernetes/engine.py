@@ -1,4 +1,4 @@
-"""Applications on a Kubernetes cluster."""
+"""Runs applications on a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PYTHON = "python3"  # of the image
 
 
 class KubernetesEngine:
-    """Runs applications on the cluster that `environ` names; see tfapp.engines.base.Engine.
+    """Runs applications on the cluster that `environ` selects; see tfapp.engines.base.Engine.
     `namespace`, `context`: "" for those of the configuration."""
 
     name = "kubernetes"
@@ -82,6 +82,11 @@ class KubernetesEngine:
 
         return Cluster.open(self._environ, self._namespace, self._context)
 
+    @property
+    def reaches_pages(self) -> bool:
+        """See Engine.reaches_pages: the addresses of pods are the cluster's own."""
+        return self._cluster.in_cluster
+
     @functools.cached_property
     def _forwards(self) -> Forwards:
         return Forwards(self._cluster)
@@ -95,7 +100,7 @@ class KubernetesEngine:
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
     ) -> Iterator[Finding]:
-        """See Engine.examine. It makes nothing."""
+        """See Engine.examine. Creates nothing."""
         from tfapp.engines.kubernetes import doctor
 
         return doctor.examine(
@@ -104,30 +109,26 @@ class KubernetesEngine:
 
     # -- making --
     def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """See Engine.preparing. The cluster takes its time later."""
+        """See Engine.preparing. The time is spent on the cluster."""
         return contextlib.nullcontext()
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """As this engine needs them: the interpreter is that of the image, nothing of tfapp is
-        compiled for the Python here, and a failure waits longer for the loss that caused it."""
-        from tfapp.compiler.python import node_python
+        """The options for this engine: the interpreter of the image; tfapp is not precompiled;
+        after a failure it waits longer for a loss that may have caused it."""
         from tfapp.compiler.runtime import read_runtime
         from tfapp.engines.kubernetes.pods import Places, check
 
         at = Places.of(options, self._cluster.namespace)
-        options = dataclasses.replace(options, python=PYTHON)
-        python, key = node_python(package, options)
         return dataclasses.replace(
             options,
-            python=python,
-            python_key=key,
+            python=PYTHON,
             runtime=read_runtime(master=True, compiled=False),
             settle=SETTLE,
             check=lambda package, job: check(package, job, at),
         )
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """InvalidPackageError with each thing that the namespace can never give; ExistsError."""
+        """InvalidPackageError for each request that the namespace can never fulfil; ExistsError."""
         from tfapp.engines.kubernetes import preflight
         from tfapp.engines.kubernetes.submission import places
         from tfapp.engines.recorded import check_files_are_local
@@ -152,8 +153,8 @@ class KubernetesEngine:
         return rendered(compiled, places(compiled, self._cluster.namespace))
 
     def ship(self, compiled: Compiled) -> None:
-        """See Engine.ship. Small files go into a Secret, large ones from the cache to the
-        master."""
+        """See Engine.ship. Small files are put into a Secret; large ones are sent from the cache to
+        the master."""
         from tfapp.compiler.store import store_files
 
         store_files(compiled.files)
@@ -182,7 +183,7 @@ class KubernetesEngine:
         return self._application(self._run(started, number))
 
     def _keep(self, found: Record, definition: Definition) -> None:
-        """Writes down which files of the cache are used."""
+        """Records the use of files in the cache."""
         folder = self._home / found.uid
         with writing(folder):
             make_private(folder)
@@ -217,7 +218,7 @@ class KubernetesEngine:
             return self._application(self._run(found, number))
 
     def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
-        """See Engine.follow. While the API does not answer it says so once, and goes on asking."""
+        """See Engine.follow. If the API server does not answer, it says so once and retries."""
         found = self._record(name)
         followed = self._run(found, self._number(found, run))
         last: Application | None = None
@@ -242,8 +243,8 @@ class KubernetesEngine:
         yield self._application(followed)
 
     def _changes(self, run: Run) -> Iterator[Application]:
-        """The run now and at each change, for WATCH seconds or until its record has an ending; none
-        with a verdict."""
+        """Yields the run now and at each change, for WATCH seconds or until its record has an
+        ending. Nothing if it has a verdict."""
         waits = run.waits()
         seconds = WATCH if run.serves else WATCH_BEFORE
         silent = [""]
@@ -285,7 +286,7 @@ class KubernetesEngine:
     def reach(
         self, name: str, instance: str, address: str
     ) -> contextlib.AbstractContextManager[str]:
-        """See Engine.reach: a way to the instance's pod."""
+        """See Engine.reach: forwards a port of the instance's pod."""
         from tfapp.engines.kubernetes.pages import reaching
 
         found = self._record(name)
@@ -303,7 +304,8 @@ class KubernetesEngine:
     def stop(
         self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
-        """See Engine.stop. One whose master does not run is ended by the deletion of its Job."""
+        """See Engine.stop. An application whose master does not run is ended by deleting its
+        Job."""
         found = self._record(name)
         run = self._run(found, found.runs()[-1])
         if not run.settle():
@@ -312,7 +314,7 @@ class KubernetesEngine:
         return self._application(run)
 
     def destroy(self, name: str) -> None:
-        """See Engine.destroy. Waits until all of it is gone."""
+        """See Engine.destroy. Waits until all objects are deleted."""
         found = self._record(name)
         definition = None
         with contextlib.suppress(DamagedError):
@@ -346,8 +348,8 @@ class KubernetesEngine:
         return found
 
     def _check_namespace(self) -> None:
-        """NotFoundError when it is missing, as far as the login may know: in a namespace that there
-        is none of, there is simply nothing."""
+        """NotFoundError if the namespace is missing, as far as the login may read it: in a missing
+        namespace, lists are empty."""
         with contextlib.suppress(ForbiddenError):
             self._cluster.require("Namespace", self._cluster.namespace)
 
@@ -384,7 +386,7 @@ class KubernetesEngine:
         return self._logs[key]
 
     def _logs_folder(self, run: Run) -> Path:
-        """For the copies of a run's logs."""
+        """The folder for copies of a run's logs."""
         return self._home / run.found.uid / "runs" / str(run.number)
 
     def _application(self, run: Run, waits: str = "") -> Application:
@@ -403,5 +405,5 @@ class KubernetesEngine:
 
 
 def _is_whole(found: Record) -> bool:
-    """Whether it is the record of an application that has a run, and was not destroyed."""
+    """Whether it is the record of an application that has a run and was not destroyed."""
     return bool(found.name and found.runs()) and not found.destroyed

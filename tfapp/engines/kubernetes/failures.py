@@ -1,4 +1,4 @@
-"""What the API server refuses, and its silence, as exceptions of one sentence. Pure."""
+"""The errors of the API server as exceptions with one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TO_WEBSOCKETS = ("get", "create")  # create too, from Kubernetes 1.35 on
 
 
 class AwayError(UnavailableError):
-    """The API server does not answer, or says that it cannot now. It may later. `sent`: whether
-    the call may have reached it."""
+    """The API server does not answer, or is temporarily unavailable. `sent`: whether the request
+    may have been received."""
 
     def __init__(self, message: str, hint: str = "", sent: bool = True):
         super().__init__(message, hint)
@@ -30,8 +30,8 @@ class AwayError(UnavailableError):
 
 
 class RefusedObjectError(TfappError):
-    """The API server does not take an object: a field is wrong, a quota is exceeded, an admission
-    rule says no. `causes`: pairs of a field, "" where none is told, and what is wrong with it."""
+    """The API server refuses an object: an invalid field, an exceeded quota or an admission rule.
+    `causes`: pairs of a field ("" if unknown) and a message."""
 
     exit_code = ExitCode.BAD_CONFIGURATION
 
@@ -41,15 +41,15 @@ class RefusedObjectError(TfappError):
 
 
 class ConflictError(BadStateError):
-    """The object was changed by someone else since it was read."""
+    """The object has been changed since it was read."""
 
 
 class GoneError(TfappError):
-    """The API server does not remember as much: a list has to be read again."""
+    """The resourceVersion is too old: a list must be read again."""
 
 
 class ExecError(TfappError):
-    """A command in a container failed. `code`: its exit code, -1 when it did not start."""
+    """A command in a container failed. `code`: its exit code, -1 if it did not start."""
 
     exit_code = ExitCode.FAILED
 
@@ -60,7 +60,7 @@ class ExecError(TfappError):
 
 
 class Asked(NamedTuple):
-    """A call: what was to be done to which object. `source`: the cluster and login, in words."""
+    """A call: the verb and the object. `source`: the cluster and the login, in words."""
 
     source: str
     verb: str  # as in rules of RBAC
@@ -71,7 +71,7 @@ class Asked(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """As rules of RBAC have it: "pods/log"."""
+        """The resource as in rules of RBAC: "pods/log"."""
         return f"{self.kind.resource}/{self.subresource}".rstrip("/")
 
     @property
@@ -84,8 +84,8 @@ class Asked(NamedTuple):
 
 
 def failure(code: int, text: str, asked: Asked) -> TfappError:
-    """The exception for an answer with the HTTP status `code` and the body `text`. That of 403 is
-    one of RBAC; see `rejected`."""
+    """The exception for an answer with HTTP status `code` and body `text`. 403 is treated as
+    missing RBAC permissions; see `rejected`."""
     status = read_status(text)
     words = status.get("message") or f"HTTP {code}"
     if not status and code not in (401, 403):
@@ -117,7 +117,7 @@ def failure(code: int, text: str, asked: Asked) -> TfappError:
 
 
 def rejected(status: Mapping[str, Any], words: str, asked: Asked) -> RefusedObjectError:
-    """For an object that admission or validation refused."""
+    """The exception for an object that admission or validation refuses."""
     details = status.get("details") or {}
     causes = tuple(
         (cause.get("field", ""), cause.get("message", ""))
@@ -129,7 +129,7 @@ def rejected(status: Mapping[str, Any], words: str, asked: Asked) -> RefusedObje
 
 
 def forbidden(asked: Asked, verbs: Iterable[str]) -> ForbiddenError:
-    """For a login that lacks a right."""
+    """The exception for a login without permission."""
     verbs = tuple(verbs)
     return ForbiddenError(
         f"{asked.source} may not {' and '.join(verbs)} {asked.resource}{asked.place}",
@@ -139,13 +139,13 @@ def forbidden(asked: Asked, verbs: Iterable[str]) -> ForbiddenError:
 
 
 def rule(group: str, resource: str, verbs: Iterable[str]) -> str:
-    """A rule of a Role, as YAML in one line."""
+    """A rule of a Role, as one line of YAML."""
     listed = ", ".join(verbs)
     return f'{{apiGroups: ["{group}"], resources: [{resource}], verbs: [{listed}]}}'
 
 
 def read_status(text: str) -> dict[str, Any]:
-    """The Status object of an answer, {} where it is none."""
+    """The Status object of an answer; {} if it is none."""
     try:
         found = json.loads(text)
     except ValueError:

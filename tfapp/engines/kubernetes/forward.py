@@ -1,7 +1,7 @@
-"""A port of 127.0.0.1 that leads to a port of a pod, each connection by a websocket of its own.
+"""A port of 127.0.0.1 that is forwarded to a port of a pod, each connection over its own websocket.
 
-The protocol has no half-closed connections: when one side has written its last byte, the other is
-closed once it has it.
+The protocol has no half-closed connections: when one side ends, the other is closed once it has
+received all data.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _WANT = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 
 class Forward:
-    """The listener and its connections, while it is open. `open_socket` opens the websocket of one
-    connection. `trouble`: why the last connection failed, "" when none did."""
+    """The listener and its connections. `open_socket` opens the websocket of a connection.
+    `trouble`: the reason why the last connection failed; "" if none did."""
 
     def __init__(self, open_socket: Callable[[], Socket]):
         self.trouble = ""
@@ -71,7 +71,7 @@ class Forward:
 
 
 class Relay:
-    """One connection. It ends when `ends` is readable, too."""
+    """A connection. It also ends when `ends` is readable."""
 
     def __init__(self, local: socket.socket, remote: Socket, ends: socket.socket):
         self._local, self._remote, self._ends = local, remote, ends
@@ -81,7 +81,8 @@ class Relay:
         self._trouble = ""
 
     def run(self) -> str:
-        """Returns once the connection is closed, with the pod's node's words if it failed."""
+        """Returns when the connection is closed, with the error message of the node if it
+        failed."""
         self._local.setblocking(False)
         while self._local_open or self._remote_open:
             try:
@@ -92,7 +93,7 @@ class Relay:
         return self._trouble
 
     def _step(self) -> bool:
-        """Waits until something can be done, and does it. False when all is done."""
+        """Waits for the next event and handles it. False when the connection has ended."""
         if not self._remote_open and not self._to_local:
             return False
         if not self._local_open and not self._to_pod:
@@ -123,7 +124,7 @@ class Relay:
         return True
 
     def _pending(self) -> bool:
-        """Whether TLS holds bytes that `select` does not see."""
+        """Whether TLS has buffered data that `select` does not see."""
         below = self._remote.socket
         return isinstance(below, ssl.SSLSocket) and below.pending() > 0
 
@@ -155,7 +156,7 @@ class Relay:
             self._local_open = False
 
     def _send(self) -> None:
-        """A part of what waits, without waiting itself: the pod may have to be heard first."""
+        """Sends a part of the pending data without blocking: the pod may have to be read first."""
         below = self._remote.socket
         timeout = below.gettimeout()
         below.setblocking(False)

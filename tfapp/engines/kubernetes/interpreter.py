@@ -1,4 +1,4 @@
-"""The command of a pod: it looks at the image's Python before anything of tfapp runs there."""
+"""The command of a pod, which checks the Python of the image before tfapp runs."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def command(
     last: Sequence[str] = (),
     libraries: bool = True,
 ) -> list[str]:
-    """The command that runs `program`, a file of Python and its first arguments, by `python` of
-    `image`; then come the container's `args` and `last`. Where bash or that interpreter is missing,
-    or the interpreter is too old or, with `libraries`, lacks one, it prints one line that says so
-    and exits with CANNOT_START_CODE. `key`: the one that names the interpreter, "" for none."""
+    """The command that runs `program` (a Python file and its first arguments) by `python` in
+    `image`; then follow the container's `args` and `last`. If bash or the interpreter is missing,
+    or the interpreter is too old or, with `libraries`, lacks a library, it prints one line and
+    exits with CANNOT_START_CODE. `key`: the key that names the interpreter; "" for none."""
     look = _LOOK.format(
         mark=CANNOT_START,
         code=CANNOT_START_CODE,

@@ -1,4 +1,4 @@
-"""Where the API server keeps objects of each kind. Pure."""
+"""The API paths of kinds of objects. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 
 class Kind(NamedTuple):
-    """`version`: as in apiVersion. `resource`: its name in addresses and in rules of RBAC."""
+    """`version`: as in apiVersion. `resource`: the name in paths and in rules of RBAC."""
 
     kind: str
     version: str
@@ -17,11 +17,11 @@ class Kind(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The API group, "" for the core."""
+        """The API group; "" for the core group."""
         return self.version.rpartition("/")[0]
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The address on the API server."""
+        """The path on the API server."""
         root = f"/apis/{self.version}" if self.group else f"/api/{self.version}"
         within = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced else ""
         parts = [self.resource, *(quote(part, safe="") for part in (name, subresource) if part)]

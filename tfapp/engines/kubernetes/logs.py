@@ -1,6 +1,5 @@
-"""Copies of the logs of a run's pods, in files under TFAPP_HOME. The API gives the lines of a log
-from a time on, in the order of the log: a copy remembers how many of them it has, and goes on after
-those, whatever came between."""
+"""Copies the logs of a run's pods to files under TFAPP_HOME. The API returns lines from a time on,
+in order: a copy stores the number of its lines since that time, and continues after them."""
 
 from __future__ import annotations
 
@@ -41,9 +40,9 @@ _SECONDS = 8  # of the newest lines, that are remembered one by one
 
 @frozen
 class Position:
-    """How far a log has been copied. `size`: bytes of the copy; `since`: a whole second, "" the
-    beginning; `count`: how many lines from then on the copy has; `first`: the time of the first of
-    them; `last`: the time of the last line, all as the log has them."""
+    """The progress of a copy. `size`: its bytes. `since`: a whole second, "" for the beginning.
+    `count`: the number of its lines since then. `first`: the time of the first of these lines.
+    `last`: the time of the last line. Times are as in the log."""
 
     instance: str
     size: int = 0
@@ -57,7 +56,7 @@ class Position:
 
 @frozen
 class Source:
-    """The log of one pod's main container. `over`: it has ended; `lost`: why it may not be had."""
+    """The log of a pod's main container. `over`: it has ended. `lost`: why it is not available."""
 
     instance: str
     pod: str
@@ -67,7 +66,7 @@ class Source:
 
 
 class Logs:
-    """The logs of one run, copied to `folder`. `clock`: seconds of any beginning."""
+    """The logs of one run, copied to `folder`. `clock`: seconds from any start."""
 
     def __init__(self, cluster: Cluster, folder: Path, clock: Callable[[], float] = time.monotonic):
         self._cluster = cluster
@@ -77,7 +76,7 @@ class Logs:
         self._next = 0.0
 
     def files(self, sources: Iterable[Source]) -> tuple[LogFile, ...]:
-        """The copies, in the order of `sources`. A call soon after another copies nothing new."""
+        """The copies, in the order of `sources`. Shortly after another call nothing is copied."""
         found = tuple(sources)
         began = self._clock()
         if began >= self._next:
@@ -87,7 +86,7 @@ class Logs:
         return tuple(log for source in found for log in self._logs(source))
 
     def returned(self, sources: Iterable[Source]) -> tuple[LogFile, ...]:
-        """The records of what functions returned, in the order of `sources`, copied now."""
+        """The records of return values, in the order of `sources`, copied now."""
         found = tuple(sources)
         self.copy(found)
         records = []
@@ -100,7 +99,7 @@ class Logs:
         return tuple(records)
 
     def copy(self, sources: Sequence[Source]) -> None:
-        """Copies what is new. While another command copies these logs, nothing."""
+        """Copies new lines. Does nothing while another command copies these logs."""
         wanted = [source for source in sources if source.begun and not self._is_whole(source)]
         if not wanted:
             return
@@ -205,7 +204,8 @@ class Logs:
         return self._folder / f"{pod}.returned.json"
 
     def kept(self, known: Iterable[str]) -> Iterator[Source]:
-        """Those of the pods, other than `known`, whose logs were copied before they were gone."""
+        """The sources of pods, other than `known`, whose logs were copied before they were
+        deleted."""
         there = set(known)
         for path in self._folder.glob(f"*{_POSITION}"):
             pod = path.name[: -len(_POSITION)]
@@ -216,8 +216,7 @@ class Logs:
 
 @contextlib.contextmanager
 def opened(path: Path, size: int) -> Iterator[BinaryIO]:
-    """A copy with its first `size` bytes, to go on: what follows is of a command that was
-    killed."""
+    """Opens a copy and truncates it to `size` bytes: the rest is from a command that was killed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with open(descriptor, "r+b") as copy:
         copy.truncate(size)
@@ -226,7 +225,7 @@ def opened(path: Path, size: int) -> Iterator[BinaryIO]:
 
 
 def sources(pods: Iterable[Mapping[str, Any]], job_order: Sequence[str]) -> Iterator[Source]:
-    """Those of the pods of a run."""
+    """The sources of the pods of a run."""
     instances = {names.instance_label(instance): instance for instance in job_order}
     for pod in pods:
         label = pod["metadata"].get("labels", {}).get(names.INSTANCE, "")
@@ -240,8 +239,8 @@ def sources(pods: Iterable[Mapping[str, Any]], job_order: Sequence[str]) -> Iter
 
 
 def in_order(found: Iterable[Source], job_order: Sequence[str]) -> tuple[Source, ...]:
-    """Instances first, in `job_order`, an instance's older pods before its newer ones; then the
-    coordinator's."""
+    """The sources in order: instances first, in `job_order`, older pods of an instance before newer
+    ones; then the coordinator."""
     order = {instance: place for place, instance in enumerate(job_order)}
     return tuple(sorted(found, key=lambda source: _place(source, order)))
 
@@ -255,7 +254,7 @@ def _place(source: Source, order: Mapping[str, int]) -> tuple[int, str, int]:
 
 
 def _has_begun(pod: Mapping[str, Any]) -> bool:
-    """Whether its main container has, or had, a log."""
+    """Whether the main container has, or had, a log."""
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if container["name"] == names.CONTAINER:
             state = container.get("state", {})
@@ -264,7 +263,7 @@ def _has_begun(pod: Mapping[str, Any]) -> bool:
 
 
 class _Window:
-    """Tells the new among the lines that the API gives from `position.since` on."""
+    """Selects new lines among those that the API returns from `position.since` on."""
 
     def __init__(self, position: Position):
         self._start = position
@@ -275,7 +274,7 @@ class _Window:
         self._seconds: dict[float, tuple[int, int, str]] = {}
 
     def is_new(self, at: str) -> bool:
-        """Of the next line, which was written at `at`."""
+        """Whether the next line, written at `at`, is new."""
         start = self._start
         if self._seen == 0 and start.count and at != start.first:
             self._rotated = True  # the node has deleted older lines
@@ -293,7 +292,7 @@ class _Window:
         return new
 
     def position(self, size: int, whole: bool) -> Position:
-        """After the last line."""
+        """The position after the last line."""
         start = self._start
         if not self._seconds:
             return dataclasses.replace(start, size=size, whole=whole)
@@ -312,13 +311,13 @@ class _Window:
 
 
 def _seconds(text: str) -> float:
-    """Since 1970; see `_instant`."""
+    """Seconds since 1970; see `_instant`."""
     seconds, fraction = _instant(text)
     return seconds + float(f"0.{fraction}")
 
 
 def _instant(text: str) -> tuple[float, str]:
-    """(seconds since 1970, fraction) of 2026-11-23T05:18:50.123456789Z, or with +01:00."""
+    """Parses 2026-11-23T05:18:50.123456789Z (or +01:00) into (seconds since 1970, fraction)."""
     try:
         whole, rest = text[:19], text[19:]
         seconds: float = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))

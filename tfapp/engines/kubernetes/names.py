@@ -1,5 +1,5 @@
-"""The names and labels of all objects of an application. Pure, standard library only: it travels
-into the master's pod."""
+"""The names and labels of an application's objects. Pure, standard library only: it is shipped to
+the master's pod."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
 
 
 def slug(name: str) -> str:
-    """The application's name as Kubernetes takes it: "train", "my-train-1c62f0" for "my_train".
-    Different names have different slugs. One that ends in a number gets a hash too: "train-1" is
-    how the first run of "train" is called."""
+    """The application's name as a name of Kubernetes: "train", "my-train-1c62f0" for "my_train".
+    Different names have different slugs. A name that ends with a number gets a hash too, because
+    "train-1" is the name of the first run of "train"."""
     plain = re.sub(r"[^a-z0-9-]", "-", name.lower())[:MAX_SLUG].rstrip("-")
     if plain == name and not re.search(r"-\d+\Z", plain):
         return plain
@@ -36,7 +36,8 @@ def slug(name: str) -> str:
 
 
 def application_object(name: str) -> str:
-    """The name of the record, the application's Secret, ServiceAccount, Role and RoleBinding."""
+    """The name of the record, and of the application's Secret, ServiceAccount, Role and
+    RoleBinding."""
     return f"tfapp-{slug(name)}"
 
 
@@ -46,12 +47,12 @@ def run_object(name: str, run: int) -> str:
 
 
 def pod_name(name: str, run: int, component: str, number: int) -> str:
-    """The name of the pod of container `number` of a component."""
+    """The name of the pod for container `number` of a component."""
     return f"{run_object(name, run)}-{dns(component)}-{number}"
 
 
 def dns(text: str) -> str:
-    """`text`, a component's name, as a part of a pod's name."""
+    """A component's name as a part of a pod's name."""
     plain = re.sub(r"[^a-z0-9-]", "-", text.lower())
     if plain == text:
         return plain
@@ -59,19 +60,19 @@ def dns(text: str) -> str:
 
 
 def application_labels(name: str) -> dict[str, str]:
-    """Of every object of the application."""
+    """The labels of every object of the application."""
     return {MANAGED_BY: "tfapp", APPLICATION: slug(name)}
 
 
 def run_labels(name: str, run: int) -> dict[str, str]:
-    """Of every object of a run."""
+    """The labels of every object of a run."""
     return {**application_labels(name), RUN: str(run)}
 
 
 def pod_labels(
     name: str, run: int, component: str, instance: str = "", tags: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Of a pod. `instance`: "worker/0", "" where it is not known yet. `tags`: the user's."""
+    """The labels of a pod. `instance`: "worker/0", or "" if unknown. `tags`: the user's."""
     labels = {**run_labels(name, run), COMPONENT: label_value(component)}
     if instance:
         labels[INSTANCE] = instance_label(instance)
@@ -87,7 +88,7 @@ def instance_label(instance: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """`text` as the value of a label; with a hash where it is none as it is."""
+    """`text` as the value of a label; with a hash if it is not valid."""
     if _VALUE.match(text):
         return text
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:MAX_SLUG].strip("-_.")
@@ -95,5 +96,5 @@ def label_value(text: str) -> str:
 
 
 def application_annotations(name: str, user: str) -> dict[str, str]:
-    """Of every object of the application."""
+    """The annotations of every object of the application."""
     return {NAME: name, USER: user}

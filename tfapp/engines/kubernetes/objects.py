@@ -1,5 +1,5 @@
-"""A compiled application -> all that is created on a cluster for it, as plain data. Pure but for
-the reading of pod templates and of an environment that travels along."""
+"""The objects of a compiled application on a cluster, as plain data. Pure except for reading pod
+templates and a shipped environment."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ STRUCK_OUT = "[secret]"
 def objects(
     compiled: Compiled, at: Places, record: Mapping[str, str], credentials: tuple[bytes, bytes]
 ) -> list[Manifest]:
-    """All that the first run needs, in the order in which it is created: the record, the Secrets,
-    the master's rights, its Job. What comes after the record is owned by it (`owned`). `record`:
-    the record's data; `credentials`: certificate and key, PEM."""
+    """All objects for the first run, in the order of their creation: the record, the Secrets, the
+    master's permissions, its Job. All after the record are owned by it (`owned`). `record`: the
+    data of the record. `credentials`: certificate and key, PEM."""
     assert compiled.package is not None
     own_account = setting(compiled.package.config.global_, "kubernetes.service.account") is None
     content = application_content(compiled, at)
@@ -62,7 +62,7 @@ def objects(
 def run_objects(
     content: Mapping[str, bytes], at: Places, credentials: tuple[bytes, bytes]
 ) -> list[Manifest]:
-    """The Secret and the Job of run `at.run`. `content`: that of the application's Secret."""
+    """The Secret and the Job of run `at.run`. `content`: the data of the application's Secret."""
     job = json.loads(content[JOB])
     template = of_run(job["spec"]["template"], at.name, at.run)
     metadata = {**job["metadata"], "name": names.run_object(at.name, at.run)}
@@ -75,7 +75,7 @@ def run_objects(
 
 
 def owned(body: Manifest, record: Mapping[str, Any]) -> Manifest:
-    """`body` as it belongs to the record, which the cluster has made: it goes with it."""
+    """`body` with the record as its owner: it is deleted with the record."""
     owner = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -97,8 +97,8 @@ def printed(bodies: Sequence[Manifest]) -> list[Manifest]:
 
 
 def rendered(compiled: Compiled, at: Places) -> str:
-    """What `create` sends, as YAML without the values of Secrets, and a pod of each component as
-    the master makes it. The record gets its run, each pod its name, number and owner then."""
+    """What `create` sends, as YAML without the values of Secrets, and a pod of each component. The
+    record gets its run, and each pod its name, number and owner later."""
     assert compiled.package is not None
     definition = encode(Definition.of(at.name, compiled)).decode()
     made = objects(compiled, at, {DEFINITION: definition}, (b"", b""))
@@ -109,8 +109,8 @@ def rendered(compiled: Compiled, at: Places) -> str:
 
 
 def application_content(compiled: Compiled, at: Places) -> dict[str, bytes]:
-    """The values of the application's Secret. Of the files it has the runtime archive and then as
-    many as there is room for, the smallest first; the master waits for the others."""
+    """The data of the application's Secret: the runtime archive, and as many files as fit, the
+    smallest first. The master waits for the others."""
     package, job, spec = compiled.package, compiled.job, compiled.spec
     assert package is not None
     data = {hashlib.sha256(file.data).hexdigest(): file.data for file in compiled.files}
@@ -135,17 +135,17 @@ def application_content(compiled: Compiled, at: Places) -> dict[str, bytes]:
 
 
 def digests(compiled: Compiled) -> dict[str, str]:
-    """The SHA-256 of each file of the application that is on this machine, by its source in the
-    spec. An environment that is still to be made (`--dry-run`) is not."""
+    """The SHA-256 of each local file of the application, by its source in the spec. An environment
+    that is not built yet (`--dry-run`) has none."""
     found = {file.source: hashlib.sha256(file.data).hexdigest() for file in compiled.files}
-    python = compiled.travelling
-    if python is not None and python.path is not None and python.path.exists():
-        found[python.url] = digest_of(python.path)
+    for python in compiled.environments.values():
+        if python.path is not None and python.path.exists():
+            found[python.url] = digest_of(python.path)
     return found
 
 
 def _spec_with_digests(compiled: Compiled) -> bytes:
-    """Skein's ApplicationSpec, serialized, whose files are called by their content."""
+    """Skein's ApplicationSpec, serialized, with files named by their SHA-256."""
     known = digests(compiled)
     definition = Definition.of(compiled.spec.name, compiled)
     parts = [definition.spec.get("master", {}), *definition.spec.get("services", {}).values()]
@@ -164,7 +164,7 @@ def _json(value: Any) -> bytes:
 
 
 def rights(at: Places) -> list[Manifest]:
-    """The master's ServiceAccount, and what it may do in its namespace."""
+    """The master's ServiceAccount, and its permissions in the namespace."""
     name = names.application_object(at.name)
     role = {
         **_object("Role", at, name, "rbac.authorization.k8s.io/v1"),
@@ -188,8 +188,8 @@ def _rule(group: str, resource: str, *verbs: str) -> Manifest:
 
 
 def _job(at: Places, pod: Manifest, ttl: int | None) -> Manifest:
-    """The master's Job: it is started once. Kueue, where a queue is named, holds it back until
-    there is room."""
+    """The master's Job, which starts a single pod. With a queue, Kueue suspends it until there is
+    room."""
     body = _object("Job", at, names.run_object(at.name, at.run), "batch/v1", of_a_run=True)
     body["metadata"]["labels"].update(at.queue_label)
     metadata = {key: pod["metadata"][key] for key in ("labels", "annotations")}

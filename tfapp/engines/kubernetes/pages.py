@@ -1,4 +1,4 @@
-"""Ways from this machine to the pages of an application's instances."""
+"""Makes the pages of instances accessible on this machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tfapp.errors import UnavailableError
 
 @contextlib.contextmanager
 def reaching(cluster: Cluster, name: str, run: int, instance: str, address: str) -> Iterator[str]:
-    """A URL that leads to `address`, a URL of a pod's own, as long as this is open: through the API
-    server, or in the cluster the same. UnavailableError where the instance has no running pod."""
+    """A context manager: a URL that leads to `address`, a URL of a pod: through the API server or,
+    inside the cluster, directly. UnavailableError if the instance has no running pod."""
     if cluster.in_cluster:
         yield address
         return

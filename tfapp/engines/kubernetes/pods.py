@@ -1,5 +1,5 @@
-"""A package -> the pods of its components and of the application master, as plain data, and what of
-it Kubernetes cannot give. Pure but for the reading of pod templates."""
+"""The pods of a package's components and of the application master, as plain data, and the parts of
+a package that Kubernetes cannot fulfil. Pure except for reading pod templates."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _WRITERS, _READERS = ("chief", "worker", "ps", "evaluator"), ("tensorboard",)
 
 @frozen
 class Places:
-    """For whom pods are made, and where. `run`: its number; `queue`: Kueue's local queue, "" or
-    "default" for none; `tags`: the user's."""
+    """Where, and for whom, pods are created. `run`: the number. `queue`: Kueue's local queue; "" or
+    "default" for none. `tags`: the user's."""
 
     name: str
     user: str
@@ -65,12 +65,12 @@ class Places:
 
     @classmethod
     def of(cls, options: CompileOptions, namespace: str) -> Places:
-        """Of an application that is compiled with `options`."""
+        """The places for an application that is compiled with `options`."""
         return cls(options.name, options.user, namespace, 1, options.queue, tuple(options.tags))
 
     @property
     def secret(self) -> str:
-        """The application's Secret."""
+        """The name of the application's Secret."""
         return names.application_object(self.name)
 
     def metadata(self, component: str) -> Manifest:
@@ -91,14 +91,14 @@ class Places:
 
 
 def pods(package: AppPackage, job: Job, at: Places) -> dict[str, Manifest]:
-    """The Pod of each component, for run `at.run`. The launcher adds metadata.name, the label
-    `tfapp/instance`, the owner, and as `args` of the container "tfapp" ADDRESS CONTAINER_ID; for
+    """The Pod of each component for run `at.run`. The launcher adds metadata.name, the label
+    `tfapp/instance`, the owner, and the `args` ADDRESS CONTAINER_ID of the container "tfapp". For
     another run see `of_run`."""
     return {c.name: _Built(package, job, c, at).pod for c in job.components}
 
 
 def of_run(pod: Manifest, name: str, run: int) -> Manifest:
-    """The Pod, or the template of one, for another run of the application `name`."""
+    """A Pod or pod template for another run of the application `name`."""
     metadata = {**pod["metadata"], "labels": {**pod["metadata"]["labels"], names.RUN: str(run)}}
     secret = {"secretName": names.run_object(name, run)}
     volumes = [
@@ -113,8 +113,8 @@ def of_run(pod: Manifest, name: str, run: int) -> Manifest:
 def check(
     package: AppPackage, job: Job, at: Places, claims: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[Problem]:
-    """What of a package cannot be had on Kubernetes, or not as it is written. `claims`: the access
-    modes of the PersistentVolumeClaims that are known, by name."""
+    """The parts of a package that Kubernetes cannot fulfil, or not as written. `claims`: the access
+    modes of known PersistentVolumeClaims, by name."""
     found: dict[Problem, None] = {}
     for component in job.components:
         built = _Built(package, job, component, at)
@@ -127,9 +127,9 @@ def check(
 def master_pod(
     package: AppPackage, job: Job, at: Places, memory: int, vcores: int, runtime: str
 ) -> Manifest:
-    """metadata and spec of the master's pod, for the Job. Of the configuration it has what stands
-    in `global`; no pod template. `memory` in MiB; `runtime`: the key of the runtime archive in the
-    application's Secret."""
+    """metadata and spec of the master's pod, for its Job. It uses the values in `global`, and no
+    pod template. `memory`: in MiB. `runtime`: the key of the runtime archive in the application's
+    Secret."""
     chief = next((c for c in job.components if c.role == "chief"), job.components[0])
     own = ComponentSettings(package, chief.name, job.user, job.name)
     shared = {
@@ -141,7 +141,7 @@ def master_pod(
     configured = PodSettings.read(Settings({**shared, f"{SITE_GLOBAL}kubernetes.volumes": ""}))
     image = settings.text("kubernetes.master.image") or _image(package, chief.name, own)
     account = configured.service_account or names.application_object(at.name)
-    python, key = _python(package, chief.name, own)
+    python, key = _python(own, travels(package))
     if settings.text("kubernetes.master.image"):
         python, key = IMAGE_PYTHON, ""
     written = "yarn.vcores" in package.master.positions
@@ -185,7 +185,7 @@ def master_pod(
 
 
 class _Built:
-    """The pod of one component, and what was found on the way."""
+    """The pod of one component, with the problems that were found."""
 
     def __init__(self, package: AppPackage, job: Job, component: ComponentJob, at: Places):
         self.job = component
@@ -200,7 +200,7 @@ class _Built:
         self._hide_gpus()
 
     def value(self, key: str) -> ConfigValue | None:
-        """That of site.global.`key`, where it was given."""
+        """The value of site.global.`key`, if it was given."""
         found = setting(self.values, key)
         return None if found is None or found.is_default else found
 
@@ -216,7 +216,8 @@ class _Built:
 
     def _pod(self, package: AppPackage, job: Job, at: Places) -> Manifest:
         settings, size = self.settings, self.job.container
-        python, key = _python(package, self.job.name, self.own)
+        travelling = travels(package, self.job.name)
+        python, key = _python(self.own, travelling)
         bootstrap = [f"{RUNTIME_PATH}/{BOOTSTRAP}"]
         paths = [f"{RUN_PATH}/{CERTIFICATE}", f"{RUN_PATH}/{KEY}", WORK_PATH]
         memory = f"{size.memory + RUNNER_MEMORY}Mi"
@@ -226,9 +227,7 @@ class _Built:
             volumes[SCRIPT_VOLUME] = Volume(EMPTY_DIR, "", SCRIPT_FOLDER)
         container = {
             **_container(self.image, settings),
-            "command": command(
-                python, self.image, key, bootstrap, paths, libraries=not travels(package)
-            ),
+            "command": command(python, self.image, key, bootstrap, paths, libraries=not travelling),
             "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": "1"}],
             "resources": {
                 "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
@@ -252,14 +251,14 @@ class _Built:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _needs_script_folder(self) -> bool:
-        """Whether its user may be unable to make the folder in which an entrypoint finds its
-        program: where TF-Spawner mounts a ConfigMap."""
+        """Whether the user of the image may lack permission to create the folder in which an
+        entrypoint expects its program: TF-Spawner mounts a ConfigMap there."""
         link = self.own.settings.text("user.scripts.link").partition("=")[0]
         mounts = {volume.mount for volume in self.settings.volumes}
         return posixpath.dirname(link) == SCRIPT_FOLDER and SCRIPT_FOLDER not in mounts
 
     def _merged(self, package: AppPackage, pod: Manifest, at: Places) -> Manifest:
-        """With the component's template."""
+        """The pod merged with the component's template."""
         value = setting(self.values, "kubernetes.pod.template")
         if value is None:
             return pod
@@ -288,8 +287,8 @@ class _Built:
         return found
 
     def _hide_gpus(self) -> None:
-        """Images of NVIDIA ask for all GPUs of a node, and a node may give them to a pod that has
-        none of its own."""
+        """Hides the GPUs of a node from a pod that requests none: NVIDIA's images ask for all of
+        them."""
         container = self.pod["spec"]["containers"][0]
         variable = "NVIDIA_VISIBLE_DEVICES"
         known = any(entry["name"] == variable for entry in container["env"])
@@ -301,17 +300,18 @@ def _image(package: AppPackage, component: str, own: ComponentSettings) -> str:
     return image_of(package, package.component(component), own)
 
 
-def _python(package: AppPackage, component: str, own: ComponentSettings) -> tuple[str, str]:
-    """The interpreter of the image for tfapp's own part of a pod, and the key that names it."""
+def _python(own: ComponentSettings, travelling: bool) -> tuple[str, str]:
+    """The interpreter of the image for tfapp's part of a pod, and the key that sets it.
+    `travelling`: whether the programs have another."""
     runner = own.settings.text("python.runner")
     if runner:
         return runner, f"{SITE_GLOBAL}python.runner"
-    executable = "" if travels(package) else own.settings.text("python.executable")
+    executable = "" if travelling else own.settings.text("python.executable")
     return (executable, f"{SITE_GLOBAL}python.executable") if executable else (IMAGE_PYTHON, "")
 
 
 def _container(image: str, settings: PodSettings) -> Manifest:
-    """The container "tfapp", but for its command, resources and mounts."""
+    """The container "tfapp", without command, resources and mounts."""
     return {
         "name": CONTAINER,
         "image": image,
@@ -325,7 +325,7 @@ def _container(image: str, settings: PodSettings) -> Manifest:
 
 
 def _home(settings: PodSettings) -> list[Manifest]:
-    """A folder for a user whom the image does not know."""
+    """A home folder for a user that the image does not know."""
     return [{"name": "HOME", "value": WORK_PATH}] if settings.user else []
 
 
@@ -338,7 +338,8 @@ def _mounts() -> list[Manifest]:
 
 
 def _volumes(at: Places, runtime: Mapping[str, str]) -> list[Manifest]:
-    """`runtime`: key of the application's Secret -> file below RUNTIME_PATH."""
+    """The volumes of a pod. `runtime`: key of the application's Secret -> file below
+    RUNTIME_PATH."""
     return [
         {"name": RUN_VOLUME, "secret": {"secretName": names.run_object(at.name, at.run)}},
         {
@@ -353,7 +354,7 @@ def _volumes(at: Places, runtime: Mapping[str, str]) -> list[Manifest]:
 
 
 def _spec(settings: PodSettings, size: Resources, job: Job) -> Manifest:
-    """What the pods of components and the master's have in common."""
+    """The common parts of the pods of components and of the master."""
     security: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
     if settings.user:
         security |= {"runAsUser": settings.user, "runAsNonRoot": True}
@@ -374,8 +375,9 @@ def _spec(settings: PodSettings, size: Resources, job: Job) -> Manifest:
 
 
 def _spread(at: Places) -> list[Manifest]:
-    """Pods go to different nodes where there is room. The master's does not count: two workers
-    would be on the node where that is not. Only one such wish is allowed for a kind of place."""
+    """Prefers different nodes for the pods of the application, except for the master: otherwise two
+    workers would share a node to avoid the master's. Only one such constraint is allowed for a
+    topology key."""
     others = {"key": names.COMPONENT, "operator": "NotIn", "values": [MASTER_COMPONENT]}
     return [
         {
@@ -391,7 +393,7 @@ def _spread(at: Places) -> list[Manifest]:
 
 
 def _affinity(size: Resources) -> Manifest:
-    """A node label by its key, and hosts by their names."""
+    """The node affinity for a node label (by its key) and for hosts (by their names)."""
     wanted: list[Manifest] = []
     if size.label:
         wanted.append({"key": size.label, "operator": "Exists"})
@@ -420,7 +422,7 @@ _NOT_OF_A_POD = {
 
 
 def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
-    """Values that would have no effect."""
+    """Errors for values that would have no effect."""
     name, asked = built.job.name, package.resources[built.job.name]
     if asked.container.racks:
         hint = "zones are labels of nodes: site.global.kubernetes.node.selector: "
@@ -452,7 +454,8 @@ def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
 
 
 def _check_checkpoints(built: _Built, claims: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """A checkpoint folder that not every instance has, or that ends with its pod."""
+    """A problem for a checkpoint folder that instances do not share, or that is deleted with its
+    pod."""
     value = setting(built.values, "user.checkpoint.prefix")
     prefix = built.own.settings.text("user.checkpoint.prefix").removeprefix("file://")
     role = built.job.role
@@ -479,7 +482,7 @@ def _check_checkpoints(built: _Built, claims: Mapping[str, Sequence[str]]) -> It
 
 
 def ttl_of(package: AppPackage) -> int | None:
-    """Seconds for which the pods of a run stay after its end; None for as long as the
+    """Seconds for which the pods of a run are kept after its end; None: as long as the
     application."""
     value = setting(package.config.global_, "kubernetes.ttl")
     return None if value is None else math.ceil(seconds(value.text))

@@ -1,5 +1,6 @@
-"""The record of an application, a ConfigMap: its keys and their values. Standard library, contract
-and `tfapp.master.ending` alone: it travels into the master's pod, which writes most of it."""
+"""The record of an application, a ConfigMap: its keys and values. Imports only the standard
+library, the contract and `tfapp.master.ending`: it is shipped to the master's pod, which writes
+most of it."""
 
 from __future__ import annotations
 
@@ -19,30 +20,30 @@ _RUN = re.compile(r"run-([1-9][0-9]*)\Z")
 
 
 def run_key(run: int) -> str:
-    """The key of a RunRecord: written by `create` and `start`."""
+    """The key of a RunRecord, written by `create` and `start`."""
     return f"run-{run}"
 
 
 def state_key(run: int) -> str:
-    """The key of a RunState: written by the master."""
+    """The key of a RunState, written by the master."""
     return f"run-{run}.state"
 
 
 def status_key(run: int) -> str:
-    """The key of the ApplicationStatus that the coordinator has published last, copied by the
-    master once a second at most. The master deletes it with its ending."""
+    """The key of the last ApplicationStatus of the coordinator, copied by the master at most once a
+    second. The master deletes it when it writes the ending."""
     return f"run-{run}.status"
 
 
 def ending_key(run: int) -> str:
-    """The key of the Ending: written by the master, or for a master that died."""
+    """The key of the Ending, written by the master, or on behalf of a master that has died."""
     return f"run-{run}.ending"
 
 
 @frozen
 class RunRecord:
-    """What is known of a run when it is made. `accepted` is its status until the coordinator
-    publishes one; `started` in seconds since 1970."""
+    """The data of a run at its creation. `accepted`: its status until the coordinator publishes
+    one. `started`: seconds since 1970."""
 
     application: str  # application_<milliseconds>_<run, 4 digits>
     run: int
@@ -59,8 +60,8 @@ class RunRecord:
 
 @frozen
 class RunState:
-    """The master's own state. Addresses are host:port, "" before it serves. `missing`: the SHA-256
-    of the files that it still waits for, which are put to its file server at `files`."""
+    """The state of the master. Addresses are host:port, "" before it serves. `missing`: the SHA-256
+    of files that it waits for; they are uploaded to its file server at `files`."""
 
     pod: str
     address: str = ""  # of its gRPC server
@@ -76,7 +77,7 @@ class RunState:
 
 @frozen
 class RecordedRun:
-    """All that the record has of one run."""
+    """All data of one run in the record."""
 
     record: RunRecord
     state: RunState | None = None
@@ -85,20 +86,21 @@ class RecordedRun:
 
     @property
     def last_known(self) -> ApplicationStatus:
-        """The last status that there is."""
+        """The last known status."""
         if self.ending is not None:
             return self.ending.status
         return self.status or self.record.accepted
 
 
 def run_numbers(data: Mapping[str, str]) -> list[int]:
-    """The runs in a record's data, oldest first."""
+    """The numbers of the runs in a record's data, oldest first."""
     found = (_RUN.match(key) for key in data)
     return sorted(int(match[1]) for match in found if match)
 
 
 def read_run(data: Mapping[str, str], run: int) -> RecordedRun:
-    """KeyError when there is no such run; ValueError, KeyError or TypeError when it is damaged."""
+    """The data of a run. KeyError if it does not exist; ValueError, KeyError or TypeError if it is
+    damaged."""
 
     def read(key: str, cls: Any) -> Any:
         text = data.get(key)
@@ -113,5 +115,5 @@ def read_run(data: Mapping[str, str], run: int) -> RecordedRun:
 
 
 def text(value: Any) -> str:
-    """A value as the record has it."""
+    """A value as text for the record."""
     return encode(value).decode()

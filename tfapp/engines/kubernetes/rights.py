@@ -1,4 +1,4 @@
-"""What a login has to be allowed in its namespace, and what of that it lacks."""
+"""The permissions that a login needs in its namespace, and those that are missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 class Right(NamedTuple):
-    """What may be done to a resource: "pods", or "pods/log"."""
+    """Verbs on a resource: "pods" or "pods/log"."""
 
     verbs: tuple[str, ...]
     resource: str
@@ -42,7 +42,7 @@ OF_FILES = (Right(("create",), "pods"), Right(TO_WEBSOCKETS, "pods/exec"))
 
 
 def missing(cluster: Cluster, needed: Iterable[Right]) -> tuple[Right, ...]:
-    """Those of `needed` that the login lacks, with the verbs that it lacks."""
+    """The missing permissions among `needed`, each with its missing verbs."""
     rules = cluster.rules()
     lacking = []
     for right in needed:
@@ -60,7 +60,7 @@ def missing(cluster: Cluster, needed: Iterable[Right]) -> tuple[Right, ...]:
 
 
 def covered(rules: Sequence[Mapping[str, Any]], verb: str, right: Right) -> bool:
-    """Whether one of the `resourceRules` of a review allows it for objects of any name."""
+    """Whether one of the `resourceRules` of a review allows the verb for objects of any name."""
     subresource = right.resource.partition("/")[2]
     names = {right.resource, "*"} | ({f"*/{subresource}"} if subresource else set())
     return any(
@@ -73,7 +73,8 @@ def covered(rules: Sequence[Mapping[str, Any]], verb: str, right: Right) -> bool
 
 
 def refusal(cluster: Cluster, lacking: Sequence[Right], instead: str = "") -> ForbiddenError:
-    """All of `lacking` in one sentence, with the rules to ask for. `instead`: what else helps."""
+    """The error for missing permissions, with the RBAC rules in one sentence. `instead`: an
+    alternative."""
     what = "; ".join(f"{', '.join(each.verbs)} {each.resource}" for each in lacking)
     hint = f"Ask its owner for a Role in namespace {cluster.namespace!r} with the rules "
     hint += ", ".join(rule(each.group, each.resource, each.verbs) for each in lacking) + "."

@@ -1,5 +1,5 @@
-"""One run as the cluster knows it: its record, its Job and the pod of its master; and the run for
-the client of its master (see tfapp.engines.client.Run)."""
+"""A run on the cluster: its record, its Job and its master's pod; and the run for the client of its
+master (see tfapp.engines.client.Run)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEFTOVER_GRACE = 1  # seconds
 
 @frozen
 class Record:
-    """The record of an application, as it was read."""
+    """The record of an application at the time it was read."""
 
     name: str
     uid: str
@@ -55,20 +55,20 @@ class Record:
         return names.application_object(self.name)
 
     def runs(self) -> list[int]:
-        """Their numbers, oldest first."""
+        """The numbers of the runs, oldest first."""
         return record.run_numbers(self.data)
 
     def run(self, number: int) -> RecordedRun:
-        """DamagedError when it cannot be read."""
+        """The data of a run. DamagedError if it cannot be read."""
         return self._read(lambda: record.read_run(self.data, number))
 
     def definition(self) -> Definition:
-        """DamagedError when it cannot be read."""
+        """The definition. DamagedError if it cannot be read."""
         text = self.data.get(record.DEFINITION, "")
         return self._read(lambda: Definition.from_dict(json.loads(text)))
 
     def tags(self) -> tuple[str, ...]:
-        """The user's and tfapp's own. DamagedError when they cannot be read."""
+        """The tags, including tfapp's own. DamagedError if they cannot be read."""
         return self._read(lambda: tuple(json.loads(self.data[record.DEFINITION])["tags"]))
 
     def _read(self, read: Callable[[], Any]) -> Any:
@@ -85,8 +85,7 @@ class Record:
 
 
 class Forwards:
-    """Ways from this machine to ports of pods, each of which stays open for as long as this
-    process lives."""
+    """Forwarded ports of pods, which are open until this process ends."""
 
     def __init__(self, cluster: Cluster):
         self._cluster = cluster
@@ -95,7 +94,8 @@ class Forwards:
         self._stack = contextlib.ExitStack()
 
     def to(self, pod: str, address: str) -> str:
-        """host:port that leads to the port of `address` (host:port) in a pod. UnreachableError."""
+        """A local host:port that leads to the port of `address` (host:port) in a pod.
+        UnreachableError."""
         port = int(address.rpartition(":")[2])
         with self._lock:
             if (pod, port) not in self._open:
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def object_name(self) -> str:
-        """Of its Job and its Secret."""
+        """The name of its Job and its Secret."""
         return names.run_object(self.name, self.number)
 
     @property
@@ -152,7 +152,7 @@ class Run:
 
     @property
     def serves(self) -> bool:
-        """Whether its master has told its address."""
+        """Whether its master has published its address."""
         return self.recorded.state is not None and self.recorded.state.address != ""
 
     # -- see tfapp.engines.client.Run --
@@ -170,7 +170,7 @@ class Run:
         return self.recorded.ending is not None
 
     def wait_for_end(self, timeout: float) -> bool:
-        """False also where the API does not answer."""
+        """False also if the API server does not answer."""
         deadline = time.monotonic() + timeout
         while not self._look():
             if time.monotonic() >= deadline:
@@ -179,7 +179,7 @@ class Run:
         return True
 
     def kill(self) -> None:
-        """Deletes the Job, with the master's pod and all others."""
+        """Deletes the Job, the master's pod and all other pods."""
         began = self.serves
         self.delete_pods()
         last_known, now = self.recorded.last_known, self._clock()
@@ -190,7 +190,7 @@ class Run:
             self._write(verdict.stopped_early(last_known, self._message, now))
 
     def stop(self, message: str, force: bool, timeout: float | None) -> None:
-        """See Client.stop. `message`: why, for the verdict."""
+        """See Client.stop. `message`: the reason, for the verdict."""
         self._message = message
         if not self.serves:
             self.read()
@@ -203,34 +203,34 @@ class Run:
 
     # -- the cluster's view --
     def read(self) -> None:
-        """Reads the record anew. UnreachableError when it is gone."""
+        """Reads the record again. UnreachableError if it was deleted."""
         item = self._cluster.get("ConfigMap", self.found.object_name)
         if item is None or item["metadata"]["uid"] != self.found.uid:
             raise UnreachableError(f"{self.name} was destroyed")
         self.take(Record.of(item))
 
     def take(self, found: Record) -> None:
-        """The record was read elsewhere."""
+        """Sets the record, which was read elsewhere."""
         self.found = found
         self.recorded = found.run(self.number)
 
     def job(self) -> dict | None:
-        """None when there is none."""
+        """The Job; None if there is none."""
         return self._cluster.get("Job", self.object_name)
 
     def pods(self) -> list[dict]:
-        """All of them, the master's too."""
+        """All pods of the run, including the master's."""
         return self._cluster.list("Pod", names.run_labels(self.name, self.number))
 
     def master_pod(self) -> dict | None:
-        """The pod of its Job."""
+        """The pod of the Job."""
         labels = {"batch.kubernetes.io/job-name": self.object_name}
         pods = self._cluster.list("Pod", labels)
         return max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
 
     def waits(self) -> str:
-        """What its master waits for, in the cluster's words; "" when nothing is known. Also of one
-        that serves: its node may not answer."""
+        """What the master waits for, in the cluster's words; "" if unknown. Also for a master that
+        serves: its node may not answer."""
         if self.is_ending():
             return ""
         pod = self.master_pod()
@@ -243,7 +243,7 @@ class Run:
         return verdict.waiting(pod, events)
 
     def credentials(self) -> tuple[bytes, bytes]:
-        """The certificate and the key of the run, PEM. UnreachableError when they are gone."""
+        """The certificate and the key of the run, PEM. UnreachableError if they were deleted."""
         secret = self._cluster.get("Secret", self.object_name)
         if secret is None:
             raise UnreachableError(f"the credentials of {self.name} are gone (Secret)")
@@ -252,8 +252,8 @@ class Run:
 
     # -- its end --
     def settle(self) -> bool:
-        """Whether it has ended. Of one whose master died without a verdict, ends what is left and
-        writes one."""
+        """Whether it has ended. If its master has died without a verdict, deletes the remaining
+        objects and writes a verdict."""
         if self.is_ending():
             return True
         job = self.job()
@@ -273,8 +273,8 @@ class Run:
         return self.is_ending()
 
     def _never_came(self) -> bool:
-        """Ends a run whose master has no image yet, when the time for all instances is over: there
-        is no coordinator that could."""
+        """Ends a run whose master has no image after the gang deadline: there is no coordinator to
+        do it."""
         pod = None if self.serves else self.master_pod()
         if pod is None or not endings.lacks_image(pod):
             return False
@@ -287,15 +287,15 @@ class Run:
         return self.is_ending()
 
     def end_leftovers(self) -> None:
-        """Ends the pods that still run. Their logs stay where a node can end them."""
+        """Ends the remaining pods. Their logs are kept if their node can end them."""
         for pod in self.pods():
             if not verdict.is_over(pod):
                 name = pod["metadata"]["name"]
                 self._cluster.delete("Pod", name, grace=LEFTOVER_GRACE)
 
     def delete_pods(self) -> None:
-        """Deletes the run's Job and all its pods, and waits until they are gone, KILL_LIMIT seconds
-        at most."""
+        """Deletes the Job and all pods of the run, and waits at most KILL_LIMIT seconds until they
+        are deleted."""
         self._cluster.delete("Job", self.object_name, foreground=True)
         deadline = time.monotonic() + KILL_LIMIT
         while time.monotonic() < deadline:
@@ -305,7 +305,7 @@ class Run:
             time.sleep(WAIT_EVERY)
 
     def _write(self, ending: Ending) -> None:
-        """Unless there is one by now."""
+        """Writes an ending, if there is none."""
         from tfapp.engines.kubernetes.api import ConflictError
 
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""site.global.kubernetes.* of a component or of the application, as values. Pure."""
+"""The keys site.global.kubernetes.* of a component or of the application, as values. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _EFFECTS = re.compile(r"([^=:]+)(?:=([^:]*))?(?::(\w+))?\Z")
 
 @frozen
 class PodSettings:
-    """What the configuration says of pods. "" and () where it says nothing. `user`: 0 for that of
-    the image; `cpu`: as Kubernetes writes it."""
+    """The settings for pods. "" and () for a key that is not set. `user`: 0 for that of the image.
+    `cpu`: in Kubernetes' notation."""
 
     volumes: tuple[Volume, ...]
     pull_secrets: tuple[str, ...]
@@ -29,7 +29,7 @@ class PodSettings:
 
     @classmethod
     def read(cls, settings: Settings) -> PodSettings:
-        """VolumeError for volumes that are none."""
+        """VolumeError for invalid volumes."""
         pairs = (word.partition("=") for word in settings.names("kubernetes.node.selector"))
         return cls(
             volumes=parse_volumes(settings.names("kubernetes.volumes")),

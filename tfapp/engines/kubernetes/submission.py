@@ -1,4 +1,4 @@
-"""Makes the objects of an application and of its runs on the cluster, all or none of them."""
+"""Creates the objects of applications and runs on the cluster: all, or none of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LargeFile:
 
 
 class Submission:
-    """Makes and deletes applications. `home`: TFAPP_HOME; `clock`: seconds since 1970."""
+    """Creates and deletes applications. `home`: TFAPP_HOME. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Submission:
     def create(
         self, definition: Definition, compiled: Compiled, keep: Callable[[Record, Definition], None]
     ) -> Record:
-        """Makes all objects of an application and its first run, and brings the files that no
-        Secret holds to its master. `keep` is called with the record before anything else is made.
-        ExistsError when the name is taken; on any failure nothing remains."""
+        """Creates all objects of an application and its first run, and uploads the files that are
+        in no Secret to its master. `keep` is called with the record before anything else is
+        created. ExistsError if the name is taken; on any failure nothing is left behind."""
         run = self._run_record(definition, 1)
         at = places(compiled, self._cluster.namespace)
         data = {record.DEFINITION: record.text(definition), record.run_key(1): record.text(run)}
@@ -92,9 +92,9 @@ class Submission:
             raise
 
     def start(self, found: Record, definition: Definition) -> tuple[Record, int]:
-        """Makes the next run of an application that has ended. Returns its record and the run's
-        number. InUseError when somebody else has started it; UnavailableError when a file that no
-        Secret holds is not on this machine; on any failure nothing of the run remains."""
+        """Creates the next run of an application that has ended. Returns its record and the number
+        of the run. InUseError if another command has started it; UnavailableError if a file that is
+        in no Secret is not on this machine; on any failure nothing of the run is left behind."""
         from tfapp.engines.kubernetes.api import ConflictError
 
         number = found.runs()[-1] + 1
@@ -117,8 +117,8 @@ class Submission:
             raise
 
     def delete(self, found: Record) -> None:
-        """Deletes the record and all that it owns, and waits until it is gone, GONE_LIMIT seconds
-        at most. Pods on a node that is lost are forgotten after FORGET_AFTER."""
+        """Deletes the record and everything that it owns, and waits at most GONE_LIMIT seconds.
+        Pods on a lost node are force-deleted after FORGET_AFTER."""
         self._cluster.delete("ConfigMap", found.object_name, foreground=True)
         began = time.monotonic()
         while time.monotonic() < began + GONE_LIMIT:
@@ -154,7 +154,7 @@ class Submission:
         return run_objects(content, at, new_credentials(run.started))
 
     def _supplied(self, found: Record, run: RunRecord, large: Sequence[LargeFile]) -> Record:
-        """The record once the run's master has all files."""
+        """The record, once the run's master has all files."""
         if not large:
             return found
         made = Run(self._cluster, self._forwards, found, run.run, self._clock)
@@ -162,7 +162,8 @@ class Submission:
         return made.found
 
     def _undo(self, name: str, token: str) -> None:
-        """Deletes the record that this command has made, if it has, with all that it owns."""
+        """Deletes the record that this command has created, if any, with everything that it
+        owns."""
         object_name = names.application_object(name)
         item = self._cluster.get("ConfigMap", object_name)
         if item is None or item["metadata"].get("annotations", {}).get(SUBMISSION) != token:
@@ -170,7 +171,7 @@ class Submission:
         self.delete(Record.of(item))
 
     def _undo_run(self, found: Record, number: int, text: str) -> None:
-        """Deletes what this command has made of a run."""
+        """Deletes what this command has created for a run."""
         item = self._cluster.get("ConfigMap", found.object_name)
         if item is None or (item.get("data") or {}).get(record.run_key(number)) != text:
             return
@@ -182,12 +183,12 @@ class Submission:
         self._cluster.patch("ConfigMap", found.object_name, {"data": data})
 
     def _large_files(self, found: Record, definition: Definition) -> tuple[LargeFile, ...]:
-        """UnavailableError when one of them is not on this machine."""
+        """The files to stream. UnavailableError if one is not on this machine."""
         wanted: Mapping[str, str] = json.loads(found.data.get(LARGE, "{}"))
-        places = {path.name: path for path in definition.local_files()}
+        local = definition.local_files()
         files = []
         for digest, name in sorted(wanted.items()):
-            candidates = [self._home / CACHE / name, *filter(None, [places.get(name)])]
+            candidates = [self._home / CACHE / name, *(p for p in local if p.name == name)]
             path = next((p for p in candidates if p.is_file() and sha256(p) == digest), None)
             if path is None:
                 raise UnavailableError(
@@ -218,7 +219,7 @@ def _left_out(compiled: Compiled, items: Iterable[Mapping[str, Any]]) -> tuple[L
 
 
 def sha256(path: Path) -> str:
-    """Of a file's content."""
+    """The SHA-256 of a file's content."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -227,7 +228,7 @@ def sha256(path: Path) -> str:
 
 
 def _forgotten(found: Record) -> Iterator[str]:
-    """The keys of the oldest runs of a record that gets too large."""
+    """The keys of the oldest runs in a record that becomes too large."""
     size = sum(len(value) for value in found.data.values())
     for number in found.runs()[:-1]:
         if size < RECORD_LIMIT:
@@ -238,8 +239,8 @@ def _forgotten(found: Record) -> Iterator[str]:
 
 
 class Supply:
-    """Brings files to the master of a run, which asks for them by their SHA-256. `files`: digest ->
-    path."""
+    """Uploads files to the master of a run, which requests them by their SHA-256. `files`: digest
+    -> path."""
 
     def __init__(self, run: Run, forwards: Forwards, files: Mapping[str, Path]):
         self._run = run
@@ -247,7 +248,7 @@ class Supply:
         self._files = files
 
     def bring(self) -> None:
-        """Returns once the master has all of them. UnavailableError when it does not begin, or has
+        """Returns once the master has all files. UnavailableError if it does not start, or has
         ended."""
         brought: set[str] = set()
         deadline = time.monotonic() + BEGIN_LIMIT

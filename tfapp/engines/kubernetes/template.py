@@ -1,7 +1,8 @@
-"""The pod template of a component: a Pod of the user's, and what becomes of it where tfapp sets the
-same. Pure but for the reading of the file.
+"""Merges the pod template of a component, a Pod of the user's, with tfapp's pod. Pure except for
+reading the file.
 
-What tfapp sets wins. Each place at which the template says otherwise is a warning."""
+The values of tfapp take precedence. Each place where the template differs is a warning.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +33,21 @@ PathTo = tuple["str | int", ...]
 
 @frozen
 class Template:
-    """A file with a Pod. `root`: where in it the Pod is."""
+    """A file with a Pod. `root`: the path of the Pod in it."""
 
     document: Document
     root: PathTo = ()
 
     @property
     def data(self) -> Manifest:
-        """The Pod, newly made."""
+        """A copy of the Pod."""
         found = copy.deepcopy(self.document.data)
         for step in self.root:
             found = found[step]
         return found
 
     def at(self, *path: str | int) -> Position:
-        """The place of a part of the Pod, or of the nearest part around it that there is."""
+        """The position of a part of the Pod, or of the nearest enclosing part."""
         whole = (*self.root, *path)
         for length in range(len(whole), -1, -1):
             try:
@@ -62,8 +63,8 @@ class Template:
 def read_template(
     package: AppPackage, value: ConfigValue, name: str
 ) -> tuple[Template | None, list[Problem]]:
-    """The template that `value` of site.global.kubernetes.pod.template names; None with a reason
-    among the problems. `name`: its text with what is known before submission filled in."""
+    """The template in the file that `value` of site.global.kubernetes.pod.template names; None,
+    with a problem, if there is none. `name`: the text with placeholders replaced."""
     try:
         label, data = _content(package, value, name)
     except (OSError, TfappError) as error:
@@ -115,8 +116,8 @@ def _wrong_kind(document: Document, kind: object) -> Problem:
 
 
 def _shape(template: Template) -> Iterator[Problem]:
-    """The places at which the template is no Pod, as far as it is read here. The API server checks
-    all of it."""
+    """The places at which the template is no valid Pod, as far as tfapp reads it. The API server
+    validates the rest."""
 
     def wrong(expected: str, *path: str | int) -> Problem:
         name = ".".join(map(str, path)) or "the template"
@@ -159,7 +160,7 @@ def _listed(
     *path: str | int,
     by: str = "name",
 ) -> Iterator[Problem]:
-    """What keeps `value` from being a list of mappings with different texts under `by`."""
+    """Why `value` is no list of mappings with distinct texts under `by`."""
     if value is None:
         return
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -180,8 +181,8 @@ def _listed(
 
 @frozen
 class Written:
-    """What the package itself says of a component, before which the template's word goes back.
-    `image`, `memory`, `cpu`: whether it stands in the package, and is no default."""
+    """The values that the package sets for a component, which take precedence over the template.
+    `image`, `memory`, `cpu`: whether they are in the package, and not defaults."""
 
     image: bool
     memory: bool
@@ -190,7 +191,7 @@ class Written:
 
 
 def merged(template: Template, own: Manifest, written: Written) -> tuple[Manifest, list[Problem]]:
-    """The pod `own` with all that `template` has besides it."""
+    """The pod `own` with everything that `template` has in addition."""
     merge = _Merge(template, own, written)
     return merge.pod(), merge.problems
 
@@ -455,7 +456,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def both_affinities(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Manifest:
-    """One that asks for both: of nodes what each of the two requires, and what either prefers."""
+    """An affinity with the requirements and the preferences of both."""
     node, own = dict(theirs.get("nodeAffinity") or {}), ours["nodeAffinity"]
     if _PREFERRED in own:
         node[_PREFERRED] = [*(node.get(_PREFERRED) or ()), *own[_PREFERRED]]

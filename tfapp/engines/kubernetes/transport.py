@@ -1,7 +1,7 @@
-"""Requests to the API server, with one HTTP connection pool, and what their failure means.
+"""Requests to the API server over one HTTP connection pool, and their errors.
 
-Bodies are plain JSON on the pool of the library's REST client: its typed calls check bodies against
-the models of its own version, and their signatures differ between versions.
+Bodies are plain JSON on the pool of the library's REST client: its typed methods validate bodies
+against the models of their own version, and their signatures differ between versions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Query = Sequence[tuple[str, str]]
 
 
 class Transport:
-    """An API server that answers `access`. `renewed`: reads the configuration again. Any thread."""
+    """The API server of `access`. `renewed`: reads the configuration again. Thread-safe."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Transport:
         again: bool = True,
         patience: float = PATIENCE,
     ) -> dict[str, Any]:
-        """The JSON of the answer. `again`: the call may be repeated when nobody knows whether it
-        was done. The exceptions of `failures`, and UnavailableError."""
+        """The answer, parsed as JSON. `again`: the call may be repeated if it is unknown whether it
+        took effect. Raises the exceptions of `failures`, and UnavailableError."""
         while True:
             begun = False
             try:
@@ -96,8 +96,8 @@ class Transport:
         silence: float = READ,
         patience: float = PATIENCE,
     ) -> Iterator[Any]:
-        """The answer (of urllib3), once it has begun well. `silence`: seconds after which it is
-        given up. What breaks within is an AwayError."""
+        """The answer (of urllib3), once its headers are received. `silence`: a timeout in seconds.
+        A connection that breaks later raises AwayError."""
         import urllib3
 
         response = self._begin(asked, method, path, query, body, content, again, silence, patience)
@@ -116,7 +116,7 @@ class Transport:
         self._pool = _pool(self.access)
 
     def refuse(self, code: int, text: str, asked: Asked) -> Exception:
-        """The exception for an answer of HTTP status `code`."""
+        """The exception for an answer with HTTP status `code`."""
         return failure(code, text, asked)
 
     def _begin(
@@ -194,7 +194,7 @@ class Transport:
             raise self._broken(error) from error
 
     def _broken(self, error: Exception) -> UnavailableError:
-        """The exception for a connection that failed."""
+        """The exception for a failed connection."""
         import urllib3
 
         where = f"the Kubernetes API at {self.access.server} ({self.access.source})"
@@ -230,7 +230,7 @@ def _text(response: Any) -> str:
 
 
 def _retry_after(response: Any) -> float:
-    """Seconds, 0 where the answer does not say."""
+    """The header Retry-After in seconds; 0 if there is none."""
     try:
         return float(response.headers.get("Retry-After", 0))
     except ValueError:
@@ -238,7 +238,7 @@ def _retry_after(response: Any) -> float:
 
 
 def _of_type(error: BaseException, kind: type) -> Any:
-    """One of `kind` among the exceptions that `error` is about, or None."""
+    """An exception of type `kind` among the causes of `error`, or None."""
     pending: list[Any] = [error]
     seen: set[int] = set()
     while pending:
@@ -253,7 +253,7 @@ def _of_type(error: BaseException, kind: type) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why, in the system's words where it has some."""
+    """The reason of an exception, in the words of the operating system if possible."""
     import urllib3
 
     found = _of_type(error, OSError)

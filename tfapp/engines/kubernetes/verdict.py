@@ -1,5 +1,5 @@
-"""The verdict on a run whose master died without one, and what a master waits for: from its Job and
-its pod, as the API shows them. Pure."""
+"""The verdict on a run whose master has died without one, and what a master waits for, from its Job
+and its pod. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")  # condit
 
 @frozen
 class Death:
-    """How a master died. `text`: "its pod was evicted: ..."."""
+    """The death of a master. `text`: such as "its pod was evicted: ..."."""
 
     text: str
     reason: str = "lost"  # see Exit
@@ -37,7 +37,7 @@ class Death:
 
 
 def has_ended(job: Mapping[str, Any] | None) -> bool:
-    """Whether the Job of a master that was made has no pod that runs any more."""
+    """Whether the Job of a master that was created has no running pod any more."""
     return job is None or any(
         c["type"] in _ENDED and c["status"] == "True"
         for c in job.get("status", {}).get("conditions", ())
@@ -45,17 +45,18 @@ def has_ended(job: Mapping[str, Any] | None) -> bool:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Whether nothing of the pod runs any more."""
+    """Whether no container of the pod runs any more."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_being_deleted(item: Mapping[str, Any] | None) -> bool:
-    """Whether somebody has deleted an object that is still there."""
+    """Whether an existing object has been marked for deletion."""
     return item is not None and "deletionTimestamp" in item["metadata"]
 
 
 def death(job: Mapping[str, Any] | None, pod: Mapping[str, Any] | None) -> Death:
-    """How the master with this Job and this pod died; None: there is none any more."""
+    """How the master with this Job and this pod died; None means that it does not exist any
+    more."""
     if job is None or is_being_deleted(job):
         return Death("its Job was deleted")
     if pod is None:
@@ -100,7 +101,8 @@ def _ended(ended: Mapping[str, Any]) -> Death:
 def ending(
     how: Death, last_known: ApplicationStatus, now: float, state: str = FAILED, message: str = ""
 ) -> Ending:
-    """The end of a run whose master died so. `state` KILLED: on purpose, because of `message`."""
+    """The ending of a run whose master has died. `state` KILLED: deliberately, because of
+    `message`."""
     if state == KILLED:
         summary = f"{message.rstrip('.') or 'Stopped'}. Its master did not answer and was killed."
     elif how.cannot_start:
@@ -117,15 +119,15 @@ def ending(
 
 
 def stopped_early(last_known: ApplicationStatus, message: str, now: float) -> Ending:
-    """The end of a run that was stopped before its master ran."""
+    """The ending of a run that was stopped before its master ran."""
     summary = message or "Stopped."
     verdict = Verdict(KILLED, int(ExitCode.KILLED), summary)
     return Ending(KILLED, summary, conclude(last_known, verdict, now, KILLED))
 
 
 def never_came(waits: str, limit: float, last_known: ApplicationStatus, now: float) -> Ending:
-    """The end of a run whose master has had no image for `limit` seconds. `waits`: the cluster's
-    words."""
+    """The ending of a run whose master had no image for `limit` seconds. `waits`: the cluster's
+    message."""
     text = f"the application master was not there {limit:g} s after it was asked for"
     summary = (
         f"Timed out: {text}: it was {waits.rstrip('.')}. The limit is site.global.gang.timeout."
@@ -136,8 +138,8 @@ def never_came(waits: str, limit: float, last_known: ApplicationStatus, now: flo
 
 
 def waiting(pod: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]] = ()) -> str:
-    """What a pod waits for, in the words of the scheduler and of the image's registry; "" when
-    nothing is known to keep it. `events`: those of its Job, where there is no pod, or its own."""
+    """What a pod waits for, in the words of the scheduler or the registry; "" if unknown. `events`:
+    those of its Job if there is no pod, or its own."""
     if pod is None:
         return endings.told_by_events(list(events))
     found = silent_node(pod)
@@ -147,8 +149,8 @@ def waiting(pod: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]] =
 
 
 def silent_node(pod: Mapping[str, Any]) -> str:
-    """The sentence that a pod's node does not answer: the control plane calls a pod unready whose
-    containers run when it has heard nothing of their node for a while. "" where it has."""
+    """A sentence if the pod's node does not answer: the control plane marks a pod with running
+    containers unready when its node is silent. "" if it answers."""
     status = pod.get("status", {})
     unready = any(
         c["type"] == "Ready" and c["status"] == "False" for c in status.get("conditions", ())
@@ -164,7 +166,7 @@ def _containers(status: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The end of the main container; that of any other where that one has none."""
+    """The end of the main container; if it has none, that of any other."""
     own = sorted(_containers(status), key=lambda c: c["name"] != CONTAINER)
     for container in (*own, *status.get("initContainerStatuses", ())):
         ended = container.get("state", {}).get("terminated")

@@ -1,5 +1,5 @@
-"""Volumes of pods, as site.global.kubernetes.volumes has them in text, and the checkpoint folder
-among them. Pure."""
+"""Parses site.global.kubernetes.volumes into volumes of pods, and checks the checkpoint folder in
+them. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHAPES = {
 
 
 class VolumeError(Exception):
-    """A text that is no volume; `hint` says what to write."""
+    """An invalid volume; `hint` says what to write."""
 
     def __init__(self, message: str, hint: str):
         super().__init__(message)
@@ -41,9 +41,9 @@ class VolumeError(Exception):
 
 @frozen
 class Volume:
-    """One volume and where the container has it. `source` and `path` by kind: a claim and the
-    folder in it; a path of the node; a server and what it exports; a size in bytes, "" for any; a
-    name."""
+    """A volume and its path in the container. `source` and `path` depend on the kind: a claim and a
+    folder in it; a path of the node; a server and its export; a size in bytes, "" for any; a name.
+    """
 
     kind: str
     source: str
@@ -52,7 +52,7 @@ class Volume:
     read_only: bool = False
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """The entry of a pod's `volumes`."""
+        """The entry in `volumes` of a pod."""
         sources: dict[str, tuple[str, dict[str, Any]]] = {
             PVC: (CLAIM, {"claimName": self.source}),
             HOST_PATH: ("hostPath", {"path": self.source}),
@@ -66,7 +66,7 @@ class Volume:
         return {"name": name, key: source}
 
     def volume_mount(self, name: str) -> dict[str, Any]:
-        """The entry of a container's `volumeMounts`."""
+        """The entry in `volumeMounts` of a container."""
         found: dict[str, Any] = {"name": name, "mountPath": self.mount}
         if self.kind == PVC and self.path:
             found["subPath"] = self.path
@@ -76,8 +76,8 @@ class Volume:
 
 
 def parse_volumes(words: Iterable[str]) -> tuple[Volume, ...]:
-    """ "pvc:data:/data:ro" ... -> the volumes. VolumeError for one that is none, and for two at one
-    path."""
+    """Parses "pvc:data:/data:ro" ... VolumeError for an invalid volume, and for two volumes with
+    one path."""
     volumes = tuple(_volume(word) for word in words)
     paths = [volume.mount for volume in volumes]
     for path in sorted(path for path in set(paths) if paths.count(path) > 1):
@@ -139,8 +139,8 @@ def _check_paths(word: str, absolute: Iterable[str], inner: str) -> None:
 
 
 def holding(pod: Mapping[str, Any], container: str, path: str) -> tuple[dict, dict] | None:
-    """(entry of `volumes`, entry of `volumeMounts`) of the volume that `path` lies in, as
-    `container` of `pod` sees it; None when it is in none."""
+    """(entry of `volumes`, entry of `volumeMounts`) of the volume that contains `path` in
+    `container` of `pod`; None if it is in none."""
     path = posixpath.normpath(path)
     spec = pod["spec"]
     mounts: Sequence[dict] = next(
@@ -164,9 +164,8 @@ def objection(
     many: bool,
     claims: Mapping[str, Sequence[str]],
 ) -> tuple[str, str, bool] | None:
-    """(why checkpoints do not belong into a volume, what to do, whether that is certain), None
-    where they do. `many`: there is more than one instance; `claims`: the access modes of the
-    claims that are known."""
+    """(why checkpoints should not be in a volume, a hint, whether it is certain); None if they can
+    be. `many`: there are several instances. `claims`: the access modes of known claims."""
     use = "name a volume that all can write, as pvc:CLAIM:/PATH with the access mode ReadWriteMany"
     where = f"{mount['mountPath']} of the pods"
     source = volume.get(CLAIM)

@@ -1,6 +1,6 @@
-"""The API server's websockets: commands in a container, and connections to a port of a pod.
+"""Websockets of the API server: commands in containers, and connections to ports of pods.
 
-Each message begins with the number of its channel (https://kubernetes.io/docs/reference/, protocol
+Each message begins with its channel number (https://kubernetes.io/docs/reference/, protocol
 v4.channel.k8s.io).
 """
 
@@ -20,14 +20,14 @@ STDOUT, STDERR, STATUS = 1, 2, 3  # channels of a command
 
 
 class Message(NamedTuple):
-    """Bytes of one channel."""
+    """The bytes of a channel."""
 
     channel: int
     data: bytes
 
 
 class Socket:
-    """One websocket. Closing it twice does no harm."""
+    """A websocket. May be closed twice."""
 
     def __init__(self, websocket: Any):
         self.websocket = websocket
@@ -35,12 +35,12 @@ class Socket:
 
     @property
     def socket(self) -> Any:
-        """The connection below."""
+        """The underlying socket."""
         return self.websocket.sock
 
     def read(self) -> tuple[Message | None, bytes]:
-        """Waits for one frame. Returns its message, None when it has none, and what is to be sent
-        in answer. EOFError at the end."""
+        """Waits for a frame. Returns its message, None if it has none, and an answer to send.
+        EOFError at the end."""
         from websocket import ABNF, WebSocketException
 
         try:
@@ -59,19 +59,19 @@ class Socket:
         return Message(self._channel, frame.data[1:]), b""
 
     def close(self) -> None:
-        """Without waiting for the other side."""
+        """Closes the connection without waiting for the other side."""
         self.websocket.shutdown()
 
 
 def encode(data: bytes, opcode: int | None = None) -> bytes:
-    """A frame, as it is sent; by default of binary data."""
+    """A frame to send; by default with binary data."""
     from websocket import ABNF
 
     return ABNF.create_frame(data, ABNF.OPCODE_BINARY if opcode is None else opcode).format()
 
 
 def connect(transport: Transport, asked: Asked, path: str, query: Query) -> Socket:
-    """Opens a websocket. The exceptions of `failures`."""
+    """Opens a websocket. Raises the exceptions of `failures`."""
     from websocket import WebSocketBadStatusException
 
     try:
@@ -116,7 +116,7 @@ def _words(error: Any) -> str:
 def run(
     transport: Transport, asked: Asked, path: str, container: str, command: Sequence[str]
 ) -> Iterator[bytes]:
-    """What a command in a container writes to standard output. ExecError when it fails."""
+    """Yields the standard output of a command in a container. ExecError if it fails."""
     query = [*(("command", word) for word in command), ("container", container)]
     query += [("stdout", "true"), ("stderr", "true")]
     socket = connect(transport, asked, path, query)

@@ -1,5 +1,5 @@
-"""The engine of one machine: an application master in Python that speaks Skein's protocol and
-runs containers as processes. State lives under TFAPP_HOME (see tfapp.engines.folders)."""
+"""The engine of one machine: an application master in Python that speaks Skein's protocol, and
+containers that are processes. Its state is under TFAPP_HOME (see tfapp.engines.folders)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFINITIONS = "apps/*/definition.json"
 
 
 def open_engine(home: Path, environ: Mapping[str, str]) -> LocalEngine:
-    """The engine on loopback, its state under `home`."""
+    """The local engine, with its state under `home`."""
     from tfapp.engines.local.engine import LocalEngine
 
     return LocalEngine(home, environ=environ)

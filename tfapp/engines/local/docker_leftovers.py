@@ -1,5 +1,4 @@
-"""Docker containers that nobody is left to remove: their runner and its guard were killed
-together, or both with the master."""
+"""Removes Docker containers whose runner and guard were killed together, or with the master."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ _ROOT = Path(tfapp.__file__).parent.parent
 
 
 def sweep(addresses: Iterable[str], python: str, environ: Mapping[str, str]) -> list[str]:
-    """Removes them at the Docker engines at `addresses`; "" is the engine that `environ` names.
-    Returns the errors, a sentence for each engine."""
+    """Removes them from the Docker engines at `addresses`; "" is the engine that `environ` names.
+    Returns errors: a sentence for each engine."""
     failures = []
     for address in addresses:
         env = {**environ, "DOCKER_HOST": address} if address else dict(environ)

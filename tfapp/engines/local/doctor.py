@@ -1,4 +1,4 @@
-"""Checks this machine for the needs of applications."""
+"""Checks the requirements of the local engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sys.exit(0 if importlib.util.find_spec("tensorflow") else {_LACKING})
 
 
 def examine(home: Path, environ: Mapping[str, str], python: str | None = None) -> Iterator[Finding]:
-    """Each thing that is checked, in the order of `tfapp doctor`."""
+    """All checks, in the order of `tfapp doctor`."""
     yield from examine_here(home)
     yield examine_tensorflow()
     yield examine_gpus(environ)
@@ -38,7 +38,7 @@ def examine(home: Path, environ: Mapping[str, str], python: str | None = None) -
 
 
 def examine_tensorflow() -> Finding:
-    """Whether it is installed beside tfapp. It is not imported."""
+    """Checks that TensorFlow is installed, without importing it."""
     if importlib.util.find_spec("tensorflow") is None:
         hint = "Install it, or name an interpreter that has it with site.global.python.executable."
         return Finding("tensorflow", WARNING, "not installed beside tfapp", hint)
@@ -51,7 +51,7 @@ def examine_tensorflow() -> Finding:
 
 
 def examine_interpreter(python: str) -> Finding:
-    """Whether it starts, and has TensorFlow, which is not imported."""
+    """Checks that an interpreter starts and has TensorFlow, without importing TensorFlow."""
     try:
         done = subprocess.run(
             [python, "-c", _QUESTION],
@@ -73,7 +73,7 @@ def examine_interpreter(python: str) -> Finding:
 
 
 def examine_gpus(environ: Mapping[str, str]) -> Finding:
-    """Those that instances may get."""
+    """Lists the GPUs that instances may use."""
     gpus = visible_gpus(environ)
     if not gpus:
         return Finding("gpus", OK, "none: components ask for yarn.gpus 0")
@@ -81,7 +81,7 @@ def examine_gpus(environ: Mapping[str, str]) -> Finding:
 
 
 def examine_docker(host: str) -> Finding:
-    """Whether Docker's engine answers, which run mode docker needs."""
+    """Checks that Docker's engine answers, which run mode docker needs."""
     if not host.startswith(_UNIX):
         return Finding("docker", OK, f"DOCKER_HOST is {host}, which is not asked")
     path = host[len(_UNIX) :]
@@ -96,7 +96,7 @@ def examine_docker(host: str) -> Finding:
 
 
 def check_docker(host: str) -> None:
-    """UnavailableError when no Docker engine answers at `host`, "" for this machine's own."""
+    """UnavailableError if no Docker engine answers at `host`; "" is that of this machine."""
     finding = examine_docker(host or _DOCKER)
     if finding.level != OK:
         raise UnavailableError(
@@ -107,7 +107,7 @@ def check_docker(host: str) -> None:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a socket in the file system."""
+    """HTTP over a Unix domain socket."""
 
     def __init__(self, path: str):
         super().__init__("localhost", timeout=LIMIT)

@@ -1,4 +1,4 @@
-"""Applications on this machine."""
+"""Runs applications on this machine."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ KILL_DEADLINE = 10.0  # seconds for killed processes to be gone
 
 
 class LocalEngine(RecordedEngine):
-    """Runs applications as processes of this machine. Memory and vcores are not enforced; GPUs
-    are given out."""
+    """Runs applications as processes of this machine. Memory and vcores are not enforced; GPUs are
+    assigned."""
 
     name = "local"
     launcher = "tfapp.engines.local.launcher"
@@ -63,8 +63,8 @@ class LocalEngine(RecordedEngine):
         return dataclasses.replace(options, python_runs=True)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """UnavailableError for too few GPUs, for files that are not on this machine, for a run
-        mode that this engine does not have, and for Docker that does not answer."""
+        """UnavailableError for too few GPUs, files that are not on this machine, an unsupported run
+        mode, or a Docker engine that does not answer."""
         needed = gpus_needed(compiled.job)
         if needed:
             check_enough(needed, visible_gpus(self._environ))
@@ -93,8 +93,8 @@ class LocalEngine(RecordedEngine):
 
 
 def processes_of(run: RunFolder, config: RunConfig) -> list[Process]:
-    """All living processes of a run's containers, but for guards: by what they were told when
-    they started, or by the folder that they started in."""
+    """The living processes of a run's containers, except for guards. They are found by their
+    environment or their initial working directory."""
     prefix = container_id(config.application, 0)[:-6].encode()
     folder = os.fsencode(run.containers)
     told = with_environment(

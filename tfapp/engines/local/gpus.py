@@ -1,4 +1,4 @@
-"""Finds the GPUs of this machine, and locks those that an application has."""
+"""Finds the GPUs of this machine, and locks those that an application uses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _QUERY_DEADLINE = 30.0  # seconds; the driver may have to wake the devices up
 
 
 def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The ids of the GPUs that the submitting user may use: CUDA_VISIBLE_DEVICES if it is set,
-    else all that NVIDIA's tool lists. () when there are none."""
+    """The ids of the GPUs that the submitting user may use: those in CUDA_VISIBLE_DEVICES if it is
+    set, or else all that nvidia-smi lists."""
     chosen = environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return _chosen(chosen)
@@ -39,7 +39,8 @@ def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _chosen(text: str) -> tuple[str, ...]:
-    """CUDA reads its list up to the first id that is none, such as -1."""
+    """The ids in CUDA_VISIBLE_DEVICES. CUDA reads the list up to the first invalid id, such as
+    -1."""
     found: list[str] = []
     for word in (word.strip() for word in text.split(",")):
         if not word or word.startswith("-") or word in found:
@@ -49,8 +50,8 @@ def _chosen(text: str) -> tuple[str, ...]:
 
 
 def parse_listing(text: str) -> tuple[str, ...]:
-    """The ids in the output of `nvidia-smi -L`. A GPU that is partitioned counts as its parts:
-    CUDA cannot use it as a whole. Ids, not numbers: CUDA counts in another order."""
+    """The ids in the output of `nvidia-smi -L`. A partitioned GPU is replaced by its partitions,
+    because CUDA cannot use it as a whole. Numbers are not used: CUDA counts in another order."""
     found: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         match = re.search(r"\(UUID:\s*(\S+?)\)", line)
@@ -64,7 +65,7 @@ def parse_listing(text: str) -> tuple[str, ...]:
 
 
 def check_enough(needed: int, gpus: Iterable[str]) -> None:
-    """UnavailableError when this machine has fewer than `needed`."""
+    """UnavailableError if this machine has fewer than `needed` GPUs."""
     found = len(tuple(gpus))
     if needed > found:
         raise UnavailableError(
@@ -76,8 +77,8 @@ def check_enough(needed: int, gpus: Iterable[str]) -> None:
 def hold(
     locks: Path, gpus: Iterable[str], needed: int, stack: contextlib.ExitStack
 ) -> tuple[str, ...]:
-    """Takes `needed` of `gpus` that no other application of this user holds, until `stack` is
-    closed or this process ends. UnavailableError when there are too few."""
+    """Locks `needed` of `gpus` that no other application of this user uses, until `stack` is closed
+    or this process ends. UnavailableError if there are too few."""
     taken: list[str] = []
     candidates = tuple(gpus)
     for gpu in candidates:
@@ -104,18 +105,18 @@ def count(number: int) -> str:
 
 
 class GpuPool:
-    """GPUs of one run that no container has."""
+    """The GPUs of a run that no container uses at present."""
 
     def __init__(self, gpus: Iterable[str]):
         self._free = list(gpus)
 
     def take(self, number: int) -> tuple[str, ...] | None:
-        """`number` of them, or None when there are too few now."""
+        """`number` GPUs; None if there are too few at present."""
         if number > len(self._free):
             return None
         taken, self._free = self._free[:number], self._free[number:]
         return tuple(taken)
 
     def give_back(self, gpus: Iterable[str]) -> None:
-        """They are free again."""
+        """Returns GPUs to the pool."""
         self._free.extend(gpus)

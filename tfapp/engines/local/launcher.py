@@ -1,4 +1,5 @@
-"""Containers as processes of this machine: working directory, files, environment, GPUs, log."""
+"""Runs containers as processes of this machine: working directory, files, environment, GPUs and
+log."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Node:
-    """Values that all containers of a run share: this machine's address, the variables that they
-    inherit from the submitting user, and the Docker engines that they use (see Definition)."""
+    """Values that all containers of a run share: the address of this machine, the inherited
+    variables, and the Docker engines in use (see Definition)."""
 
     host: str
     inherited: Mapping[str, str]
@@ -48,8 +49,8 @@ def prepare() -> OpenLauncher:
 def open_launcher(
     prefix: tuple[str, ...], run: RunFolder, config: RunConfig, endpoint: Endpoint, end: End
 ) -> Iterator[LocalLauncher]:
-    """The launcher of a run, with GPUs that no other run has. `prefix`: of `find_launcher`.
-    UnavailableError when too few are free."""
+    """The launcher of a run, with GPUs for this run alone. `prefix`: see `find_launcher`.
+    UnavailableError if too few GPUs are free."""
     node = Node(endpoint.advertise, config.environment, config.docker)
     reaper = Reaper()
     reaper.start()
@@ -72,7 +73,7 @@ class LocalLauncher:
         self._killed = False  # whether a container's first process was, and could clear up nothing
 
     async def run(self, task: Task, told: Told) -> Ended:
-        """See Launcher.run. Waits until there are GPUs for it."""
+        """See Launcher.run. Waits for free GPUs."""
         gpus = await self._take_gpus(task, told)
         try:
             return await self._start_and_wait(task, told, gpus)
@@ -153,7 +154,8 @@ def local_environment(
     logs: Path,
     gpus: tuple[str, ...],
 ) -> dict[str, str]:
-    """The whole environment. `own` is what the master gives; `folder` the working directory."""
+    """The complete environment of a container. `own`: the variables from the master. `folder`: the
+    working directory."""
     fixed = {
         "NM_HOST": host,
         "NM_PORT": "0",  # no node manager listens
@@ -167,7 +169,7 @@ def local_environment(
 
 
 def last_lines(path: Path, limit: int = MAX_LAST_LINES) -> str:
-    """At most `limit` bytes from the end of a log, whole lines where possible."""
+    """At most `limit` bytes from the end of a log, in whole lines if possible."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

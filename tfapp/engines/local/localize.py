@@ -1,5 +1,5 @@
-"""A spec's files, brought into containers' working directories: each source is copied or unpacked
-once for a run, and every container gets links. tfapp's own part is unpacked once for all runs."""
+"""Links the files of a spec into the working directories of containers. Each source is copied or
+unpacked once for a run; tfapp's own archive is unpacked once for all runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tfapp.protocol.definition import messages
 
 
 class Localizer:
-    """The sources of one run, in `folder`. Containers may ask at the same time. A Python
-    environment or a tfapp that lies in `environments` is not unpacked again."""
+    """The sources of one run, stored in `folder`. Thread-safe. Python environments and tfapp
+    archives in `environments` are not unpacked again."""
 
     def __init__(self, folder: Path, environments: Path | None = None):
         self._folder = folder
@@ -34,14 +34,14 @@ class Localizer:
         self._closed = threading.Event()
 
     async def place(self, files: Mapping[str, Any], into: Path) -> None:
-        """Links all `files` (target -> Skein's File) into the folder `into`. UnavailableError
-        or OSError when a source cannot be had."""
+        """Links all `files` (target -> Skein's File) into the folder `into`. UnavailableError or
+        OSError if a source is not available."""
         for target, file in files.items():
             source = await self._source(file, target == RUNTIME_DIR)
             (into / file_name(target)).symlink_to(source)
 
     async def close(self) -> None:
-        """Ends the unpacking. Afterwards nothing is written to `folder`."""
+        """Stops unpacking. Nothing is written to `folder` afterwards."""
         self._closed.set()
         await asyncio.gather(*self._ready.values(), return_exceptions=True)
 
@@ -97,7 +97,8 @@ class Localizer:
 
 
 def _is_whole(folder: Path, archive: Path) -> bool:
-    """Whether all that is in `archive` lies in `folder`. After a power cut, files can be empty."""
+    """Whether `folder` has the complete content of `archive`. After a power failure files can be
+    empty."""
     try:
         with zipfile.ZipFile(archive) as file:
             return all(

@@ -1,7 +1,8 @@
-"""Starts containers' processes and ends them, with all that descends from them.
+"""Starts the processes of containers, and ends them with all their descendants.
 
-This process has to be a subreaper: whatever a container starts stays below it, even when it
-leaves its session and its parents die. So nothing can hide, and an end can be confirmed.
+This process must be a subreaper: descendants of a container then remain descendants of this
+process, even if they leave their session and their parents die. No process can escape, so the end
+of a container can be verified.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ class Processes:
         launcher: Sequence[str] = (),
         kill_deadline: float = KILL_DEADLINE,
     ):
-        """`launcher` is put in front of each container's command."""
+        """`launcher`: a prefix for the command of each container."""
         self._reaper = reaper
         self._launcher = launcher
         self._kill_deadline = kill_deadline
         self._roots: dict[str, tuple[int, asyncio.Future[int]]] = {}
 
     def start(self, id: str, folder: Path, env: Mapping[str, str], output: Path) -> None:
-        """Runs `bash .skein.sh` in `folder`, as a session of its own; `id` is its CONTAINER_ID.
-        OSError when it cannot be started."""
+        """Runs `bash .skein.sh` in `folder` in a new session. `id`: its CONTAINER_ID. OSError if it
+        cannot be started."""
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
             process = subprocess.Popen(
                 [*self._launcher, "bash", ".skein.sh"],
@@ -68,8 +69,8 @@ class Processes:
         process.returncode = 0  # the reaper waits for it, not this object
 
     async def exit(self, id: str) -> int:
-        """Waits until the container has ended and nothing of it lives. Its exit code, or minus
-        the number of the signal that killed it."""
+        """Waits until the container and all its processes have ended. Returns its exit code, or
+        minus the number of the signal that has killed it."""
         pid, future = self._roots[id]
         code = await asyncio.shield(future)
         await self._kill(lambda: self._leftovers(id, pid), f"leftovers of {id}")
@@ -77,7 +78,8 @@ class Processes:
         return code
 
     async def end(self, id: str) -> None:
-        """SIGTERM, a moment, SIGKILL. `exit` returns when it is done."""
+        """Sends SIGTERM, and after a moment SIGKILL. `exit` returns when the processes have
+        ended."""
         if id not in self._roots:
             return
         pid, future = self._roots[id]
@@ -90,7 +92,7 @@ class Processes:
                     send(process, signal.SIGKILL)
 
     async def end_all(self) -> None:
-        """Ends all that descends from containers, as `end` does."""
+        """Ends all descendants of containers like `end` does."""
         running = [(pid, future) for pid, future in self._roots.values() if not future.done()]
         for pid, _ in running:
             _signal_group(pid, signal.SIGTERM)
@@ -99,7 +101,7 @@ class Processes:
         await self._kill(_descendants_of_containers, "processes of the application")
 
     async def _kill(self, find: Callable[[], list[Process]], what: str) -> None:
-        """SIGKILLs until there is nothing left. Guards first have a while to end."""
+        """Sends SIGKILL until no process is left. Guards get some time to end first."""
         clock = asyncio.get_running_loop().time
         end, spared_until = clock() + self._kill_deadline, clock() + GUARD_GRACE
         while found := find() or find():  # twice: see left_behind
@@ -113,8 +115,8 @@ class Processes:
             await self._reaper.next_death(min(left, 0.1))
 
     def _leftovers(self, id: str, session_id: int) -> list[Process]:
-        """The processes that an ended container left behind. Orphans become children of this
-        process."""
+        """The remaining processes of a container that has ended. Orphans have become children of
+        this process."""
         orphans = children_of_this_process() - self._reaper.watched
         found: list[Process] = []
         for process in _identified(orphans):
@@ -125,13 +127,14 @@ class Processes:
 
 
 def _descendants_of_containers() -> list[Process]:
-    """The descendants of this process but for its own helpers, which stay in its session."""
+    """The descendants of this process, except for its own helpers, which stay in its session."""
     return [Process(p.pid, p.started) for p in left_behind() if not p.dead]
 
 
 def find_launcher() -> tuple[str, ...]:
-    """The command that makes containers die with this process even if it is killed; () where
-    util-linux has none (before 2.33): then the next command that looks at the run ends them."""
+    """The command that ends containers together with this process, even if it is killed. () if
+    util-linux does not have it (before 2.33): the processes are then ended by the next command that
+    examines the run."""
     tool = shutil.which("setpriv")
     launcher = (tool or "", "--pdeathsig", "KILL", "--")
     if tool and subprocess.run([*launcher, "true"], stderr=subprocess.DEVNULL).returncode == 0:

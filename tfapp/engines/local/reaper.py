@@ -1,8 +1,8 @@
-"""Waits for children of this process: those that were started here, and orphans.
+"""Waits for children of this process: those that it watches, and orphans.
 
-Other children belong to those who have started them, such as `subprocess.run` in a thread, and
-their exit status is left alone. Orphans are told by their session: containers begin in one of
-their own, and nothing that they start can come back into this process's.
+The exit status of other children is left to the code that has started them, such as
+`subprocess.run` in a thread. Orphans are recognised by their session: containers start in new
+sessions, and their processes cannot join the session of this process.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from tfapp.processes import children_of_this_process, stat
 
 
 class Reaper:
-    """The children of the process whose event loop runs it that are watched, and the orphans."""
+    """Watches children of the process whose event loop runs it, and orphans."""
 
     def __init__(self) -> None:
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._died = asyncio.Event()
 
     def start(self) -> None:
-        """To be called in the loop, before the first child is started."""
+        """Must be called in the event loop before the first child is started."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
 
     def watch(self, pid: int) -> asyncio.Future[int]:
-        """Its exit code, or minus the number of the signal that killed it. To be called right
-        after it was started, before the loop runs again."""
+        """Waits for a child and returns its exit code, or minus the number of the signal that has
+        killed it. Must be called just after the start of the child, before the event loop
+        continues."""
         future = asyncio.get_running_loop().create_future()
         self._exits[pid] = future
         return future
 
     @property
     def watched(self) -> set[int]:
-        """The children that were started here and still run."""
+        """The children that are watched and still run."""
         return set(self._exits)
 
     async def next_death(self, timeout: float) -> None:
-        """Until any child has died, at most `timeout` seconds."""
+        """Waits until any child has ended, at most `timeout` seconds."""
         self._died.clear()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._died.wait(), timeout)
@@ -61,7 +62,7 @@ class Reaper:
 
 
 def _exit_status(pid: int) -> int | None:
-    """Takes the status of a child that has ended off the process table; None of one that lives."""
+    """Reaps a child and returns its status; None if it lives."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:  # no child of this process (any more)

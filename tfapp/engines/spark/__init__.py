@@ -1,6 +1,6 @@
-"""The engine of Spark: each container is a Spark job of one task, on the executors of a
-SparkContext in this process, the driver. The application master is a process beside the driver.
-State lives under TFAPP_HOME/spark (see tfapp.engines.folders)."""
+"""The engine of Spark: each container is a Spark job with one task, on the executors of the
+SparkContext in this process, the driver. The application master is a process beside the driver. Its
+state is under TFAPP_HOME/spark (see tfapp.engines.folders)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MASTER, SETTINGS = "master", "settings"  # how a command opens the session
 
 
 def open_engine(home: Path, environ: Mapping[str, str]) -> SparkEngine:
-    """The engine of this process's SparkContext, its state under `home`."""
+    """The engine for the SparkContext of this process, with its state under `home`."""
     from tfapp.engines.spark.engine import SparkEngine
 
     return SparkEngine(home, environ)

@@ -1,5 +1,5 @@
-"""The function of a Spark task that is a container. It travels to the executors by value, and needs
-nothing of tfapp there."""
+"""The function of a Spark task that runs a container. It is pickled by value for the executors,
+which do not have tfapp."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 
 def container(order: Mapping[str, Any]) -> Callable[[Iterable], list]:
-    """A function for `mapPartitions`. `order`: that of tfapp.engines.spark.keeper, without what
-    the executor knows, and the texts `certificate`, `key`, `keeper` and `bootstrap`."""
+    """Returns a function for `mapPartitions`. `order`: the order of tfapp.engines.spark.keeper,
+    without the values that only the executor knows, and the texts `certificate`, `key`, `keeper`
+    and `bootstrap`."""
 
     def run(_: Iterable) -> list:
         import json

@@ -1,9 +1,10 @@
-"""The master's side of the connections that the driver and the containers' keepers hold, with the
-application's credentials. Each begins with a line of JSON that says whose it is:
+"""The master's server for connections from the driver and from the keepers of containers, which
+authenticate with the application's credentials. The first line of a connection is JSON and names
+its role:
 
-    {"role": "orders"}      of the driver's agent: what Spark is to do, a line of JSON each
-    {"role": "reports"}     of the same: what Spark has done
-    {"role": "container", "id": ID, "attempt": N}    of a keeper: see tfapp.engines.spark.keeper
+    {"role": "orders"}      the driver's agent: receives orders for Spark, one JSON line each
+    {"role": "reports"}     the driver's agent: reports on what Spark has done
+    {"role": "container", "id": ID, "attempt": N}    a keeper: see tfapp.engines.spark.keeper
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ log = logging.getLogger(__name__)
 
 
 class Ear(Protocol):
-    """Hears what is said on the connections. Called in the event loop."""
+    """Receives the messages of the connections, in the event loop."""
 
     def agent_came(self) -> None:
-        """The driver takes orders from now on."""
+        """The driver is ready for orders."""
 
     def agent_left(self) -> None:
-        """It is gone: the driver has ended."""
+        """The connection to the driver has ended, and thus the driver."""
 
     def report(self, said: Mapping[str, Any]) -> None:
-        """A line of the driver's agent."""
+        """A line from the driver's agent."""
 
     async def container(self, id: str, attempt: int, line: Line) -> None:
-        """A keeper asks to begin. Returns when the connection may be closed."""
+        """A keeper is ready to start its container. Returns when the connection may be closed."""
 
 
 class Line:
@@ -53,11 +54,11 @@ class Line:
         self.host: str = writer.get_extra_info("peername")[0]
 
     def say(self, word: bytes) -> None:
-        """GO or END of tfapp.engines.spark.keeper."""
+        """Sends GO or END of tfapp.engines.spark.keeper."""
         self._writer.write(word)
 
     async def frame(self) -> tuple[bytes, bytes] | None:
-        """The next: its kind and its data. None at the end of the connection."""
+        """The kind and the data of the next frame. None at the end of the connection."""
         try:
             head = await self._reader.readexactly(5)
             kind, (size,) = head[:1], struct.unpack(">I", head[1:])
@@ -70,8 +71,8 @@ class Line:
 
 
 class Control:
-    """Listens at `address` (host:port) from its making, serves from `start` until `close`. OSError
-    when it cannot."""
+    """Listens on `address` (host:port) from its creation on, and serves from `start` until `close`.
+    OSError if it cannot listen."""
 
     def __init__(self, endpoint: Endpoint, ear: Ear):
         self._endpoint = endpoint
@@ -85,13 +86,13 @@ class Control:
         self.address = f"{host}:{self._socket.getsockname()[1]}"
 
     async def start(self) -> None:
-        """Takes connections, those too that wait already."""
+        """Accepts connections, including those that are waiting."""
         self._server = await asyncio.start_server(
             self._serve, sock=self._socket, ssl=tls_context(self._endpoint), limit=MAX_LINE
         )
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         if self._server is not None:
             self._server.close()
         self._socket.close()
@@ -99,7 +100,7 @@ class Control:
             writer.close()
 
     def order(self, what: Mapping[str, Any]) -> bool:
-        """Sends an order to the driver's agent. False when there is none."""
+        """Sends an order to the driver's agent. False if it is not connected."""
         if self._orders is None:
             return False
         self._orders.write(json.dumps(what).encode() + b"\n")
@@ -142,7 +143,7 @@ class Control:
 
 
 async def _line(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """A line of JSON; None at the end, and for what is none."""
+    """A line of JSON; None at the end of the stream, and for invalid JSON."""
     try:
         text = await reader.readline()
         found = json.loads(text) if text else None

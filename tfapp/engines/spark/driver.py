@@ -1,5 +1,5 @@
-"""The driver's agent: submits the jobs of one application to the SparkContext of this process, as
-its master wants them, and tells it how they ended. Its connection's end is the driver's end."""
+"""The driver's agent: submits the jobs of one application to the SparkContext of this process on
+the orders of its master, and reports their ends. When its connection ends, the driver has ended."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ _AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
 
 
 class Agent:
-    """Of one run, whose master serves. It goes on in threads of its own until the master ends."""
+    """The agent of one run with a running master. It works in its own threads until the master
+    ends."""
 
     def __init__(self, context: SparkContext, run: RunFolder):
-        """OSError when the master cannot be reached."""
+        """OSError if the master cannot be reached."""
         self._context = context
         tls = ssl.create_default_context(cafile=run.certificate)
         tls.load_cert_chain(run.certificate, run.key)
@@ -53,7 +54,7 @@ class Agent:
         _AGENTS.add(self)
 
     def start(self) -> None:
-        """Takes orders from now on."""
+        """Starts to take orders."""
         for work in (self._take_orders, self._look):
             threading.Thread(target=work, name="tfapp-spark", daemon=True).start()
 
@@ -122,7 +123,7 @@ class Agent:
             self._context.cancelJobGroup(id)
 
     def _look(self) -> None:
-        """Tells when the SparkContext is gone, and how many slots it has while jobs wait."""
+        """Reports the end of the SparkContext and, while jobs wait, the number of slots."""
         while not self._over.wait(LOOK_EVERY):
             if not running(self._context):
                 self._report({"over": OVER})
@@ -137,7 +138,7 @@ class Agent:
             self._reports.sendall(json.dumps(what).encode() + b"\n")
 
     def close(self) -> None:
-        """Ends its connections, of this process alone."""
+        """Closes its connections in this process only."""
         for connection in (self._orders, self._reports):
             with contextlib.suppress(OSError):
                 connection.close()

@@ -1,4 +1,4 @@
-"""Applications on the executors of a SparkContext."""
+"""Runs applications on the executors of a SparkContext."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ PYTHON = "python3"  # which is the executors' own in a container: see tfapp.engi
 
 
 class SparkEngine(RecordedEngine):
-    """Runs applications as Spark jobs of this process, the driver; they end with it."""
+    """Runs applications as jobs of the SparkContext in this process, the driver. They end with the
+    driver."""
 
     name = "spark"
     launcher = "tfapp.engines.spark.launcher"
@@ -69,16 +70,12 @@ class SparkEngine(RecordedEngine):
         yield from doctor.examine(self._environ, python)
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """See Engine.options: the interpreter is the executors'."""
-        from tfapp.compiler.python import node_python
-
-        options = dataclasses.replace(options, python=PYTHON)
-        python, key = node_python(package, options)
-        return dataclasses.replace(options, python=python, python_key=key)
+        """See Engine.options: programs use the interpreter of the executors."""
+        return dataclasses.replace(options, python=PYTHON)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """InvalidPackageError for what Spark can never give; UnavailableError and UsageError where
-        there is no Spark to be had. Returns what may go wrong."""
+        """InvalidPackageError for requests that Spark can never fulfil; UnavailableError and
+        UsageError if Spark cannot be used. Returns warnings."""
         from tfapp.engines.spark import preflight
 
         check_run_modes(self, compiled)
@@ -98,12 +95,12 @@ class SparkEngine(RecordedEngine):
         return kept(compiled.job)
 
     def bind(self) -> str:
-        """See RecordedEngine.bind: where the executors find the driver."""
+        """See RecordedEngine.bind: an address of the driver that executors can reach."""
         assert self._context is not None
         return session.driver_host(self._context)
 
     def launched(self, run: RunFolder) -> None:
-        """See RecordedEngine.launched: the jobs are submitted from here."""
+        """See RecordedEngine.launched: starts the agent, which submits jobs in this process."""
         assert self._context is not None
         try:
             Agent(self._context, run).start()
@@ -111,11 +108,12 @@ class SparkEngine(RecordedEngine):
             raise UnavailableError(f"the application master cannot be reached: {error}") from error
 
     def end_leftovers(self, run: RunFolder, config: RunConfig) -> None:
-        """See RecordedEngine.end_leftovers: those on this machine. A keeper ends its own."""
+        """See RecordedEngine.end_leftovers: for processes on this machine. Keepers end their
+        own."""
         kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
 
     def _opened(self, name: str, facts: Mapping[str, Any]) -> SparkContext:
-        """The session that was given, else that of this process, else a new one."""
+        """The given session, or else the one of this process, or else a new one."""
         if self._context is None:
             session.require_pyspark()
             self._context = session.active_context()
@@ -131,7 +129,7 @@ class SparkEngine(RecordedEngine):
 
 
 def kept(job: Job) -> dict[str, Any]:
-    """What a definition keeps for this engine."""
+    """The data that a definition stores for this engine."""
     first = job.components[0].settings if job.components else None
     return {
         ON_DRIVER: [c.name for c in job.components if c.settings.flag("spark.on.driver")],

@@ -1,4 +1,4 @@
-"""Whether the Python of executors has what a container needs. One of them is asked, by a job."""
+"""Checks, by a job on one executor, that its Python has what a container needs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FIT: set[tuple[str, str]] = set()  # (Spark's application, interpreter) that ne
 
 
 def unfit(context: SparkContext, python: str) -> str:
-    """Why containers cannot run by `python` of an executor, as the end of a sentence that begins
-    with "Python"; "" when they can, and where no executor has a free slot to say so."""
+    """Why containers cannot run with `python` on executors, as the end of a sentence that begins
+    with "Python". "" if they can, and if no executor has a free slot for the check."""
     key = (str(context.applicationId), python)
     if key in _FIT or not slots(context)[1]:
         return ""
@@ -61,8 +61,8 @@ def asked(context: SparkContext, python: str) -> str | None:
 
 
 def looking(python: str) -> Callable[[Iterable[Any]], list[str]]:
-    """A function for `mapPartitions`: what `python` lacks, "" for nothing. "python3" is the
-    executor's own."""
+    """A function for `mapPartitions` that returns what `python` lacks, "" for nothing. "python3" is
+    the executor's own interpreter."""
 
     def look(_: Iterable[Any]) -> list[str]:
         import os

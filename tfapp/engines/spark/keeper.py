@@ -1,15 +1,15 @@
-"""Keeps one container on an executor: starts it, tells the master what it writes and how it ended,
-and ends all of it when the master says so or the Spark task is gone.
+"""Runs one container on an executor: starts it, sends its output and its end to the master, and
+kills all its processes on the master's order or when the Spark task has ended.
 
     python3 keeper.py
 
-The first line of standard input is the order, JSON: `id`, `attempt` (Spark's), `control` (host:port
-of the master's control server), `files` (host:port of its file server), `folder` (the container's
-own, with the files crt, key and bootstrap.py), `environment`. Then nothing comes; the end of
-standard input is the end of the Spark task, of its executor or of the driver.
+The first line of standard input is the order as JSON: `id`, `attempt` (of the Spark task),
+`control` (host:port of the master's control server), `files` (host:port of its file server),
+`folder` (of the container, with the files crt, key and bootstrap.py) and `environment`. The end of
+standard input is the end of the Spark task, and thus of its executor or the driver.
 
-It is no child of the runner, and a subreaper: nothing that the container starts can leave it.
-Standard library only: this file travels to where nothing of tfapp is.
+It is a subreaper: no process of the container can escape it. Standard library only, because this
+file is used where tfapp is not installed.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main():
-    """Returns an exit code, which says nothing: the master has been told."""
+    """Returns an exit code, which has no meaning: the master gets a report."""
     with open(0, "rb", buffering=0, closefd=False) as unread:  # nothing but the line
         order = json.loads(unread.readline())
     try:
@@ -49,7 +49,7 @@ def main():
 
 
 class Keeper:
-    """Of one container."""
+    """The keeper of one container."""
 
     def __init__(self, order):
         self.order = order
@@ -58,7 +58,7 @@ class Keeper:
         self.writer: asyncio.StreamWriter
 
     async def keep(self):
-        """Runs the container to its end."""
+        """Runs the container until its end."""
         try:
             reader, self.writer = await asyncio.wait_for(self.connect(), CONNECT_LIMIT)
         except (OSError, asyncio.TimeoutError) as error:
@@ -92,8 +92,8 @@ class Keeper:
         return reader, writer
 
     async def run(self, reader, gone):
-        """What is told of its end: `code`, as Python has it, None of one that did not end by
-        itself or as the master wanted; `lost`: whether the Spark task went first."""
+        """The report on its end. `code`: the exit code as Python has it; None if it did not end by
+        itself or on the master's order. `lost`: whether the Spark task ended first."""
         parts = ("bootstrap.py", "crt", "key")
         bootstrap, certificate, key = (os.path.join(self.folder, name) for name in parts)
         words = (bootstrap, self.order["files"], self.order["id"], certificate, key, self.folder)
@@ -128,7 +128,7 @@ class Keeper:
             await self.writer.drain()
 
     def send_returned(self):
-        """What the program's function returned, if there is such a thing."""
+        """Sends the record of the return value, if there is one."""
         path = os.path.join(self.order["environment"]["LOG_DIRS"], RETURNED_FILE)
         with contextlib.suppress(OSError), open(path, "rb") as file:
             self.frame(RETURNED, file.read())
@@ -147,7 +147,7 @@ async def end_of_input():
 
 
 async def end_of_order(reader):
-    """Returns when the master wants the end, or is gone."""
+    """Returns when the master orders the end, or its connection ends."""
     with contextlib.suppress(OSError):
         await reader.readline()
 
@@ -167,8 +167,8 @@ def notice_silence(connection):
 
 
 async def kill_all(exit):
-    """Kills what is below this process, and what that starts meanwhile, until nothing is left.
-    `exit`: the end of the container's first process, which others wait for."""
+    """Kills all descendants of this process, until none is left. `exit`: the end of the container's
+    first process, for which other threads wait."""
     while True:
         # Twice: a process that forks and ends while /proc is read hides its child from that look.
         alive = alive_below(os.getpid()) or alive_below(os.getpid())
@@ -182,7 +182,7 @@ async def kill_all(exit):
 
 
 def alive_below(root):
-    """Pids of all living descendants of the process `root`."""
+    """The process ids of all living descendants of the process `root`."""
     return [pid for pid, state in below(root) if state != "Z"]
 
 

@@ -1,5 +1,5 @@
-"""Containers as Spark jobs of one task, which the driver's agent submits. The master script, and
-components that are to be on the driver's machine, are processes here."""
+"""Runs containers as Spark jobs with one task, submitted by the driver's agent. The master script,
+and components that run on the machine of the driver, are processes of this machine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def open_launcher(
     endpoint: Endpoint,
     end: End,
 ) -> Iterator[SparkLauncher]:
-    """The launcher of a run. `prefix`: of `find_launcher`."""
+    """The launcher of a run. `prefix`: see `find_launcher`."""
     here = _with_python(config, make_private(run.localized / "bin"))
     here = dataclasses.replace(here, gpus=(), gpus_needed=0)  # they are the executors'
     beside_it = local.open_launcher(prefix, run, here, endpoint, end)
@@ -67,7 +67,7 @@ def open_launcher(
 
 
 class _Container:
-    """One container, from the wish for it to its end."""
+    """One container, from its request until its end."""
 
     def __init__(self, task: Task, told: Told, log: Path):
         loop = asyncio.get_running_loop()
@@ -82,13 +82,13 @@ class _Container:
         self.since = loop.time()
 
     def finish(self, ended: Ended) -> None:
-        """The first that is told of its end counts."""
+        """Sets the end; only the first call counts."""
         if not self.end.done():
             self.end.set_result(ended)
 
 
 class SparkLauncher:
-    """See tfapp.master.launcher.Launcher. `beside` runs what is no Spark job."""
+    """See tfapp.master.launcher.Launcher. `beside` runs the containers that are no Spark jobs."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class SparkLauncher:
                 container.finish(Ended(None, words or AGAIN, reason))
 
     def _tell_words(self, container: _Container, words: str) -> None:
-        """The first that come count."""
+        """Sets Spark's words for a container; only the first call counts."""
         if not container.words.done():
             container.words.set_result(words)
 
@@ -235,7 +235,7 @@ class SparkLauncher:
         container.finish(Ended(None, text, NODE_LOST, local.last_lines(container.log)))
 
     async def _with_words(self, container: _Container, ended: Ended) -> Ended:
-        """With Spark's own words about a container that it has ended."""
+        """The end, with Spark's words if Spark has ended the container."""
         if ended.reason != PREEMPTED or container.line is None:
             return ended
         about = {"id": container.task.id, "attempt": container.attempt}
@@ -277,7 +277,7 @@ def _ended(told: Mapping[str, Any], container: _Container, host: str) -> Ended:
 
 
 def waiting_for(containers: int, slots: int, free: int) -> str:
-    """Why containers have not begun."""
+    """The reason why containers have not started."""
     if not slots:
         return "waiting for Spark's executors: none has registered yet"
     missing = containers - free
@@ -288,8 +288,8 @@ def waiting_for(containers: int, slots: int, free: int) -> str:
 
 
 def _with_python(config: RunConfig, folder: Path) -> RunConfig:
-    """With this interpreter as the python3 of what runs here, as an executor's is on executors.
-    `folder` is for the command."""
+    """The configuration with this interpreter as python3 for processes on this machine, as on
+    executors. `folder`: for the command."""
     command = folder / "python3"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     command.chmod(0o700)

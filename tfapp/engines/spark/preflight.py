@@ -45,12 +45,15 @@ def check(context: SparkContext, compiled: Compiled, fed: bool = False) -> Itera
     slots = tuple(_slots(context, compiled, on_executors, fed))
     yield from slots
     if on_executors and not has_errors(slots):
-        yield from _python(context, compiled)
+        yield from _python(context, compiled, on_executors)
 
 
-def _python(context: SparkContext, compiled: Compiled) -> Iterator[Problem]:
+def _python(
+    context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob]
+) -> Iterator[Problem]:
     """That which runs tfapp's part of a container, unless it comes with the application."""
-    if compiled.travelling is None and (words := unfit(context, compiled.job.python)):
+    there = next((c.python for c in components if c.name not in compiled.environments), None)
+    if there is not None and (words := unfit(context, there)):
         yield Problem(
             Position("SparkSession"),
             RULE,

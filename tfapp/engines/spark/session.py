@@ -1,5 +1,5 @@
-"""The SparkContext of this process: found, opened, and what it can give. The only door to pyspark
-on the driver's side, but for the agent's threads."""
+"""The SparkContext of this process: finds it, opens it, and reads its limits. On the side of the
+driver only this module and the agent use pyspark."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ WAY_OUT = (
 
 
 class Conf(Protocol):
-    """A SparkConf, or a dictionary of the same."""
+    """A SparkConf, or a dictionary with the same content."""
 
     def get(self, key: str, /) -> str | None:
-        """None for a setting that is not made."""
+        """The value of a property; None if it is not set."""
 
 
 def require_pyspark() -> None:
-    """UnavailableError without pyspark."""
+    """UnavailableError if pyspark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         raise UnavailableError("the engine spark needs pyspark", f"Install it: {INSTALL}.")
 
 
 def context_of(session: Any) -> SparkContext:
-    """That of a SparkSession, or a SparkContext itself. UsageError for anything else, for Spark
-    Connect, and for Spark in local mode."""
+    """The SparkContext of a SparkSession, or a SparkContext itself. UsageError for any other value,
+    for Spark Connect, and for Spark in local mode."""
     require_pyspark()
     from pyspark import SparkContext
 
@@ -68,14 +68,14 @@ def context_of(session: Any) -> SparkContext:
 
 
 def active_context() -> SparkContext | None:
-    """That of this process, if there is one. UsageError for one in local mode."""
+    """The SparkContext of this process, if there is one. UsageError for one in local mode."""
     loaded = sys.modules.get("pyspark")  # nobody can have made one without it
     context = loaded.SparkContext._active_spark_context if loaded is not None else None
     return checked(context) if context is not None and running(context) else None
 
 
 def checked(context: SparkContext) -> SparkContext:
-    """UsageError for Spark in local mode; UnavailableError for a context that was stopped."""
+    """The context. UsageError for local mode, UnavailableError for a context that was stopped."""
     if not running(context):
         raise UnavailableError("the SparkContext was stopped", "Start another session.")
     _refuse_local(str(context.master))
@@ -91,8 +91,8 @@ def _refuse_local(master: str) -> None:
 
 
 def _check_answers(master: str) -> None:
-    """UnavailableError when nothing listens at any of spark://HOST:PORT,HOST:PORT. Spark itself
-    would try for a minute."""
+    """UnavailableError if no address in spark://HOST:PORT,HOST:PORT accepts connections. Spark
+    itself would retry for a minute."""
     if not master.startswith("spark://"):
         return
     reasons = []
@@ -110,8 +110,8 @@ def _check_answers(master: str) -> None:
 
 
 def open_context(name: str, master: str, settings: Iterable[str]) -> SparkContext:
-    """A new one for the application `name`. `settings`: "spark.executor.memory=2g".
-    UnavailableError when there is none to be had."""
+    """Opens a SparkContext for the application `name`. `settings`: such as
+    "spark.executor.memory=2g". UnavailableError if that fails."""
     require_pyspark()
     _refuse_local(master)
     _check_answers(master)
@@ -132,7 +132,7 @@ def open_context(name: str, master: str, settings: Iterable[str]) -> SparkContex
 
 
 def running(context: SparkContext) -> bool:
-    """Whether it was not stopped."""
+    """Whether the context has not been stopped."""
     try:
         return context._jsc is not None and not context._jsc.sc().isStopped()
     except Exception:  # its JVM has ended
@@ -140,12 +140,12 @@ def running(context: SparkContext) -> bool:
 
 
 def driver_host(context: SparkContext) -> str:
-    """The address by which executors reach this machine."""
+    """The address of this machine for executors."""
     return context.getConf().get("spark.driver.host") or "127.0.0.1"
 
 
 def slots(context: SparkContext) -> tuple[int, int]:
-    """Tasks that its executors can run at a time, and how many of them are free."""
+    """The number of tasks that the executors can run at a time, and the number of free slots."""
     found = context._jsc.sc().statusStore().executorList(True).iterator()
     total = used = 0
     while found.hasNext():
@@ -172,8 +172,7 @@ def end_of(context: SparkContext, group: str, attempt: int) -> str:
 
 
 def most_cores(context: SparkContext) -> int | None:
-    """How many cores tasks can ever have together, None where that can change or is not known
-    yet."""
+    """The maximal number of cores for tasks; None if it can change or is unknown."""
     if allocates(context):
         return None
     conf = context.getConf()
@@ -189,26 +188,26 @@ def most_cores(context: SparkContext) -> int | None:
 
 
 def allocates(context: SparkContext) -> bool:
-    """Whether Spark asks for executors as it needs them."""
+    """Whether Spark allocates executors dynamically."""
     conf = context.getConf()
     return (conf.get("spark.dynamicAllocation.enabled") or "false").lower() == "true"
 
 
 def cores_of_task(context: SparkContext) -> int:
-    """Those that a task holds, unless a profile asks for others."""
+    """The cores of a task without a resource profile."""
     return int(context.getConf().get("spark.task.cpus") or "1")
 
 
 def python_memory(context: SparkContext) -> int | None:
-    """MiB of address space that the Python of a task may have with all that it starts, None where
-    Spark does not limit it."""
+    """The address space limit for the Python processes of a task, in MiB; None if Spark does not
+    limit it."""
     given = context.getConf().get(PYTHON_MEMORY)
     return mebibytes(given) // executor_cores(context) if given else None
 
 
 def unprotected(conf: Conf) -> tuple[str, str] | None:
-    """What is to be said, and done, where others on the network can read what travels to
-    executors, or be given it; None where they cannot."""
+    """A message and a hint if others on the network can read what is sent to executors, or can
+    impersonate them; None if they cannot."""
 
     def on(key: str) -> bool:
         return (conf.get(key) or "").strip().lower() == "true"
@@ -231,7 +230,7 @@ def unprotected(conf: Conf) -> tuple[str, str] | None:
 
 
 def overhead_memory(context: SparkContext) -> int | None:
-    """MiB that an executor has beside its JVM's heap, for programs among others. None where no
+    """The memory of an executor outside of its JVM's heap, which programs use, in MiB. None if no
     cluster manager limits it."""
     conf, master = context.getConf(), str(context.master)
     if master != "yarn" and not master.startswith("k8s://"):
@@ -249,12 +248,12 @@ def overhead_memory(context: SparkContext) -> int | None:
 
 
 def executor_cores(context: SparkContext) -> int:
-    """Those of each executor; where it is not set, of one on YARN or Kubernetes."""
+    """The cores of an executor; if not configured, the default of YARN and Kubernetes."""
     return int(context.getConf().get("spark.executor.cores") or "1")
 
 
 def mebibytes(text: str) -> int:
-    """An amount of memory as Spark writes it: "2g", "512m", "1536" (MiB)."""
+    """Parses an amount of memory in Spark's notation: "2g", "512m", "1536" (MiB)."""
     number, unit = text.strip().lower().removesuffix("b"), "m"
     if number[-1] in _BYTES:
         number, unit = number[:-1], number[-1]
@@ -262,7 +261,7 @@ def mebibytes(text: str) -> int:
 
 
 def profile(context: SparkContext, vcores: int, gpus: int) -> Any:
-    """The ResourceProfile of a task that needs so much, None for what tasks have anyway."""
+    """The ResourceProfile for a task with these resources; None if the default is sufficient."""
     if vcores == cores_of_task(context) and not gpus:
         return None
     return _profile(vcores, gpus)
@@ -279,7 +278,7 @@ def _profile(vcores: int, gpus: int) -> Any:
 
 
 def first_words(error: Exception) -> str:
-    """What a person needs of Spark's exceptions, which are pages long."""
+    """The relevant part of an exception of Spark, whose text can be pages long."""
     java = getattr(error, "java_exception", None)
     lines = (str(java.getMessage()) if java is not None else str(error)).strip().splitlines()
     if not lines:

@@ -1,6 +1,6 @@
-"""The engine of a Hadoop cluster: YARN runs the containers, Skein's application master serves them.
-An application is found again by its record on the cluster; the files under TFAPP_HOME (see
-`layout`) make that faster."""
+"""The engine of a Hadoop cluster: YARN runs the containers, and Skein's application master serves
+them. Records of applications are on the cluster; files under TFAPP_HOME (see `layout`) are a cache.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = (EngineOption("queue", "default", "YARN queue"),)
 
 
 def open_engine(home: Path, environ: Mapping[str, str]) -> YarnEngine:
-    """The engine of the cluster that `environ` names, its own files under `home`."""
+    """The engine of the cluster that `environ` selects, with its files under `home`."""
     from tfapp.engines.yarn.engine import YarnEngine
 
     return YarnEngine(home, environ)

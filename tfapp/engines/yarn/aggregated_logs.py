@@ -1,4 +1,4 @@
-"""The logs of an application that has ended: YARN has gathered them."""
+"""The aggregated logs of an application that has ended."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _HEAD = re.compile(
 
 @frozen
 class Gathered:
-    """The aggregated logs of an application: the containers whose logs are there, by YARN's ids.
-    `state`: YARN's word for the aggregation while logs are missing, else ""."""
+    """The aggregated logs of an application: the containers with logs, by YARN's ids. `state`:
+    YARN's state of the aggregation while logs are missing, else ""."""
 
     containers: frozenset[str] = frozenset()
     state: str = ""
@@ -50,8 +50,8 @@ def fetch(
     web: Web,
     limit: float = GATHER_LIMIT,
 ) -> Gathered:
-    """Copies all logs below `run`, once. Waits up to `limit` seconds for YARN to gather them.
-    UnavailableError when YARN has none."""
+    """Copies all logs below `run`, once. Waits at most `limit` seconds for the aggregation.
+    UnavailableError if YARN has no logs."""
     if run.logs_complete.exists():
         return Gathered()
     state = _wait_until_gathered(application, tracking_url, web, limit)
@@ -69,7 +69,7 @@ def fetch(
 
 
 def _complete(path: Path, data: bytes) -> None:
-    """A copy that somebody reads while it grows goes on growing."""
+    """Appends the rest to a copy, so that a process that reads it continues."""
     have = path.read_bytes() if path.exists() else b""
     if data.startswith(have):
         with path.open("ab") as copy:
@@ -79,7 +79,7 @@ def _complete(path: Path, data: bytes) -> None:
 
 
 def split(answer: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of every log in what `yarn logs` wrote for one container."""
+    """(name, content) of every log in the output of `yarn logs` for one container."""
     position = 0
     while head := _HEAD.search(answer, position):
         end = head.end() + int(head["length"])
@@ -90,7 +90,7 @@ def split(answer: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def log_files(run: RunFolder) -> Iterator[LogFile]:
-    """The copies below `run`. Whose a container was, its runner has left in a file."""
+    """The copies below `run`. The runner of a container has recorded its instance in a file."""
     for folder in sorted(run.logs.glob("container_*")):
         instance = _instance_of(folder)
         log = folder / f"{instance.rpartition('/')[0]}.log"
@@ -102,7 +102,7 @@ def log_files(run: RunFolder) -> Iterator[LogFile]:
 
 
 def returned_files(run: RunFolder) -> Iterator[LogFile]:
-    """The copies below `run` of what functions returned."""
+    """The copies below `run` of records of return values."""
     for folder in sorted(run.logs.glob("container_*")):
         instance, record = _instance_of(folder), folder / RETURNED_FILE
         if instance and record.exists():
@@ -110,14 +110,14 @@ def returned_files(run: RunFolder) -> Iterator[LogFile]:
 
 
 def _instance_of(folder: Path) -> str:
-    """Of a container's copies; "" where its runner has not told."""
+    """The instance of a container's copies; "" if its runner has not recorded it."""
     name = folder / INSTANCE_FILE
     return name.read_text(errors="replace").strip() if name.exists() else ""
 
 
 def _wait_until_gathered(application: str, tracking_url: str, web: Web, limit: float) -> str:
-    """YARN's last word on the aggregation: "" when all logs are there, UNKNOWN where YARN does not
-    tell over HTTP."""
+    """YARN's last state of the aggregation: "" when it is complete, UNKNOWN if it is not available
+    over HTTP."""
     deadline = time.monotonic() + limit
     while True:
         try:

@@ -1,6 +1,6 @@
-"""The files with which `start` runs an application that was created elsewhere: its definition, and
-the small files that travel with each run. Together they are one file of the shared folder, for the
-owner alone."""
+"""The files with which `start` runs an application that was created on another machine: its
+definition and small files of each run. They are stored as one file in the shared folder, readable
+for the owner only."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tfapp.frozen import frozen
 
 @frozen
 class Bundle:
-    """`files`: the text of each by its name in the cache, those that lie in the shared folder left
-    out. They have the values of credentials."""
+    """`files`: name in the cache -> content, without files of the shared folder. They contain the
+    values of credentials."""
 
     definition: Definition
     files: Mapping[str, str] = dataclasses.field(repr=False)
 
     @classmethod
     def of(cls, definition: Definition) -> Bundle | None:
-        """None where a file is gone."""
+        """The bundle of a definition; None if a file is missing."""
         try:
             files = {path.name: path.read_text("utf-8") for path in definition.local_files()}
         except FileNotFoundError:
@@ -35,23 +35,22 @@ class Bundle:
 
     @property
     def name(self) -> str:
-        """The name of its file; "" where the cluster has no shared folder."""
+        """The name of its file; "" if the cluster has no shared folder."""
         return definition_file(self.definition.tags)
 
     def encode(self) -> bytes:
-        """One line of JSON. Equal bundles have equal bytes."""
+        """The bundle as one line of JSON. Equal bundles have equal encodings."""
         data = {"definition": dataclasses.asdict(self.definition), "files": self.files}
         return json.dumps(data, sort_keys=True).encode() + b"\n"
 
     def unpack(self, cache: Path) -> Definition:
-        """The definition with its files in `cache`. UnavailableError when they cannot be written
-        there."""
+        """The definition, with its files written to `cache`. UnavailableError if that fails."""
         store_files(ShippedFile(cache / name, text.encode()) for name, text in self.files.items())
         return self.definition.with_files_in(cache)
 
 
 def decode(data: bytes) -> Iterator[Bundle]:
-    """Of bundles in one piece."""
+    """Decodes concatenated bundles."""
     for line in data.splitlines():
         found = json.loads(line)
         yield Bundle(Definition.from_dict(found["definition"]), found["files"])

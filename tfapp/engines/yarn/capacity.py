@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Capacity:
-    """Of the cluster that `environ` names. Where the ResourceManager's web service does not tell
-    (Kerberos protects it, or it cannot be reached from here), as far as Skein's driver does."""
+    """The capacity of the cluster that `environ` selects. If the web service of the ResourceManager
+    is not available (Kerberos, network), the less detailed data of Skein's driver are used."""
 
     def __init__(self, cluster: Cluster, environ: Mapping[str, str], web: Web):
         self._cluster = cluster
@@ -26,7 +26,8 @@ class Capacity:
         self._web = web
 
     def largest_container(self, queue: str) -> dict[str, int]:
-        """By "memory" (MiB) and "vcores": what the largest node has, or the queue allows."""
+        """The largest container, by "memory" (MiB) and "vcores": limited by the largest node and by
+        the queue."""
         nodes, rules = self._cluster.nodes(), self._rules(queue)
         maximum = {
             field: max((getattr(node, field) for node in nodes), default=0)
@@ -37,7 +38,7 @@ class Capacity:
         return {field: min(most, rules.maximum.get(field, most)) for field, most in maximum.items()}
 
     def check(self, compiled: Compiled) -> tuple[Problem, ...]:
-        """Each thing that this cluster can never give."""
+        """An error for each request that this cluster can never fulfil."""
         package, spec = compiled.package, compiled.spec
         if package is None:
             return ()

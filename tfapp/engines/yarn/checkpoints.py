@@ -1,5 +1,5 @@
-"""The checkpoint folder of an application on a cluster: a URL of a file system that Hadoop knows,
-or a folder of the nodes that this machine sees too."""
+"""The checkpoint folder of an application on a cluster: a URL of a Hadoop file system, or a folder
+of the nodes that this machine has as well."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _COLUMNS = 8  # of `hadoop fs -ls`: mode, replicas, owner, group, bytes, day, ti
 
 
 class HadoopCheckpoints:
-    """See tfapp.engines.base.Checkpoints: read by Hadoop's own client, with the user's Kerberos
-    ticket where one is asked for. `url`: the folder."""
+    """See tfapp.engines.base.Checkpoints. Uses Hadoop's own client, with the user's Kerberos ticket
+    if required. `url`: the folder."""
 
     def __init__(self, environ: Mapping[str, str], url: str):
         self.place = url.rstrip("/")
         self._environ = environ
 
     def files(self, path: str) -> tuple[StoredFile, ...]:
-        """See Checkpoints.files. UnavailableError when the file system does not answer."""
+        """See Checkpoints.files. UnavailableError if the file system does not answer."""
         done = hadoop_fs.run(self._environ, ["-ls", "-R", self._url(path)])
         if done.absent:
             raise refusals.no_stored_file(path, self.place)
@@ -37,7 +37,7 @@ class HadoopCheckpoints:
         return parse_listing(done.out.decode(errors="replace"), self.place)
 
     def copy(self, path: str, folder: Path) -> None:
-        """See Checkpoints.copy, by one command. UnavailableError when it fails."""
+        """See Checkpoints.copy; uses a single command. UnavailableError if it fails."""
         size = sum(file.size for file in self.files(path))
         scratch = folder / ".get"
         done = hadoop_fs.run(
@@ -82,8 +82,8 @@ def parse_listing(text: str, place: str) -> tuple[StoredFile, ...]:
 
 
 def checkpoints_of(name: str, folder: str, environ: Mapping[str, str]) -> Checkpoints:
-    """Those of the application `name` in `folder`, as the nodes name it. NotFoundError where it has
-    none, UnavailableError for a folder of the nodes that this machine does not see."""
+    """The checkpoints of the application `name` in `folder`, as on the nodes. NotFoundError if
+    there are none, UnavailableError for a folder of the nodes that this machine does not have."""
     if is_url(folder) and not folder.startswith("file://"):
         return HadoopCheckpoints(environ, folder)
     here: FolderCheckpoints = local_checkpoints(name, folder)

@@ -1,4 +1,4 @@
-"""The cluster as far as the engine asks it: applications, queues, nodes. Through Skein's driver."""
+"""The cluster as seen through Skein's driver: applications, queues and nodes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _FORBIDDEN = ("AccessControlException", "rejected by placement rules")
 
 @frozen
 class Report:
-    """The ResourceManager's report of one application. Times: seconds since 1970, 0 for not yet.
-    `address`: that of its master; "" when there is none."""
+    """The ResourceManager's report on an application. Times are seconds since 1970, 0 for an event
+    that has not happened. `address`: that of its master; "" if there is none."""
 
     id: str
     name: str
@@ -49,8 +49,8 @@ class Report:
 
 @frozen
 class Queue:
-    """A queue. `labels`: the node labels that its applications may use; "*" is every one.
-    `default_label`: what a request asks for that names none; "" is no label."""
+    """A queue. `labels`: the node labels that its applications may use; "*" for all.
+    `default_label`: the label of requests without one; "" for none."""
 
     name: str
     running: bool
@@ -60,8 +60,8 @@ class Queue:
 
 @frozen
 class Node:
-    """A node that works. `memory` in MiB; all it has, used or not. `pages`: the address of its
-    web pages, host:port."""
+    """A node in service. `memory`: the total in MiB. `pages`: the address of its web pages,
+    host:port."""
 
     host: str
     labels: frozenset[str]
@@ -73,9 +73,9 @@ class Node:
 
 
 class Cluster:
-    """Every method raises UnavailableError when the cluster does not answer in time, or says
-    no; ForbiddenError when it says so for the user's rights. `environ` says which cluster;
-    `clock`: seconds since 1970."""
+    """Methods raise UnavailableError if the cluster does not answer in time or refuses, and
+    ForbiddenError if the user lacks the permission. `environ` selects the cluster. `clock`: seconds
+    since 1970."""
 
     def __init__(
         self, home: Home, environ: Mapping[str, str], clock: Callable[[], float] = time.time
@@ -86,7 +86,7 @@ class Cluster:
         self._client: Any = None
 
     def submit(self, spec: skein.ApplicationSpec) -> str:
-        """YARN's id of the new application."""
+        """Submits an application and returns its id."""
         return self._ask("take the application", lambda client: client.submit(spec))
 
     def applications(self, user: str, name: str | None = None) -> tuple[Report, ...]:
@@ -98,15 +98,16 @@ class Cluster:
         return tuple(sorted(map(_report, found), key=lambda report: _age(report.id)))
 
     def application(self, application: str) -> Report:
-        """UnknownApplicationError when YARN has none of this id (any more)."""
+        """The report on an application. UnknownApplicationError if YARN does not know it (any
+        more)."""
         return _report(self._ask("report", lambda client: client.application_report(application)))
 
     def kill(self, application: str) -> None:
-        """Ends an application, if it has not ended, and deletes its staging folder."""
+        """Kills an application if it runs, and deletes its staging folder."""
         self._ask("kill the application", lambda client: client.kill_application(application))
 
     def queues(self) -> tuple[Queue, ...]:
-        """Every queue that takes applications or could."""
+        """All queues, stopped ones too."""
         found = self._ask("list queues", lambda client: client.get_all_queues())
         return tuple(
             Queue(
@@ -119,7 +120,7 @@ class Cluster:
         )
 
     def nodes(self) -> tuple[Node, ...]:
-        """Every node that takes containers."""
+        """All nodes that accept containers."""
         found = self._ask("list nodes", lambda client: client.get_nodes(states=("RUNNING",)))
         return tuple(
             Node(
@@ -135,16 +136,16 @@ class Cluster:
         )
 
     def lost_hosts(self) -> frozenset[str]:
-        """The hosts that YARN does not hear of any more."""
+        """The hosts that YARN has lost contact with."""
         found = self._ask("list nodes", lambda client: client.get_nodes(states=("LOST",)))
         return frozenset(node.host for node in found)
 
     def keep(self) -> None:
-        """Says that the driver will be needed again."""
+        """Keeps the driver alive for further commands."""
         touch(self._home, self._environ)
 
     def _ask(self, what: str, question: Callable[[Any], Any]) -> Any:
-        """Asks the driver, and a new one when it has gone since the last question."""
+        """Calls the driver; if it has ended since the last call, a new one."""
         from tfapp.skein_library import skein
 
         try:
@@ -182,7 +183,8 @@ class Cluster:
         return self._client
 
     def _require_login(self) -> None:
-        """UnavailableError where Kerberos is asked for and the user has nothing to show."""
+        """UnavailableError if Kerberos is required and the user has neither a ticket nor a
+        keytab."""
         kerberos.require(self._environ, self._clock())
 
     def _who_is_down(self) -> str:
@@ -196,12 +198,12 @@ class Cluster:
 
 
 def first_line(text: str) -> str:
-    """The first line of `text` with something in it."""
+    """The first non-empty line of `text`."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _reason(detail: str) -> str:
-    """Without Skein's own first line, and without Java's stack."""
+    """An error message without the first line of Skein and without the stack of Java."""
     lines = [line.strip() for line in detail.splitlines() if line.strip()]
     words = [line for line in lines if not line.startswith("at ")]
     if len(words) > 1 and words[0].endswith(("exception:", "Exception:")):
@@ -210,7 +212,7 @@ def _reason(detail: str) -> str:
 
 
 def _age(application: str) -> tuple[int, int]:
-    """ "application_1700000000000_0007" -> (1700000000000, 7)."""
+    """A sort key: "application_1700000000000_0007" -> (1700000000000, 7)."""
     _, cluster, number = application.split("_")
     return int(cluster), int(number)
 

@@ -1,4 +1,4 @@
-"""Hadoop's configuration files, as far as tfapp reads them itself."""
+"""Reads Hadoop's configuration files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def folder(environ: Mapping[str, str]) -> str:
 
 
 def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
-    """The properties in the cluster's files, with references replaced. Files that are missing or no
-    XML are passed over: Hadoop's own programs read them too, and complain."""
+    """The properties of the cluster, with references resolved. Missing and malformed files are
+    ignored: Hadoop's own programs read them too, and report errors."""
     values: dict[str, str] = {}
     for name in _FILES:
         try:
@@ -35,13 +35,13 @@ def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def scheme(values: Mapping[str, str]) -> str:
-    """By what the daemons show their pages: "http" or "https"."""
+    """The scheme of the daemons' web pages: "http" or "https"."""
     return "https" if values.get("yarn.http.policy") == "HTTPS_ONLY" else "http"
 
 
 def manager_addresses(values: Mapping[str, str]) -> Iterator[str]:
-    """The URLs of the ResourceManager's web service: one for each of several ResourceManagers, of
-    which one is active."""
+    """The URLs of the ResourceManager's web service. With high availability there are several, one
+    of which is active."""
     by = scheme(values)
     kind, port = ("webapp.https", 8090) if by == "https" else ("webapp", 8088)
     ids = [f".{i.strip()}" for i in values.get("yarn.resourcemanager.ha.rm-ids", "").split(",")]

@@ -15,12 +15,14 @@ from tfapp.engines.diagnosis import (
     PROBLEM,
     WARNING,
     Finding,
+    as_size,
     checked,
     examine_here,
 )
 from tfapp.engines.yarn import hadoop_fs, kerberos
 from tfapp.engines.yarn.cluster import Cluster, Node
 from tfapp.engines.yarn.hadoop_client import find_java, find_yarn, read_class_path
+from tfapp.engines.yarn.shared_folder import SharedFolder
 from tfapp.engines.yarn.web import DeniedError, Web
 from tfapp.errors import TfappError, UnavailableError
 
@@ -37,6 +39,7 @@ def examine(
     environ: Mapping[str, str],
     cluster: Cluster,
     web: Web,
+    shared: SharedFolder,
     clock: Callable[[], float],
 ) -> Iterator[Finding]:
     """Each thing that is checked, in the order of `tfapp doctor`. What cannot be had without
@@ -61,7 +64,7 @@ def examine(
         if login.level == PROBLEM:
             return
     yield from examine_cluster(cluster, web, clock)
-    yield checked("hdfs", lambda: write_to_hdfs(environ))
+    yield checked("hdfs", lambda: describe_hdfs(environ, shared))
 
 
 def examine_java(java: str) -> Finding:
@@ -149,7 +152,14 @@ def skew_of(pages: str, web: Web, clock: Callable[[], float]) -> float | None:
         return None
 
 
-def write_to_hdfs(environ: Mapping[str, str]) -> str:
+def describe_hdfs(environ: Mapping[str, str], shared: SharedFolder) -> str:
+    """That it takes files, and how much it has of tfapp's. UnavailableError when it takes none."""
+    write_to_hdfs(environ)
+    text, size = "the folder .skein in your home there can be written", shared.size()
+    return text if size is None else f"{text}, {as_size(size)} in .tfapp/cache"
+
+
+def write_to_hdfs(environ: Mapping[str, str]) -> None:
     """Writes a file where Skein puts what it submits, and deletes it. UnavailableError with
     Hadoop's own words."""
     name = f".skein/doctor-{os.getpid()}"
@@ -168,4 +178,3 @@ def write_to_hdfs(environ: Mapping[str, str]) -> str:
                 "Your home folder there must exist and be yours; in safe mode nothing can be "
                 "written.",
             )
-    return "the folder .skein in your home there can be written"

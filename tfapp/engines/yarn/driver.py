@@ -1,4 +1,4 @@
-"""Skein's driver, shared by the commands of one user: found when it runs, else started."""
+"""Skein's driver, which the commands of a user share. It is started if none runs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _JAVA_ERROR = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:Exception|Error): (.*)", re.MUL
 
 
 def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
-    """A skein.Client whose calls have deadlines: skein's TimeoutError. `now`: seconds since
-    1970. UnavailableError when no driver can be started."""
+    """A skein.Client whose calls have deadlines (skein's TimeoutError). `now`: seconds since 1970.
+    UnavailableError if no driver can be started."""
     folder = _folder(home, environ)
     found = _find(folder)
     if found is not None:
@@ -47,8 +47,8 @@ def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
 
 @contextlib.contextmanager
 def _starting(folder: DriverFolder) -> Iterator[None]:
-    """One command at a time starts a driver; the others find it when they get here.
-    UnavailableError for one that waits for too long."""
+    """A lock: one command at a time starts a driver; others then find it. UnavailableError after
+    the time limit."""
     with writing(folder.path):
         make_private(folder.path)
         lock = locked(folder.lock, LOCK_LIMIT)
@@ -62,7 +62,7 @@ def _starting(folder: DriverFolder) -> Iterator[None]:
 
 
 def touch(home: Home, environ: Mapping[str, str]) -> None:
-    """Says that the driver is in use. Nothing happens when there is none."""
+    """Records that the driver is in use. Does nothing if there is none."""
     try:
         os.utime(_folder(home, environ).record)
     except FileNotFoundError:
@@ -70,12 +70,14 @@ def touch(home: Home, environ: Mapping[str, str]) -> None:
 
 
 def forget(home: Home, environ: Mapping[str, str]) -> None:
-    """Ends the driver soon: the next command starts another. Nothing happens when there is none."""
+    """Ends the driver soon, so that the next command starts another. Does nothing if there is
+    none."""
     _folder(home, environ).record.unlink(missing_ok=True)
 
 
 def _folder(home: Home, environ: Mapping[str, str]) -> DriverFolder:
-    """A driver never sees another ticket than that with which it began."""
+    """The folder of the driver for this cluster and user. A driver keeps the ticket with which it
+    has started."""
     key = fingerprint(environ)
     if kerberos.is_asked(environ) and not environ.get(kerberos.KEYTAB):
         ticket = repr(kerberos.find_ticket(environ))
@@ -84,7 +86,7 @@ def _folder(home: Home, environ: Mapping[str, str]) -> DriverFolder:
 
 
 def _find(folder: DriverFolder) -> Any:
-    """None when no driver answers."""
+    """A client of the running driver; None if no driver answers."""
     from tfapp.skein_library import skein
 
     record = DriverRecord.read(folder.record)
@@ -125,7 +127,7 @@ def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
 
 
 def _java_error(log: Path) -> str:
-    """The last error in the log of a Java program that has ended, in one line; "" when there is
+    """The last error in the log of a Java program that has ended, in one line; "" if there is
     none."""
     found = _JAVA_ERROR.findall(log.read_text(errors="replace")) if log.exists() else ()
     return found[-1].strip() if found else ""
@@ -158,8 +160,8 @@ def _client_class() -> Any:
     from tfapp.skein_library import skein
 
     class BoundedClient(skein.Client):
-        """Skein's own, without its patience, and past the proxy that a user's environment names:
-        the driver is on this machine."""
+        """Skein's client with deadlines. It ignores proxy variables, because the driver runs on
+        this machine."""
 
         def __init__(self, address: str, security: Any):
             certificate, key = (security._get_bytes(kind) for kind in ("cert", "key"))

@@ -1,8 +1,8 @@
-"""Runs one of Skein's drivers: `python -m tfapp.engines.yarn.driver_daemon FOLDER`.
+"""Runs a driver of Skein: `python -m tfapp.engines.yarn.driver_daemon FOLDER`.
 
-A driver is a Java program that takes seconds to start, so commands share one. Its daemon starts
-it, says where it listens, and ends it when no command has used it for a while: commands touch
-the record in FOLDER. The driver ends with its daemon, however that ends.
+A driver is a Java program that takes seconds to start, so commands share one. The daemon starts it,
+publishes its address, and ends it after a time without use: commands touch the record in FOLDER.
+The driver ends with its daemon in any case.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ JAVA_OPTIONS = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfDa
 
 @frozen
 class DriverRecord:
-    """A driver that listens at `address` (host:port), and the process id of its daemon."""
+    """The address (host:port) of a driver, and the process id of its daemon."""
 
     address: str
     daemon: int
 
     @classmethod
     def read(cls, path: Path) -> DriverRecord | None:
-        """None when there is no such record, or it is another version's."""
+        """The record; None if there is none, or it was written by another version."""
         try:
             return cls(**json.loads(path.read_bytes()))
         except (FileNotFoundError, TypeError, ValueError):
@@ -74,8 +74,9 @@ def wait_for_end(
     client: Any,
     clock: Callable[[], float],
 ) -> None:
-    """Returns when `ended` is set, the driver is gone, `record` is not of `running` any more, or
-    nobody has touched it for IDLE_LIMIT seconds of `clock`, which is the file system's."""
+    """Returns when `ended` is set, the driver has ended, `record` describes another driver than
+    `running`, or nobody has touched it for IDLE_LIMIT seconds of `clock`, the clock of the file
+    system."""
     while not ended.wait(LOOK_EVERY):
         if client._proc.poll() is not None:
             return
@@ -109,7 +110,7 @@ def _start(folder: DriverFolder, environ: Mapping[str, str]) -> Any:
 
 
 def _answer(answer: Mapping[str, str]) -> None:
-    """To the command that waits; it reads no further."""
+    """Answers the waiting command, which then reads no more."""
     print(json.dumps(answer), flush=True)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())

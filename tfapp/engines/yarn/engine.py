@@ -1,4 +1,4 @@
-"""Applications on a YARN cluster."""
+"""Runs applications on a YARN cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfapp.compiler.python import node_python
 from tfapp.compiler.store import keeping_files, store_files
 from tfapp.compiler.tags import of_the_user
 from tfapp.contract.names import CANNOT_START, FINAL_STATES
@@ -58,13 +57,14 @@ SETTLE = 6.0  # seconds: a master hears of a lost container within 5
 
 
 class YarnEngine:
-    """Runs applications on the cluster that `environ` names; see tfapp.engines.base.Engine. `user`:
-    their owner, by default the caller."""
+    """Runs applications on the cluster that `environ` selects; see tfapp.engines.base.Engine.
+    `user`: their owner, by default the caller."""
 
     name = "yarn"
     sees_home = False
     run_modes = frozenset({"local", "docker", "yarn-docker"})
     stays = False
+    reaches_pages = True
 
     def __init__(
         self,
@@ -93,10 +93,12 @@ class YarnEngine:
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
     ) -> Iterator[Finding]:
-        """See Engine.examine. It takes one small container on each node."""
+        """See Engine.examine. It starts a small container on each node."""
         well = True
         home = self._home.path.parent
-        for finding in doctor.examine(home, self._environ, self._cluster, self._web, self._clock):
+        for finding in doctor.examine(
+            home, self._environ, self._cluster, self._web, self._shared, self._clock
+        ):
             well &= finding.level != PROBLEM
             yield finding
         if python is not None and well:
@@ -111,18 +113,15 @@ class YarnEngine:
 
     # -- making --
     def preparing(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """See Engine.preparing. The cluster takes its time later."""
+        """See Engine.preparing. The time is spent on the cluster."""
         return contextlib.nullcontext()
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """As this engine needs them: the interpreter is one of the nodes', "max" is what the
-        largest node has or the queue allows, archives lie on the cluster, and a failure waits
-        longer for the loss that caused it."""
-        python, key = node_python(package, options)
+        """The options for this engine: the interpreter of the nodes; "max" is limited by the
+        largest node and the queue; archives are on the cluster; after a failure it waits longer for
+        a loss that may have caused it."""
         return dataclasses.replace(
             options,
-            python=python,
-            python_key=key,
             maximum=self._capacity.largest_container(options.queue),
             settle=SETTLE,
             nodes=nodes.__name__,
@@ -130,7 +129,7 @@ class YarnEngine:
         )
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """InvalidPackageError with each thing that this cluster can never give; ExistsError."""
+        """InvalidPackageError for each request that this cluster can never fulfil; ExistsError."""
         self._refuse_taken(compiled.spec.name)
         problems = self._capacity.check(compiled)
         if problems:
@@ -144,13 +143,13 @@ class YarnEngine:
         return render_spec(compiled.spec)
 
     def ship(self, compiled: Compiled) -> None:
-        """See Engine.ship. The definition goes along; where nothing else is new, `create` brings
-        it while YARN takes the application."""
+        """See Engine.ship. The definition is uploaded too; if only that is new, `create` uploads it
+        while YARN accepts the application."""
         store_files(compiled.files)
         files = {file.path.name: file.path for file in compiled.files if file.place}
-        python = compiled.travelling
-        if python is not None and python.path is not None and python.placed:
-            files[python.name] = python.path
+        for python in compiled.environments.values():
+            if python.path is not None and python.placed:
+                files[python.name] = python.path
         self._shared.put(files, along=bundled(Definition.of(compiled.spec.name, compiled)))
 
     def create(self, name: str, compiled: Compiled) -> Application:
@@ -166,7 +165,7 @@ class YarnEngine:
             raise refusals.exists(name)
 
     def start(self, name: str) -> Application:
-        """See Engine.start. BadStateError where its definition is lost."""
+        """See Engine.start. BadStateError if its definition is lost."""
         with self._home.lock(name) as held:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
@@ -186,12 +185,13 @@ class YarnEngine:
 
     # -- looking --
     def find(self, name: str, run: int | None = None) -> Application:
-        """See Engine.find. UnreachableError when its master lives and does not answer."""
+        """See Engine.find. UnreachableError if the master lives but does not answer."""
         return self._look(*self._register.run(name, run))
 
     def list(self) -> tuple[Application, ...]:
-        """See Engine.list. One whose master does not answer is listed as it was accepted. All
-        are asked at the same time, as each of those takes seconds."""
+        """See Engine.list. An application whose master does not answer is listed with its first
+        status. All masters are asked in parallel, because each that does not answer takes seconds.
+        """
         newest = self._register.newest()
         with ThreadPoolExecutor(MAX_LOOKS) as pool:
             found = pool.map(self._look_or_accept, *zip(*newest)) if newest else ()
@@ -228,7 +228,7 @@ class YarnEngine:
     def _next_report(
         self, report: Report, number: int, last: ApplicationStatus
     ) -> Generator[Application, None, Report]:
-        """The present report. While YARN does not answer, the application goes on: `last` is
+        """The present report. If YARN does not answer, the application is assumed to run: `last` is
         yielded once, and YARN is asked again for as long as its own clients would."""
         give_up, told = time.monotonic() + OUTAGE, False
         while True:
@@ -244,8 +244,8 @@ class YarnEngine:
             time.sleep(WAIT_EVERY)
 
     def _changes(self, report: Report) -> Iterator[ApplicationStatus]:
-        """Until the verdict, or until its master cannot be followed any more: it has just begun,
-        or it ends, and YARN knows."""
+        """Yields changes until the verdict, or until the master cannot be followed: it is starting
+        or ending, and YARN has the state."""
         with contextlib.suppress(UnreachableError):
             for status in self._run(report).client.published():
                 if status.verdict is not None:
@@ -256,7 +256,7 @@ class YarnEngine:
                     return
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
-        """See Engine.logs. The copies of a running application go on growing."""
+        """See Engine.logs. Copies of the logs of a running application grow."""
         application = self._looked_at.get((name, run))
         growing = self._logs.growing(application) if application else None
         if growing is not None:
@@ -280,7 +280,7 @@ class YarnEngine:
     def reach(
         self, name: str, instance: str, address: str
     ) -> contextlib.AbstractContextManager[str]:
-        """See Engine.reach: hosts of the cluster are called directly."""
+        """See Engine.reach: hosts of the cluster are reached directly."""
         return contextlib.nullcontext(address)
 
     def connect(self, name: str) -> Connection:
@@ -294,8 +294,8 @@ class YarnEngine:
     def stop(
         self, name: str, message: str, force: bool = False, timeout: float | None = None
     ) -> Application:
-        """See Engine.stop. An application without a master, or with one that does not answer, is
-        killed by YARN."""
+        """See Engine.stop. YARN kills an application whose master does not exist or does not
+        answer."""
         report, number = self._register.run(name, None)
         run = self._run(report)
         if not report.ended:
@@ -303,8 +303,8 @@ class YarnEngine:
         return self._look(run.report, number)
 
     def destroy(self, name: str) -> None:
-        """See Engine.destroy. YARN itself keeps its reports and logs of applications for as long
-        as it is configured to; tfapp does not show them any more, elsewhere within a minute."""
+        """See Engine.destroy. YARN keeps its own reports and logs as configured. tfapp hides them,
+        also on other machines within a minute."""
         with self._home.lock(name) as held:
             runs = self._register.known_runs(name)
             if not held or not runs[-1].ended:
@@ -313,8 +313,8 @@ class YarnEngine:
 
     # -- inside --
     def _accepted(self, report: Report) -> ApplicationStatus:
-        """The status until there is another. The cluster is asked for the definition only where
-        nothing else will tell of the instances."""
+        """The status until there is another. The definition is fetched from the cluster only if
+        nothing else describes the instances."""
         told = parse_diagnostics(report.diagnostics) if report.ended else None
         return told or self._register.accepted(report, fetch=report.ended or not report.address)
 

@@ -1,4 +1,4 @@
-"""Finds the parts of a Hadoop client on this machine: Java, `yarn`, a configuration."""
+"""Finds the parts of a Hadoop client on this machine: Java, `yarn` and the configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONFIGURATION = "HADOOP_CONF_DIR is the folder of the cluster's core-site.xml a
 
 
 def find_java(environ: Mapping[str, str]) -> str:
-    """Path of the `java` that Skein will take. UnavailableError when there is none."""
+    """The path of the `java` that Skein uses. UnavailableError if there is none."""
     home = environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")
@@ -49,7 +49,7 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def find_yarn(environ: Mapping[str, str]) -> str:
-    """Path of Hadoop's `yarn` command. UnavailableError when there is none."""
+    """The path of Hadoop's command `yarn`. UnavailableError if there is none."""
     found = shutil.which("yarn", path=environ.get("PATH"))
     if found is None:
         raise UnavailableError(
@@ -60,8 +60,8 @@ def find_yarn(environ: Mapping[str, str]) -> str:
 
 
 def read_class_path(environ: Mapping[str, str]) -> str:
-    """The output of `yarn classpath --glob`. UnavailableError when it fails, or when there is no
-    yarn-site.xml on it: Hadoop's clients would look for a cluster on this machine."""
+    """The output of `yarn classpath --glob`. UnavailableError if it fails, or if the class path has
+    no yarn-site.xml: Hadoop's clients would look for a cluster on this machine."""
     try:
         done = subprocess.run(
             [find_yarn(environ), "classpath", "--glob"],
@@ -91,8 +91,8 @@ def read_class_path(environ: Mapping[str, str]) -> str:
 
 
 def fingerprint(environ: Mapping[str, str]) -> str:
-    """Equal for two commands that can share a driver: same cluster, same user, same files of
-    configuration."""
+    """Identifies cluster, user and configuration files. Commands with equal values can share a
+    driver."""
     digest = hashlib.sha256()
     for name in _DECISIVE:
         digest.update(f"{name}={environ.get(name)}\0".encode(errors="surrogateescape"))

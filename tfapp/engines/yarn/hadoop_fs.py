@@ -1,5 +1,5 @@
-"""Hadoop's own file system client, which knows every file system and Kerberos. It is a Java
-program and takes a second or two: it is called for what Skein's driver cannot do."""
+"""Hadoop's file system client, which supports every file system and Kerberos. It is a Java program
+that takes one or two seconds, and is used only for what Skein's driver cannot do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CUT_OFF = re.compile(
 
 @frozen
 class Done:
-    """A command that has ended. `complaint`: its own words when it was not well, "" for none."""
+    """The result of a command. `complaint`: its error message; "" on success."""
 
     well: bool
     out: bytes
@@ -40,18 +40,18 @@ class Done:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the file system's server does not listen, or does not answer in time."""
+        """Whether the server of the file system cannot be reached in time."""
         return _CUT_OFF.search(self.complaint) is not None
 
     @property
     def absent(self) -> bool:
-        """Whether there is nothing of the name that was asked for."""
+        """Whether the requested path does not exist."""
         return _ABSENT.search(self.complaint) is not None
 
 
 def java(environ: Mapping[str, str]) -> list[str]:
-    """The first words of a command that runs a small program of Hadoop's. UnavailableError when
-    there is no Hadoop here."""
+    """The first words of the command line for a small program of Hadoop. UnavailableError if Hadoop
+    is not installed."""
     return [find_java(environ), *_JAVA, *java_options(environ), "-cp", read_class_path(environ)]
 
 
@@ -63,9 +63,9 @@ def run(
     beside: bool = False,
     private: bool = True,
 ) -> Done:
-    """Runs `hadoop fs WORDS`, in `folder` if one is given. `beside`: it leaves the processor to
-    other work on this machine. `private`: its files and folders are for their owner alone.
-    UnavailableError when there is no Hadoop here."""
+    """Runs `hadoop fs WORDS`, in `folder` if given. `beside`: with low priority on this machine.
+    `private`: new files and folders are accessible for their owner only. UnavailableError if Hadoop
+    is not installed."""
     nice = shutil.which("nice", path=environ.get("PATH")) if beside else None
     command = [nice, "-n", "5"] if nice else []
     command += [*java(environ), "org.apache.hadoop.fs.FsShell", *_OPTIONS]
@@ -90,9 +90,9 @@ def run(
 
 
 def make_folders(environ: Mapping[str, str], home: str, folders: Sequence[str]) -> Done:
-    """Makes `folders`, each below the one before it, for their owner alone. A folder `home` that
-    does not exist is made first, and those above it, with the mode that the cluster gives to new
-    folders: /user is everybody's. `well` if they exist already."""
+    """Creates `folders`, each below the one before it, for their owner only. If the folder `home`
+    does not exist, it and its parents are created first, with the default mode of the cluster:
+    /user is public. Folders that exist already are no error."""
     done = run(environ, ["-mkdir", *folders])
     if done.absent:
         done = run(environ, ["-mkdir", "-p", home], private=False)

@@ -1,4 +1,5 @@
-"""The caller's Kerberos identity: from a keytab, or from the ticket that Hadoop's programs find."""
+"""The Kerberos identity of the caller: from a keytab, or from the ticket that Hadoop's programs
+use."""
 
 from __future__ import annotations
 
@@ -28,29 +29,30 @@ _VERSION = b"\x05\x04"  # of a file of tickets, as MIT's and Heimdal's programs 
 
 @frozen
 class Ticket:
-    """A ticket for tickets: whose, and until when (seconds since 1970)."""
+    """A ticket-granting ticket: its principal, and its end in seconds since 1970."""
 
     principal: str
     expires: float
 
 
 def is_asked(environ: Mapping[str, str]) -> bool:
-    """Whether the cluster asks for Kerberos. Where its configuration does not tell, a keytab in the
-    environment means that it does."""
+    """Whether the cluster requires Kerberos. If the configuration does not say, a keytab in the
+    environment implies it."""
     told = read_configuration(environ).get("hadoop.security.authentication")
     return told == "kerberos" or (told is None and bool(environ.get(KEYTAB)))
 
 
 def java_options(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What makes Java read the krb5.conf that Kerberos' own programs read. It takes one file."""
+    """The options that make Java read the same krb5.conf as the Kerberos programs. Java accepts a
+    single file."""
     files = environ.get(CONFIGURATION, "").split(os.pathsep)
     found = next((file for file in files if os.path.isfile(file)), None)
     return () if found is None else (f"-Djava.security.krb5.conf={found}",)
 
 
 def find_keytab(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Path of the keytab and the principal to log in with, None where the user's ticket counts.
-    UnavailableError for a keytab that cannot be used."""
+    """The path of the keytab and its principal; None if the user's ticket is used. UnavailableError
+    for an unusable keytab."""
     keytab, principal = environ.get(KEYTAB), environ.get(PRINCIPAL)
     if not keytab:
         return None
@@ -68,8 +70,7 @@ def find_keytab(environ: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def ticket_file(environ: Mapping[str, str]) -> str:
-    """The path at which Java looks for a ticket; it takes every kind of credential cache for a
-    file."""
+    """The path at which Java looks for a ticket; Java treats every credential cache as a file."""
     return environ.get(CACHE, "").removeprefix("FILE:") or _default_file()
 
 
@@ -78,7 +79,7 @@ def _default_file() -> str:
 
 
 def find_ticket(environ: Mapping[str, str]) -> Ticket | None:
-    """The ticket that Hadoop's programs find, None when there is none."""
+    """The ticket that Hadoop's programs find; None if there is none."""
     try:
         return read_ticket(Path(ticket_file(environ)).read_bytes())
     except OSError:
@@ -86,7 +87,7 @@ def find_ticket(environ: Mapping[str, str]) -> Ticket | None:
 
 
 def read_ticket(data: bytes) -> Ticket | None:
-    """The ticket for tickets in a file of them; None when there is none."""
+    """The ticket-granting ticket in a credential cache; None if there is none."""
     if not data.startswith(_VERSION):
         return None
     try:
@@ -101,8 +102,8 @@ def read_ticket(data: bytes) -> Ticket | None:
 
 
 def show(environ: Mapping[str, str], now: float) -> str:
-    """The caller's ticket or keytab for a cluster that asks for Kerberos, in words.
-    UnavailableError when there is none that is valid. `now`: seconds since 1970."""
+    """Describes the caller's ticket or keytab for a cluster with Kerberos. UnavailableError if
+    there is no valid one. `now`: seconds since 1970."""
     if environ.get(TOKENS):
         return f"the delegation tokens in {environ[TOKENS]}"
     keytab = find_keytab(environ)
@@ -125,8 +126,8 @@ def show(environ: Mapping[str, str], now: float) -> str:
 
 
 def require(environ: Mapping[str, str], now: float) -> None:
-    """UnavailableError where the cluster asks for Kerberos and the caller has no valid ticket or
-    keytab. `now`: seconds since 1970."""
+    """UnavailableError if the cluster requires Kerberos and the caller has neither a valid ticket
+    nor a keytab. `now`: seconds since 1970."""
     if is_asked(environ):
         show(environ, now)
 
@@ -144,14 +145,13 @@ _NO_KDC = re.compile(r"Connection refused|timed out|[Cc]annot (locate|find|conta
 
 
 def complaint(text: str) -> str:
-    """The part of a Java program's output that is about Kerberos; "" when there is none."""
+    """The part of a Java program's output that concerns Kerberos; "" if there is none."""
     found = (pattern.search(text) for pattern in _COMPLAINTS)
     return next((match[1].strip() for match in found if match), "")
 
 
 def refused(environ: Mapping[str, str], text: str) -> UnavailableError:
-    """The error for a caller that Kerberos did not let in; `text` is the output of a Java
-    program."""
+    """The error for a failed Kerberos login. `text`: the output of a Java program."""
     reason, keytab = complaint(text), environ.get(KEYTAB)
     if reason.startswith("SIMPLE "):
         return UnavailableError(
@@ -177,15 +177,15 @@ def refused(environ: Mapping[str, str], text: str) -> UnavailableError:
 
 
 def first_part(principal: str) -> str:
-    """Of "ann/host@REALM": "ann", which is what a cluster without rules of its own calls her."""
+    """ "ann" for "ann/host@REALM": the user name on a cluster without rules for principals."""
     return re.split("[/@]", principal)[0]
 
 
 def find_user(
     environ: Mapping[str, str], login: str, name_of: Callable[[str], str] = first_part
 ) -> str:
-    """The caller's user name on the cluster; `login` is the name on this machine. `name_of`: the
-    cluster's name for a principal."""
+    """The caller's user name on the cluster. `login`: the name on this machine. `name_of`: maps a
+    principal to the name on the cluster."""
     if not is_asked(environ):
         return environ.get("HADOOP_USER_NAME") or login
     ticket = None if environ.get(KEYTAB) else find_ticket(environ)
@@ -194,7 +194,7 @@ def find_user(
 
 
 class _Reader:
-    """Reads a file of tickets from its beginning. struct.error at its end."""
+    """Parses a credential cache. struct.error at its end."""
 
     def __init__(self, data: bytes):
         self._data = io.BytesIO(data)
@@ -217,7 +217,7 @@ class _Reader:
         return f"{'/'.join(names)}@{realm}"
 
     def credentials(self) -> Iterator[tuple[str, int]]:
-        """For whom each is, and when it ends."""
+        """The server and the end of each ticket."""
         while self._data.tell() < len(self._data.getbuffer()):
             self.principal()
             server = self.principal()

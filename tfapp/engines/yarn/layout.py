@@ -37,7 +37,7 @@ class Credentials:
 
 @frozen
 class CredentialFolder:
-    """A folder that holds credentials among others."""
+    """A folder that contains credentials."""
 
     path: Path
 
@@ -50,28 +50,28 @@ class CredentialFolder:
         return self.path / "skein.pem"
 
     def read_credentials(self) -> Credentials | None:
-        """None when there are none."""
+        """The credentials; None if there are none."""
         try:
             return Credentials(self.certificate.read_bytes(), self.key.read_bytes())
         except FileNotFoundError:
             return None
 
     def write_credentials(self, credentials: Credentials) -> None:
-        """UnavailableError when they cannot be written."""
+        """Writes the credentials. UnavailableError if that fails."""
         with writing(self.path):
             make_private(self.path)
             write_atomically(self.key, credentials.key)
             write_atomically(self.certificate, credentials.certificate)
 
     def delete_credentials(self) -> None:
-        """Nothing happens when there are none."""
+        """Deletes the credentials, if there are any."""
         for path in (self.certificate, self.key):
             path.unlink(missing_ok=True)
 
 
 @frozen
 class DriverFolder(CredentialFolder):
-    """drivers/KEY."""
+    """The folder drivers/KEY."""
 
     @property
     def record(self) -> Path:
@@ -88,7 +88,7 @@ class DriverFolder(CredentialFolder):
 
 @frozen
 class RunFolder(CredentialFolder):
-    """applications/ID."""
+    """The folder applications/ID."""
 
     @property
     def definition(self) -> Path:
@@ -113,12 +113,12 @@ class RunFolder(CredentialFolder):
 
 @frozen
 class Home:
-    """TFAPP_HOME/yarn."""
+    """The folder TFAPP_HOME/yarn."""
 
     path: Path
 
     def run(self, application: str) -> RunFolder:
-        """The folder of a run, by YARN's id of it. It need not exist."""
+        """The folder of a run, by its id on YARN. It need not exist."""
         return RunFolder(self.path / "applications" / application)
 
     def driver(self, key: str) -> DriverFolder:
@@ -126,15 +126,15 @@ class Home:
         return DriverFolder(self.path / "drivers" / key)
 
     def shared_record(self, key: str) -> Path:
-        """The record of a shared folder on a cluster. It need not exist."""
+        """The local record of a cluster's shared folder. It need not exist."""
         return self.path / "places" / f"{key}.json"
 
     def users(self, key: str) -> Path:
-        """The record of a cluster's names for principals. It need not exist."""
+        """The local record of a cluster's user names for principals. It need not exist."""
         return self.path / "users" / f"{key}.json"
 
     def lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """The lock of application `name`; see `locked`."""
+        """The lock of the application `name`; see `locked`."""
         path = self.path / "locks" / name
         with writing(path):
             make_private(path.parent)

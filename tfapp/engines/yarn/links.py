@@ -8,14 +8,15 @@ from tfapp.contract.names import PAGE_ROUTE, exported_pages, page_route
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Link
 from tfapp.engines.yarn.cluster import Report
+from tfapp.engines.yarn.nodes import log_page
 from tfapp.protocol.connection import ContainerReport
 
 
 def links(
     report: Report, status: ApplicationStatus, containers: Sequence[ContainerReport]
 ) -> tuple[Link, ...]:
-    """The application's page and those that instances export, as its own pages show them through
-    YARN, and the logs of all instances in `containers`, as their nodes show them."""
+    """The web pages of an application: its own page, the pages that instances export (through
+    YARN's proxy), and the logs of all instances in `containers`, on their nodes."""
     found = {container.id: container for container in containers}
     routes = [("", PAGE_ROUTE)]
     routes += [(i.instance, page_route(i.instance)) for i in status.instances if _exports(i)]
@@ -35,4 +36,4 @@ def _exports(instance: InstanceStatus) -> bool:
 
 def _log(report: Report, container: ContainerReport) -> str:
     scheme = report.tracking_url.partition("://")[0] or "http"
-    return f"{scheme}://{container.node}/node/containerlogs/{container.yarn_id}/{report.user}"
+    return f"{scheme}:{log_page(container.node, container.yarn_id, report.user)}"

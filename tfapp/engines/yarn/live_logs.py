@@ -1,4 +1,4 @@
-"""Copies of the logs of a running application, which NodeManagers show over HTTP."""
+"""Copies the logs of a running application from the web pages of the NodeManagers."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ MASTER_LOG = "application.master.log"
 
 @frozen
 class Source:
-    """A log on a node. `node`: address of its NodeManager's pages, host:port. `finished`: its
-    container has ended; `lost`: with its node."""
+    """A log on a node. `node`: the address of its NodeManager's pages, host:port. `finished`: its
+    container has ended. `lost`: its node is lost."""
 
     instance: str
     node: str
@@ -45,9 +45,9 @@ class Source:
 
 
 class LiveLogs:
-    """The logs of one running application, copied below `folder` again and again from the first
-    call of `files` until `close`. `connect` opens a connection to its master, `facts` gives the
-    ResourceManager's own (Web.application)."""
+    """The logs of one running application, copied below `folder` repeatedly, from the first call of
+    `files` until `close`. `connect` opens a connection to its master. `facts` returns the
+    ResourceManager's data (Web.application)."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class LiveLogs:
         self._thread: threading.Thread | None = None
 
     def files(self) -> tuple[LogFile, ...]:
-        """Those that are begun by now. The first call returns when they are all copied.
-        UnavailableError where nodes show none of them to the user."""
+        """The logs that exist now. The first call returns when all of them are copied.
+        UnavailableError if the nodes do not show them to the user."""
         if self._thread is None:
             self.copy()
             self._thread = threading.Thread(target=self._go_on, name="tfapp-logs", daemon=True)
@@ -91,13 +91,13 @@ class LiveLogs:
         return tuple(sorted(self._files.values(), key=self._order))
 
     def copy(self) -> None:
-        """Copies what is new. A log that cannot be had now is tried again next time."""
+        """Copies new data. A log that is not available now is tried again at the next call."""
         with self._lock:
             self._copy_all(self._look())
 
     def copy_at_end(self) -> bool:
-        """As `copy`, and before it the records of what functions returned: its master is about to
-        end, and answers one more time at best. Whether every container was looked into."""
+        """As `copy`, but copies records of return values first: the master is about to end. Returns
+        whether every container was examined."""
         with self._lock:
             sources = self._look()
             _, whole = self._records(sources)
@@ -136,14 +136,14 @@ class LiveLogs:
             self._tries[source.container] = tries
 
     def returned(self) -> tuple[LogFile, ...]:
-        """The records of what functions returned, an instance's older containers first, copied
-        now. A node that does not answer makes them `missing`."""
+        """The records of return values, copied now; those of older containers of an instance come
+        first. `missing` is set if a node does not answer."""
         with self._lock:
             found, _ = self._records(self._look())
             return found
 
     def _records(self, sources: Iterable[Source]) -> tuple[tuple[LogFile, ...], bool]:
-        """Those of `sources`, and whether every container was looked into."""
+        """The records of `sources`, and whether every container was examined."""
         mute: dict[str, str] = {}
         own = [source for source in sources if "/" in source.instance]
         records = [self._record(source, mute) for source in own]
@@ -151,7 +151,7 @@ class LiveLogs:
         return tuple(found), bool(own) and not mute and not self._unseen
 
     def _record(self, source: Source, mute: dict[str, str]) -> LogFile | None:
-        """None where there is none. `mute` is as for `_try`."""
+        """The record of a container; None if there is none. `mute`: see `_try`."""
         source = dataclasses.replace(source, file=RETURNED_FILE)
         path = self._path(source)
         if source.node not in mute:
@@ -173,7 +173,8 @@ class LiveLogs:
         return LogFile(source.instance, path, mute[source.node]) if source.node in mute else None
 
     def _has_logs(self, source: Source) -> bool:
-        """Whether the log folder of a container, in which a runner began, is on its node."""
+        """Whether a runner has started in the container, so that its log folder exists on the
+        node."""
         try:
             self._web.read_log(source.node, source.container, INSTANCE_FILE, MARGIN)
         except OSError:
@@ -181,7 +182,7 @@ class LiveLogs:
         return True
 
     def close(self) -> None:
-        """Ends the copying."""
+        """Stops copying."""
         self._ended.set()
 
     def _go_on(self) -> None:
@@ -212,8 +213,8 @@ class LiveLogs:
         yield from self._masters()
 
     def _instance(self, container: ContainerReport) -> str:
-        """Whose container it is; "" when nobody says so yet. One that an instance had before is
-        not in the status: its runner has written it down beside the log."""
+        """The instance of a container; "" if unknown. The status does not have earlier containers
+        of an instance: their runners have recorded the instance beside the log."""
         known = self._instances.get(container.id, "")
         if known or container.state not in FINISHED_STATES:
             return known
@@ -229,7 +230,7 @@ class LiveLogs:
         return instance
 
     def _masters(self) -> tuple[Source, ...]:
-        """Of the container in which master and coordinator are."""
+        """The log of the container of master and coordinator."""
         if not self._own:
             try:
                 facts = self._facts()
@@ -267,7 +268,7 @@ class LiveLogs:
         self._files[path] = LogFile(source.instance, path)
 
     def _copy_times(self, source: Source) -> None:
-        """Those of the lines of a log. They grow as it does, and come with it."""
+        """Copies the times of the lines of a log."""
         path = times_path(self._path(source))
         have = path.stat().st_size if path.exists() else 0
         times = dataclasses.replace(source, file=path.name)
@@ -279,7 +280,7 @@ class LiveLogs:
             copy.write(data)
 
     def _make_folder(self, source: Source) -> None:
-        """With a file that tells after the application's end which instance it was."""
+        """Creates the folder of a copy, with a file that names the instance."""
         folder = make_private(self._path(source).parent)
         name = folder / INSTANCE_FILE
         if "/" in source.instance and not name.exists():
@@ -297,8 +298,8 @@ def _why(source: Source, error: OSError) -> str:
 
 
 def new_bytes(have: int, read: Callable[[int], Piece]) -> bytes:
-    """What a log has behind its first `have` bytes; `read` gives its last so many. Nothing when
-    it grows too fast to be read now."""
+    """The bytes of a log after the first `have` bytes. `read(n)` returns its last n bytes. Empty if
+    the log grows too fast to be read now."""
     margin = MARGIN
     piece = read(margin)
     for _ in range(ATTEMPTS):

@@ -1,5 +1,5 @@
-"""The logs of the applications that one command looks at: of running ones as they grow, of ended
-ones as YARN has gathered them."""
+"""The logs of applications: copied while they run, and fetched from YARN's aggregation after their
+end."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Logs:
         self._live: dict[str, LiveLogs] = {}
 
     def of(self, report: Report, instances: Sequence[InstanceStatus]) -> tuple[LogFile, ...]:
-        """Those of one run, those of `instances` first, in their order. Of an ended run they are
-        whole, or say why not; the first call waits until YARN has gathered them."""
+        """The logs of a run, those of `instances` first and in their order. For a run that has
+        ended they are complete, or say why not; the first call waits for the aggregation."""
         order = _order([instance.instance for instance in instances])
         if not report.ended:
             return self._running(report.id, order).files()
@@ -52,8 +52,8 @@ class Logs:
         return tuple(sorted(logs, key=order))
 
     def returned(self, report: Report, status: ApplicationStatus) -> tuple[LogFile, ...]:
-        """See Engine.returned. Of a run that has just ended the first call waits until YARN has
-        gathered them, unless they were copied at its end. `status`: the last that is known."""
+        """See Engine.returned. For a run that has just ended the first call waits for the
+        aggregation, unless the records were copied at its end. `status`: the last known status."""
         order = _order([instance.instance for instance in status.instances])
         if not report.ended:
             running = self._running(report.id, order)
@@ -81,14 +81,14 @@ class Logs:
         return self._live[application]
 
     def growing(self, application: str) -> tuple[LogFile, ...] | None:
-        """Those of a run whose growing logs have been asked for, without a look at the cluster;
-        None for any other."""
+        """The logs of a run that are being copied, without a call to the cluster; None for any
+        other run."""
         live = self._live.get(application)
         return None if live is None else live.files()
 
     def copy_at_end(self, application: str) -> None:
-        """Copies what is new before YARN moves it away, if logs have been asked for; with them
-        what functions returned, which then needs no waiting for YARN."""
+        """If logs are being copied, copies new data before YARN moves the logs. Records of return
+        values are copied as well, so that they need not wait for the aggregation."""
         if application in self._live and self._live[application].copy_at_end():
             path = self._home.run(application).returned_complete
             with writing(path):
@@ -96,7 +96,7 @@ class Logs:
                 path.touch(0o600)
 
     def close(self, application: str) -> None:
-        """The run has ended: no log grows any more."""
+        """The run has ended: stops copying."""
         if application in self._live:
             self._live.pop(application).close()
 
@@ -107,8 +107,8 @@ class Logs:
         files: Callable[[RunFolder], Iterator[LogFile]],
         limit: float | None = None,
     ) -> Iterator[LogFile]:
-        """The files of an ended run that `files` finds among its copies. `limit`: seconds for YARN
-        to gather them, where it waits for no lost node."""
+        """The files of an ended run that `files` finds among its copies. `limit`: seconds to wait
+        for the aggregation, unless a node is lost."""
         folder = self._home.run(report.id)
         hosts = {i.instance: i.host for i in instances if i.host}
         lost = frozenset() if folder.logs_complete.exists() else self._lost(hosts.values())
@@ -143,7 +143,7 @@ class Logs:
                 yield LogFile(instance, folder.logs / f"{instance.replace('/', '-')}.log", why)
 
     def _lost(self, hosts: Iterable[str]) -> frozenset[str]:
-        """Those of `hosts` that are lost, as far as YARN tells."""
+        """Those of `hosts` that YARN reports as lost."""
         try:
             return self._cluster.lost_hosts().intersection(hosts)
         except UnavailableError:
@@ -162,8 +162,8 @@ class Logs:
 
 
 def _missing(application: str, host: str, lost: Container[str], state: str) -> str:
-    """Why YARN has not the log of an instance on `host`, and where it is; "" when it ought to
-    have it. `state`: what it says of its gathering."""
+    """Why the log of an instance on `host` is not in the aggregation, and where it is; "" if it
+    should be there. `state`: the state of the aggregation."""
     where = f"it is in {application}/ below yarn.nodemanager.log-dirs there"
     if host in lost:
         return f"its node {host} is lost, and YARN has not gathered it; {where}"

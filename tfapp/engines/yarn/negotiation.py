@@ -1,5 +1,5 @@
-"""Getting in where Kerberos protects a daemon's pages (SPNEGO). By curl, which cluster machines
-have: Python's own libraries do not know it, and those that do have to be compiled."""
+"""Logs in to pages that are protected by Kerberos (SPNEGO), by curl. Machines of a cluster have
+curl; the libraries of Python do not support SPNEGO, or need a compiler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _STATUS = re.compile(r"^HTTP/\S+ (.+?)\r?$", re.MULTILINE)
 
 
 def log_in(url: str, environ: Mapping[str, str], limit: float, proxy: str = "") -> str:
-    """The cookie by which Hadoop's daemons know the user again, good for hours. `limit`: seconds.
-    `proxy`: the URL of one that `url` is asked through. OSError says in words why there is none."""
+    """The cookie of a login, which is valid for hours. `limit`: seconds. `proxy`: the URL of a
+    proxy for `url`. OSError with the reason in words."""
     with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
         cache = ticket_file(environ)
         keytab = find_keytab(environ)

@@ -1,4 +1,4 @@
-"""Whether an interpreter is on every node that takes containers: one small container on each."""
+"""Checks an interpreter on every node that accepts containers, with one small container on each."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _MEND = "Install it there, or let Python travel: site.global.python.archive or .
 def examine_nodes(
     cluster: Cluster, web: Web, nodes: Sequence[Node], python: str, queue: str, now: float
 ) -> Iterator[Finding]:
-    """Starts `python` on each of `nodes` that gets containers of `queue`, and checks the modules
-    that tfapp needs. Nothing stays on the cluster. `now`: seconds since 1970."""
+    """Starts `python` on each of `nodes` that accepts containers of `queue`, and checks the modules
+    that tfapp needs. Nothing is left on the cluster. `now`: seconds since 1970."""
     certificate, key = new_credentials(now)
     try:
         known = queue_facts(queue, cluster.queues(), None)
@@ -75,7 +75,7 @@ def _by_label(nodes: Sequence[Node]) -> Mapping[str, list[str]]:
 
 
 def _gives(queue: Queue, label: str) -> bool:
-    """Whether containers of `queue` may go to nodes of this label."""
+    """Whether containers of `queue` may run on nodes with this label."""
     if not label:
         return not queue.default_label
     return bool(queue.labels & {label, ANY_LABEL})
@@ -98,8 +98,8 @@ def _examine(
 def specification(
     hosts: Sequence[str], label: str, python: str, queue: str, runtime: Path
 ) -> skein.ApplicationSpec:
-    """A service for each of the nodes `hosts`, which have this label. YARN takes a host or a label
-    with a request, not both; but the label of an application counts beside the hosts of its
+    """A service for each of the nodes `hosts`, which have this label. A request may have a host or
+    a label, not both, but the label of the application applies in addition to the hosts of
     requests."""
     from tfapp.skein_library import skein
 
@@ -136,7 +136,7 @@ def _sign(spec: skein.ApplicationSpec, certificate: bytes, key: bytes) -> None:
 
 
 def _master_of(cluster: Cluster, application: str, deadline: float) -> str:
-    """The address of its master. UnreachableError when it has none in time."""
+    """The address of the application's master. UnreachableError if it has none in time."""
     while True:
         report = cluster.application(application)
         if report.address:
@@ -151,7 +151,7 @@ def _master_of(cluster: Cluster, application: str, deadline: float) -> str:
 
 
 def _finished(connection: Connection, count: int, deadline: float) -> Iterator[ContainerReport]:
-    """Each container as soon as it has ended, and at `deadline` those that have not."""
+    """Yields each container when it has ended, and at `deadline` those that still run."""
     told: set[str] = set()
     while len(told) < count:
         late = time.monotonic() > deadline
@@ -176,7 +176,7 @@ def _finding(container: ContainerReport, web: Web) -> Finding:
 
 
 def _last_words(container: ContainerReport, web: Web) -> str:
-    """The last line that its container wrote, "" when its node does not tell."""
+    """The last line of a container's output; "" if its node does not return it."""
     file = f"{container.service}.log"
     try:
         piece = web.read_log(container.node, container.yarn_id, file, LOG_LENGTH)

@@ -1,6 +1,5 @@
-"""YARN's reasons for the end of a container, and the addresses of logs on its nodes. The only
-module of this package that travels into containers: the coordinator asks it for both
-(tfapp.coordinator.nodes)."""
+"""The reasons in YARN's exit messages, and the addresses of logs on nodes. The only module of this
+package that is shipped to containers: the coordinator uses it (tfapp.coordinator.nodes)."""
 
 from __future__ import annotations
 
@@ -27,26 +26,26 @@ _REASONS = {
 
 @frozen
 class Piece:
-    """The end of a log: `data` is its last bytes, `length` its whole length now."""
+    """The end of a log. `data`: its last bytes. `length`: its present total length."""
 
     data: bytes
     length: int
 
 
 def reason_of(message: str) -> str:
-    """The reason that an exit message stands for; "" when it tells none."""
+    """The reason for an exit message; "" if it has none."""
     lower = message.lower()
     return next((reason for part, reason in _REASONS.items() if part in lower), "")
 
 
 def log_path(container: str, file: str, last: int) -> str:
-    """The path at which a NodeManager shows the last `last` bytes of a log. `container`: YARN's
+    """The path of the last `last` bytes of a log on a NodeManager's web pages. `container`: YARN's
     id."""
     return f"ws/v1/node/containers/{container}/logs/{file}?size=-{last}"
 
 
 def parse_log(answer: bytes, last: int) -> Piece:
-    """Takes a NodeManager's frame off a log. OSError when there is no such frame."""
+    """Removes the NodeManager's frame around a log. OSError if there is no such frame."""
     head, begin, rest = answer.partition(_BEGIN)
     _, found, number = head.rpartition(_LENGTH)
     digits = number.split(b"\n")[0]
@@ -56,26 +55,33 @@ def parse_log(answer: bytes, last: int) -> Piece:
     return Piece(rest[: min(length, last)], length)
 
 
-def read_end(node: str, container: str, file: str) -> str:
-    """The end of a log on the NodeManager whose pages are at `node` (host:port); "" when it does
-    not tell: it is gone, or asks for a login. The node is called directly, past any proxy."""
+def log_page(node: str, container: str, user: str) -> str:
+    """The page on which a NodeManager shows the logs of a container that `user` runs, without its
+    scheme. `node`: host:port."""
+    return f"//{node}/node/containerlogs/{container}/{user}"
+
+
+def read_end(node: str, container: str, file: str, length: int = LENGTH) -> str:
+    """The last `length` bytes of a log on the NodeManager whose pages are at `node` (host:port); ""
+    when it does not tell: it is gone, or asks for a login. The node is called directly, past any
+    proxy."""
     import http.client  # with it, half of what a coordinator would load before its first word
 
-    where = f"{node}/{log_path(container, file, LENGTH)}"
+    where = f"{node}/{log_path(container, file, length)}"
     try:
         try:
-            answer = _read(f"http://{where}")
+            answer = _read(f"http://{where}", 2 * length)
         except (http.client.HTTPException, ConnectionError):  # of a node that speaks HTTPS
-            answer = _read(f"https://{where}")
-        return parse_log(answer, LENGTH).data.decode(errors="replace")
+            answer = _read(f"https://{where}", 2 * length)
+        return parse_log(answer, length).data.decode(errors="replace")
     except (OSError, http.client.HTTPException):
         return ""
 
 
-def _read(url: str) -> bytes:
+def _read(url: str, limit: int) -> bytes:
     import urllib.request
 
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=LIMIT) as answer:
-        return answer.read(2 * LENGTH)
+        return answer.read(limit)

@@ -1,4 +1,4 @@
-"""Finds applications that a cluster can never run, before anything is submitted. Pure."""
+"""Finds requests that a cluster can never fulfil, before submission. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _RACKS = "yarn.racks"
 
 @frozen
 class Request:
-    """Containers of one size. `asked` says where their size was written. `default_of`: the queue
-    whose default `label` is; "" where the package names it, or there is none."""
+    """Requests for containers of one size. `asked`: where the size was written. `default_of`: the
+    queue whose default label is `label`; "" if the package names the label, or there is none."""
 
     asked: ComponentResources
     label: str
@@ -37,7 +37,7 @@ class Request:
 
 @frozen
 class Most:
-    """The most that one container of `queue` may ask for, by the field of Request."""
+    """The largest container of `queue`, by the field of Request."""
 
     queue: str
     of: Mapping[str, int]
@@ -53,9 +53,9 @@ def check(
     rules: QueueRules | None,
     exclusive: Callable[[], Collection[str] | None],
 ) -> Iterator[Problem]:
-    """An error for each thing that would wait or fail for ever: the queue, a label, a size.
-    `rules` of the queue are None where the ResourceManager does not tell them. `exclusive` asks
-    it for the labels whose nodes take nothing else, where that matters; None as well."""
+    """An error for each request that would wait or fail for ever: because of the queue, a label or
+    a size. `rules` of the queue: None if the ResourceManager does not report them. `exclusive`:
+    returns the exclusive labels, and is called only if they matter; or None."""
     yield from check_queue(queue, queues, rules)
     requests = [master]
     for component in job.components:
@@ -81,7 +81,8 @@ def check(
 
 
 def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Request:
-    """With the queue's label where it names none; `defaults`: what that may be."""
+    """The request with the default label of the queue, if it names none. `defaults`: the possible
+    labels."""
     if request.label or len(defaults) != 1:
         return request
     (default,) = defaults
@@ -89,7 +90,7 @@ def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Reques
 
 
 def _without_labels(nodes: Sequence[Node], keep: Collection[str] = ()) -> Sequence[Node]:
-    """As they are for a request without a label that may have them, but for the labels `keep`."""
+    """`nodes` as they are for a request without a label: all labels but `keep` are removed."""
     return [dataclasses.replace(node, labels=node.labels.intersection(keep)) for node in nodes]
 
 
@@ -99,8 +100,9 @@ def _check_nodes(
     most: Most,
     exclusive: Callable[[], Collection[str] | None] | None,
 ) -> Iterable[Problem]:
-    """`exclusive` is asked where it may let through what names no label. It is None for the master:
-    YARN starts none on a node that it would have to take back from it."""
+    """Errors for a request that fits on no node. `exclusive`: called if nodes with non-exclusive
+    labels could help a request without a label. None for the master: YARN does not start it on a
+    node that it would have to take back."""
     problems = tuple(_check_request(request, nodes, most))
     if problems and exclusive and not request.label and any(node.labels for node in nodes):
         nodes = _without_labels(nodes, keep=exclusive() or ())
@@ -128,7 +130,7 @@ def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Itera
 def _check_places(
     request: Request, nodes: Sequence[Node], labelled: Sequence[Node]
 ) -> Iterator[Problem]:
-    """Names of hosts and racks that mean nothing, or nothing that can be had."""
+    """Errors for hosts and racks that do not exist or cannot be used."""
     hosts, racks = {n.host: n for n in nodes}, {n.rack for n in nodes}
     for rack in (rack for rack in request.asked.container.racks if rack not in racks):
         message = f"no node that works is in the rack {rack!r}"
@@ -150,7 +152,7 @@ def _check_places(
 
 
 def _placed(request: Request, nodes: Sequence[Node]) -> Sequence[Node]:
-    """Those of `nodes` on which it may run."""
+    """The nodes on which the request may run."""
     asked = request.asked.container
     if asked.relax_locality or not (asked.nodes or asked.racks):
         return nodes
@@ -220,7 +222,7 @@ def _where(request: Request) -> str:
 
 
 def _label(request: Request) -> str:
-    """Its label, and the queue whose default that is."""
+    """The label of a request, and the queue whose default it is."""
     of_queue = f", the default of queue {request.default_of!r}" if request.default_of else ""
     return f"label {request.label!r}{of_queue}"
 

@@ -1,4 +1,4 @@
-"""Whether a queue takes applications, before anything is submitted to it. Pure."""
+"""Checks whether a queue accepts applications, before submission. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 20  # names in one message
 def check_queue(
     name: str, queues: Sequence[Queue], rules: QueueRules | None = None
 ) -> Iterator[Problem]:
-    """A queue that is not there, or takes no applications."""
+    """An error if the queue does not exist or accepts no applications."""
     at = Position(f"--queue {name}")
     found = queue_facts(name, queues, rules)
     missing = not found and not _may_be_made(name, queues) if rules is None else rules.missing
@@ -33,15 +33,17 @@ def check_queue(
 
 
 def queue_refused(name: str, user: str) -> Problem:
-    """The ResourceManager refused an application because of the rights of its queue."""
+    """The error if the ResourceManager refuses an application because of the permissions of its
+    queue."""
     message = f"queue {name!r} takes no applications of {user}"
     hint = "Name another queue, or ask for the right to submit to this one."
     return Problem(Position(f"--queue {name}"), "queue", message, hint=hint)
 
 
 def queue_facts(name: str, queues: Sequence[Queue], rules: QueueRules | None) -> tuple[Queue, ...]:
-    """The queues that `name` may mean. Where only Skein's driver tells, there can be several: of a
-    path it knows the last name alone with the capacity scheduler, the whole with the fair one."""
+    """The queues that `name` may denote. With the data of Skein's driver there can be several: of a
+    path it knows only the last name with the capacity scheduler, but the whole path with the fair
+    scheduler."""
     if rules is not None:
         return () if rules.queue is None else (rules.queue,)
     known = (name, f"root.{name}", name.rpartition(".")[2])
@@ -49,13 +51,13 @@ def queue_facts(name: str, queues: Sequence[Queue], rules: QueueRules | None) ->
 
 
 def _may_be_made(name: str, queues: Sequence[Queue]) -> bool:
-    """Whether YARN may make the queue `name`, as far as Skein's driver tells: below a queue that
-    is there, or by the placement rules of the fair scheduler, whose queues are paths."""
+    """Whether YARN may create the queue `name`, as far as Skein's driver tells: below an existing
+    queue, or by the placement rules of the fair scheduler, whose queues are paths."""
     return "." in name or all("." in queue.name for queue in queues)
 
 
 def offer(name: str, known: Iterable[str], what: str) -> str:
-    """A hint: the close match to `name` among what is `known`, and all of them."""
+    """A hint with the close match to `name` and all of `known`."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     more = ", ..." if len(names) > _SHOWN else ""

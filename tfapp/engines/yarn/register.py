@@ -1,4 +1,4 @@
-"""The applications on a cluster: YARN's list, completed by files on this machine and on the
+"""The applications on a cluster: from YARN's reports, and from files on this machine and on the
 cluster."""
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from tfapp.errors import UnavailableError
 
 LOOK_EVERY = 60.0  # seconds between two looks for what was destroyed from another home
 KEPT = 7 * 24 * 3600.0  # seconds that a file stays on the cluster of which nothing is made
+RECENT = 24 * 3600.0  # the same, when there is no room
+ROOM = 20 << 30  # bytes of all files there
 SWEEP_EVERY = 24 * 3600.0  # seconds between two looks for such files, where nothing is destroyed
 
 
 class Register:
-    """The applications of `user` that have tfapp's tag. The runs of one are those of its name,
-    and a run's number is its place among them. `clock`: seconds since 1970."""
+    """The applications of `user` with tfapp's tag. The runs of an application have its name; the
+    number of a run is its position among them. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -45,17 +47,17 @@ class Register:
         self._clock = clock
 
     def newest(self) -> tuple[tuple[Report, int], ...]:
-        """Each application's newest run and its number."""
+        """The newest run of each application, and its number."""
         runs = _by_name(self._visible(None))
         return tuple((found[-1], len(found)) for found in runs.values())
 
     def runs(self, name: str, fresh: bool = False) -> tuple[Report, ...]:
-        """The runs of `name`, oldest first; none when there is no such application. Runs that were
-        destroyed from another home may be among them for a minute, unless `fresh`."""
+        """The runs of `name`, oldest first; none if there is no such application. Unless `fresh`,
+        it may contain for a minute runs that were destroyed on other machines."""
         return self._visible(name, fresh)
 
     def known_runs(self, name: str) -> tuple[Report, ...]:
-        """As `runs`. UnknownApplicationError when there are none."""
+        """As `runs`. UnknownApplicationError if there are none."""
         runs = self.runs(name)
         if not runs:
             known = {report.name for report in self._visible(None)}
@@ -64,8 +66,7 @@ class Register:
         return runs
 
     def run(self, name: str, number: int | None) -> tuple[Report, int]:
-        """One run and its number; the newest when `number` is None. NotFoundError when there is
-        none of that number."""
+        """A run and its number; None means the newest. NotFoundError for an unknown number."""
         runs = self.known_runs(name)
         if number is None:
             number = len(runs)
@@ -74,8 +75,8 @@ class Register:
         return runs[number - 1], number
 
     def _visible(self, name: str | None, fresh: bool = False) -> tuple[Report, ...]:
-        """Only runs that have ended can have been destroyed: a running application costs no
-        listing."""
+        """Removes destroyed runs. Only ended runs can have been destroyed, so a running application
+        needs no listing."""
         found = self._kept(self._cluster.applications(self._user, name))
         newest = (runs[-1] for runs in _by_name(found).values())
         if not any(report.ended and definition_file(report.tags) for report in newest):
@@ -91,7 +92,7 @@ class Register:
         return tuple(report for report in found if report.id not in destroyed)
 
     def _kept(self, reports: Iterable[Report]) -> tuple[Report, ...]:
-        """Those of tfapp that are not known here to be destroyed."""
+        """The reports on tfapp's applications that were not destroyed from here."""
         return tuple(
             report
             for report in reports
@@ -100,7 +101,7 @@ class Register:
 
     # -- what is kept here --
     def write(self, application: str, definition: Definition, credentials: Credentials) -> None:
-        """Keeps the definition that was submitted. UnavailableError when that is impossible."""
+        """Stores the submitted definition. UnavailableError if that fails."""
         folder = self._home.run(application)
         with writing(folder.path):
             make_private(folder.path)
@@ -108,9 +109,9 @@ class Register:
             write_json(folder.definition, definition)
 
     def definition(self, runs: Sequence[Report]) -> Definition | None:
-        """The definition of an application's newest run, with its files on this machine; None when
-        it was created elsewhere and the cluster has no definition. UnavailableError when the file
-        system of the cluster does not answer."""
+        """The definition of the newest run, with its files on this machine; None if it was created
+        on another machine and the cluster does not have it. UnavailableError if the file system of
+        the cluster does not answer."""
         wanted = definition_file(runs[-1].tags)
         same = (run for run in reversed(runs) if definition_file(run.tags) == wanted)
         here = (self._kept_definition(run) for run in same)
@@ -121,8 +122,8 @@ class Register:
         return whole
 
     def accepted(self, report: Report, fetch: bool) -> ApplicationStatus:
-        """The status until there is another. Of a run that was submitted elsewhere the instances
-        are unknown, unless the cluster is asked for its definition: `fetch`, once."""
+        """The status until there is another. The instances of a run that was submitted on another
+        machine are unknown, unless its definition is fetched from the cluster (`fetch`), once."""
         definition = self._kept_definition(report)
         if definition is None and fetch:
             with contextlib.suppress(UnavailableError):
@@ -132,14 +133,15 @@ class Register:
         return ApplicationStatus(report.name, ACCEPTED, 0, report.started, report.started, ())
 
     def _kept_definition(self, report: Report) -> Definition | None:
-        """None where nothing, or a damaged file, is kept here: the cluster has another copy."""
+        """The local definition; None if there is none or it is damaged: the cluster has another
+        copy."""
         with contextlib.suppress(refusals.DamagedError):
             return Definition.read(self._home.run(report.id).definition)
         return None
 
     def _definitions(self, reports: Sequence[Report]) -> dict[str, Definition | None]:
-        """By the run's id, None where it is not to be had. Those that were submitted elsewhere are
-        kept from now on. UnavailableError when the file system does not answer."""
+        """The definitions by the ids of runs, None for one that is not available. Those that were
+        submitted elsewhere are stored here. UnavailableError if the file system does not answer."""
         found = {r.id: self._kept_definition(r) for r in reports}
         lacking = [report for report in reports if found[report.id] is None]
         bundles = self._fetch(lacking)
@@ -154,15 +156,15 @@ class Register:
         return found
 
     def _fetch(self, reports: Iterable[Report]) -> Mapping[str, Bundle]:
-        """By the name of its file."""
+        """The bundles on the cluster, by the names of their files."""
         names = {definition_file(report.tags) for report in reports} - {""}
         bundles = {found.name: found for found in decode(self._shared.read(names))}
         self._shared.note(bundles)
         return bundles
 
     def clean_up(self, report: Report) -> None:
-        """Deletes the credentials of a run that ended, and, once, the staging folder of a master
-        that was killed."""
+        """Deletes the credentials of an ended run and, once, the staging folder of a master that
+        was killed."""
         folder = self._home.run(report.id)
         if folder.certificate.exists():
             self._cluster.kill(report.id)
@@ -170,10 +172,10 @@ class Register:
 
     # -- the end --
     def destroy(self, runs: Sequence[Report]) -> None:
-        """Forgets an application, of which these are all runs, for everybody: here, on the
-        cluster, and in every other home. YARN itself keeps its reports and logs for as long as it
-        is configured to. UnavailableError when the cluster does not take note of it. One that
-        the cluster has no folder for is forgotten here alone."""
+        """Deletes an application with the given runs for all machines: here and on the cluster.
+        Others hide it. YARN keeps its own reports and logs as configured. UnavailableError if the
+        cluster cannot record it. If the cluster has no shared folder, only this machine hides it.
+        """
         definitions = {definition_file(report.tags) for report in runs} - {""}
         listing = self._shared.look() if definitions else None
         if definitions:
@@ -183,7 +185,7 @@ class Register:
             self._try_to_sweep(listing, definitions)
 
     def _forget(self, runs: Sequence[Report]) -> None:
-        """Deletes this machine's files of runs, and hides the runs."""
+        """Deletes the local files of runs, and hides the runs."""
         known = [self._kept_definition(report) for report in runs]
         for report in runs:
             self.clean_up(report)
@@ -195,20 +197,21 @@ class Register:
         delete_shipped(self._home.path.parent, [one for one in known if one is not None])
 
     def _try_to_sweep(self, listing: Listing, definitions: set[str], timeout: float = 10.0) -> None:
-        """Files that cannot be deleted now are deleted the next time."""
+        """As `_sweep`; files that cannot be deleted now are deleted the next time."""
         with contextlib.suppress(UnavailableError), nobody_stores(self._cache, timeout) as alone:
             if alone:
                 self._sweep(listing, definitions)
                 self._shared.note_sweep()
 
     def _sweep(self, listing: Listing, definitions: set[str]) -> None:
-        """Deletes on the cluster the `definitions` of an application that was destroyed, files
-        that have been there for long of which no other is made, and the marks of runs that YARN
-        has forgotten. Where it is not known what an application is made of, files stay."""
+        """Deletes on the cluster the `definitions` of a destroyed application, old files that no
+        application needs, and marks of runs that YARN has forgotten. Files are kept if the
+        requirements of an application are unknown."""
         known = self._cluster.applications(self._user)
         others = [r for r in self._kept(known) if r.id not in listing.destroyed]
         of_others = {definition_file(report.tags) for report in others}
-        old = {n for n, brought in listing.files.items() if self._clock() - brought > KEPT}
+        kept = KEPT if listing.size <= ROOM else RECENT
+        old = {n for n, brought in listing.files.items() if self._clock() - brought > kept}
         unused = old - of_others
         for made_of in self._definitions(others).values() if unused else ():
             unused -= unused if made_of is None else file_names(made_of)
@@ -227,7 +230,7 @@ class Register:
 
 
 def _time_of(application: str) -> str:
-    """When its ResourceManager was started, as the id says."""
+    """The start time of the ResourceManager, which is part of an application id."""
     return application.split("_")[1]
 
 

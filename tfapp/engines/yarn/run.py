@@ -1,4 +1,4 @@
-"""One run as the cluster knows it, for the client of its master (see tfapp.engines.client.Run)."""
+"""A run on the cluster, for the client of its master (see tfapp.engines.client.Run)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KILL_LIMIT = 30.0  # seconds for YARN to end an application
 
 
 class Run:
-    """`report`: what YARN has said of it last. Its credentials are in `folder`, or are fetched
-    there from the cluster. `accepted` gives its status until its coordinator publishes one."""
+    """`report`: YARN's last report. `folder`: the folder of its credentials, which are fetched from
+    the cluster if necessary. `accepted`: returns its status until its coordinator publishes one."""
 
     notice = 0.5
 
@@ -57,7 +57,7 @@ class Run:
         return False  # YARN calls it ended from the moment on at which its master says so
 
     def wait_for_end(self, timeout: float) -> bool:
-        """False also where YARN does not answer."""
+        """False also if YARN does not answer."""
         deadline = time.monotonic() + timeout
         while not self._look():
             if time.monotonic() >= deadline:

@@ -1,4 +1,5 @@
-"""Facts on queues and labels from the ResourceManager's web service, which Skein's driver lacks."""
+"""Data on queues and labels from the ResourceManager's web service that Skein's driver does not
+have."""
 
 from __future__ import annotations
 
@@ -23,11 +24,10 @@ _ROOT = "root"
 
 @frozen
 class QueueRules:
-    """The limits of a queue. `maximum`: those of one container, by "memory" (MiB), "vcores" and
-    "gpus"; a missing key has no known limit. `children`: the queues below it. `queue`: the queue by
-    its whole path; None where YARN has yet to make it, where several have the name, or where the
-    scheduler does not tell (the fair one). `missing`: there is no such queue, and YARN makes
-    none."""
+    """The limits of a queue. `maximum`: of one container, by "memory" (MiB), "vcores" and "gpus"; a
+    missing key means no known limit. `children`: the child queues. `queue`: the queue with its full
+    path; None if YARN will create it, if several have the name, or for the fair scheduler, which
+    does not tell. `missing`: the queue does not exist, and YARN will not create it."""
 
     maximum: Mapping[str, int]
     children: tuple[str, ...] = ()
@@ -36,9 +36,8 @@ class QueueRules:
 
 
 def queue_rules(name: str, ask: Ask) -> QueueRules:
-    """Of the queue `name` ("default", "root.default"); of one that YARN may make when it is
-    submitted to, as the nearest one above has them. OSError when the ResourceManager does not
-    say."""
+    """The rules of the queue `name` ("default", "root.default"). For a queue that YARN creates on
+    submission, those of the nearest parent. OSError if the ResourceManager does not answer."""
     info = ask("/ws/v1/cluster/scheduler")["scheduler"]["schedulerInfo"]
     root = info.get("rootQueue", info)  # the fair scheduler's, the capacity scheduler's
     fair = root is not info
@@ -59,9 +58,8 @@ def queue_rules(name: str, ask: Ask) -> QueueRules:
 
 
 def exclusive_labels(ask: Ask) -> frozenset[str]:
-    """The node labels whose nodes take nothing but what asks for them. The nodes of the others
-    take, while they are idle, what asks for no label. OSError when the ResourceManager does not
-    say."""
+    """The exclusive node labels. Idle nodes with a non-exclusive label also accept requests without
+    a label. OSError if the ResourceManager does not answer."""
     found = ask("/ws/v1/cluster/get-node-labels").get("nodeLabelInfo", [])
     labels = found if isinstance(found, list) else [found]  # it lists no single one
     return frozenset(
@@ -92,15 +90,15 @@ def _queues(queue: _Queue, above: str) -> Iterator[tuple[str, _Queue]]:
 
 
 def _paths(name: str, queues: Mapping[str, _Queue], fair: bool) -> list[str]:
-    """Of the queues that `name` may mean: a whole path, with or without the root, or a queue's
-    own name, of which only the capacity scheduler knows the path."""
+    """The paths that `name` may denote: a full path, with or without the root, or the name of a
+    queue, whose path only the capacity scheduler reports."""
     named = (name, f"{_ROOT}.{name}")
     own = () if fair else (name,)
     return [path for path, queue in queues.items() if path in named or _name(queue) in own]
 
 
 def _above(name: str, queues: Mapping[str, _Queue], fair: bool) -> list[_Queue]:
-    """The nearest queue above one that is not there; several where its name means several."""
+    """The nearest existing parent of a queue; several if its name is ambiguous."""
     parent = name.rpartition(".")[0] or _ROOT
     paths = _paths(parent, queues, fair)
     return [queues[path] for path in paths] if paths else _above(parent, queues, fair)

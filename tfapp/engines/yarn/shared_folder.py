@@ -1,12 +1,12 @@
-"""The folder in which applications share files on the cluster: `.tfapp` below the user's home
-folder.
+"""The folder for files that applications share on the cluster: `.tfapp` in the user's home folder.
 
     cache/NAME         archives, named by their content, and definitions (.bundle.Bundle)
-    destroyed/ID/      a run that was destroyed: for those who have not done it themselves
+    destroyed/ID/      marks of destroyed runs, for other machines
 
-A file comes there whole, and is never written again: YARN refuses a file that has changed since an
-application was submitted. A record on this machine lists its files, so that an unchanged file costs
-nothing. The folder itself is listed again when a submission fails."""
+Files are created atomically and never modified: YARN refuses a file that has changed since the
+submission. A local record lists the uploaded files, so that unchanged files cost nothing. The
+folder is listed again after a failed submission.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ _APPLICATION = re.compile(r"application_[0-9]+_[0-9]+\Z")
 
 @frozen
 class Listing:
-    """The content of the folder: the upload time of each file, in seconds since 1970, and the runs
-    that were destroyed."""
+    """The content of the folder: the upload time of each file, in seconds since 1970, the destroyed
+    runs, and the bytes of all files."""
 
     files: Mapping[str, float] = dataclasses.field(default_factory=dict)
     destroyed: frozenset[str] = frozenset()
+    size: int = 0
 
 
 class SharedFolder:
-    """The folder of `user` on the cluster that `environ` names. `clock`: seconds since 1970."""
+    """The folder of `user` on the cluster that `environ` selects. `clock`: seconds since 1970."""
 
     def __init__(
         self, home: Home, environ: Mapping[str, str], user: str, clock: Callable[[], float]
@@ -66,8 +67,8 @@ class SharedFolder:
         self._listing: Listing | None = None
 
     def url(self) -> str:
-        """The URL of the folder of files; "" where there can be none, so that files have to
-        travel with each application. It is asked for once, by a Java program."""
+        """The URL of the folder of files; "" if there is none, so that files are uploaded with each
+        application. Determined once, by a Java program."""
         record = Record.read(self._path)
         if not record.url:
             record = dataclasses.replace(record, url=self._find())
@@ -77,21 +78,20 @@ class SharedFolder:
 
     # -- files --
     def put(self, files: Mapping[str, Path], along: Mapping[str, bytes] | None = None) -> None:
-        """Brings files there, by one Java program for those that are new there, which
-        takes `along` what may come later. A name says the content. UnavailableError when that is
-        impossible."""
+        """Uploads new files, by one Java program. `along`: further files, uploaded with them if the
+        program runs anyway. Names identify the content. UnavailableError if that fails."""
         new = self._new(files)
         if new:
             self._bring({**new, **self._new(along or {})})
 
     def keep(self, texts: Mapping[str, bytes]) -> None:
-        """As `put`, for what is not a file here, beside what the command does otherwise."""
+        """As `put`, for content in memory, with low priority."""
         self._bring(self._new(texts), beside=True)
 
     def restore(self, urls: Iterable[str]) -> bool:
-        """Brings those files of `urls` back that were deleted there; whether there were
-        any. What else is gone is not taken to be there any more. UnavailableError for one of
-        which there is no copy here."""
+        """Uploads those of `urls` again that were deleted; returns whether there were any. Other
+        missing files are removed from the record. UnavailableError if there is no local copy of a
+        file."""
         # Others may lie under the same path of another file system.
         near = [url for url in urls if f"{self._cache}/" in url]
         head = f"{self.url()}/" if near else ""
@@ -110,8 +110,8 @@ class SharedFolder:
         return bool(lost)
 
     def read(self, names: Collection[str]) -> bytes:
-        """Those of the files that are there, in one piece, by one Java program. UnavailableError
-        when the file system does not answer."""
+        """The concatenated content of those files that exist, by one Java program. UnavailableError
+        if the file system does not answer."""
         if not names:
             return b""
         done = hadoop_fs.run(self._environ, ["-cat", *self._files(sorted(names))])
@@ -120,15 +120,14 @@ class SharedFolder:
         return done.out
 
     def note(self, names: Iterable[str]) -> None:
-        """Takes note that files of these names are there."""
+        """Records that these files exist."""
         record = Record.read(self._path)
         new = {name: record.files.get(name, "") for name in self._new(dict.fromkeys(names))}
         if new:
             record.brought(new).write(self._path)
 
     def delete(self, names: Collection[str], destroyed: Collection[str]) -> None:
-        """Deletes files, and the marks of runs, by one Java program. What the file system does
-        not delete stays."""
+        """Deletes files and marks of runs, by one Java program. Errors are ignored."""
         if names:
             record = Record.read(self._path)
             left = {name: path for name, path in record.files.items() if name not in names}
@@ -139,8 +138,8 @@ class SharedFolder:
 
     # -- runs that were destroyed --
     def mark(self, runs: Iterable[str]) -> None:
-        """Says to everybody that `runs` were destroyed, by one Java program. UnavailableError
-        when that is impossible."""
+        """Marks `runs` as destroyed for all machines, by one Java program. UnavailableError if that
+        fails."""
         done = hadoop_fs.run(self._environ, ["-mkdir", "-p", *self._marks(runs)])
         if done.cut_off:
             raise _silent(done)
@@ -159,13 +158,13 @@ class SharedFolder:
         return Record.read(self._path).swept
 
     def note_sweep(self) -> None:
-        """Takes note that what is not needed any more was looked for now."""
+        """Records that superfluous files were searched for now."""
         with contextlib.suppress(UnavailableError):  # then it is looked for again
             dataclasses.replace(Record.read(self._path), swept=self._clock()).write(self._path)
 
     def of_other_clusters(self) -> set[str]:
-        """The files that were brought there, from this machine, for applications of other clusters
-        which were in use lately: clusters may share a user's home folder."""
+        """The files that this machine has uploaded for recently used applications of other
+        clusters: clusters may share a user's home folder."""
         records = [Record.read(path) for path in self._path.parent.glob("*") if path != self._path]
         used = (record for record in records if self._clock() - record.looked < IN_USE)
         return {name for record in used for name in record.files}
@@ -174,7 +173,7 @@ class SharedFolder:
         """The content of the folder, None when it cannot be listed: by one Java program, the first
         time that a command asks."""
         if self._listing is None:
-            words = ["-stat", "%Y %n", f"{self._folder}/*/*"]
+            words = ["-stat", "%Y %b %n", f"{self._folder}/*/*"]
             done = hadoop_fs.run(self._environ, words, LOOK_LIMIT)
             if done.well or done.absent:
                 self._listing = _listing(done.out.decode(errors="replace"))
@@ -184,6 +183,15 @@ class SharedFolder:
             with contextlib.suppress(UnavailableError):  # a full disk here is no reason to fail
                 dataclasses.replace(record, looked=self._clock()).write(self._path)
         return self._listing
+
+    def size(self) -> int | None:
+        """Bytes of all files, each counted once whatever its replication; None when the file
+        system does not tell. By one Java program."""
+        done = hadoop_fs.run(self._environ, ["-du", "-s", self._cache])
+        if done.absent:
+            return 0
+        size = done.out.split(maxsplit=1)[:1]
+        return int(size[0]) if done.well and size and size[0].isdigit() else None
 
     # -- inside --
     def _find(self) -> str:
@@ -219,8 +227,8 @@ class SharedFolder:
             Record.read(self._path).brought(copies).write(self._path)
 
     def _upload(self, files: Mapping[str, Path | bytes], beside: bool = False) -> None:
-        """Hadoop's client writes under another name and renames; it replaces nothing. Tried
-        twice, since the folder may be gone."""
+        """Uploads files. Hadoop's client writes to a temporary name and renames; existing files are
+        kept. It is tried twice, because the folder may have been deleted."""
         with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
             size = sum(_lay(content, Path(folder, name)) for name, content in files.items())
             words = ["-put", *files, f"{self._cache}/"]
@@ -238,7 +246,7 @@ class SharedFolder:
         raise self._refused(done)
 
     def _names(self) -> set[str]:
-        """Of all files there."""
+        """The names of all files."""
         listed = hadoop_fs.run(self._environ, ["-ls", "-C", f"{self._cache}/"])
         return {line.rpartition("/")[2] for line in listed.out.decode().splitlines()}
 
@@ -250,7 +258,7 @@ class SharedFolder:
 
 
 def _lay(content: Path | bytes, path: Path) -> int:
-    """Makes `path` lead to a file's content. Returns its size in bytes."""
+    """Makes the content of a file available at `path`. Returns its size in bytes."""
     assert _NAME.match(path.name), path.name
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -260,11 +268,12 @@ def _lay(content: Path | bytes, path: Path) -> int:
 
 
 def _listing(text: str) -> Listing:
-    """Of lines of a time in milliseconds and a name."""
-    words = (line.partition(" ") for line in text.splitlines())
-    times = {name: int(time) / 1000 for time, _, name in words}
+    """Parses lines with a time in milliseconds, a size in bytes and a name."""
+    lines = [line.split(" ", 2) for line in text.splitlines()]
+    times = {name: int(time) / 1000 for time, _, name in lines}
     destroyed = frozenset(filter(_APPLICATION.match, times))
-    return Listing({n: t for n, t in times.items() if n not in destroyed}, destroyed)
+    files = {name: time for name, time in times.items() if name not in destroyed}
+    return Listing(files, destroyed, sum(int(size) for _, size, name in lines if name in files))
 
 
 def _silent(done: hadoop_fs.Done) -> UnavailableError:

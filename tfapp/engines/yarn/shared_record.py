@@ -1,4 +1,4 @@
-"""This machine's record of the folder that applications share on a cluster."""
+"""The local record of a cluster's shared folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tfapp.frozen import frozen
 
 @frozen
 class Record:
-    """The record of the folder: its URL; for each file that was brought there its copy on this
-    machine, "" for none; the files that were deleted since; and the times of the last listing, and
-    of the last look for what is not needed any more, in seconds since 1970."""
+    """The record: the URL of the folder; for each uploaded file its local copy ("" for none); the
+    files that were deleted since; and the times of the last listing and of the last sweep, in
+    seconds since 1970."""
 
     url: str = ""
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -24,7 +24,7 @@ class Record:
 
     @classmethod
     def read(cls, path: Path) -> Record:
-        """An empty one when nothing is known."""
+        """The record; an empty one if there is none."""
         data = read_json(path)
         if data is None:
             return cls()
@@ -32,16 +32,16 @@ class Record:
         return cls(data["url"], data["files"], tuple(data.get("gone", ())), *times)
 
     def write(self, path: Path) -> None:
-        """UnavailableError when that is impossible."""
+        """Writes the record. UnavailableError if that fails."""
         with writing(path):
             make_private(path.parent)
             write_json(path, self)
 
     def brought(self, copies: Mapping[str, str]) -> Record:
-        """With files that are there now."""
+        """A record with these uploaded files added."""
         gone = tuple(name for name in self.gone if name not in copies)
         return dataclasses.replace(self, files={**self.files, **copies}, gone=gone)
 
     def only(self, names: Collection[str]) -> Record:
-        """With nothing there but `names`."""
+        """A record with only these files."""
         return dataclasses.replace(self, gone=tuple(n for n in self.files if n not in names))

@@ -1,5 +1,5 @@
-"""An application's credentials, for a command that did not submit it: from its staging folder,
-which only its owner can read."""
+"""Reads the credentials of an application that was submitted on another machine from its staging
+folder, which only the owner can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL
 
 
 def read_credentials(application: str, environ: Mapping[str, str]) -> Credentials:
-    """Reads them by one Java program. UnreachableError when they cannot be had."""
+    """Reads them by one Java program. UnreachableError if that fails."""
     folder = FOLDER.format(application=application)
     done = hadoop_fs.run(environ, ["-cat", f"{folder}/.skein.crt", f"{folder}/.skein.pem"])
     found = {match.group(1): match.group() for match in _PEM.finditer(done.out)}

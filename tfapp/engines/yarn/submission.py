@@ -1,4 +1,4 @@
-"""Handing an application to YARN, with what others need to see and start it."""
+"""Submits an application to YARN, with the files that other machines need to start it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def bundled(definition: Definition) -> dict[str, bytes]:
-    """The bundle with which other machines start the application, by the name of its file; nothing
-    where the cluster has no shared folder."""
+    """The bundle for other machines, by the name of its file; empty if the cluster has no shared
+    folder."""
     bundle = Bundle.of(definition)
     return {bundle.name: bundle.encode()} if bundle and bundle.name else {}
 
@@ -46,8 +46,8 @@ class Submission:
         self._clock = clock
 
     def submit(self, definition: Definition) -> str:
-        """YARN's id of the new application, which has credentials of its own.
-        InvalidPackageError when its queue is not for this user."""
+        """Submits an application with new credentials and returns its id. InvalidPackageError if
+        the user may not use the queue."""
         from tfapp.skein_library import skein
 
         credentials = Credentials(*new_credentials(self._clock()))
@@ -69,7 +69,8 @@ class Submission:
     def _submit(
         self, spec: skein.ApplicationSpec, definition: Definition, keeping: Future[None]
     ) -> str:
-        """YARN's id of it. Files that were deleted on the cluster come back before."""
+        """Submits a specification and returns the id. Files that were deleted on the cluster are
+        uploaded again first."""
         try:
             return self._cluster.submit(spec)
         except ForbiddenError as error:

@@ -1,5 +1,5 @@
-"""The cluster's user name for a Kerberos principal, by its rules (hadoop.security.auth_to_local):
-Hadoop's own program is asked once for each."""
+"""The user name on the cluster for a Kerberos principal, by its rules
+(hadoop.security.auth_to_local). Hadoop's own program is called once for each principal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOLD = re.compile(r"^Name: \S+ to (\S+)$", re.MULTILINE)
 
 
 def name_of(home: Home, environ: Mapping[str, str], principal: str) -> str:
-    """The principal's first part where the cluster has no rules, or they cannot be asked."""
+    """The first part of the principal if the cluster has no rules, or they cannot be evaluated."""
     rules = read_configuration(environ).get("hadoop.security.auth_to_local", "")
     if rules in ("", "DEFAULT"):
         return first_part(principal)

@@ -1,4 +1,4 @@
-"""The verdict on an application that ended, from YARN's report. Pure."""
+"""The verdict on an application that has ended, from YARN's report. Pure."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MU
 
 
 def is_unstarted(report: Report) -> bool:
-    """Whether its coordinator has not come to life, and its log says why."""
+    """Whether its coordinator has not started, so that its log has the reason."""
     return f"exit code {CANNOT_START_CODE}," in first_line(report.diagnostics)
 
 
 def ended(
     report: Report, last_known: ApplicationStatus, cause: str = "its log says why"
 ) -> ApplicationStatus:
-    """The coordinator's last word when it had one, else what YARN says. `cause`: why it has not
-    started, if it has not."""
+    """The verdict of the coordinator, or else one from YARN's report. `cause`: why the coordinator
+    has not started."""
     status = parse_diagnostics(report.diagnostics)
     if status is None and last_known.verdict is not None:
         status = last_known  # it came to a verdict, and was ended before it could say so
@@ -42,7 +42,7 @@ def ended(
 
 
 def waiting(report: Report) -> str:
-    """YARN's reason why an application's master has no container yet; "" when it gives none."""
+    """YARN's reason why the application has no master container yet; "" for none."""
     if report.ended or report.address:
         return ""
     return re.split(r"\s*Details\s*:", _STAMP.sub("", first_line(report.diagnostics)))[0]
@@ -71,7 +71,7 @@ def _never_began(report: Report) -> bool:
 
 
 def _unfetched(diagnostics: str) -> str:
-    """The reason why a node could not fetch the master's files; "" when it could."""
+    """The reason why a node could not download the files of the master; "" if it could."""
     if _UNFETCHED not in first_line(diagnostics):
         return ""
     archive = _UNPACKING.search(diagnostics)

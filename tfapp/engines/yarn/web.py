@@ -1,5 +1,5 @@
-"""Calls YARN's daemons over HTTP, for facts that Skein's driver does not tell. They are called
-directly, or through the proxy that the user names for the cluster (module proxy)."""
+"""Calls the HTTP interfaces of YARN's daemons, for data that Skein's driver does not have. Direct,
+or through the proxy that the user configures for the cluster (module proxy)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PAUSE = 60.0  # seconds before a login that has failed is tried again
 
 
 class DeniedError(OSError):
-    """A daemon does not show this to the user; the text says why."""
+    """A daemon refuses access; the text gives the reason."""
 
 
 class Web:
-    """The daemons' pages, fetched as the Kerberos user of `environ` where Kerberos protects them.
-    Every method raises OSError (urllib's errors are) when there is no such answer, DeniedError
-    where the user is not let in."""
+    """The pages of the daemons, as the Kerberos user of `environ` if they are protected. Methods
+    raise OSError (or urllib's subclasses) if there is no answer, and DeniedError if access is
+    refused."""
 
     def __init__(self, environ: Mapping[str, str], limit: float = LIMIT):
         self._environ = environ
@@ -45,23 +45,23 @@ class Web:
         self._denied: dict[str, tuple[str, float]] = {}
 
     def get(self, url: str, accept: str = "application/json") -> bytes:
-        """The answer's body."""
+        """The body of the answer."""
         return self._ask(url, accept)[0]
 
     def head(self, url: str) -> Message:
-        """The answer's headers, of a page or of an error."""
+        """The headers of the answer, also of an error."""
         return self._ask(url, "*/*", "HEAD")[1]
 
     def read_json(self, url: str) -> Any:
-        """The answer's content."""
+        """The answer, parsed as JSON."""
         try:
             return json.loads(self.get(url))
         except ValueError as error:
             raise OSError(f"{url} is not JSON") from error
 
     def read_log(self, node: str, container: str, file: str, last: int) -> Piece:
-        """The last `last` bytes of a log on NodeManager `node` (host:port). There is none before
-        it is begun, after the application's end, when the node is lost."""
+        """The last `last` bytes of a log on the NodeManager `node` (host:port). It does not exist
+        before the log is begun, after the end of the application, or when the node is lost."""
         page = self.page_of(node, log_path(container, file, last))
         return parse_log(self.get(page, "text/plain"), last)
 
@@ -74,8 +74,8 @@ class Web:
         return scheme(read_configuration(self._environ))
 
     def application(self, tracking_url: str, application_id: str) -> dict[str, Any]:
-        """The ResourceManager's facts of an application; its address is taken from the
-        application's own."""
+        """The ResourceManager's data of an application. Its address is taken from the application's
+        tracking URL."""
         manager, proxy, _ = tracking_url.partition("/proxy/")
         if not proxy:
             raise OSError(f"{tracking_url!r} does not lead to a ResourceManager")
@@ -134,7 +134,7 @@ class Web:
 
 
 class _SameHostCookies(urllib.request.HTTPRedirectHandler):
-    """Takes the cookie along where a daemon leads from one of its own pages to another."""
+    """Keeps the cookie when a daemon redirects to another of its own pages."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         new = super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfapp.package.model import LOCAL, AppPackage, setting
+from tfapp.package.model import LOCAL, AppPackage, ConfigValue, setting
 from tfapp.package.rules.rule import Found, rule
+from tfapp.problems import WARNING
 
 EXTENSIONS = (".tar.gz", ".tgz", ".pex")
 
@@ -20,9 +21,9 @@ def python_environment(package: AppPackage) -> Iterator[Found]:
     A program's interpreter stands on every machine (`python.executable`), or travels with the
     application, as an archive that exists (`python.archive`) or as one that is made of packages
     (`python.packages`), with an interpreter of its own where one is asked for (`python.version`).
-    An archive is named by an absolute path or a URL, and by its extension: `.tar.gz` or `.tgz` of
-    conda-pack and venv-pack, or `.pex`. Reported at the archive, or at the key that is one too
-    many.
+    An archive of a component's own takes the place of what `global` says. An archive is named by
+    an absolute path or a URL, and by its extension: `.tar.gz` or `.tgz` of conda-pack and
+    venv-pack, or `.pex`. Reported at the archive, or at the key that is one too many.
 
         python.archive: /home/ann/env.tar.gz                                PASS
         python.archive: hdfs:///shared/env.pex                              PASS
@@ -31,23 +32,36 @@ def python_environment(package: AppPackage) -> Iterator[Found]:
         python.archive: /env.tgz     python.executable: /opt/bin/python     FAIL
         python.packages: keras       python.version: "3.11"                 PASS
         python.archive: /env.tgz     python.version: "3.11"                 FAIL
+        run.mode: docker     python.archive: /env.tgz (of a component)      WARNING
     """
     shared = package.config.global_
-    archive = setting(shared, "python.archive")
+    common = setting(shared, "python.archive")
     made = {key: setting(shared, f"python.{key}") for key in ("packages", "version")}
     given = next((key for key, value in made.items() if value), "")
-    travelling = f"site.global.python.{'archive' if archive else given}"
     for key, value in made.items():
-        if archive and value:
-            message = f"site.global.python.{key} is given, and {travelling} too"
+        if common and value:
+            message = f"site.global.python.{key} is given, and site.global.python.archive too"
             yield Found(value.key_at, message, "give one of them")
     for values in (shared, *package.config.components.values()):
-        mode, executable = setting(values, "run.mode"), setting(values, "python.executable")
+        archive, mode = setting(values, "python.archive"), setting(values, "run.mode")
+        executable = setting(values, "python.executable")
         in_image = mode is not None and mode.text != LOCAL
-        if (archive or given) and executable and not in_image:
+        own = archive is not None and archive is not common
+        if archive and own and in_image:
+            message = "the program runs in an image, by the Python that is there"
+            yield Found(archive.key_at, message, "remove it, or set run mode local", WARNING)
+        displaced = own and executable is setting(shared, "python.executable")
+        if (archive or given) and executable and not (in_image or displaced):
+            travelling = f"site.global.python.{'archive' if archive else given}"
             message = f"site.global.python.executable is given, and {travelling} too"
             yield Found(executable.key_at, message, "give one of them")
-    if archive is None or any(archive.placeholders()):
+        if archive:
+            yield from _named(archive)
+
+
+def _named(archive: ConfigValue) -> Iterator[Found]:
+    """By its absolute path or URL, and its extension."""
+    if any(archive.placeholders()):
         return
     if not archive.text.endswith(EXTENSIONS):
         message = f"{archive.text!r} is not named as an archive of Python"

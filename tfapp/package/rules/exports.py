@@ -38,7 +38,7 @@ def export_name(package: AppPackage) -> Iterator[Found]:
     for export in package.exports:
         group, folded = export.group, export.group.lower()
         if folded not in groups and folded in RESERVED:
-            message = f"the export group '{group}' is always there and not yours to fill"
+            message = f"the export group '{group}' is filled by tfapp"
             yield Found(export.at, message, "choose another name")
         if groups.setdefault(folded, group) != group:
             message = f"the export groups '{groups[folded]}' and '{group}' differ only in capitals"

@@ -51,10 +51,16 @@ def _misnamed(package: AppPackage) -> bool:
 def _check_single(package: AppPackage, role: str, why: str) -> Iterator[Found]:
     running = _running(package, role)
     total = sum(package.instances(component.name) for component in running)
-    if total > 1:
+    if total > 1 and not any(_exceeds_its_maximum(package, component) for component in running):
         names = ", ".join(component.name for component in running)
         message = f"there are {total} instances of role {role} ({names}), expected at most 1"
         yield Found(_place(package, running[-1]), message, why)
+
+
+def _exceeds_its_maximum(package: AppPackage, component: Component) -> bool:
+    """Reported by instance-count."""
+    most = component.max_instances
+    return most is not None and package.instances(component.name) > most
 
 
 def _check_ps(package: AppPackage) -> Iterator[Found]:

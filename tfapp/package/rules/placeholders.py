@@ -89,7 +89,8 @@ def unknown_placeholder(package: AppPackage) -> Iterator[Found]:
             hint = _meant(placeholder.name, known)
             yield Found(at, f"there is no placeholder {spelled}", hint)
         else:
-            yield Found(at, "this '${' is never closed", "add the '}'")
+            hint = "add the '}', or write ${DOLLAR}{ for the text ${"
+            yield Found(at, "this '${' is never closed", hint)
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
@@ -125,7 +126,7 @@ def placeholder_component(package: AppPackage) -> Iterator[Found]:
         hint = did_you_mean(match, f"metainfo's components are {', '.join(names)}")
         if is_host and component in SLIDERS_HOSTS and not match:
             hint = f"in Slider it meant the host of {SLIDERS_HOSTS[component]}; write its name"
-        message = f"${{{placeholder.name}}} names the component '{component}', which there is not"
+        message = f"${{{placeholder.name}}} names the component '{component}', which metainfo lacks"
         yield Found(at, message, hint)
 
 

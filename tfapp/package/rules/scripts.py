@@ -89,7 +89,7 @@ def script_syntax(package: AppPackage) -> Iterator[Found]:
         def start(self, context:      FAIL
     """
     named = {component.script for component in package.components}
-    hint = "correct it; if it needs a newer Python, run tfapp with that one"
+    hint = "if it needs a newer Python, run tfapp with that one"
     for script in named.intersection(package.source.files()):
         if not script.endswith(".py"):  # the loader refuses others
             continue
@@ -110,7 +110,9 @@ def _check_syntax(text: bytes, at: Position, what: str, hint: str) -> Iterator[F
     except SyntaxError as error:
         if error.lineno:
             at = Position(at.file, error.lineno, max(error.offset or 1, 1))
-        yield Found(at, f"Python cannot read the {what}: {error.msg}", hint)
+        line = f"the line is `{error.text.strip()[:80]}`" if error.text else ""
+        said = "; ".join(part for part in (line, hint) if part)
+        yield Found(at, f"Python cannot read the {what}: {error.msg}", said)
     except ValueError as error:  # a NUL, in older Pythons
         yield Found(at, f"Python cannot read the {what}: {error}", hint)
 
@@ -170,7 +172,7 @@ def entry_syntax(package: AppPackage) -> Iterator[Found]:
     for value in settings(package, "user.scripts.entry"):
         if value.text.endswith(".ipynb"):
             hint = f"`jupyter nbconvert --to script {value.text}` writes one"
-            yield Found(value.at, f"'{value.text}' is a notebook, and no program", hint)
+            yield Found(value.at, f"'{value.text}' is a notebook, not a program", hint)
     for entry in sorted(
         {_own_entry(component, package) for component in package.components} - {""}
     ):
@@ -183,7 +185,7 @@ def entry_syntax(package: AppPackage) -> Iterator[Found]:
         else:
             continue  # missing-entry
         with contextlib.suppress(OSError, TfappError):  # it is read again when it is shipped
-            yield from _check_syntax(read(), at, "program", "correct it")
+            yield from _check_syntax(read(), at, "program", "")
 
 
 def _own_entry(component: Component, package: AppPackage) -> str:
@@ -204,6 +206,10 @@ def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
     if below in shipped:
         return f"write '{below}': the path begins below {FILES}"
     programs = sorted(name for name in shipped if name.endswith((".py", ".sh")))
+    first, *arguments = entry.removeprefix("python3 ").removeprefix("python ").split() or [""]
+    if first in shipped:
+        more = ", and its arguments into site.global.user.scripts.args" if arguments else ""
+        return f"write '{first}'{more}; Python runs it where its name ends in .py"
     otherwise = f"put it into the package's {FILES}, or give it with --files"
     return did_you_mean(close_match(entry, programs), otherwise)
 

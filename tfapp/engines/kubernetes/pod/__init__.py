@@ -1,5 +1,4 @@
-"""The program of the master's pod: it runs tfapp.master with pods as its containers.
+"""The program of the master's pod: it runs tfapp.master with pods as containers.
 
-Standard library, gRPC and the parts of tfapp that travel: a user's image has no client of
-Kubernetes.
+Standard library, gRPC and the shipped parts of tfapp only: the image has no Kubernetes client.
 """

@@ -1,5 +1,5 @@
-"""Calls to the API server from inside a pod, with the pod's own token, which changes while the pod
-lives."""
+"""Calls to the API server from inside a pod, with the token of its service account, which is
+rotated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GONE = 410
 
 
 class ApiError(TfappError):
-    """The API server says no. `status` of HTTP, `reason` its own word for it: "AlreadyExists"."""
+    """The API server refuses. `status`: the HTTP status. `reason`: such as "AlreadyExists"."""
 
     def __init__(self, status: int, reason: str, message: str):
         super().__init__(message)
@@ -40,25 +40,25 @@ class ApiError(TfappError):
 
 
 class AwayError(UnavailableError):
-    """The API server does not answer, or not yet."""
+    """The API server does not answer."""
 
 
 class Follower(Protocol):
-    """The receiver of `Api.follow`, in whose thread all of it is called."""
+    """Receives the events of `Api.follow`, in its thread."""
 
     def listed(self, items: list[dict[str, Any]]) -> None:
-        """All objects that there are."""
+        """All existing objects."""
 
     def changed(self, kind: str, item: dict[str, Any]) -> None:
-        """One has changed: "ADDED", "MODIFIED" or "DELETED"."""
+        """A change: "ADDED", "MODIFIED" or "DELETED"."""
 
     def away(self, error: str) -> None:
-        """The API server cannot be followed at the moment."""
+        """The API server cannot be watched at the moment."""
 
 
 class Api:
-    """The API server of the cluster that this pod is in. For any number of threads. `environ`: of
-    the pod; `account`: the folder of its token."""
+    """The API server of the pod's cluster. Thread-safe. `environ`: that of the pod. `account`: the
+    folder with its token."""
 
     def __init__(self, environ: Mapping[str, str], account: Path = ACCOUNT):
         try:
@@ -77,15 +77,15 @@ class Api:
         self._watching: http.client.HTTPSConnection | None = None
 
     def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
-        """Of a namespaced collection ("pods"), or of one object in it."""
+        """The path of a namespaced collection ("pods"), or of an object in it."""
         path = f"{group}/namespaces/{self.namespace}/{kind}"
         return f"{path}/{urllib.parse.quote(name)}" if name else path
 
     def call(
         self, method: str, path: str, body: object = None, patience: float = 0.0
     ) -> dict[str, Any]:
-        """The answer to one call; a PATCH is a merge patch. Repeated for `patience` seconds while
-        the server is away. ApiError, AwayError."""
+        """The answer to a call; a PATCH is a merge patch. Retried for `patience` seconds while the
+        server is away. ApiError, AwayError."""
         begun, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:
@@ -100,7 +100,7 @@ class Api:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def follow(self, path: str, query: Mapping[str, str], follower: Follower) -> None:
-        """Tells `follower` of the objects of a collection that `query` selects, until `close`."""
+        """Watches the objects of a collection that `query` selects, until `close`."""
         version, pause = "", FIRST_PAUSE
         while not self._ended.is_set():
             try:
@@ -128,7 +128,7 @@ class Api:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def close(self) -> None:
-        """Makes `follow` return, and calls that wait for the server end."""
+        """Ends `follow`, and calls that wait for the server."""
         self._ended.set()
         watching = self._watching
         if watching is not None and watching.sock is not None:
@@ -192,7 +192,7 @@ class Api:
 
 
 def _refusal(status: int, data: bytes) -> TfappError:
-    """An ApiError; AwayError for what another attempt may change."""
+    """An ApiError; or an AwayError if another attempt may succeed."""
     try:
         told = json.loads(data)
         reason, message = str(told.get("reason", "")), str(told.get("message", ""))
@@ -204,7 +204,7 @@ def _refusal(status: int, data: bytes) -> TfappError:
 
 
 def thread(target: Callable[[], None], name: str) -> threading.Thread:
-    """A thread that does not keep the process, started."""
+    """Starts a daemon thread."""
     made = threading.Thread(target=target, name=name, daemon=True)
     made.start()
     return made

@@ -1,6 +1,6 @@
-"""What a pod object tells of its main container: how it ended, or why it has not begun. Pure.
+"""The end of a pod's main container, or why it has not started, from the pod object. Pure.
 
-The fields and their words: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ and
+The fields and their values: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ and
 https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 """
 
@@ -30,11 +30,12 @@ _NOT_STARTED = ("StartError", "ContainerCannotRun", "CreateContainerError", "Run
 def ended(
     pod: Pod, deleted: bool = False, killed: bool = False, began: bool = True
 ) -> Ended | None:
-    """The end of the pod's main container, None while it may live. `deleted`: the object is gone.
-    `killed`: its master has ended it. `began`: its script has; then the end of its log is left out,
-    which may be the program's.
+    """The end of the pod's main container; None while it may run. `deleted`: the pod was deleted.
+    `killed`: its master has killed it. `began`: its script has started; the end of its log, which
+    may be the program's, is then left out.
 
-    Nothing of it lives then, but on a node that is lost: there nobody knows."""
+    After that no process of it runs, except perhaps on a lost node.
+    """
     status = pod.get("status", {})
     disruption = _disruption(status)
     if not killed and disruption.get("reason") in _LOST:
@@ -70,19 +71,18 @@ def of_main(pod: Pod, began: bool = True) -> Ended:
 
 
 def main_runs(pod: Pod) -> bool:
-    """Whether the main container has begun, and not ended."""
+    """Whether the main container has started and not ended."""
     return any(c["name"] == CONTAINER and "running" in _state(c) for c in _containers(pod))
 
 
 def outlived(pod: Pod) -> bool:
-    """Whether the main container has ended, while others of the pod go on."""
+    """Whether the main container has ended while others of the pod run."""
     others = (c for c in _containers(pod) if c["name"] != CONTAINER)
     return _main_end(pod) is not None and any("running" in _state(c) for c in others)
 
 
 def own_end(pod: Pod) -> str:
-    """Why this pod, the master's own, is told to end: "its pod was evicted (...)"; "" where it
-    does not tell."""
+    """Why this pod, that of the master, is ended: "its pod was evicted (...)"; "" if unknown."""
     disruption = _disruption(pod.get("status", {}))
     if disruption.get("reason") in _LOST:
         return _lost(pod, disruption)
@@ -92,8 +92,8 @@ def own_end(pod: Pod) -> str:
 
 
 def waits(pod: Pod) -> str:
-    """Why the main container has not begun, in the words of who keeps it: the scheduler, the
-    registry. "" where nobody says anything."""
+    """Why the main container has not started, in the words of the scheduler or the registry; "" if
+    unknown."""
     status = pod.get("status", {})
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -108,12 +108,12 @@ def waits(pod: Pod) -> str:
 
 
 def lacks_image(pod: Pod) -> bool:
-    """Whether a container waits for an image that could not be pulled."""
+    """Whether a container waits because its image could not be pulled."""
     return any(state.get("reason") in _NO_IMAGE for _, state in _waiting(pod))
 
 
 def told_by_events(events: list[Mapping[str, Any]]) -> str:
-    """The same, of the events of a pod that has a node and no word in its status."""
+    """The same, from the events of a pod that has a node but no reason in its status."""
     telling = (e for e in events if e.get("type") != "Warning" or _hinders(e.get("reason", "")))
     newest = max(telling, key=_when, default=None)
     if newest is None:
@@ -136,13 +136,13 @@ def _state(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _main_end(pod: Pod) -> Mapping[str, Any] | None:
-    """The `terminated` state of the main container, None where there is none."""
+    """The `terminated` state of the main container; None if there is none."""
     found = (_state(c).get("terminated") for c in _containers(pod) if c["name"] == CONTAINER)
     return next(found, None)
 
 
 def _exit(main: Mapping[str, Any], began: bool) -> Ended:
-    """The end of a main container that nobody from outside has brought about."""
+    """The end of a main container that ended without outside influence."""
     code, words = main.get("exitCode"), _last_line(main.get("message", ""))
     if main.get("reason") in _NOT_STARTED:
         return Ended(code, f"its container does not start: {words or main['reason']}", "start")
@@ -154,7 +154,7 @@ def _exit(main: Mapping[str, Any], began: bool) -> Ended:
 
 
 def _without_main(status: Mapping[str, Any]) -> Ended:
-    """A pod that failed before its main container began."""
+    """The end of a pod that failed before its main container started."""
     for container in status.get("initContainerStatuses", ()):
         end = container.get("state", {}).get("terminated")
         if end and end.get("exitCode"):
@@ -188,7 +188,7 @@ def _lost(pod: Pod, said: Mapping[str, Any]) -> str:
 
 
 def _waiting(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(image, state) of each container that waits, init containers first."""
+    """(image, state) of each waiting container, init containers first."""
     status = pod.get("status", {})
     for key in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(key, ()):
@@ -198,8 +198,8 @@ def _waiting(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _of_a_pull(reason: str, message: str) -> str:
-    """The registry's words. They are the same between two tries (ImagePullBackOff), and whatever
-    port of the node a try came from."""
+    """The registry's message, normalised: it must not change between two attempts
+    (ImagePullBackOff), nor with the local port of an attempt."""
     _, tried, words = message.partition("ErrImagePull: ")
     if reason == "ImagePullBackOff" and tried:
         reason, message = "ErrImagePull", words
@@ -207,7 +207,7 @@ def _of_a_pull(reason: str, message: str) -> str:
 
 
 def _hinders(reason: str) -> bool:
-    """Whether a warning's reason may keep a container from beginning: "FailedMount", and not
+    """Whether the reason of a warning can prevent the start of a container: "FailedMount", but not
     "MissingClusterDNS"."""
     return reason.startswith("Failed") or reason in ("NetworkNotReady", "BackOff", "InspectFailed")
 

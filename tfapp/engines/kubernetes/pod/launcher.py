@@ -1,5 +1,5 @@
-"""Containers as pods: each is made of its component's manifest, watched, and ended by its deadline,
-so that its log stays."""
+"""Runs containers as pods: creates each from its component's manifest, watches it, and ends it by
+its deadline, so that its log is kept."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Run:
-    """The run that pods belong to. `job`: the object that owns them; `pods`: component -> Pod, for
-    any run of the application; `heartbeat`: seconds in which a runner learns that its container has
-    ended to the master."""
+    """The run of the pods. `job`: their owner. `pods`: component -> Pod, for any run. `heartbeat`:
+    seconds within which a runner learns that the master has ended its container."""
 
     name: str
     number: int
@@ -72,7 +71,7 @@ class Run:
 
 
 class _Pod:
-    """One pod, from the wish for it to its end. Used in the event loop alone."""
+    """A pod, from its request to its end. Used in the event loop only."""
 
     def __init__(self, task: Task, name: str, told: Told):
         self.task = task
@@ -101,7 +100,7 @@ class _Pod:
             self._told.waits(text)
 
     def note(self, pod: Mapping[str, Any], deleted: bool = False) -> None:
-        """What the API shows of it. What is older than what was seen tells nothing."""
+        """Processes a state from the API. A state older than the known one is ignored."""
         if not deleted and _version(pod) < _version(self.seen):
             return
         self.seen = pod
@@ -118,7 +117,7 @@ class _Pod:
 
     @property
     def quiet(self) -> bool:
-        """It has a node, and its status does not say why it has not begun."""
+        """Whether it has a node but its status does not say why it has not started."""
         late = time.monotonic() > self.since + QUIET
         return late and self.living and self.has_node and not (self.runs or self._words)
 
@@ -132,8 +131,8 @@ class _Pod:
 
 
 class PodLauncher:
-    """See tfapp.master.launcher.Launcher. `script` runs what is no pod. To be made in the event
-    loop, and used after `start`."""
+    """See tfapp.master.launcher.Launcher. `script` runs the containers that are no pods. Create it
+    in the event loop and call `start`."""
 
     def __init__(self, api: Api, run: Run, files: FileServer, script: Launcher):
         self._api = api
@@ -153,7 +152,7 @@ class PodLauncher:
         self._looks: asyncio.Task | None = None
 
     def start(self) -> None:
-        """Begins to follow the run's pods."""
+        """Starts to watch the pods of the run."""
         labels = names.run_labels(self._run.name, self._run.number)
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         path, query = self._api.path("pods"), {"labelSelector": selector}
@@ -198,8 +197,8 @@ class PodLauncher:
         await self._script.kill(id)
 
     async def close(self) -> None:
-        """See Launcher.close. Pods that do not end in time, on a node that is lost or with an API
-        server that is away, are left to their runners' fences."""
+        """See Launcher.close. Pods that do not end in time, on a lost node or without an API
+        server, are left to the fencing of their runners."""
         self._closed = True
         for task in (*self._tasks, *filter(None, [self._looks])):
             task.cancel()
@@ -223,8 +222,8 @@ class PodLauncher:
 
     # -- making one --
     async def _make(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
-        """Makes it; waits for a quota and for an API server that is away. False when it was killed
-        before. UnavailableError or ForbiddenError when it cannot be."""
+        """Creates a pod; waits for a quota and for the API server. False if it was killed before.
+        UnavailableError or ForbiddenError."""
         until = self._out_of_sight.pop(pod.task.instance, 0.0)
         if until > time.monotonic():
             pod.waits("waiting for the end of the instance on the node that is lost")
@@ -266,7 +265,8 @@ class PodLauncher:
 
     # -- ending them --
     async def _end(self, pod: _Pod) -> None:
-        """By its deadline, at which its node ends it; one that has no node yet is deleted."""
+        """Ends a pod by its deadline, at which its node ends it. A pod without a node is
+        deleted."""
         path = self._api.path("pods", pod.name)
         for _ in range(ATTEMPTS):
             if pod.has_node:
@@ -283,7 +283,8 @@ class PodLauncher:
         await self._tell(pod, "DELETE", {"gracePeriodSeconds": 1})
 
     async def _tell(self, pod: _Pod, method: str, body: dict[str, Any]) -> bool:
-        """False when it is not what was expected any more, or the server is away."""
+        """Patches a pod. False if it is not in the expected state any more, or the server is
+        away."""
         path = self._api.path("pods", pod.name)
         try:
             await asyncio.to_thread(self._api.call, method, path, body, CALL_PATIENCE)
@@ -307,14 +308,14 @@ class PodLauncher:
 
     # -- what the API shows --
     def tell(self, work: Callable[..., None], *args: Any) -> None:
-        """Has the event loop call it. From any thread."""
+        """Calls `work` in the event loop. May be called from any thread."""
         try:
             self._loop.call_soon_threadsafe(work, *args)
         except RuntimeError:  # it has ended
             return
 
     def listed(self, items: Iterable[Mapping[str, Any]]) -> None:
-        """All pods of the run. One that is missing is gone, or too new."""
+        """All pods of the run. A missing one was deleted, or is too new."""
         self._lists += 1
         found = {item["metadata"]["name"]: item for item in items}
         for name, pod in self._pods.items():
@@ -324,7 +325,7 @@ class PodLauncher:
                 self._soon(self._look_for(pod))
 
     def changed(self, kind: str, item: Mapping[str, Any]) -> None:
-        """One of them."""
+        """A change of one pod."""
         pod = self._pods.get(item["metadata"]["name"])
         if pod is None:
             return
@@ -334,7 +335,7 @@ class PodLauncher:
             self._soon(self._end(pod))
 
     async def _look_for(self, pod: _Pod) -> None:
-        """Sees whether there is such a pod."""
+        """Checks whether a pod exists."""
         path = self._api.path("pods", pod.name)
         while pod.living:
             try:
@@ -353,8 +354,8 @@ class PodLauncher:
         task.add_done_callback(self._tasks.discard)
 
     async def _look_why(self) -> None:
-        """Asks for the events of pods that have a node and do not begin: a volume that is missing
-        stands nowhere else."""
+        """Reads the events of pods that have a node but do not start: only events report a missing
+        volume."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             quiet = [pod for pod in self._pods.values() if pod.quiet]
@@ -374,7 +375,7 @@ class PodLauncher:
 
 
 class _Follower:
-    """Hands what a thread hears to the event loop."""
+    """Passes events from a thread to the event loop."""
 
     def __init__(self, launcher: PodLauncher):
         self._launcher = launcher
@@ -393,7 +394,8 @@ class _Follower:
 
 
 def _version(pod: Mapping[str, Any]) -> int:
-    """A count of all writes: what Kubernetes promises from 1.35 on, and did before."""
+    """The resourceVersion as a number. Kubernetes guarantees its order from 1.35 on; it was so
+    before."""
     text = pod.get("metadata", {}).get("resourceVersion", "")
     return int(text) if text.isdecimal() else 0
 

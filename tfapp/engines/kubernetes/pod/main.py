@@ -1,9 +1,8 @@
 """The program of the master's pod: `python3 runtime.zip master`.
 
-Its environment: TFAPP_NAME, the application; TFAPP_RUN, the run's number; TFAPP_POD_NAME and
-TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run's in /tfapp/run, and
-the record.
-Exit code 0 when the application succeeded.
+Environment: TFAPP_NAME, the application; TFAPP_RUN, the number of the run; TFAPP_POD_NAME and
+TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run's Secret in
+/tfapp/run, and the record. The exit code is 0 if the application succeeded.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Place:
-    """What the pod says of itself. `root`: of its volumes."""
+    """The environment of the pod. `root`: the folder of its volumes."""
 
     name: str
     run: int
@@ -72,7 +71,7 @@ class Place:
 
     @property
     def app(self) -> Path:
-        """The application's Secret."""
+        """The folder of the application's Secret."""
         return self.root / "app"
 
     @property
@@ -82,17 +81,17 @@ class Place:
 
     @property
     def work(self) -> Path:
-        """For what is written."""
+        """The working folder."""
         return self.root / "work"
 
     @property
     def received(self) -> Path:
-        """For the files that no Secret holds."""
+        """The folder for files that are in no Secret."""
         return self.work / "files"
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Serves the run to its end. Takes no arguments."""
+    """Serves the run until its end. Takes no arguments."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{OWN_LINE}master: %(message)s"
     )
@@ -108,7 +107,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 async def serve(api: Api, place: Place, clock: Callable[[], float]) -> int:
-    """Serves the run. Its ending is written, whatever happens; TfappError when that cannot be."""
+    """Serves the run and always writes its ending. TfappError if that fails."""
     record = PodRecord(api, names.application_object(place.name), place.run, place.pod)
     try:
         data = await asyncio.to_thread(record.read)
@@ -162,7 +161,8 @@ async def _serve(
 
 
 class Termination:
-    """The end of this pod by somebody else, as SIGTERM tells it. To be made in the event loop."""
+    """The termination of this pod from outside, announced by SIGTERM. Create it in the event
+    loop."""
 
     def __init__(self, api: Api, place: Place):
         self._api = api
@@ -172,7 +172,7 @@ class Termination:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._begin)
 
     async def unless(self, work: Any) -> Any:
-        """The result of `work`; UnavailableError when the pod is to end before."""
+        """The result of `work`. UnavailableError if the pod is terminated before."""
         doing = asyncio.ensure_future(work)
         await asyncio.wait({doing, self._why}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
@@ -181,7 +181,7 @@ class Termination:
         return doing.result()
 
     def tell(self, end: Callable[[str], None]) -> None:
-        """Calls `end` with the reason when it comes."""
+        """Calls `end` with the reason of the termination."""
         self._why.add_done_callback(lambda why: end(why.result()))
 
     def _begin(self) -> None:
@@ -202,8 +202,8 @@ class Termination:
 
 
 async def _with_files(place: Place, files: FileServer, record: PodRecord) -> bytes:
-    """Skein's ApplicationSpec, serialized, once all of its files are here; they are called by
-    their SHA-256, and become paths of this pod."""
+    """Skein's ApplicationSpec, serialized, once all of its files have arrived. Their names, which
+    are SHA-256 digests, are replaced by paths in this pod."""
     spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
     digests = {_digest(file) for file in _files(spec)} - {""}
     missing = {digest for digest in digests if not (place.app / digest).exists()}
@@ -228,7 +228,7 @@ def _files(spec: Any) -> Iterator[Any]:
 
 
 def _digest(file: Any) -> str:
-    """The SHA-256 that a file is called by, "" for a file from elsewhere."""
+    """The SHA-256 in the name of a file; "" for a file from elsewhere."""
     name = str(file.source.file).rpartition("/")[2]
     return name if file.source.scheme in ("", "file") and _DIGEST.match(name) else ""
 
@@ -243,7 +243,7 @@ def _heartbeat(spec: bytes) -> float:
 
 
 def _owner(pod: Mapping[str, Any]) -> Mapping[str, str]:
-    """Name and uid of the Job of the master's pod."""
+    """The name and the uid of the Job of the master's pod."""
     for owner in pod["metadata"].get("ownerReferences", ()):
         if owner["kind"] == "Job":
             return {"name": owner["name"], "uid": owner["uid"]}

@@ -1,4 +1,4 @@
-"""The record of a run, as its master writes it: values of the application's ConfigMap."""
+"""The record of a run as its master writes it: values of the application's ConfigMap."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class PodRecord:
-    """See tfapp.master.launcher.Record. `name`: of the ConfigMap; `run`: the number; `pod`: the
-    master's own."""
+    """See tfapp.master.launcher.Record. `name`: that of the ConfigMap. `run`: the number. `pod`:
+    that of the master."""
 
     def __init__(self, api: Api, name: str, run: int, pod: str):
         self._api = api
@@ -37,11 +37,11 @@ class PodRecord:
         self.succeeded = False
 
     def read(self) -> Mapping[str, str]:
-        """The record's data."""
+        """The data of the record."""
         return dict(self._api.call("GET", self._path, patience=PATIENCE).get("data") or {})
 
     def waiting(self, files: str, missing: tuple[str, ...]) -> None:
-        """The master's file server is at `files`, and these files are missing."""
+        """Records the address of the master's file server, and the missing files."""
         self._state = dataclasses.replace(self._state, files=files, missing=missing)
         self._write({record.state_key(self._run): record.text(self._state)}, PATIENCE)
 
@@ -51,8 +51,8 @@ class PodRecord:
         self._write({record.state_key(self._run): record.text(self._state)}, PATIENCE)
 
     def published(self, status: bytes) -> None:
-        """See Record.published. Tried again until there is an ending: what comes after a time
-        without an API server is the newest at the latest after the next."""
+        """See Record.published. Retried until there is an ending: after a time without an API
+        server, the newest status is written with the next one at the latest."""
         pause = FIRST_PAUSE
         while not self._over.is_set():
             with self._writing:

@@ -1,4 +1,5 @@
-"""The master script, which is the coordinator: a process beside the master, in the same pod."""
+"""Runs the master script, which is the coordinator, as a process beside the master in the same
+pod."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ CHUNK = 64 * 1024
 
 
 class ScriptLauncher:
-    """See tfapp.master.launcher.Launcher: of one task. `certificate` and `key` are files; `folder`
-    is for its working directory; `host` the address of this pod. Its output becomes this
-    process's."""
+    """See tfapp.master.launcher.Launcher, for a single task. `certificate`, `key`: files. `folder`:
+    for its working directory. `host`: the address of this pod. Its output is written to that of
+    this process."""
 
     def __init__(self, files: FileServer, certificate: Path, key: Path, folder: Path, host: str):
         self._files = files
@@ -62,7 +63,7 @@ class ScriptLauncher:
         return Ended(code, last_lines=last.decode(errors="replace").rstrip("\n"))
 
     async def kill(self, id: str) -> None:
-        """See Launcher.kill. Nobody asks for it."""
+        """See Launcher.kill. Never called."""
 
     async def close(self) -> None:
         """See Launcher.close."""
@@ -87,7 +88,7 @@ class ScriptLauncher:
 
 
 class _Here:
-    """A bootstrap's master (see tfapp.master.bootstrap.Master) in the same process."""
+    """The master of a bootstrap (see tfapp.master.bootstrap.Master) in the same process."""
 
     def __init__(self, files: FileServer, host: str):
         self._files = files
@@ -102,7 +103,7 @@ class _Here:
         return receive(io.BytesIO(json.dumps(order).encode()), self._host)
 
     def fetch(self, digest: str, path: str) -> None:
-        """A link to the content with this SHA-256."""
+        """Makes a link to the content with this SHA-256."""
         found = self._files.path(digest)
         assert found is not None, digest
         os.symlink(found, path)
