@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import tfapp
@@ -15,6 +17,7 @@ from tfapp.errors import (
     UsageError,
 )
 from tfapp.problems import Position, Problem
+from tfapp.shipped import app_packages_dir
 
 Component = tfapp.Component
 
@@ -37,6 +40,16 @@ def test_a_script_cannot_be_fed(tmp_path):
     workers = {"worker": Component()}
     with pytest.raises(ProgramError, match=r"worker is the script .*train.py, and a script has no"):
         tfapp.submit(str(script), workers, feed=True, show=False)
+
+
+def test_programs_that_are_fed_begin_again_together(tmp_path, tfapp_home):
+    package = shutil.copytree(app_packages_dir() / "tensorflow", tmp_path / "package")
+    policy = "failurePolicy: {rules: [{components: [worker], action: RestartInstance}]}"
+    metainfo = (package / "metainfo.yaml").read_text()
+    (package / "metainfo.yaml").write_text(f"{metainfo}\n  {policy}\n")
+    with pytest.raises(InvalidPackageError, match="'worker' is fed from Spark, and RestartInstanc"):
+        tfapp.submit(train, {"worker": Component()}, package=package, feed=True, show=False)
+    assert not any((tfapp_home / "local").glob("*/*"))
 
 
 @pytest.mark.parametrize(

@@ -222,3 +222,29 @@ def test_every_row_is_given_once_and_evenly_and_nothing_blocks(first):
             history.check()
         except BaseException as error:
             raise AssertionError(f"history {number}") from error
+
+
+def test_the_rest_of_a_pass_that_is_given_up_is_no_rest():
+    """What workers had of it stays; a late task of it changes nothing."""
+    ledger = Ledger(1000)
+    ledger.begin(1, 2, batch=2)
+    part, other = (0, 0), (1, 0)
+    assert ledger.open(part, 0) == Opened(())
+    assert ledger.grant(part, 0, 0, 4, 4 * ROW) == Piece(0, 2)
+    assert ledger.grant(part, 0, 2, 2, 2 * ROW) == Piece(1, 2)
+    assert ledger.commit(0, part, 0, 0, 2, 5)
+    ledger.give_up(0)
+    assert not ledger.commit(1, part, 0, 2, 2, 5)
+    assert ledger.grant(part, 0, 4, 2, 2 * ROW) == Superseded()
+    assert ledger.open(part, 1) == Finished()
+    assert ledger.open(other, 2) == Opened(())
+    assert ledger.grant(other, 2, 0, 2, 2 * ROW) == Piece(1, 2)
+    assert ledger.commit(1, other, 2, 0, 2, 6)
+    ledger.finish(other, 2, 2)
+    ledger.confirm(other)
+    ledger.end()
+    assert (ledger.complete, ledger.batches, ledger.dropped) == (True, 1, 0)
+    # Programs that begin again get the other data alone.
+    ledger.begin(2, 2, batch=2)
+    assert (ledger.open(part, 3), ledger.open(other, 4)) == (Finished(), Opened(()))
+    assert ledger.lost == 2

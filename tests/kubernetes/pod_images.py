@@ -24,7 +24,7 @@ SHELL = "localhost/tfapp/shell:1"  # no Python
 
 # With all that they require. The example packages train on scikit-learn's digits.
 _DISTRIBUTIONS = {
-    TENSORFLOW: ("tensorflow", "tf-keras", "tensorboard", "scikit-learn"),
+    TENSORFLOW: ("tensorflow", "tf-keras", "tensorboard", "scikit-learn", "pyarrow"),
     GRPC: ("grpcio", "protobuf"),
 }
 _PLACE = "/opt/tfapp-tests/site-packages"

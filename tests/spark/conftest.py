@@ -83,6 +83,14 @@ def cluster(cache, tmp_path_factory) -> Iterator[program.Cluster]:
     assert logs == []
 
 
+def package_in(cache: Path) -> Path:
+    """The package pyspark, for the tests of other folders. They skip where it is not fetched."""
+    there = importlib.util.find_spec("pyspark") is not None or program.folder_in(cache).is_dir()
+    if not there and os.environ.get("CI") != "true":
+        pytest.skip(NOT_FETCHED)
+    return program.find_spark(cache, os.environ)[0]
+
+
 def why_not(cache: Path) -> str:
     """What this machine lacks for the cluster, or ""."""
     if shutil.which("java") is None:

@@ -7,8 +7,9 @@ import pathlib
 import time
 
 
-def collect(ctx, folder, batch=64, shuffle=0, pause=0.0, stop_after=0):
-    """Saves the ids that it got, in their order."""
+def collect(ctx, folder, batch=64, shuffle=0, pause=0.0, stop_after=0, held_after=0):
+    """Saves the ids that it got, in their order. With `held_after` generation 1 goes no further
+    than so many batches, and says so."""
     import numpy as np
 
     pathlib.Path(folder, f"pid-{ctx.index}-{ctx.generation}").write_text(str(os.getpid()))
@@ -18,6 +19,9 @@ def collect(ctx, folder, batch=64, shuffle=0, pause=0.0, stop_after=0):
         checked += int((found["x"][:, 3] == found["id"]).sum())
         if number == stop_after:
             ctx.feed.stop()
+        if number == held_after and ctx.generation == 1:
+            pathlib.Path(folder, f"held-{ctx.index}").touch()
+            time.sleep(600)
         time.sleep(pause)
     np.save(f"{folder}/{ctx.index}-{ctx.generation}.npy", np.asarray(ids, dtype="int64"))
     print(f"it got {len(ids)} rows")
@@ -29,8 +33,8 @@ def learn_ids(ctx, folder, batch, dies_after):
     goes on from there."""
     import json
 
-    begun, ids = time.monotonic(), []
-    model = pathlib.Path(folder, f"model-{ctx.index}.json")
+    ids, model = [], pathlib.Path(folder, f"model-{ctx.index}.json")
+    other = pathlib.Path(folder, "model-0.json")
     if ctx.generation > 1:
         # What all have saved: the smallest number of batches.
         saved = sorted(pathlib.Path(folder).glob("model-*.json"))
@@ -47,22 +51,23 @@ def learn_ids(ctx, folder, batch, dies_after):
             partial.write_text(json.dumps({"state": ctx.feed.state(number), "ids": ids}))
             partial.replace(model)
         if ctx.generation == 1 and ctx.index == 1 and number == dies_after:
-            time.sleep(max(0, begun + 11 - time.monotonic()))  # else it is taken for broken
+            while not other.exists() or json.loads(other.read_text())["state"][2] < 100:
+                time.sleep(0.05)
             os.kill(os.getpid(), 9)
         time.sleep(0.005)
     return {"ids": ids, "base": base}
 
 
-def count(ctx, batches=None):
+def count(ctx, batches=None, by=None):
     """How many rows it got, what their ids add up to, and by how many MiB it grew after the first.
-    It ends after so many batches."""
+    It ends after so many batches; with `by` this worker alone does."""
     import resource
 
     taken, before = [0, 0], 0
     for number, found in enumerate(ctx.feed.batches(4096), 1):
         before = before or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         taken = [taken[0] + len(found["id"]), taken[1] + int(found["id"].sum())]
-        if number == batches:
+        if number == batches and by in (None, ctx.index):
             break
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"rows": taken[0], "sum": taken[1], "grown": grown / 1024}

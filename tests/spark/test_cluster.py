@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tfapp
+from tests.spark import fed_programs
 from tests.spark.conftest import PROGRAM, SETTINGS, Drivers, program, wait_for
+from tests.spark.test_feed import Background
 
 LIMIT = 300.0
 BOTH = {"worker1", "worker2"}
@@ -89,29 +94,72 @@ def test_a_driver_can_be_a_process_of_its_own(cluster, drivers, spark):
 
 
 def test_a_killed_worker_is_noticed_and_comes_back(cluster, spark):
+    """An application that has a container on each goes on, on the other one."""
     (before,) = cluster.executors(2)
+
+    def train(ctx):
+        import time
+
+        time.sleep(600 if ctx.generation == 1 else 0)
+
+    large = {"worker": tfapp.Component("256 MiB", instances=2, vcores=2)}  # one on an executor
+    app = tfapp.submit(train, large, spark=spark, name="app", show=False)
+    app.wait_until_running()
     cluster.kill_worker(2)
     wait_for(lambda: set(cluster.registered()) == {"worker1"}, "end of worker 2 at the master")
     wait_for(lambda: not before.alive(), "end of its executor")
     assert cluster.require() == ["worker2"]
     # Worker 1 has room for the executor that takes its place.
     wait_for(lambda: executors(spark) == 2, "a new executor")
+    assert app.wait().state == "SUCCEEDED"
+    status = app.status()
+    assert (status.generation, status.losses, status.restarts) == (2, 1, 0), status
     assert set(where_it_runs(spark)) == {cluster.address("worker1")}
     cluster.start_worker(2)
     assert cluster.require() == []
     assert set(cluster.registered()) == BOTH
 
 
-def test_workers_that_say_nothing_are_given_up(cluster, spark):
-    """One is paused, the other is cut off; both come back."""
-    cluster.pause_worker(1)
-    cluster.cut_worker(2)
-    wait_for(lambda: cluster.registered() == {}, "end of the workers at the master")
-    assert cluster.require() == []
-    cluster.resume_worker(1)
-    cluster.join_worker(2)
-    wait_for(lambda: set(cluster.registered()) == BOTH, "both workers")
-    wait_for(lambda: executors(spark) == 2, "both executors")
+def test_workers_that_say_nothing_are_given_up(cluster, spark, tmp_path):
+    """One is paused, the other is cut off; both come back. Programs elsewhere get every row once
+    that their executors feed meanwhile."""
+    tmp_path.chmod(0o777)
+
+    def made(part, _, folder=str(tmp_path)):
+        import pathlib
+        import time
+
+        for number in range(2000 * part, 2000 * part + 2000):
+            if number % 2000 == 1000:
+                pathlib.Path(folder, f"half-{part}").touch()
+                while not pathlib.Path(folder, "back").exists():
+                    time.sleep(0.1)
+            yield {"id": number, "x": [0.0, 0.0, 0.0, float(number)]}
+
+    data = spark.sparkContext.parallelize(range(6), 6).mapPartitionsWithIndex(made)
+    collect = functools.partial(fed_programs.collect, folder=str(tmp_path))
+    options = {"site.global.advertise.host": cluster.address("driver")}
+    more = {"engine": "local", "name": "app", "feed": True, "show": False, "options": options}
+    workers = {"worker": tfapp.Component("256 MiB", instances=2)}
+    with tfapp.submit(collect, workers, **more) as app:
+        feed = functools.partial(app.feed, data, rest="share")
+        with Background(feed) as feeding:
+            wait_for(
+                lambda: len(list(tmp_path.glob("half-*"))) == 6, "the middle of every partition"
+            )
+            cluster.pause_worker(1)
+            cluster.cut_worker(2)
+            wait_for(lambda: cluster.registered() == {}, "end of the workers at the master")
+            assert cluster.require() == []
+            cluster.resume_worker(1)
+            cluster.join_worker(2)
+            wait_for(lambda: set(cluster.registered()) == BOTH, "both workers")
+            wait_for(lambda: executors(spark) == 2, "both executors")
+            (tmp_path / "back").touch()
+        app.result()
+    ids = np.concatenate([np.load(tmp_path / f"{index}-1.npy") for index in range(2)])
+    assert sorted(ids.tolist()) == list(range(12_000))
+    assert (feeding.result.rows, feeding.result.dropped, feeding.result.lost) == (12_000, 0, 0)
     assert len(where_it_runs(spark)) == 6
 
 

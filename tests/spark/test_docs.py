@@ -1,4 +1,4 @@
-"""The examples of docs/feed.md and docs/tensorflowonspark.md, in drivers of their own."""
+"""The examples of docs/feed.md and docs/tensorflowonspark.md, in one driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-FEED = """
+DRIVER = """
+import argparse
 import functools
 import json
 import pathlib
@@ -66,25 +67,21 @@ def load():
 
 {inference}
 found = spark.read.parquet(here + "/predictions")
+
+# ---- docs/tensorflowonspark.md
+sc = spark.sparkContext
+args = argparse.Namespace(batch_size=10)
+images_labels = sc.parallelize([([1.0, 2.0], n) for n in range(100)], 3)
+{imports}
+{cluster}
 print(json.dumps({{
     "trained": [fed.rows, fed.batches, fed.dropped],
     "losses": [len(one["loss"]) for one in learnt.values()],
     "saved": json.loads(pathlib.Path(here, "saved").read_text()),
     "counted": counted,
     "right": found.where("prediction = label").count(),
+    "cluster": cluster.application.result().state,
 }}))
-"""
-
-CLUSTER = """
-import argparse
-import json
-from pyspark.sql import SparkSession
-sc = SparkSession.builder.getOrCreate().sparkContext
-args = argparse.Namespace(batch_size=10)
-images_labels = sc.parallelize([([1.0, 2.0], n) for n in range(100)], 3)
-{imports}
-{example}
-print(json.dumps(cluster.application.result().state))
 """
 
 
@@ -93,40 +90,27 @@ def examples(page: str) -> list[str]:
     return re.findall(r"(?ms)^```python\n(.*?)^```$", text)
 
 
-@pytest.fixture
-def run(drivers, tmp_path):
-    """Runs the source of a driver, and returns what its last line of output is as JSON."""
-
-    def run(source: str):
-        (tmp_path / "driver.py").write_text(source)
-        tmp_path.chmod(0o777)
-        home = f"TFAPP_HOME={tmp_path / 'home'}"
-        printed = drivers.run("env", home, sys.executable, tmp_path / "driver.py", limit=900)
-        return json.loads(printed.splitlines()[-1])
-
-    return run
-
-
 @pytest.mark.timeout(1000)
-def test_the_page_of_the_feed(run, tmp_path):
+def test_the_pages(drivers, tmp_path):
     train, restore, streams, inference = examples("feed.md")
-    found = run(
-        FEED.format(
-            here=str(tmp_path),
-            train=train,
-            restore=restore,
-            streams=textwrap.indent(streams, "    "),
-            inference=inference.replace("hdfs:///predictions", f"{tmp_path}/predictions"),
-        )
+    imports, cluster = examples("tensorflowonspark.md")
+    source = DRIVER.format(
+        here=str(tmp_path),
+        train=train,
+        restore=restore,
+        streams=textwrap.indent(streams, "    "),
+        inference=inference.replace("hdfs:///predictions", f"{tmp_path}/predictions"),
+        imports=imports,
+        cluster=cluster,
     )
+    (tmp_path / "driver.py").write_text(source)
+    tmp_path.chmod(0o777)
+    home = f"TFAPP_HOME={tmp_path / 'home'}"
+    printed = drivers.run("env", home, sys.executable, tmp_path / "driver.py", limit=900)
+    found = json.loads(printed.splitlines()[-1])
     batches = 3 * 2000 // 128
     assert found["trained"] == [128 * batches, batches, 6000 - 128 * batches]
     assert found["losses"] == [1, 1]
     assert found["saved"][0] == found["saved"][3] == 100
     assert found["counted"] == found["right"] == 2000
-
-
-@pytest.mark.timeout(1000)
-def test_the_page_of_tensorflowonspark(run):
-    imports, example = examples("tensorflowonspark.md")
-    assert run(CLUSTER.format(imports=imports, example=example)) == "SUCCEEDED"
+    assert found["cluster"] == "SUCCEEDED"

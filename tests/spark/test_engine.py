@@ -233,7 +233,11 @@ def test_the_python_of_executors_is_unfit(spark, waiting, tmp_path, monkeypatch)
     bare = tmp_path / "bare" / "bin" / "python"
     with monkeypatch.context() as patch:
         patch.setattr(context, "pythonExec", str(bare))
-        refused(f"Python {bare} of an executor lacks grpcio and protobuf")
+        lacks = f"Python {bare} of an executor lacks grpcio and protobuf"
+        refused(lacks)
+        found = call(["doctor", "--engine", "spark"], os.environ, tmp_path)
+        assert f"problem  executors: {lacks}\n" in found.out
+        assert found.code == UnavailableError.exit_code
         patch.setattr(context, "pythonExec", "/nonexistent/python")
         refused('Python cannot run there: .*Cannot run program "/nonexistent/python"')
     with monkeypatch.context() as patch:
@@ -243,6 +247,30 @@ def test_the_python_of_executors_is_unfit(spark, waiting, tmp_path, monkeypatch)
         options = {"site.global.python.executable": executable}
         with pytest.raises(tfapp.errors.InvalidPackageError, match=f"{executable} of an .*{said}"):
             tfapp.submit(waiting, TWO, spark=spark, name="app", show=False, options=options)
+
+
+def test_the_python_of_executors_breaks_after_it_was_asked(
+    spark, shared, waiting, tmp_path, monkeypatch
+):
+    """Once, and Spark's next attempt is the container. Each time, and the application has failed:
+    that is no loss of infrastructure."""
+    monkeypatch.setattr("tfapp.engines.spark.preflight.unfit", lambda *_: "")
+    (shared / "go").touch()
+
+    def run(name, line):
+        python = tmp_path / name
+        python.write_text(f'#!/bin/sh\n{line}\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+        one = {"worker": tfapp.Component("256 MiB")}
+        return tfapp.run(waiting, one, spark=spark, name="app", replace=True, show=False)
+
+    result = run("fails-once", f"mkdir {tmp_path}/failed 2> /dev/null && exit 1")
+    assert (result.state, result.restarts, result.losses) == ("SUCCEEDED", 0, 0)
+    assert (tmp_path / "failed").is_dir()
+    fails = pytest.raises(ApplicationFailedError, match="could not be started .*broken library")
+    with fails:
+        run("fails", "echo a broken library >&2; exit 1")
 
 
 def test_wrong_sessions(spark, waiting):
@@ -398,6 +426,10 @@ def test_the_command_is_the_driver(cluster, tfapp_home):
     done = command(*words, "--detach")
     assert done.returncode == 2
     assert "--detach: on the engine spark the command is the driver" in done.stderr
+    assert (
+        f"ok       executors: {sys.executable} runs containers there; 6 slots\n"
+        in command("doctor", "--python", sys.executable).stdout
+    )
     done = command(*words)
     assert done.returncode == 0, done.stderr
     assert "test accuracy 0.9" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import tfapp
+from tests import python_environments
 from tests.end_to_end.command_line import CommandLine
 from tests.page.applications import embedded
 from tests.page.served import document, served
@@ -246,7 +248,13 @@ def test_programs_begin_again_with_a_state_and_each_row_is_in_the_model_once(spa
 
 
 def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, shared, submit):
-    program = functools.partial(programs.collect, pause=0.03)
+    program = functools.partial(programs.collect, held_after=5)
+    tracker = spark.sparkContext.statusTracker()
+
+    def is_held():
+        """And Spark has read everything: its jobs are the programs'."""
+        held = all((shared / f"held-{index}").exists() for index in range(2))
+        return held and len(tracker.getActiveJobsIds()) == 2
 
     def counted(part, elements, folder=str(shared)):
         """Its last partition has no rows."""
@@ -258,13 +266,12 @@ def test_programs_begin_again_without_a_state_and_the_loss_is_counted(spark, sha
     data = few.mapPartitionsWithIndex(counted)
     with submit(program) as app:
         with Background(lambda: app.feed(data, rest="share")) as feeding:
-            wait_for(lambda: (shared / "pid-1-1").exists(), "the program")
-            time.sleep(11)  # what fails earlier is taken for broken
+            wait_for(is_held, "five batches for each program")
             os.kill(int((shared / "pid-1-1").read_text()), signal.SIGKILL)
         app.result()
     ids = got(shared, 2, generation=2)
     result = feeding.result
-    assert 0 < result.lost < 80_000
+    assert result.lost == 2 * 5 * 64
     assert len(set(ids[0] + ids[1])) == len(ids[0]) + len(ids[1]) == 80_000 - result.lost
     assert result.rows == 80_000
     counts = [len((shared / f"read-{part}").read_text()) for part in range(6)]
@@ -309,25 +316,32 @@ def test_a_partition_of_ten_million_rows_is_held_by_nobody(spark, submit):
     assert all(value["grown"] < 64 for value in values), values
 
 
-def test_programs_that_end_early_end_the_feed(spark, submit):
+def test_programs_that_end_early_end_the_feed(spark, submit, monkeypatch):
     program = functools.partial(programs.count, batches=3)
     with submit(program, needs_folder=False) as app:
         result = app.feed(rows(spark, 50_000_000, 4))
         app.result()
     assert result.stopped
     assert result.rows == 2 * 3 * 4096
+    # One alone is no end of the feed.
+    monkeypatch.setattr("tfapp.feed.state.BROKEN_LIMIT", 1.0)
+    program = functools.partial(programs.count, batches=3, by=1)
+    told = pytest.raises(FeedError, match="connection to worker/1 has ended, and the application g")
+    with submit(program, needs_folder=False, replace=True) as app, told:
+        app.feed(rows(spark, 50_000_000, 4))
 
 
 SPECULATION = """
-import functools, json, sys, time
+import functools, json, os, signal, sys, threading, time
 import numpy as np
 import tfapp
 from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.spark import fed_programs
 
-folder, address = sys.argv[1:]
+folder, address, older = sys.argv[1:]
 settings = {
+    "spark.executorEnv.PYTHONPATH": older,
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.multiplier": "1.0",
@@ -338,12 +352,14 @@ settings = {
 spark = SparkSession.builder.config(map=settings).getOrCreate()
 
 def made(part, _, folder=folder):
+    import pyarrow
     from pyspark import TaskContext
 
+    assert pyarrow.__version__.startswith("21."), pyarrow.__version__
     attempt = TaskContext.get().attemptNumber()
     open(f"{folder}/begun-{part}-{attempt}", "w").close()
     limit = time.monotonic() + 300
-    for number in range(8000 if part else 10):
+    for number in range(4000 if part else 10):
         if (part, number, attempt) == (5, 1000, 0):  # slow: until Spark has begun a second task
             while not Path(f"{folder}/begun-5-1").exists() and time.monotonic() < limit:
                 time.sleep(0.05)
@@ -353,29 +369,62 @@ def made(part, _, folder=folder):
         yield {"id": row, "x": [0.0, 0.0, 0.0, float(row)]}
 
 data = spark.sparkContext.parallelize(range(6), 6).mapPartitionsWithIndex(made)
-program = functools.partial(fed_programs.collect, folder=folder, pause=0.02)
+frame = spark.range(60_000, 61_000, 1, 2).selectExpr("id", "array(0D, 0D, 0D, double(id)) x")
+program = functools.partial(fed_programs.collect, folder=folder)
 workers = {"worker": tfapp.Component("256 MiB", instances=2)}
 options = {"site.global.advertise.host": address}
 more = {"engine": "local", "feed": True, "show": False, "options": options}
 with tfapp.submit(program, workers, **more) as app:
-    result = app.feed(data, rest="share")
+    app.feed(data, rest="share", final=False)
+    result = app.feed(frame, rest="share")
     app.result()
 ids = [np.load(f"{folder}/{index}-1.npy").tolist() for index in range(2)]
-wanted = [10_000 * part + n for part in range(6) for n in range(8000 if part else 10)]
+wanted = [10_000 * part + n for part in range(6) for n in range(4000 if part else 10)]
+wanted += range(60_000, 61_000)
 begun = len(list(Path(folder).glob("begun-*")))
-print(json.dumps([sorted(ids[0] + ids[1]) == wanted, result.rows, result.dropped, begun]))
-spark.stop()
+
+large = spark.range(0, 50_000_000, 1, 4).selectExpr("id", "array(0D, 0D, 0D, double(id)) x")
+
+def fails(disturb):  # what feeding raises when that is done in the middle
+    def soon(tracker=spark.sparkContext.statusTracker()):
+        while not tracker.getActiveJobsIds():
+            time.sleep(0.05)
+        disturb()
+
+    threading.Thread(target=soon).start()
+    try:
+        app.feed(large)
+    except tfapp.errors.FeedError as error:
+        return str(error)
+
+more.update(name="left", retries=0)
+app = tfapp.submit(functools.partial(program, pause=0.01), workers, **more)
+cancelled, stopped = fails(spark.sparkContext.cancelAllJobs), fails(spark.stop)
+same = sorted(ids[0] + ids[1]) == wanted
+found = [same, result.rows, result.dropped, begun, cancelled, stopped]
+Path(folder, "found").write_text(json.dumps(found))
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_speculation_and_few_failures_allowed(cluster, drivers, shared):
-    """Spark runs a slow task twice, and gives up at the second failure of one."""
-    printed = drivers.run(
-        sys.executable, "-c", SPECULATION, str(shared), cluster.address("driver"), limit=600.0
-    )
-    same, rows, dropped, begun = json.loads(printed.splitlines()[-1])
-    assert (same, rows, dropped) == (True, 40_010, 0)
+def test_speculation_few_failures_allowed_and_ends_in_the_middle(cluster, drivers, shared):
+    """Spark runs a slow task twice, and gives up at the second failure of one. The executors have
+    an older Arrow than the driver and the programs. At last its job is cancelled, its context
+    stopped, and the driver is killed, and programs that run elsewhere do not wait for it."""
+    words = (shared, cluster.address("driver"), python_environments.older_pyarrow())
+    environ = {**drivers.environ, "TFAPP_HOME": os.environ["TFAPP_HOME"]}
+    own = dataclasses.replace(drivers, environ=environ)
+    with own.running(sys.executable, "-c", SPECULATION, *words) as process:
+        said = process.communicate(timeout=600)[0]
+    assert process.returncode == -signal.SIGKILL, said
+    same, rows, dropped, begun, cancelled, stopped = json.loads((shared / "found").read_text())
+    assert (same, rows, dropped) == (True, 21_010, 0)
     assert begun >= 8, "no task was run twice but the one that failed"
+    for words in (cancelled, stopped):
+        assert words.startswith("Spark could not send the data: "), words
+        assert "cancelled" in words, words
+    with pytest.raises(ApplicationFailedError, match="the driver of the feed has gone"):
+        tfapp.open("left", "local").result()
 
 
 TASKS = """
@@ -424,12 +473,17 @@ def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
     assert printed.splitlines() == ["no driver"] * 4 + ["[64, 36]"]
 
 
-def test_a_column_that_there_is_none_of(spark, submit):
+def test_a_column_that_there_is_none_of_and_another_python(spark, submit, monkeypatch):
+    """A job that Spark cannot run is not run again before the next data."""
     program = functools.partial(programs.read_columns, columns=("id", "label"))
     with submit(program, needs_folder=False) as app:
         frame = rows(spark, 100, 1)
         with pytest.raises(FeedError, match="asks for column 'label', and the DataFrame has id, x"):
             app.feed(frame)
+        with monkeypatch.context() as patch:
+            patch.setattr(spark.sparkContext, "pythonVer", "2.7")
+            with pytest.raises(FeedError, match="Spark could not send .* has different version"):
+                app.feed(frame.rdd)
         with pytest.raises(FeedError, match="asks for column 'label', and the data has id, x"):
             app.feed(frame.rdd)
 
@@ -453,15 +507,31 @@ def test_what_cannot_be_fed_is_told_at_once(spark, shared, submit):
         tfapp.open("app", "spark").feed(ragged)
 
 
-def test_a_program_that_never_reads_is_named_and_one_that_fails_is_told(spark, submit):
-    stalls = pytest.raises(FeedError, match="nothing has moved for 25 s: there are batches for")
-    with submit(programs.wait_for_nothing, needs_folder=False) as app, stalls:
-        app.wait_until_running()
-        app.feed(rows(spark, 200_000, 2), stall_timeout=25)
+def test_a_program_that_never_reads_is_named_one_that_is_stopped_ended_one_that_fails_told(
+    spark, shared, submit
+):
+    few, more = rows(spark, 256, 1), rows(spark, 200_000, 2, first=256)
+    stalls = pytest.raises(FeedError, match="nothing has moved for 5 s: there are batches for wor")
+    with submit(programs.wait_for_nothing, needs_folder=False) as app:
+        app.feed(few, final=False)
+        with stalls:
+            app.feed(more, stall_timeout=5)
+    with submit(programs.collect, replace=True) as app:
+        app.feed(few, final=False, rest="share")
+        wait_for(lambda: (shared / "pid-1-1").exists(), "the program")
+        os.kill(int((shared / "pid-1-1").read_text()), signal.SIGSTOP)
+        result = app.feed(more, rest="share")
+        app.result()
+        said = [moment.text for moment in app.status().timeline]
+    ids = got(shared, 2, generation=2)
+    assert (result.rows, result.dropped) == (200_256, 0)
+    assert result.lost <= 256, "no more than both had taken"
+    assert len(set(ids[0] + ids[1])) == len(ids[0] + ids[1]) == 200_256 - result.lost
+    assert any("was stopped (SIGSTOP) and did not go on" in text for text in said), said
     program = functools.partial(programs.raise_after, batches=5)
     fails = pytest.raises(ApplicationFailedError, match="batch 5 is bad")
     with submit(program, needs_folder=False, replace=True) as app, fails:
-        app.feed(rows(spark, 200_000, 2))
+        app.feed(more)
 
 
 def test_an_empty_source_and_few_rows(spark, shared, submit):

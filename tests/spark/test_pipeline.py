@@ -59,6 +59,12 @@ def test_a_frame_becomes_records_and_a_frame_again(spark, dfutil, open_path):
     with pytest.raises(UsageError, match="'m' is map<int,int>, which no TFRecord can hold"):
         dfutil.saveAsTFRecords(spark.sql("select map(1, 2) m"), f"{folder}-3")
     assert not (open_path / "records-3").exists()
+    for use in (
+        lambda path: dfutil.saveAsTFRecords(spark.range(1), path),
+        lambda path: dfutil.loadTFRecords(spark.sparkContext, path),
+    ):
+        with pytest.raises(UsageError, match="opens no such path: File system scheme 'moon'"):
+            use("moon://host/records")
 
 
 def test_examples_of_an_rdd(spark, dfutil):

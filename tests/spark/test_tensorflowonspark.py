@@ -19,7 +19,7 @@ from tests import python_environments
 from tests.spark import tfos_programs as programs
 from tests.spark.conftest import wait_for
 from tfapp.engines.leftovers import CACHE
-from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
+from tfapp.errors import ApplicationFailedError, FeedError, TimedOutError, UsageError
 from tfapp.tensorflowonspark import TFCluster, TFParallel
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tensorflowonspark"
@@ -53,6 +53,8 @@ def test_a_cluster_is_fed_and_described(spark):
     cluster.train(spark.range(1000, 1500, 1, 5), num_epochs=1, feed_timeout=12)
     info = cluster.cluster_info
     cluster.shutdown(grace_secs=1)
+    with pytest.raises(FeedError, match="the feed was ended: no data can come after"):
+        cluster.train(frame.rdd, num_epochs=1)
     found = list(cluster.application.result().returned.values())
     assert sorted(found[0]["ids"] + found[1]["ids"]) == sorted(
         [*range(1000)] * 2 + [*range(1000, 1500)]

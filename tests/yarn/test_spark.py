@@ -4,15 +4,13 @@ given out, and ends."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import NOT_FETCHED
-from tests.spark.conftest import program as spark_program
+from tests.spark.conftest import package_in
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -65,8 +63,18 @@ for name, components in {
 with tfapp.submit(train, workers("512 MiB"), name="app", spark=spark, show=False) as application:
     result = application.result()
     status = application.status()
+
+def count(ctx):
+    ids = [batch["id"].sum() for batch in ctx.feed.batches(100)]
+    return [len(ids), int(sum(ids))]
+
+more = {"engine": "yarn", "name": "fed", "feed": True, "show": False}
+with tfapp.submit(count, workers("512 MiB"), **more) as application:
+    fed = application.feed(spark.range(0, 2000, 1, 4))
+    counted = dict(application.result().returned)
 print(json.dumps({
     "refused": refused,
+    "fed": [fed.rows, fed.batches, counted],
     "returned": dict(result.returned),
     "restarts": status.restarts,
     "timeline": [moment.text for moment in status.timeline],
@@ -78,16 +86,14 @@ spark.stop()
 @pytest.fixture
 def spark(cluster) -> Path:
     """The package pyspark."""
-    own = spark_program.folder_in(cluster.cache)
-    if not own.is_dir() and os.environ.get("CI") != "true":
-        pytest.skip(NOT_FETCHED)
-    return spark_program.find_spark(cluster.cache, os.environ)[0]
+    return package_in(cluster.cache)
 
 
 @pytest.mark.timeout(900)
 def test_executors_of_yarn(cluster, user, spark, tmp_path):
     """An executor is ended for its memory, which is told, and its container is replaced. What does
-    not fit beside an executor's heap, or in its slots, is refused before anything is made."""
+    not fit beside an executor's heap, or in its slots, is refused before anything is made. At last
+    the executors feed programs of the engine of YARN."""
     conf = tmp_path / "conf"
     conf.mkdir()
     lines = [f"{key} {value.format(spark=spark)}\n" for key, value in SETTINGS.items()]
@@ -109,6 +115,9 @@ def test_executors_of_yarn(cluster, user, spark, tmp_path):
         "slots": ["3 containers on executors, and Spark runs at most 2 tasks at a time"],
     }
     assert said["returned"] == {"worker/0": 2, "worker/1": 2}
+    rows, batches, counted = said["fed"]
+    assert (rows, batches, [count for count, _ in counted.values()]) == (2000, 10, [10, 10])
+    assert sum(total for _, total in counted.values()) == sum(range(2000))
     assert said["restarts"] == 1
     timeline = "\n".join(said["timeline"])
     assert "worker/1 on 127.0.0.1 was killed for its memory (Spark has ended its task" in timeline

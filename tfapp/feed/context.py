@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp.errors import ProgramError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tfapp.feed.receiver import Arrays, Question, Receiver
 
 VARIABLE = "FEED_CREDENTIALS"  # the feed's credentials
+DRIVER_GONE = ".tfapp-feed-driver-gone"  # a file of the instance
 EXPORT = "feed"  # the export with the port, in the group that has the component's name
 
 
@@ -23,9 +25,10 @@ class Feed:
     """Rows that the driver feeds to this program: `app.feed(data)` there, `dataset` here. Every
     program of the application gets as many batches as any other."""
 
-    def __init__(self, address: str, credentials: str):
-        """`address`: host:port that this instance exports, "" where it exports none."""
-        self._address, self._credentials = address, credentials
+    def __init__(self, address: str, credentials: str, folder: Path):
+        """`address`: host:port that this instance exports, "" where it exports none. `folder`: of
+        this instance, in all of its generations."""
+        self._address, self._credentials, self._folder = address, credentials, folder
         self._lock = threading.Lock()
         self._receiver: Receiver | None = None
         self._restored: tuple[int, ...] | None = None
@@ -138,7 +141,8 @@ class Feed:
                         'Add it with packages=["pyarrow"].',
                     ) from None
                 credentials = Credentials.unpacked(self._credentials)
-                self._receiver = Receiver(int(self._address.rpartition(":")[2]), credentials)
+                port = int(self._address.rpartition(":")[2])
+                self._receiver = Receiver(port, credentials, self._folder / DRIVER_GONE)
             return self._receiver
 
 
@@ -152,4 +156,5 @@ def feed_of(environ: Mapping[str, str]) -> Feed:
         for member in members:
             if member["instance"] == instance:
                 address = member["exports"].get(member["component"], {}).get(EXPORT, "")
-    return Feed(address, environ.get(VARIABLE, ""))
+    folder = Path(environ.get("TFAPP_WORK_DIR", "."))
+    return Feed(address, environ.get(VARIABLE, ""), folder)

@@ -84,6 +84,8 @@ class Feeder:
         raises passes through."""
         if self._state.ledger.stopped:
             return self._result()
+        if self._state.unasked:
+            raise FeedError("the feed was ended: no data can come after end_feed()")
         self._state.stall_timeout = stall_timeout
         self._state.is_fed = True
         source = Source(data)
@@ -96,14 +98,11 @@ class Feeder:
             for _ in range(passes):
                 self._passes.append((next(self._numbers), source, partitions, number))
             self._state.progress = time.monotonic()
-        while not self._is_done(final):
-            todo = self._next_job()
-            if todo is None:
-                with self._state.changed:
-                    self._state.changed.wait(LOOK_EVERY)
-                    self._state.check()
-                continue
-            self._run_job(*todo)
+        try:
+            self._run_jobs(final)
+        except BaseException:
+            self._give_up(number)
+            raise
         with self._state.changed:
             if not final:
                 # Who begins again later cannot have the rows of a stream's earlier batches.
@@ -166,6 +165,13 @@ class Feeder:
                 if self._state.view.ended:
                     raise ApplicationEndedError(self._state.view.ended)
 
+    def _give_up(self, data: int) -> None:
+        """What of it is not with the programs is not fed any more: not before other data either."""
+        with self._state.changed:
+            for number, *_ in (each for each in self._passes if each[3] == data):
+                self._state.ledger.give_up(number)
+            self._passes = [each for each in self._passes if each[3] != data]
+
     # ---- Jobs ----------------------------------------------------------------------------------
     def _is_done(self, final: bool) -> bool:
         with self._state.changed:
@@ -185,6 +191,16 @@ class Feeder:
                 return False
             whole = each[0] * self._state.batch() + each[1]
             return all(program.took >= whole for program in self._state.programs.values())
+
+    def _run_jobs(self, final: bool) -> None:
+        while not self._is_done(final):
+            todo = self._next_job()
+            if todo is None:
+                with self._state.changed:
+                    self._state.changed.wait(LOOK_EVERY)
+                    self._state.check()
+                continue
+            self._run_job(*todo)
 
     def _next_job(self) -> tuple[int, Source, list[int], int] | None:
         """(pass, source, partitions, data) of which not all is with the programs."""

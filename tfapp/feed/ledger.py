@@ -340,6 +340,16 @@ class Ledger:
             raise ValueError(f"pass {number} is not done")
         self._settled.add(number)
 
+    def give_up(self, number: int) -> None:
+        """No more of a pass will be fed: what workers have of it is all of it, and is not fed
+        again."""
+        for part, known in self._parts.items():
+            if part[0] == number and not known.finished:
+                self._void(known)
+                known.attempt, known.alive = _NONE_AFTER, False
+                known.rows, known.sure = known.done.rows, True
+        self._settled.add(number)
+
     def _void(self, known: _Partition) -> None:
         for granted in known.granted.values():
             worker = self._workers[granted.worker]
@@ -435,6 +445,7 @@ class Ledger:
 
 
 _ROOM = 64  # rows that a worker takes at once, if it has any
+_NONE_AFTER = 1 << 63  # supersedes every attempt
 _FEW = 8  # workers among whom rows are divided exactly
 
 

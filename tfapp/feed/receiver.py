@@ -18,12 +18,14 @@ and from it:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +45,8 @@ from tfapp.feed.wire import Credentials, Line
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 DRIVER_GONE = "the driver of the feed has gone"
+READ_LIMIT = 10.0  # seconds that a thread may take for a piece while the process ends
+RETURN_LIMIT = 120.0  # seconds in which a driver that lives has found a new generation
 
 
 class _Piece(NamedTuple):
@@ -64,8 +68,9 @@ class Question(NamedTuple):
 class Receiver:
     """Listens at a port from its making, until the process ends."""
 
-    def __init__(self, port: int, credentials: Credentials):
-        """OSError when it cannot listen."""
+    def __init__(self, port: int, credentials: Credentials, gone: Path):
+        """`gone`: the file that says for the next generation that the driver has gone: without it
+        the next one would wait for ever. OSError when it cannot listen."""
         self._tls = credentials.tls(server=True)
         self._listener = socket.socket()
         # The runner holds the port and never listens there.
@@ -89,6 +94,15 @@ class Receiver:
         self._hold = False  # whether no more may be taken until it is known how many
         self._questions: deque[Question] = deque()
         self._unasked = False  # whether no more questions come
+        self._read = threading.Condition()
+        self._reading = 0  # threads that are in Arrow's code
+        self._ends = False
+        atexit.register(self._end)
+        self._gone = gone
+        if gone.exists():
+            waiting = threading.Timer(RETURN_LIMIT, self._give_up)
+            waiting.daemon = True
+            waiting.start()
         self._start(self._accept)
 
     # ---- For the program -----------------------------------------------------------------------
@@ -224,11 +238,38 @@ class Receiver:
             finally:
                 line.close()
 
+    def _end(self) -> None:
+        """The process ends: it would abort with a thread that comes back from Arrow's code."""
+        with self._read:
+            self._ends = True
+            self._read.wait_for(lambda: not self._reading, READ_LIMIT)
+
+    def _arrays(self, body: bytes) -> Arrays:
+        """What Arrow makes of a piece. OSError when the process ends."""
+        with self._read:
+            if self._ends:
+                raise ConnectionError("the program ends")
+            self._reading += 1
+        try:
+            return arrays_of(body)
+        finally:
+            with self._read:
+                self._reading -= 1
+                self._read.notify_all()
+
+    def _give_up(self) -> None:
+        with self._changed:
+            if self._driver is None:
+                words = f"{DRIVER_GONE}, and none has come back in {RETURN_LIMIT:g} s"
+                self._error = self._error or words
+                self._changed.notify_all()
+
     def _serve_driver(self, line: Line, hello: dict[str, Any]) -> None:
         with self._changed:
             if self._driver is not None:
                 return  # there is one already
             self._driver, self._hello = line, hello
+            self._gone.unlink(missing_ok=True)
             self._changed.notify_all()
         error = DRIVER_GONE
         try:
@@ -241,6 +282,8 @@ class Receiver:
             pass
         except Exception as broken:
             error = f"the feed failed here: {type(broken).__name__}: {broken}"
+        with contextlib.suppress(OSError):  # no room; the next generation waits
+            self._gone.touch()
         with self._changed:
             self._error = self._error or error
             for _, done in self._commits.values():
@@ -297,7 +340,7 @@ class Receiver:
         """Pieces, each answered by whether it is entered, in their order."""
         while True:
             head = line.hear()
-            piece = _Piece(arrays_of(line.body(head.pop("size"))), head["rows"])
+            piece = _Piece(self._arrays(line.body(head.pop("size"))), head["rows"])
             entered = threading.Event()
             answer: list[bool] = []
 
@@ -319,7 +362,7 @@ class Receiver:
     def _serve_questions(self, line: Line, hello: dict[str, Any]) -> None:
         while True:
             head = line.hear()
-            arrays = arrays_of(line.body(head["size"]))
+            arrays = self._arrays(line.body(head["size"]))
 
             def reply(found: Arrays) -> None:
                 line.send({}, serialized(record_batch(found)))

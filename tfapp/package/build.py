@@ -84,9 +84,10 @@ def _positions(documents: CheckedDocuments) -> dict[str, Position]:
 
 def _rule_positions(metainfo: CheckedDocument) -> dict[str, Position]:
     path = ("application", "failurePolicy")
-    rules = metainfo.section(*path).get("rules", ())
-    return {
-        f"failurePolicy.{number}.{index}": metainfo.at(*path, "rules", number, "components", index)
-        for number, rule in enumerate(rules)
-        for index in range(len(rule.get("components", ())))
-    }
+    found = {}
+    for number, rule in enumerate(metainfo.section(*path).get("rules", ())):
+        place = (*path, "rules", number)
+        found[f"failurePolicy.{number}"] = metainfo.at(*place)
+        for index in range(len(rule.get("components", ()))):
+            found[f"failurePolicy.{number}.{index}"] = metainfo.at(*place, "components", index)
+    return found

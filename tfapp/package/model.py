@@ -189,8 +189,9 @@ class AppPackage:
     # --files: path below files/ in a container -> the submitting user's own file. They win over
     # the package's files/.
     user_files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    # "application", "resources", "successPolicy" (where it stands, or would stand), and for each
-    # component that a policy names "successPolicy.0"..., "failurePolicy.0.0"... (rule, place).
+    # "application", "resources", "successPolicy" (where it stands, or would stand), each rule of
+    # the failure policy, "failurePolicy.0"..., and for each component that a policy names
+    # "successPolicy.0"..., "failurePolicy.0.0"... (rule, place).
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
 
     def component(self, name: str) -> Component:

@@ -26,8 +26,8 @@ _FOLDER = "_tfapp_records"  # attribute of a DataFrame: the folder that it is fr
 
 def saveAsTFRecords(df: Any, output_dir: str) -> None:
     """Writes one file for each partition, `part-00000` and so on, into a folder that is not there
-    yet, and `_SUCCESS` at last. ExistsError; UsageError for a column that no feature can hold;
-    what Spark raises passes through."""
+    yet, and `_SUCCESS` at last. ExistsError; UsageError for a column that no feature can hold,
+    and for a path that TensorFlow cannot open; what Spark raises passes through."""
     types = [(field.name, field.dataType) for field in df.schema.fields]
     kinds = [(name, _kind(name, kind)) for name, kind in types]
     sc = df.sparkSession.sparkContext
@@ -43,7 +43,7 @@ def loadTFRecords(
     partition. `schema`: a StructType, or as in "image array<float>, label long"; without one it is
     that of the first record, where a feature of one value becomes a number or text, one of several
     an array, and bytes are text but for `binary_features`. NotFoundError where there are no
-    records."""
+    records, UsageError for a path that TensorFlow cannot open."""
     from pyspark.sql import SparkSession
     from pyspark.sql.types import _parse_datatype_string
 
@@ -141,16 +141,26 @@ def _on_executor(sc: Any, function: Callable[..., Any], *args: Any) -> Any:
         raise ExistsError(found, "Give another folder, or delete it first.")
     if word == "missing":
         raise NotFoundError(found, "Check the path.")
+    if word == "unknown":
+        raise UsageError(
+            f"TensorFlow on the executors opens no such path: {found}",
+            "Give a folder that all executors have mounted; or TensorFlow 2.16 or older with "
+            "tensorflow-io, for hdfs://.",
+        )
     return found
 
 
 def _told(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    import tensorflow as tf
+
     try:
         return "value", function(*args)
     except FileExistsError as error:
         return "there", str(error)
     except FileNotFoundError as error:
         return "missing", str(error)
+    except tf.errors.UnimplementedError as error:
+        return "unknown", error.message
 
 
 def _claim(folder: str) -> None:
@@ -176,7 +186,7 @@ def _look(folder: str) -> tuple[list[str], list[tuple[str, str, int]] | None]:
     """Its record files, and the features of the first record."""
     import tensorflow as tf
 
-    if not tf.io.gfile.isdir(folder):
+    if not tf.io.gfile.exists(folder) or not tf.io.gfile.isdir(folder):
         raise FileNotFoundError(f"there is no folder {folder}")
     names = sorted(tf.io.gfile.listdir(folder))
     files = [posixpath.join(folder, n) for n in names if n[0] not in "._" and n[-1] != "/"]

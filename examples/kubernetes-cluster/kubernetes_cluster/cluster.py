@@ -69,6 +69,11 @@ class Cluster:
         """Calls as the administrator."""
         return Api(self.kubeconfig)
 
+    def inside(self, *words: str) -> list[str]:
+        """The command that runs `words` in the cluster's network: pods have addresses there, and
+        the API server is https://10.77.0.1, for the certificates of the kubeconfig file."""
+        return ["nsenter", "-t", str(self._init(CONTROL_PLANE).pid), "-n", *words]
+
     def add_user(self, name: str, namespace: str = "default") -> Path:
         """The kubeconfig file of a user who may do nothing until a RoleBinding names them."""
         path = self.folder / "users" / name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.engines.diagnosis import OK, WARNING
-from tfapp.engines.spark.doctor import examine_protection
+from tfapp.engines.diagnosis import OK, PROBLEM, WARNING
+from tfapp.engines.spark.doctor import examine_executor, examine_protection
 
 SECURE = """\
 # Of all drivers.
@@ -46,3 +46,17 @@ def test_protection_of_what_travels(tmp_path, where, text, level, said):
 
 def test_without_a_spark_there_are_no_settings():
     assert examine_protection({}).level == WARNING
+
+
+def test_an_executor_that_nobody_can_ask(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfapp.engines.spark.session.active_context", lambda: None)
+    found = examine_executor({}, "python3")
+    assert (found.subject, found.level) == ("executors", WARNING)
+    assert "this process has no session, and spark-defaults.conf no master" in found.text
+    (tmp_path / "spark-defaults.conf").write_text("spark.master spark://127.0.0.1:1\n")
+    monkeypatch.setattr("tfapp.engines.spark.session.require_pyspark", lambda: None)
+    found = examine_executor({"SPARK_CONF_DIR": str(tmp_path)}, "python3")
+    assert (found.level, found.text) == (
+        PROBLEM,
+        "no Spark master answers: 127.0.0.1:1: Connection refused",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.engines.spark.session import first_words
+from tfapp.engines.spark.session import first_words, given_up
 
 ABORTED = (
     "Job aborted due to stage failure: Task 0 in stage 7.0 failed 4 times, most recent failure: "
@@ -33,6 +33,11 @@ class JavaError(Exception):
             'java.io.IOException: Cannot run program "python3": error=2',
         ),
         (
+            f"{ABORTED}org.apache.spark.SparkException: \nError from python worker:\n  no disk\n"
+            "PYTHONPATH was:\n  a.zip\n\tat a\n",
+            "org.apache.spark.SparkException: Error from python worker: no disk",
+        ),
+        (
             f"{ABORTED}org.apache.spark.api.python.PythonException: Traceback (most recent call "
             'last):\n  File "w.py", line 2\n    main()\nValueError: bad\n\tat a\nDriver stack:',
             "ValueError: bad",
@@ -46,3 +51,16 @@ def test_first_words(text, words):
 def test_first_words_of_little():
     assert first_words(JavaError("")) == "JavaError"
     assert first_words(ValueError("no")) == "no"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (JavaError("Job 3 cancelled because SparkContext was shut down"), False),
+        (JavaError(f"{ABORTED}ExecutorLostFailure (executor 1 exited)"), False),
+        (JavaError(f"{ABORTED}java.io.IOException: Cannot run program"), True),
+        (TypeError("cannot pickle 'generator' object"), True),
+    ],
+)
+def test_a_task_that_can_run_nowhere(error, expected):
+    assert given_up(error) is expected

@@ -6,7 +6,8 @@ engine. With `--engine yarn`: Java, the command yarn, Hadoop's configuration, a 
 keytab where one is asked for, the ResourceManager and its nodes, their clocks, HDFS. The exit
 code is 0, or 53 when there is a problem. With --python, also whether that interpreter starts
 where programs run: on YARN, in one small container on each node that gets containers of the queue
-(--queue), which takes half a minute or so for each node label and leaves nothing behind.
+(--queue), which takes half a minute or so for each node label and leaves nothing behind; with
+`--engine spark`, by a task of a session that spark-defaults.conf describes.
 
   tfapp doctor --engine yarn
   tfapp doctor --engine yarn --python /opt/tensorflow/bin/python

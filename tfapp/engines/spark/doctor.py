@@ -8,18 +8,27 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
 from tfapp.engines.spark import session
+from tfapp.engines.spark.executor_python import LIMIT, asked
+from tfapp.errors import TfappError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
-def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Each thing that is checked. Nothing is started."""
+def examine(environ: Mapping[str, str], python: str | None = None) -> Iterator[Finding]:
+    """Each thing that is checked. `python`: the interpreter that an executor is asked for, by a
+    session that is opened for it where this process has none; without it nothing is started."""
     yield examine_pyspark()
     yield examine_java(environ)
     if importlib.util.find_spec("pyspark") is not None:
         yield examine_session()
         yield examine_protection(environ)
+        if python is not None or session.active_context() is not None:
+            yield examine_executor(environ, python or "python3")
 
 
 def examine_pyspark() -> Finding:
@@ -53,6 +62,37 @@ def examine_session() -> Finding:
         return Finding("session", OK, text)
     found, free = session.slots(context)
     return Finding("session", OK, f"{context.master}, {found} slots, {free} free")
+
+
+def examine_executor(environ: Mapping[str, str], python: str) -> Finding:
+    """Whether containers can run by `python` there; "python3" is an executor's own."""
+    context = session.active_context()
+    if context is not None:
+        return _examine_executor(context, python)
+    master = defaults(environ).get("spark.master")
+    if master is None:
+        text = "none can be asked: this process has no session, and spark-defaults.conf no master"
+        return Finding("executors", WARNING, text, "Set spark.master there.")
+    try:
+        context = session.open_context("tfapp doctor", master, ())
+    except TfappError as error:
+        return Finding("executors", PROBLEM, error.message, error.hint)
+    try:
+        return _examine_executor(context, python)
+    finally:
+        context.stop()
+
+
+def _examine_executor(context: SparkContext, python: str) -> Finding:
+    answer = asked(context, python)
+    slots, free = session.slots(context)
+    if answer is None:
+        text = f"none has run a task in {LIMIT:g} s: there are {slots} slots, {free} free"
+        return Finding("executors", WARNING, text, "Containers wait for slots as this did.")
+    if answer:
+        hint = "Set PYSPARK_PYTHON to a Python of this version that has grpcio and protobuf."
+        return Finding("executors", PROBLEM, f"Python {answer}", hint)
+    return Finding("executors", OK, f"{python} runs containers there; {slots} slots")
 
 
 def examine_protection(environ: Mapping[str, str]) -> Finding:

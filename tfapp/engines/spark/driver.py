@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfapp.engines.folders import RunFolder
 from tfapp.engines.spark import CONTROL_FILE, WORDS_LIMIT
-from tfapp.engines.spark.session import first_end, first_words, profile, running, slots
+from tfapp.engines.spark.session import end_of, first_words, given_up, profile, running, slots
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -65,7 +65,8 @@ class Agent:
                 if order["do"] == "run":
                     self._begin(order)
                 elif order["do"] == "explain":
-                    threading.Thread(target=self._explain, args=(order["id"],), daemon=True).start()
+                    about = order["id"], order["attempt"]
+                    threading.Thread(target=self._explain, args=about, daemon=True).start()
                 else:
                     self._cancel(order["id"])
         self._over.set()
@@ -80,16 +81,16 @@ class Agent:
         InheritableThread(target=self._run, args=(order,), daemon=True).start()
 
     def _run(self, order: Mapping[str, Any]) -> None:
-        id, words = order["id"], ""
+        id, words, cannot = order["id"], "", False
         try:
             self._submit(order)
         except Exception as error:  # Spark's Java exceptions have no class of their own here
-            words = first_words(error)
+            words, cannot = first_words(error), given_up(error)
             log.info("the job of %s has failed", id, exc_info=True)
             if not running(self._context):
                 self._report({"over": OVER})
         self._waiting.discard(id)
-        self._report({"ended": id, "words": words})
+        self._report({"ended": id, "words": words, "cannot": cannot})
 
     def _submit(self, order: Mapping[str, Any]) -> None:
         from pyspark import cloudpickle
@@ -106,12 +107,12 @@ class Agent:
         cloudpickle.register_pickle_by_value(container)
         data.mapPartitions(container.container(order["order"])).collect()
 
-    def _explain(self, id: str) -> None:
-        """Tells Spark's own words about the first task of a job, which has ended, and cancels the
-        job: Spark would run its task again."""
+    def _explain(self, id: str, attempt: int) -> None:
+        """Tells Spark's own words about an attempt at the task of a job, which has ended, and
+        cancels the job: Spark would run its task again."""
         words, limit = "", time.monotonic() + WORDS_LIMIT
         with contextlib.suppress(Exception):  # the context ends at this moment
-            while not (words := first_end(self._context, id)) and time.monotonic() < limit:
+            while not (words := end_of(self._context, id, attempt)) and time.monotonic() < limit:
                 if self._over.wait(LOOK_FOR_WORDS_EVERY):
                     break
         self._report({"explained": id, "words": words})

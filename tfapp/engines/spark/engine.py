@@ -67,7 +67,7 @@ class SparkEngine(RecordedEngine):
         from tfapp.engines.spark import doctor
 
         yield from super().examine(python, options)
-        yield from doctor.examine(self._environ)
+        yield from doctor.examine(self._environ, python)
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """See Engine.options: programs use the interpreter of the executors."""

@@ -25,14 +25,14 @@ def unfit(context: SparkContext, python: str) -> str:
     key = (str(context.applicationId), python)
     if key in _FIT or not slots(context)[1]:
         return ""
-    answer = _ask(context, python)
+    answer = asked(context, python)
     if answer == "":
         _FIT.add(key)
     return answer or ""
 
 
-def _ask(context: SparkContext, python: str) -> str | None:
-    """None without an answer in time."""
+def asked(context: SparkContext, python: str) -> str | None:
+    """The same from an executor that may still have to come; None without an answer in time."""
     from pyspark import InheritableThread, cloudpickle
 
     from tfapp.engines.spark import executor_python

@@ -153,7 +153,8 @@ async def end_of_order(reader):
 
 
 def notice_silence(connection):
-    """Ends a connection to a machine that is gone without a word."""
+    """Ends a connection to a machine that is gone without a word. tfapp.feed.wire has another, with
+    times of its own: both files travel to where the other is not."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", SILENCE // 4),

@@ -36,7 +36,7 @@ AGENT_LIMIT = 60.0  # seconds for the driver's agent to come
 QUIET = 2.0  # seconds that a job may take to begin before it is said to wait
 CLOSE_LIMIT = 15.0  # seconds for all containers to end at the end of a run
 AGAIN = "Spark has lost its task before it began"
-NODE_LOST, PREEMPTED, MEMORY = "node-lost", "preempted", "memory"
+NODE_LOST, PREEMPTED, MEMORY, START = "node-lost", "preempted", "memory", "start"
 # Spark's own, of an executor that YARN has ended: there is no more of it than the text.
 TOO_MUCH_MEMORY = ("exceeding physical memory limits", "exceeding virtual memory limits")
 
@@ -75,6 +75,7 @@ class _Container:
         self.told = told
         self.log = log
         self.line: Line | None = None  # once its keeper is there
+        self.attempt = 0  # Spark's number of the task that it is
         self.killed = False
         self.end: asyncio.Future[Ended] = loop.create_future()
         self.words: asyncio.Future[str] = loop.create_future()  # Spark's, of the end of its task
@@ -177,8 +178,8 @@ class SparkLauncher:
 
     def report(self, said: Mapping[str, Any]) -> None:
         """See Ear. `over`: why there is no SparkContext any more; `ended`: the container whose job
-        has ended, with `words`; `explained`: that whose task's end they are about; `slots`: how
-        many there are, and how many are free."""
+        has ended, with `words`, and whether these say that it `cannot` begin; `explained`: that
+        whose task's end they are about; `slots`: how many there are, and how many are free."""
         if "over" in said:
             self._end(str(said["over"]))
         elif "slots" in said:
@@ -187,10 +188,11 @@ class SparkLauncher:
             self._tell_words(container, str(said["words"]))
         elif container := self._containers.get(said.get("ended", "")):
             words = str(said["words"])
-            if words:  # else an attempt after the first, which has begun nothing
+            if words:  # else an attempt that has begun nothing
                 self._tell_words(container, words)
             if container.line is None:
-                container.finish(Ended(None, words or AGAIN, PREEMPTED))
+                reason = START if said["cannot"] else PREEMPTED
+                container.finish(Ended(None, words or AGAIN, reason))
 
     def _tell_words(self, container: _Container, words: str) -> None:
         """Sets Spark's words for a container; only the first call counts."""
@@ -210,11 +212,11 @@ class SparkLauncher:
         container = self._containers.get(id)
         if container is None or container.killed:
             return
-        if attempt or container.line is not None:
+        if container.line is not None:
             # Spark's own retry, or its speculation: the first to end would end the other.
             await asyncio.shield(container.end)
             return
-        container.line = line
+        container.line, container.attempt = line, attempt
         line.say(GO)
         times = TimesWriter(container.log)
         with open(container.log, "ab") as file:
@@ -236,7 +238,8 @@ class SparkLauncher:
         """The end, with Spark's words if Spark has ended the container."""
         if ended.reason != PREEMPTED or container.line is None:
             return ended
-        self._control.order({"do": "explain", "id": container.task.id})
+        about = {"id": container.task.id, "attempt": container.attempt}
+        self._control.order({"do": "explain", **about})
         with contextlib.suppress(asyncio.TimeoutError):
             words = await asyncio.wait_for(asyncio.shield(container.words), WORDS_LIMIT)
             if words:

@@ -156,16 +156,16 @@ def slots(context: SparkContext) -> tuple[int, int]:
     return total, max(total - used, 0)
 
 
-def first_end(context: SparkContext, group: str) -> str:
-    """Spark's words about the end of the first attempt at a task of a job group, "" while it knows
-    of none."""
+def end_of(context: SparkContext, group: str, attempt: int) -> str:
+    """Spark's words about the end of an attempt at a task of a job group, "" while it knows of
+    none."""
     store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
     for job in tracker.getJobIdsForGroup(group):
         for stage in tracker.getJobInfo(job).stageIds:
             tasks = store.taskList(stage, 0, _MOST_TASKS).iterator()
             while tasks.hasNext():
                 task = tasks.next()
-                if task.attempt() == 0 and task.errorMessage().isDefined():
+                if task.attempt() == attempt and task.errorMessage().isDefined():
                     lines = task.errorMessage().get().strip().splitlines()
                     return lines[0].rpartition(" Reason: ")[2][:500] if lines else ""
     return ""
@@ -286,4 +286,24 @@ def first_words(error: Exception) -> str:
     # Of a Python exception in a task, its own line, after the traceback's.
     begins = next((n for n, line in enumerate(lines) if _TRACEBACK in line), None)
     own = [line for line in lines[begins + 1 :] if line[:1].strip()] if begins is not None else []
-    return (own or [_BEFORE_REASON.sub("", lines[0])])[0].strip()[:500]
+    return (own[0] if own else _BEFORE_REASON.sub("", _sentence(lines))).strip()[:500]
+
+
+def _sentence(lines: Iterable[str]) -> str:
+    """The first line, and what its colon announces in those below."""
+    found = []
+    for line in filter(None, map(str.strip, lines)):
+        found.append(line)
+        if not line.endswith(":"):
+            break
+    return " ".join(found)
+
+
+def given_up(error: Exception) -> bool:
+    """Whether a job has failed because its task cannot run: on no executor that Spark has tried, or
+    because the task cannot travel. Else it was cancelled, or has lost its executors."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return True
+    text = str(java.getMessage())
+    return "aborted due to stage failure" in text and "ExecutorLostFailure" not in text

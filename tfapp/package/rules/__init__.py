@@ -14,6 +14,7 @@ from tfapp.package.rules import (  # noqa: F401 - each lists its rules
     docker,
     environment,
     exports,
+    failures,
     instances,
     placeholders,
     references,
