@@ -27,7 +27,8 @@ from tfapp.errors import ApplicationFailedError
 from tfapp.feed.wire import Credentials
 
 ROUNDS = 3
-ROWS = int(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else 60_000
+ROWS = int(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else 60_000  # of an RDD
+FRAME_ROWS = 5 * ROWS
 PARTITIONS, WIDTH = 8, 784
 WORKERS = 2
 TICKS = os.sysconf("SC_CLK_TCK")  # a second of CPU time in /proc
@@ -53,7 +54,7 @@ def read(ctx: Any) -> dict[str, float]:
     for found in ctx.feed.batches(256):
         first = first or now()
         rows += len(next(iter(found.values())))
-        if rows < ROWS // WORKERS:
+        if rows < FRAME_ROWS // WORKERS:
             early = now().ru_maxrss
     last = now()
     first = first or last
@@ -148,6 +149,7 @@ while True:
 class Kind:
     """A kind of data. `reads`: reads and drops it; `pumps`: sends its bytes to a sink."""
 
+    rows: int
     data: Any
     reads: Callable[[], Any]
     pumps: Callable[[str, str], Any]
@@ -155,7 +157,7 @@ class Kind:
 
 def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
     """By name."""
-    table = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(
+    table = spark.range(0, FRAME_ROWS, 1, PARTITIONS).selectExpr(
         f"transform(sequence(1, {WIDTH}), v -> cast((id * v) % 256 AS float)) x"
     )
     table.write.parquet(str(folder / "rows"), mode="overwrite")
@@ -166,7 +168,9 @@ def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
         frame.mapInArrow(work, frame.schema).count()
 
     found = {
-        "DataFrame": Kind(frame, lambda: frame.mapInArrow(drop, frame.schema).count(), pump_frame)
+        "DataFrame": Kind(
+            FRAME_ROWS, frame, lambda: frame.mapInArrow(drop, frame.schema).count(), pump_frame
+        )
     }
     numbers = spark.sparkContext.parallelize(range(PARTITIONS), PARTITIONS)
     for name, make in (("RDD of lists", lists), ("RDD of arrays", arrays)):
@@ -178,7 +182,9 @@ def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
                 functools.partial(pump_elements, address=address, credentials=credentials)
             )
 
-        found[name] = Kind(data, functools.partial(data.foreachPartition, drop_elements), pump_rdd)
+        found[name] = Kind(
+            ROWS, data, functools.partial(data.foreachPartition, drop_elements), pump_rdd
+        )
     return found
 
 
@@ -251,9 +257,9 @@ class Bench:
             app.end_feed()
             programs = app.result().returned.values()
         alone, pumped, fed = medians.values()
-        cpu = 1e6 * sorted(spent)[len(spent) // 2] / ROWS, max(one["cpu"] for one in programs)
+        cpu = 1e6 * sorted(spent)[len(spent) // 2] / kind.rows, max(one["cpu"] for one in programs)
         print(
-            f"{name}: {ROWS / fed:,.0f} rows/s; {pumped / fed:.2f} of the read with its bytes "
+            f"{name}: {kind.rows / fed:,.0f} rows/s; {pumped / fed:.2f} of the read with its bytes "
             f"sent, which is {alone / pumped:.2f} of the read alone; CPU a row: {cpu[0]:.1f} us "
             f"of Spark's Python, {cpu[1]:.1f} us of the programs"
         )
@@ -272,10 +278,18 @@ class Bench:
         count = frame.count()
         with tfapp.submit(read, self.workers, **self.more) as app:
             app.feed(frame, final=False)
-            took = min(seconds(lambda: app.feed(frame, final=False)) for _ in range(ROUNDS))
+            medians = compare(
+                {
+                    "small partitions: read and dropped": lambda: seconds(
+                        frame.mapInArrow(drop, frame.schema).count
+                    ),
+                    "small partitions: fed": lambda: seconds(lambda: app.feed(frame, final=False)),
+                },
+                3 * ROUNDS,  # Java needs some to become fast
+            )
             app.end_feed()
             app.result()
-        rate = count / took
+        rate = count / medians["small partitions: fed"]
         words = f"rows/s from {parts} partitions of {each} rows (bar {SMALL_AT_LEAST:,})"
         return told("DataFrame", rate, words, rate >= SMALL_AT_LEAST)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -219,6 +220,7 @@ class Feeder:
 
         group = f"tfapp-feed-{self._state.feed_id}-{secrets.token_hex(4)}"
         errors: list[Exception] = []
+        over = threading.Event()
         with self._state.changed:
             self._state.pass_number, self._state.data = number, data
             self._state.begun = 0
@@ -231,16 +233,16 @@ class Feeder:
             except Exception as error:  # Spark's Java exceptions have no class of their own
                 errors.append(error)
             with self._state.changed:
+                over.set()
                 self._state.changed.notify_all()
 
-        thread = InheritableThread(target=run, daemon=True)
-        thread.start()
+        InheritableThread(target=run, daemon=True).start()
         cancelled = False
         try:
             told = time.monotonic() + SLOT_PATIENCE
-            while thread.is_alive():
+            while not over.is_set():
                 with self._state.changed:
-                    if thread.is_alive():
+                    if not over.is_set():
                         self._state.changed.wait(LOOK_EVERY)
                     self._state.check()
                     if not self._state.begun and time.monotonic() > told:
@@ -248,15 +250,15 @@ class Feeder:
                         self._state.note(
                             f"{self._state.name}: the feed waits for a free slot of executors"
                         )
-                    over = self._state.ledger.stopped or self._state.view.ended
-                    cancelled = bool(over or not self._state.live)
+                    wanted = not self._state.ledger.stopped and not self._state.view.ended
+                    cancelled = not wanted or not self._state.live
                     cancelled = cancelled or generation != self._state.ledger.generation
                 if cancelled:
                     break
         finally:
-            while thread.is_alive():  # a job that begins late is not cancelled the first time
+            while not over.is_set():  # a job that begins late is not cancelled the first time
                 source.context.cancelJobGroup(group)
-                thread.join(LOOK_EVERY)
+                over.wait(LOOK_EVERY)
         ended = set(parts) if not errors else self._ended(source, group)
         with self._state.changed:
             for part in ended:
