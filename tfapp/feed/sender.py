@@ -1,8 +1,9 @@
 """In a Spark task: sends one partition to whom the ledger says, piece by piece.
 
 Lines to the ledger's server, each with an answer; several partitions may follow one another:
-    {"open": PART, "data": N, "attempt": A, "features": [...] or null, "task": {...}}
+    {"open": PART, "data": N, "attempt": A}
         -> {"done": [[0, 64, 12], ...], "pass": E} | {"finished": true} | {"superseded": true}
+    {"features": [...]} -> {"features": [...]}, those of the first partition
     {"grant": first, "rows": 512, "size": BYTES} -> {"pieces": [["host:port", 256], ...]} | ...
     {"finish": ROWS} -> {"finished": true} | {"superseded": true} | {"short": "..."}
     {"fail": "..."}    what this data can never become; no attempt can

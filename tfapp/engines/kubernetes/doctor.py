@@ -41,8 +41,8 @@ def examine(
     context: str,
     clock: Callable[[], float],
 ) -> Iterator[Finding]:
-    """Each thing that is checked, in the order of `tfapp doctor`. What cannot be had without
-    another that failed is left out. `clock`: seconds since 1970."""
+    """All checks, in the order of `tfapp doctor`. Checks that need another one which failed are
+    left out. `clock`: returns seconds since 1970."""
     yield from examine_here(home)
     library = checked("library", lambda: f"kubernetes {configuration.library().__version__}")
     yield library
@@ -72,7 +72,7 @@ def examine(
 
 
 def examine_clock(cluster: Cluster, clock: Callable[[], float]) -> Finding:
-    """The API server's beside that of this machine."""
+    """Compares the clock of the API server with that of this machine."""
     told = cluster.date()
     try:
         skew = email.utils.parsedate_to_datetime(told).timestamp() - clock()
@@ -86,7 +86,8 @@ def examine_clock(cluster: Cluster, clock: Callable[[], float]) -> Finding:
 
 
 def describe_namespace(cluster: Cluster) -> str:
-    """That it is there, as far as the login may see; NotFoundError when it is not."""
+    """Checks that the namespace exists, as far as the login may see it. NotFoundError if it does
+    not."""
     name = cluster.namespace
     try:
         found = cluster.require("Namespace", name)
@@ -97,7 +98,8 @@ def describe_namespace(cluster: Cluster) -> str:
 
 
 def examine_rights(cluster: Cluster) -> Iterator[Finding]:
-    """What the login lacks: for everything, then for what not every application needs."""
+    """The rights that the login lacks: first those that every application needs, then those that
+    only some need."""
 
     def check(needed: Iterable[Right], instead: str, text: str) -> str:
         lacking = missing(cluster, needed)
@@ -117,7 +119,7 @@ def examine_rights(cluster: Cluster) -> Iterator[Finding]:
 
 
 def examine_admission(cluster: Cluster) -> Finding:
-    """Whether a small pod would be taken, as tfapp makes them without a user."""
+    """Checks by a dry run that a small pod of tfapp's kind, without a user, is admitted."""
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     size = {"cpu": "100m", "memory": "64Mi"}
     container = {
@@ -145,7 +147,7 @@ def examine_admission(cluster: Cluster) -> Finding:
 
 
 def examine_nodes(cluster: Cluster) -> Iterator[Finding]:
-    """Those that take pods, and what they have."""
+    """Lists the nodes that accept pods, with their resources."""
     try:
         nodes = cluster.list("Node")
     except ForbiddenError:
@@ -163,7 +165,7 @@ def examine_nodes(cluster: Cluster) -> Iterator[Finding]:
 
 
 def examine_quotas(cluster: Cluster) -> Iterator[Finding]:
-    """How much of each is used."""
+    """Reports the usage of each ResourceQuota."""
     try:
         quotas = cluster.list("ResourceQuota")
     except ForbiddenError:
@@ -176,7 +178,7 @@ def examine_quotas(cluster: Cluster) -> Iterator[Finding]:
 
 
 def examine_storage(cluster: Cluster) -> Finding:
-    """The claims that checkpoints could go to."""
+    """Lists the PersistentVolumeClaims that can hold checkpoints."""
     try:
         claims = cluster.list("PersistentVolumeClaim")
     except ForbiddenError:

@@ -1,7 +1,8 @@
-"""Finds applications that a namespace can never run, before anything is made: rights, what the API
-server and its admission do not take, what is named and not there, nodes and quotas.
+"""Finds applications that a namespace can never run, before anything is created: missing rights,
+objects that the API server or its admission refuses, references to missing objects, nodes and
+quotas.
 
-What the login may not look at is not checked; the API server has the last word anyway.
+What the login may not read is not checked; the API server decides in the end.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _OF_GPUS = ("kubernetes.gpu.resource", "yarn.gpus")
 
 
 class Wanted(NamedTuple):
-    """A pod with its name, and how many like it."""
+    """A pod with its name, and the number of pods of this kind."""
 
     component: str  # MASTER for the application's own
     instances: int
@@ -62,9 +63,9 @@ class Wanted(NamedTuple):
 
 
 def check(cluster: Cluster, compiled: Compiled, at: Places) -> tuple[Problem, ...]:
-    """An error for each thing that would wait or fail for ever, a warning where nodes may be added.
-    ForbiddenError for rights that the login lacks; ExistsError when the name is taken;
-    NotFoundError when the namespace is missing."""
+    """Errors for what would wait or fail for ever, and warnings where the cluster may add nodes.
+    ForbiddenError if the login lacks rights; ExistsError if the name is taken; NotFoundError if the
+    namespace does not exist."""
     package = compiled.package
     if package is None:
         return ()
@@ -91,7 +92,7 @@ def check(cluster: Cluster, compiled: Compiled, at: Places) -> tuple[Problem, ..
 
 
 def claims(cluster: Cluster) -> dict[str, Sequence[str]]:
-    """The access modes of each PersistentVolumeClaim, {} where they may not be listed."""
+    """The access modes of each PersistentVolumeClaim, {} if the login may not list them."""
     with contextlib.suppress(ForbiddenError):
         return {
             each["metadata"]["name"]: (each.get("spec") or {}).get("accessModes") or ()
@@ -103,7 +104,7 @@ def claims(cluster: Cluster) -> dict[str, Sequence[str]]:
 def _check_rights(
     cluster: Cluster, compiled: Compiled, at: Places, bodies: Sequence[Mapping[str, Any]]
 ) -> None:
-    """ForbiddenError for all that is missing at once; for what has a way around it, with that."""
+    """ForbiddenError with all missing rights, and with alternatives where there are some."""
     makes_account = any(body["kind"] == "Role" for body in bodies)
     accounts = missing(cluster, OF_ACCOUNTS) if makes_account else ()
     lacking = (*missing(cluster, NEEDED), *accounts)
@@ -119,19 +120,19 @@ def _check_rights(
 
 
 def left_out(compiled: Compiled, bodies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The names of files that are too large for the Secrets among `bodies`."""
+    """The names of files that are too large for the Secrets in `bodies`."""
     kept = {key for body in bodies if body["kind"] == "Secret" for key in body["data"]}
     known = digests(compiled).items()
     return tuple(source.rpartition("/")[2] for source, digest in known if digest not in kept)
 
 
 def own_account(at: Places) -> str:
-    """What to do where nobody may make service accounts."""
+    """The hint for a login that may not create service accounts."""
     return f"Or set {ACCOUNT} to a service account that has the rules {of_master(at)}."
 
 
 def of_master(at: Places) -> str:
-    """The rules that a master's service account needs, as YAML in one line."""
+    """The rules that the master's service account needs, as YAML in one line."""
     role = next(body for body in rights(at) if body["kind"] == "Role")
     return ", ".join(
         rule(each["apiGroups"][0], each["resources"][0], each["verbs"]) for each in role["rules"]
@@ -139,7 +140,7 @@ def of_master(at: Places) -> str:
 
 
 def _wanted(compiled: Compiled, at: Places, job: Mapping[str, Any]) -> list[Wanted]:
-    """The master's pod, and one of each component."""
+    """The pod of the master, and one pod of each component."""
     assert compiled.package is not None
     template = job["spec"]["template"]
     master = {"apiVersion": "v1", "kind": "Pod", **template}
@@ -163,7 +164,7 @@ def _named(pod: Mapping[str, Any], name: str, at: Places) -> dict[str, Any]:
 def _check_object(
     cluster: Cluster, package: AppPackage, body: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Of what would be made, pods aside; of a Secret without its content."""
+    """Dry runs of all objects except pods. Secrets are sent without their content."""
     tried = dict(body)
     if tried["kind"] == "Secret":
         tried["data"] = dict.fromkeys(tried["data"], "")
@@ -180,7 +181,8 @@ def _check_object(
 def _check_pod(
     cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places
 ) -> tuple[Problem, ...]:
-    """What it names and is not there; else what the API server says."""
+    """Objects that the pod refers to and that do not exist; if there are none, what the API server
+    reports."""
     absent = tuple(_absent(cluster, package, wanted, at))
     return absent or tuple(_refused(cluster, package, wanted, at))
 
@@ -188,8 +190,8 @@ def _check_pod(
 def _refused(
     cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places
 ) -> Iterator[Problem]:
-    """What admission says of a pod: Pod Security, limits, quotas, classes. A login that may not
-    make pods does not hear it."""
+    """The message of an admission that refuses a pod: Pod Security, limits, quotas, classes. A
+    login that may not create pods gets none."""
     spec = dict(wanted.pod["spec"])
     if spec.get("serviceAccountName") == names.application_object(at.name):
         spec["serviceAccountName"] = _DEFAULT_ACCOUNT  # its own is not made yet
@@ -208,7 +210,7 @@ def _refused(
 
 
 def place(package: AppPackage, component: str, field: str) -> Position:
-    """Where the user wrote what stands at `field` of a pod, as nearly as that is known."""
+    """The position in the package of the value at `field` of a pod, as closely as it is known."""
     values = _values(package, component)
     inner = field.replace("spec.template.", "", 1) if field.startswith("spec.template.") else field
     inner = inner.replace("spec.", "", 1)
@@ -248,8 +250,8 @@ def _place_of_resource(package: AppPackage, component: str, resource: str) -> Po
 
 
 def _absent(cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places) -> Iterator[Problem]:
-    """Objects that a pod names, told once where several name them at one place. A class that the
-    login may not look at is checked by the dry run."""
+    """Missing objects to which pods refer, once for each position. A class that the login may not
+    read is left to the dry run."""
     own = {names.application_object(at.name), names.run_object(at.name, at.run)}
     for kind, name, field in references(wanted.pod["spec"]):
         if name in own:
@@ -266,7 +268,7 @@ def _absent(cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places) -
 
 
 def references(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(kind, name, field) of each object that must be there for a pod of this specification."""
+    """(kind, name, field) of each object that a pod of this specification needs."""
     for number, volume in enumerate(spec.get("volumes") or ()):
         field = f"spec.volumes[{number}]"
         for kind, source, key in (
@@ -329,7 +331,7 @@ def _place_of_affinity(package: AppPackage, component: str) -> Position:
 
 
 def adds_nodes(cluster: Cluster) -> bool:
-    """Whether the cluster seems to add nodes when pods wait for them."""
+    """Whether the cluster seems to add nodes for waiting pods."""
     with contextlib.suppress(ForbiddenError):
         if any(group.endswith(_ADDS_NODES) for group in cluster.groups()):
             return True

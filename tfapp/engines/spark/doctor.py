@@ -1,4 +1,4 @@
-"""Checks what the engine needs around it on the driver's machine."""
+"""Checks the requirements of the Spark engine on the driver's machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def examine(environ: Mapping[str, str], python: str | None = None) -> Iterator[Finding]:
-    """Each thing that is checked. `python`: the interpreter that an executor is asked for, by a
-    session that is opened for it where this process has none; without it nothing is started."""
+    """All checks. `python`: the interpreter of executors to check. For that a session is started if
+    this process has none; without `python` nothing is started."""
     yield examine_pyspark()
     yield examine_java(environ)
     if importlib.util.find_spec("pyspark") is not None:
@@ -32,7 +32,7 @@ def examine(environ: Mapping[str, str], python: str | None = None) -> Iterator[F
 
 
 def examine_pyspark() -> Finding:
-    """Whether it is installed beside tfapp."""
+    """Checks that pyspark is installed beside tfapp."""
     if importlib.util.find_spec("pyspark") is None:
         return Finding("pyspark", PROBLEM, "not installed", f"Install it: {session.INSTALL}.")
     try:
@@ -45,7 +45,7 @@ def examine_pyspark() -> Finding:
 
 
 def examine_java(environ: Mapping[str, str]) -> Finding:
-    """Whether the driver can start one."""
+    """Checks that the driver can start Java."""
     home = environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH"))
     if found is None:
@@ -55,7 +55,7 @@ def examine_java(environ: Mapping[str, str]) -> Finding:
 
 
 def examine_session() -> Finding:
-    """The session of this process."""
+    """Describes the Spark session of this process."""
     context = session.active_context()
     if context is None:
         text = f"none in this process: a command opens the one of {session.MASTER_KEY}"
@@ -65,7 +65,8 @@ def examine_session() -> Finding:
 
 
 def examine_executor(environ: Mapping[str, str], python: str) -> Finding:
-    """Whether containers can run by `python` there; "python3" is an executor's own."""
+    """Checks that an executor can run containers by `python`; "python3" means the interpreter of
+    the executor."""
     context = session.active_context()
     if context is not None:
         return _examine_executor(context, python)
@@ -96,8 +97,8 @@ def _examine_executor(context: SparkContext, python: str) -> Finding:
 
 
 def examine_protection(environ: Mapping[str, str]) -> Finding:
-    """Whether others on the network can get what travels to executors: by the session of this
-    process, else by what a new one begins with."""
+    """Checks whether data that travels to executors is protected on the network, by the settings of
+    this process's session, or else by those of a new one."""
     context = session.active_context()
     said = session.unprotected(defaults(environ) if context is None else context.getConf())
     if said is None:
@@ -106,7 +107,7 @@ def examine_protection(environ: Mapping[str, str]) -> Finding:
 
 
 def defaults(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of spark-defaults.conf, {} without one."""
+    """The settings in spark-defaults.conf, {} if there is no such file."""
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     try:

@@ -1,4 +1,4 @@
-"""What an application asks for that its SparkContext can never give, or may not."""
+"""Finds requests that the SparkContext of an application cannot fulfil, before submission."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _MORE_SLOTS = (
 
 
 def check(context: SparkContext, compiled: Compiled, fed: bool = False) -> Iterator[Problem]:
-    """Each with its place. `fed`: whether the context feeds the programs, too."""
+    """Requests that the SparkContext cannot fulfil, or may not, with their positions. `fed`:
+    whether the same context feeds the programs."""
     on_executors = []
     for component in compiled.job.components:
         if not component.instances:
@@ -51,7 +52,8 @@ def check(context: SparkContext, compiled: Compiled, fed: bool = False) -> Itera
 def _python(
     context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob]
 ) -> Iterator[Problem]:
-    """That which runs tfapp's part of a container, unless it comes with the application."""
+    """Checks the interpreter that runs tfapp's part of a container, unless the application ships
+    one."""
     there = next((c.python for c in components if c.name not in compiled.environments), None)
     if there is not None and (words := unfit(context, there)):
         yield Problem(
@@ -66,7 +68,8 @@ def _python(
 def _slots(
     context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob], fed: bool
 ) -> Iterator[Problem]:
-    """A container holds its slot, so what feeds it needs another one."""
+    """Compares the containers with the slots of the executors. A container occupies its slot, so
+    feeding needs another one."""
     if not components:
         return
     per_task = session.cores_of_task(context)
@@ -100,7 +103,7 @@ def _slots(
 def _slots_now(
     context: SparkContext, place: Position, wanted: str, cores: int, fed: bool
 ) -> Iterator[Problem]:
-    """Where more executors can come, those of now are worth a warning."""
+    """A warning about the present slots, where Spark may start more executors."""
     slots, _ = session.slots(context)
     if not slots or session.allocates(context):
         return
@@ -118,8 +121,9 @@ def _slots_now(
 def _python_memory(
     context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob]
 ) -> Iterator[Problem]:
-    """Spark sets it as the limit of the address space of a task's Python, and all that a task
-    starts inherits that: TensorFlow maps several times the memory that it uses."""
+    """Checks spark.executor.pyspark.memory. Spark limits the address space of a task's Python by
+    it, and child processes inherit the limit; TensorFlow maps several times the memory that it
+    uses."""
     most = session.python_memory(context)
     if most is None or not components:
         return
@@ -139,8 +143,9 @@ def _python_memory(
 def _memory(
     context: SparkContext, compiled: Compiled, components: Sequence[ComponentJob]
 ) -> Iterator[Problem]:
-    """Programs are processes beside an executor's JVM, and a cluster manager ends an executor that
-    has more than its heap and its overhead memory."""
+    """Compares the memory of the programs with the overhead memory of executors. Programs run
+    beside the executor's JVM, and the cluster manager ends an executor that exceeds heap plus
+    overhead."""
     room = session.overhead_memory(context)
     if room is None:
         return
@@ -174,7 +179,7 @@ def _more(memory: int) -> str:
 
 
 def _most_memory(components: Sequence[ComponentJob], cores: int) -> int:
-    """MiB of the containers that fit on `cores` cores at a time, chosen to be the most."""
+    """The largest sum of memory, in MiB, of containers that fit on `cores` cores together."""
     most = [0] * (cores + 1)  # by the cores that they have at most
     for component in components:
         size = component.container
@@ -185,14 +190,15 @@ def _most_memory(components: Sequence[ComponentJob], cores: int) -> int:
 
 
 def _protection(context: SparkContext, components: Sequence[ComponentJob]) -> Iterator[Problem]:
-    """Their tasks carry the application's credentials."""
+    """A warning if Spark's connections are not protected: tasks carry the credentials of the
+    application."""
     if components and (said := session.unprotected(context.getConf())):
         text, hint = said
         yield Problem(Position("SparkSession"), RULE, text, WARNING, hint)
 
 
 def _placement(compiled: Compiled, component: ComponentJob) -> Iterator[Problem]:
-    """Keys that would be ignored."""
+    """Warnings for keys that have no effect on Spark."""
     asked = compiled.package.resources.get(component.name) if compiled.package else None
     for key in ("yarn.label.expression", "yarn.nodes", "yarn.racks"):
         if asked is not None and key in asked.positions:

@@ -42,8 +42,8 @@ def examine(
     shared: SharedFolder,
     clock: Callable[[], float],
 ) -> Iterator[Finding]:
-    """Each thing that is checked, in the order of `tfapp doctor`. What cannot be had without
-    another that failed is left out."""
+    """All checks, in the order of `tfapp doctor`. Checks that need another one which failed are
+    left out."""
     yield from examine_here(home)
     java, yarn = (
         checked("java", lambda: find_java(environ)),
@@ -68,7 +68,7 @@ def examine(
 
 
 def examine_java(java: str) -> Finding:
-    """Whether Hadoop's client runs on it."""
+    """Checks that Java can run Hadoop's client."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=LIMIT)
     match = _VERSION.search(done.stderr)
     if done.returncode or match is None:
@@ -85,8 +85,8 @@ def examine_java(java: str) -> Finding:
 
 
 def examine_kerberos(environ: Mapping[str, str], now: float) -> Finding | None:
-    """Checks the user's ticket or keytab; None where the cluster does not ask for Kerberos. `now`:
-    seconds since 1970."""
+    """Checks the user's ticket or keytab; None if the cluster does not use Kerberos. `now`: seconds
+    since 1970."""
     if not kerberos.is_asked(environ):
         return None
     return checked("kerberos", lambda: kerberos.show(environ, now))
@@ -114,8 +114,8 @@ def examine_cluster(cluster: Cluster, web: Web, clock: Callable[[], float]) -> I
 
 
 def examine_pages(node: Node, web: Web) -> Finding | None:
-    """Whether tfapp gets at the pages of nodes where Kerberos protects them; None when it does,
-    or they do not answer."""
+    """Checks that tfapp can read the pages of nodes that Kerberos protects; None if it can, or if
+    they do not answer."""
     try:
         web.head(web.page_of(node.pages))
     except DeniedError as error:
@@ -128,7 +128,8 @@ def examine_pages(node: Node, web: Web) -> Finding | None:
 
 
 def examine_clocks(nodes: Sequence[Node], web: Web, clock: Callable[[], float]) -> Finding:
-    """Clocks of nodes beside this one: credentials begin when they are made."""
+    """Compares the clocks of the nodes with that of this machine: credentials are valid from the
+    time at which they are made."""
     with concurrent.futures.ThreadPoolExecutor(min(len(nodes), 16)) as pool:
         skews = dict(zip(nodes, pool.map(lambda node: skew_of(node.pages, web, clock), nodes)))
     known = {node.host: skew for node, skew in skews.items() if skew is not None}
@@ -143,8 +144,8 @@ def examine_clocks(nodes: Sequence[Node], web: Web, clock: Callable[[], float]) 
 
 
 def skew_of(pages: str, web: Web, clock: Callable[[], float]) -> float | None:
-    """Seconds by which the clock of the server at `pages` (host:port) is ahead, to a second;
-    None when it does not tell."""
+    """How many seconds the clock of the server at `pages` (host:port) is ahead, to a second; None
+    if the server does not report its time."""
     try:
         told = web.head(web.page_of(pages))["Date"]
         return email.utils.parsedate_to_datetime(told).timestamp() - clock()
@@ -153,15 +154,16 @@ def skew_of(pages: str, web: Web, clock: Callable[[], float]) -> float | None:
 
 
 def describe_hdfs(environ: Mapping[str, str], shared: SharedFolder) -> str:
-    """That it takes files, and how much it has of tfapp's. UnavailableError when it takes none."""
+    """Checks that HDFS accepts files, and reports the size of tfapp's files there. UnavailableError
+    if it accepts none."""
     write_to_hdfs(environ)
     text, size = "the folder .skein in your home there can be written", shared.size()
     return text if size is None else f"{text}, {as_size(size)} in .tfapp/cache"
 
 
 def write_to_hdfs(environ: Mapping[str, str]) -> None:
-    """Writes a file where Skein puts what it submits, and deletes it. UnavailableError with
-    Hadoop's own words."""
+    """Writes a file to the folder of Skein's submissions, and deletes it. UnavailableError with
+    Hadoop's message."""
     name = f".skein/doctor-{os.getpid()}"
     for call in (
         lambda: hadoop_fs.make_folders(environ, ".", [".skein"]),
