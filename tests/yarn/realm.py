@@ -116,6 +116,7 @@ class SecureCluster(program.Cluster):
     do its pages. All daemons share one principal, which is the administrator's too."""
 
     def __init__(self, folder: Path, cache: Path, realm: Realm):
+        """`realm`: one that has started, as its programs' libraries are found then."""
         super().__init__(folder, cache, realm.environ())
         self.realm = realm
         self._ticket = folder / "administrator.ticket"

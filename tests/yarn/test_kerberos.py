@@ -28,21 +28,22 @@ def cluster(tmp_path_factory) -> Iterator[SecureCluster]:
     """Two NodeManagers, of which the second has the node label, in a realm that knows ann."""
     cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
     folder = tmp_path_factory.mktemp("secure")
-    cluster = SecureCluster(folder / "yarn", cache, Realm(folder / "realm", cache))
+    realm = Realm(folder / "realm", cache)
     try:
-        cluster.realm.start()
+        realm.start()
     except UnavailableError as error:
         reason = f"this machine has no Kerberos: {error}"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
+    cluster = SecureCluster(folder / "yarn", cache, realm)
     try:
         start(cluster, nodes=2)
         cluster.make_home("ann")
         yield cluster
     finally:
         cluster.stop()
-        cluster.realm.stop()
+        realm.stop()
 
 
 @pytest.fixture(scope="module")
