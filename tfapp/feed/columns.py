@@ -40,6 +40,14 @@ _TEXTS = (
 )
 
 
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """NumPy's type of a type of numbers. Arrow's own to_pandas_dtype may need pandas."""
+    return np.dtype(_NUMPY_NAMES.get(str(kind), str(kind)))
+
+
+_NUMPY_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
+
+
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
@@ -68,7 +76,7 @@ def features_of(batch: pa.RecordBatch) -> tuple[Feature, ...]:
         for _ in range(depth):
             values = values.flatten()
             shape.append(len(values) // max(1, int(np.prod(shape))))
-        dtype = np.dtype(kind.to_pandas_dtype()).name if _is_number(kind) else TEXT
+        dtype = numpy_type(kind).name if _is_number(kind) else TEXT
         found.append(Feature(field.name, dtype, tuple(shape)))
     return tuple(found)
 
@@ -165,7 +173,7 @@ def _array_of(column: pa.Array) -> np.ndarray[Any, Any]:
         shape.append(len(values) // outer)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         # Arrow's own to_numpy imports pandas, which takes a quarter of a second and 50 MiB.
-        dtype = np.dtype(values.type.to_pandas_dtype())
+        dtype = numpy_type(values.type)
         start = values.offset * dtype.itemsize
         found = np.frombuffer(values.buffers()[1] or b"", dtype, len(values), start)
     else:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfapp.errors import FeedError
-from tfapp.feed.columns import PIECE, column_of, element_type
+from tfapp.feed.columns import PIECE, column_of, element_type, numpy_type
 
 MOST = 1 << 14  # rows of a batch
 FEW = 64  # rows of the first batch, which shows how large they are
@@ -92,7 +92,7 @@ def _column(
     try:
         if isinstance(values[0], np.ndarray):
             array = np.asarray(values)
-            dtype = array.dtype if kind is None else kind.to_pandas_dtype()
+            dtype = array.dtype if kind is None else numpy_type(kind)
             return column_of(array.astype(dtype, casting="safe", copy=False))
         if isinstance(values[0], (list, tuple)):
             packed = _packed(values, kind)
