@@ -1,4 +1,4 @@
-"""The course of the metrics that programs report, so much of it that it fits into every status."""
+"""The history of reported metrics, thinned out so that it fits into every status."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Point = tuple[float, "int | None", Measure]
 
 
 class Curves:
-    """Remembers what each component's first instance reports. Of a curve with too many points,
-    every second one is forgotten, and then only every second new one is taken."""
+    """The metrics of each component's first instance over time. When a curve has MAX_POINTS points,
+    every second one is dropped, and from then on only every second new value is kept."""
 
     def __init__(self) -> None:
         self._courses: dict[tuple[str, str], _Course] = {}
 
     def observe(self, instances: Iterable[InstanceStatus], seconds: float) -> None:
-        """Takes in what is new. `seconds`: since the application's start."""
+        """Adds new values. `seconds`: since the application's start."""
         seen: set[str] = set()
         for instance in instances:
             if instance.component in seen:
@@ -35,7 +35,7 @@ class Curves:
                     self._courses[key].add(seconds, instance.step, value)
 
     def known(self) -> tuple[Curve, ...]:
-        """All of them, in the order in which they were seen first."""
+        """All curves, in the order in which their metrics were first reported."""
         return tuple(
             Curve(instance, metric, course.points())
             for (instance, metric), course in self._courses.items()
@@ -46,11 +46,11 @@ class _Course:
     def __init__(self) -> None:
         self._points: list[Point] = []
         self._newest: Point | None = None
-        self._stride = 1  # of so many that are new one is taken
-        self._left = 0  # to be passed over before the next one
+        self._stride = 1  # one new value in so many is kept
+        self._left = 0  # values to skip before the next one that is kept
 
     def add(self, seconds: float, step: int | None, value: Measure) -> None:
-        """A value that is no news is ignored."""
+        """Adds a value, unless step and value are the same as before."""
         if self._newest is not None and self._newest[1:] == (step, value):
             return
         self._newest = (round(seconds, 1), step, value)
@@ -64,7 +64,7 @@ class _Course:
             self._stride *= 2
 
     def points(self) -> tuple[Point, ...]:
-        """Those that were taken, and the newest."""
+        """The points that were kept, and the newest one."""
         points = tuple(self._points)
         if self._newest is None or self._newest in points[-1:]:
             return points

@@ -27,15 +27,15 @@ from tfapp.coordinator.policy.events import ContainerInfo, Event
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
-PATIENCE = 30.0  # seconds in which a call that must not act twice is tried again
-LATE = 1.0  # seconds that what was read may take to arrive
+PATIENCE = 30.0  # seconds for which a request for a container is tried again
+LATE = 1.0  # seconds that a log which was read may take to reach the loop
 _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 
 
 class Executor:
-    """Carries out every action but the shutdown. Raises UnreachableError when the master has not
-    answered for the time of a whole call. Ends of logs that `nodes` reads in other threads go to
-    `deliver`."""
+    """Carries out every action but the shutdown. Raises UnreachableError if the master does not
+    answer within the deadline of a call. `nodes` reads logs in other threads; their last lines go
+    to `deliver`."""
 
     def __init__(
         self,
@@ -48,16 +48,15 @@ class Executor:
         self._clock = clock
         self._nodes = nodes
         self._node_logs = NodeLogs(deliver, nodes)
-        self._listed: tuple[ContainerReport, ...] = ()  # as the master has told last
-        self._ends: dict[str, str] = {}  # of logs that were read
-        self._reading: dict[str, float] = {}  # container -> when its log is there at the latest
-        self._containers: set[str] = set()  # all that belong to an instance
+        self._listed: tuple[ContainerReport, ...] = ()  # the master's last list
+        self._ends: dict[str, str] = {}  # container -> last lines of its log, if they were read
+        self._reading: dict[str, float] = {}  # container -> deadline for reading its log
+        self._containers: set[str] = set()  # ids of all containers that belong to an instance
         self._pages: dict[str, str] = {}  # route -> address
 
     def carry_out(self, wanted: Iterable[Action]) -> Iterator[Event]:
-        """Carries out `wanted` in order; only the orders go out together, in one call, and one list
-        of containers serves all requests for it, at the end. Yields the events that the answers
-        mean."""
+        """Carries out `wanted` in order, except that all orders are sent together in one call, and
+        the containers are listed once, at the end. Yields the events that result."""
         orders: dict[str, Order] = {}
         wanted = tuple(wanted)
         listings = [action for action in wanted if isinstance(action, actions.ListContainers)]
@@ -84,7 +83,7 @@ class Executor:
             yield self._list({listing.log_of for listing in listings})
 
     def read(self, ends: Ends) -> Event:
-        """The event with the ends of logs that were read beside the loop."""
+        """The event with the logs `ends`, which other threads have read."""
         for container in ends.of:
             self._reading.pop(container, None)
         self._ends.update(ends.of)
@@ -99,7 +98,7 @@ class Executor:
             except RefusedError as error:
                 return events.Refused(self._clock(), action.instance, error.message)
             except UnreachableError:
-                # Whether it arrived is known to a master that can be reached again.
+                # The request may have arrived: the master knows, if it can be reached again.
                 container = self._arrived(action.component)
                 if container is None and self._clock() >= until:
                     raise
@@ -107,15 +106,16 @@ class Executor:
         return events.Requested(self._clock(), action.instance, container)
 
     def _arrived(self, component: str) -> str | None:
-        """The container that was requested, if the master has made it although its answer was
-        lost."""
+        """The id of the requested container, if the master has created it although its answer was
+        lost; otherwise None."""
         for container in self._connection.containers(_ALL_STATES):
             if container.service == component and container.id not in self._containers:
                 return container.id
         return None
 
     def _announce(self, action: actions.Announce) -> Iterator[Event]:
-        """One call, unless a container has ended already: the master refuses its key."""
+        """Announces the generation in one call. If a container has ended already, the master
+        refuses its key, and the call is repeated without it."""
         living: Mapping[str, str] = action.containers
         self._containers.update(living.values())
         while True:
@@ -134,8 +134,8 @@ class Executor:
             living = {name: owner for name, owner in living.items() if name not in ended}
 
     def _show_pages(self, cluster: Cluster) -> None:
-        """The web addresses that instances export, as pages of the application's own. Nothing
-        depends on them: what the master does not take is not shown there."""
+        """Adds the web addresses that instances export to the master's pages. An address that the
+        master does not take is left out; nothing depends on it."""
         for member in cluster.members:
             route = page_route(member.instance)
             for address in exported_pages(member.exports)[:1]:
@@ -148,7 +148,7 @@ class Executor:
                     self._pages[route] = address
 
     def _list(self, log_of: set[str]) -> Event:
-        """One look at all containers. The logs of those in `log_of` begin to be read."""
+        """Asks the master for all containers, and begins to read the logs of those in `log_of`."""
         found = self._connection.containers(_ALL_STATES)
         self._listed = tuple(with_reason(container, self._nodes) for container in found)
         ended = [c for c in self._listed if c.id in log_of and self._node_logs.can_tell(c)]

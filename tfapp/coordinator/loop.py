@@ -1,4 +1,5 @@
-"""Turns what happens into events for the policy, and has its actions carried out."""
+"""The coordinator's loop: turns messages and time into events for the policy, and has the policy's
+actions carried out."""
 
 from __future__ import annotations
 
@@ -29,15 +30,15 @@ TICK = 1.0  # seconds between two ticks at most
 
 @frozen
 class Terminated:
-    """Put into the loop's inbox from this process, to end the application."""
+    """A message to the loop, from this process, to end the application."""
 
     message: str
 
 
 class Loop:
-    """One application from its start to its verdict. `clock` is monotonic seconds, `calendar`
-    seconds since 1970, `inbox` the queue that everything arrives in, `say` writes the log,
-    `nodes` tell more of ended containers than the master does."""
+    """Runs one application from its start to its verdict. `clock` returns monotonic seconds,
+    `calendar` seconds since 1970. `inbox`: the queue in which all messages arrive. `say` writes a
+    line to the log. `nodes`: more information about ended containers than the master has."""
 
     def __init__(
         self,
@@ -60,10 +61,10 @@ class Loop:
         self._watch: Watch | None = None
 
     def run(self) -> ApplicationStatus:
-        """The final status. It is published, but the master has yet to be told.
-        UnreachableError when the master has gone."""
+        """Runs the application and returns its final status, which is published; the master has
+        not been told the verdict yet. UnreachableError if the master is gone."""
         reports = tuple(self._subscribe())
-        # In one go: what had been reported counts before what became of the container.
+        # All at once: a program's report counts before the end of its container.
         self._handle((events.Started(self._clock()), *reports))
         while True:
             self._handle((events.Tick(self._clock()),))
@@ -73,22 +74,23 @@ class Loop:
             self._handle(self._arrivals())
 
     def status(self) -> ApplicationStatus:
-        """The status that was published last, or the first. For other threads."""
+        """The status that was published last, or the initial one. For other threads."""
         return self._publisher.newest or self._publisher.status(self._state)
 
     def broken(self, error: BaseException) -> ApplicationStatus:
-        """The final status when `run` failed. A verdict that was decided before stands."""
+        """The final status after `run` raised `error`. A verdict that was decided before stands."""
         verdict = self._state.verdict or verdicts.bug(self._state, error)
         status = self._publisher.status(self._state)
         return dataclasses.replace(status, state=verdict.state, verdict=verdict)
 
     def _subscribe(self) -> Iterator[Event]:
-        """Watches the reports anew. Returns the events of those that are there already."""
+        """Watches the reports (again). Yields the events of the reports that are there already."""
         self._watch = self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
         yield from self._view.reconcile(self._watch.read(), self._clock())
 
     def _arrivals(self) -> Iterator[Event]:
-        """All that has arrived, after a wait for the first or for the next deadline."""
+        """Waits for a message or the next deadline. Yields the events of all messages that have
+        arrived."""
         due = min(next_deadline(self._state), self._publisher.due())
         wait = min(max(due - self._clock(), 0.0), TICK)
         try:
@@ -113,7 +115,8 @@ class Loop:
             yield from self._view.apply(item, self._clock())  # type: ignore[arg-type]
 
     def _handle(self, happened: Iterable[Event]) -> None:
-        """Decides on `happened`, acts, decides on what the actions brought, and so on."""
+        """Gives the events `happened` to the policy and carries out its actions, then does the same
+        with the events that result, until there are none."""
         while True:
             before = self._state
             wanted: list[Action] = []
@@ -140,6 +143,7 @@ class Loop:
 
 
 def _common(old: Moments, new: Moments) -> int:
-    """The number of moments of `new` that were in `old`; the oldest may be missing in `new`."""
+    """The number of moments at the beginning of `new` that are in `old` too. `new` may lack the
+    oldest of `old`."""
     last = old[-1] if old else None
     return next((i + 1 for i in range(len(new) - 1, -1, -1) if new[i] == last), 0)

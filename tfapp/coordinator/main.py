@@ -1,4 +1,4 @@
-"""The coordinator: one process beside the application's master, where all policy is."""
+"""The coordinator: one process beside the application's master, which makes all decisions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tfapp.coordinator.nodes import leads_to_pages, load
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
 from tfapp.protocol.connection import Connection, from_current
 
-# Seconds for one call. A master that was silent for so long is gone, and so are the runners,
-# which end their own programs when they cannot reach it.
+# Deadline of one call, in seconds. A master that was silent for longer is gone, and so are the
+# runners, which kill their own programs when they cannot reach it.
 PATIENCE = 30.0
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Runs the application whose job lies in the current directory to its end. 0 when the
+    """Runs the application of the job file in the current directory to its end. Returns 0 once the
     master knows the verdict."""
     if argv:
         say(f"the coordinator takes no arguments, got {list(argv)}")
@@ -45,8 +45,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue, user: str) -> int:
-    """Runs the application of `user` and tells the master its verdict. UnreachableError when the
-    master has gone: then the application has gone with it."""
+    """Runs the application of `user` and tells the master its verdict. UnreachableError if the
+    master is gone, and the application with it."""
     nodes = load(job.nodes)
     loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes)
     try:
@@ -77,11 +77,11 @@ def shut_down(connection: Connection, status: ApplicationStatus) -> None:
         try:
             return connection.shutdown(status.state, diagnostics)
         except UnreachableError:
-            connection.containers()  # waits for the master; raises when it has gone
+            connection.containers()  # waits for the master; raises if it is gone
             if time.monotonic() >= until:
                 raise
 
 
 def say(text: str) -> None:
-    """Writes to the coordinator's log. An error of the log is ignored."""
+    """Writes a line to the coordinator's log. An error of the log is ignored."""
     Log(sys.stderr.fileno()).write(f"{OWN_LINE}{text}\n".encode(errors="replace"))

@@ -1,6 +1,6 @@
-"""Asks an engine's module (Job.nodes) about ended containers: for the reason in the engine's words
-and the end of a log, which the master does not know. Logs are read from nodes beside the loop: a
-node that is gone takes seconds to say nothing."""
+"""Asks an engine's module (Job.nodes) about ended containers: what the engine's exit message means,
+and the last lines of a log, which the master does not know. Other threads than the loop's read the
+logs, because a lost node is noticed only after seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import ContainerReport
 
-LOG_LIMIT = 5.0  # seconds for all that is asked for at once
+LOG_LIMIT = 5.0  # seconds for all logs of one call
 THREADS = 64
 
 
@@ -23,20 +23,20 @@ class Nodes(Protocol):
     """The interface of such a module."""
 
     def reason_of(self, message: str) -> str:
-        """The reason (contract.exit.REASONS) that an exit message stands for; "" for none."""
+        """The reason (contract.exit.REASONS) that an exit message means; "" for none."""
 
     def read_end(self, node: str, container: str, file: str, length: int = ...) -> str:
-        """The last `length` bytes of a log of `container`, by the engine's id of it, on the node
-        whose pages are at `node` (host:port); "" when the node does not tell. Called from many
+        """The last `length` bytes of the log `file` of `container` (the engine's id), from the node
+        whose pages are at `node` (host:port); "" if the node does not give it. Called from many
         threads."""
 
     def log_page(self, node: str, container: str, user: str) -> str:
-        """The address of the node's page with the logs of `container`, which `user` runs; without
-        a scheme, which is that of the engine's other pages."""
+        """The address of the node's page with the logs of `container`, which `user` runs. It has no
+        scheme: that is the one of the engine's other pages."""
 
 
 def load(module: str) -> Nodes | None:
-    """The module that a job names; None where it names none."""
+    """The module of this name; None for ""."""
     return cast(Nodes, importlib.import_module(module)) if module else None
 
 
@@ -46,7 +46,7 @@ def leads_to_pages(nodes: Nodes) -> bool:
 
 
 def with_reason(container: ContainerReport, nodes: Nodes | None) -> ContainerReport:
-    """`container`, with the reason that its message stands for where its master told none."""
+    """`container`, with the reason that its message means if the master gave none."""
     if nodes is None or container.reason:
         return container
     return dataclasses.replace(container, reason=nodes.reason_of(container.message))
@@ -54,29 +54,30 @@ def with_reason(container: ContainerReport, nodes: Nodes | None) -> ContainerRep
 
 @frozen
 class Ends:
-    """The ends of logs that were read, by container; "" for none."""
+    """The last lines of logs that were read: container -> text, "" for none."""
 
     of: Mapping[str, str]
 
 
 class NodeLogs:
-    """`deliver` is called from another thread, once for each call of `ask` and at most LOG_LIMIT
-    seconds after it. Without `nodes` no log can be read."""
+    """Reads logs in other threads. `deliver` is called from another thread, once for each call of
+    `ask`, at most LOG_LIMIT seconds later. Without `nodes` no log can be read."""
 
     def __init__(self, deliver: Callable[[Ends], None], nodes: Nodes | None):
         self._deliver = deliver
         self._nodes = nodes
 
     def can_tell(self, container: ContainerReport) -> bool:
-        """Whether the log of a container that ended may say more than its reason does. That of a
-        node that is lost cannot be had."""
+        """Whether the log of an ended container should be read: its reason is not known. (With a
+        known reason, such as a lost node, the log is not needed or not there.)"""
         return self._nodes is not None and not container.reason
 
     def ask(self, containers: Sequence[ContainerReport]) -> None:
         """Begins to read the logs of `containers`; returns at once."""
-        # Not from two threads at a time: https://github.com/python/cpython/issues/91351
+        # Imported here because two threads must not import it at the same time:
+        # https://github.com/python/cpython/issues/91351
         importlib.import_module("urllib.request")
-        # Daemons: the coordinator does not wait for them when it ends.
+        # Daemon threads: the coordinator does not wait for them at its end.
         gather = self._gather
         threading.Thread(target=gather, args=(self._nodes, tuple(containers)), daemon=True).start()
 

@@ -1,5 +1,6 @@
-"""The page of the application, where the master leads browsers to it: on YARN through the manager's
-proxy and Skein's own, which let in those that acl.ui.users names."""
+"""The page of the application that the coordinator serves, on engines whose master forwards
+browsers to it: on YARN through the proxies of the ResourceManager and of Skein, which admit the
+users in acl.ui.users."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from tfapp.page.document import Address, Log
 from tfapp.page.server import Answer, Request
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
-ASK_EVERY = 5.0  # seconds between two questions to the master where containers are at least
-READ_EVERY = 2.0  # seconds between two readings of a log at least
+ASK_EVERY = 5.0  # least seconds between two requests to the master for the list of containers
+READ_EVERY = 2.0  # least seconds between two readings of a log
 MAX_LOG = 32 * 1024  # bytes of a log that are shown
 NOT_TOLD = "its node does not tell yet, or asks for a login: the link above leads there"
 
@@ -27,9 +28,9 @@ NOT_TOLD = "its node does not tell yet, or asks for a login: the link above lead
 def shown(
     newest: Callable[[], ApplicationStatus], connection: Connection, nodes: Nodes, user: str
 ) -> Iterator[None]:
-    """The page of what `newest` gives is there as long as this is open. Nothing depends on it:
-    where it cannot be served, or the master does not take it, there is none. `nodes` have the logs
-    of containers, which `user` runs."""
+    """Serves the page of the status that `newest` returns, as long as the `with` block runs. If it
+    cannot be served, or the master does not take it, there is no page; nothing depends on it.
+    `nodes`: reads the logs of containers, which `user` runs."""
     logs = Logs(connection, nodes, user)
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError, RefusedError, UnreachableError):
@@ -40,7 +41,8 @@ def shown(
 
 
 def answer(request: Request, status: ApplicationStatus, logs: Logs) -> Answer:
-    """The page at "", its document at "data.json", and what Slider's registry served."""
+    """Answers a request: the page at "", its document at "data.json", and the paths of Slider's
+    registry."""
     about = document.About(status.name, live=status.state not in FINAL_STATES)
     if request.path in ("", "data.json"):
         instances = {instance.instance: instance for instance in status.instances}
@@ -55,7 +57,7 @@ def answer(request: Request, status: ApplicationStatus, logs: Logs) -> Answer:
 
 
 class Logs:
-    """The logs of instances, which are with the nodes. For any number of threads."""
+    """Reads the logs of instances from their nodes. Thread-safe."""
 
     def __init__(
         self,
@@ -66,13 +68,13 @@ class Logs:
     ):
         self._connection, self._nodes, self._user, self._clock = connection, nodes, user, clock
         self._lock = threading.Lock()
-        self._containers: dict[str, ContainerReport] = {}  # by id, those that nodes have
+        self._containers: dict[str, ContainerReport] = {}  # by id; only those that nodes know
         self._asked = float("-inf")
-        self._read: dict[str, tuple[float, str]] = {}  # container -> when, and its last lines
+        self._read: dict[str, tuple[float, str]] = {}  # container -> time of reading, last lines
 
     def of(self, instance: InstanceStatus) -> tuple[tuple[Address, ...], tuple[Log]]:
-        """The node's own page with the logs of an instance's container, and the last lines of its
-        log where the node shows these to everybody."""
+        """The address of the node's page with the logs of an instance's container, and the last
+        lines of its log, or the reason why they are missing."""
         with self._lock:
             container = self._container(instance)
             if container is None:

@@ -15,13 +15,12 @@ from tfapp.coordinator.policy.judging import charged
 from tfapp.coordinator.policy.state import FINISHED, State, shown_state, success_instances
 from tfapp.protocol.connection import Connection
 
-# Seconds between two publications, unless the application's own state changes.
+# Least seconds between two publications, unless the application's own state changes.
 INTERVAL = 0.2
-# The same where nothing is new but how far the preparations are: all that prepare say so in every
-# heartbeat.
+# The same if only the progress of preparations is new, which every heartbeat reports.
 PREPARING_INTERVAL = 5.0
-# The same where nothing is new but metrics, and how much longer for each instance: a status with
-# the metrics of a thousand is a megabyte.
+# The same if only metrics are new, and the additional seconds for each instance: the status of a
+# thousand instances with metrics is a megabyte.
 METRICS_INTERVAL = 1.0
 METRICS_INTERVAL_EACH = 0.02
 
@@ -30,7 +29,8 @@ _METRICS = frozenset({"metrics", "step", "steps_per_second"})
 
 
 class Publisher:
-    """`clock`: the loop's, monotonic. `calendar`: seconds since 1970."""
+    """Publishes the status of one application. `clock` returns the loop's monotonic seconds,
+    `calendar` seconds since 1970."""
 
     def __init__(
         self,
@@ -51,11 +51,12 @@ class Publisher:
         self._due = math.inf
 
     def due(self) -> float:
-        """The time of the next publication; infinity when nothing waits for one."""
+        """The time of the next publication; infinity if none is pending."""
         return self._due
 
     def publish(self, state: State) -> None:
-        """At most one call for the status, and one for progress when it changed."""
+        """Publishes the status if it has changed and is not too early, and the progress if that has
+        changed."""
         self._due = math.inf
         if state.phase == self._phase and self._too_early(INTERVAL):
             return
@@ -79,7 +80,8 @@ class Publisher:
         return dataclasses.replace(now, curves=self._curves.known())
 
     def _too_early(self, interval: float) -> bool:
-        """Whether the last publication is less than `interval` seconds ago; it is due then."""
+        """Whether the last publication is less than `interval` seconds ago. If so, the next one is
+        due after `interval`."""
         due = self._published + interval
         if self._clock() >= due:
             return False
@@ -88,8 +90,8 @@ class Publisher:
 
 
 def _interval(last: ApplicationStatus | None, now: ApplicationStatus) -> float:
-    """Seconds after the last publication that the news in `now` may wait: 0 for more than
-    preparations, metrics and a feed's counters."""
+    """Seconds after the last publication for which the changes in `now` may wait: 0 if more has
+    changed than preparations, metrics and the counters of a feed."""
     if last is None or not _same(vars(last), vars(now), {"instances", "feed"}):
         return 0.0
     if len(last.instances) != len(now.instances):
@@ -107,8 +109,9 @@ def _same(a: Mapping[str, Any], b: Mapping[str, Any], apart_from: Collection[str
 
 
 def status(state: State, since: float, now: float) -> ApplicationStatus:
-    """`state` as it is published. `since`, `now`: the application's start and the current time,
-    seconds since 1970. The verdict is shown when it is final, not when it is decided."""
+    """The published form of `state`. `since`, `now`: the application's start and the current time,
+    seconds since 1970. The verdict is shown once the application has finished, not when it is
+    decided."""
     charges = charged(state).charges
     final = state.phase == FINISHED and state.verdict is not None
     return ApplicationStatus(
@@ -151,14 +154,14 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
 
 
 def _shown_phase(state: State) -> str:
-    """Nobody is told that an application runs before any of its programs does."""
+    """The phase to show: FORMING, not RUNNING, until one of the programs runs."""
     waits = all(shown_state(state, i) == WAITING for i in state.instances.values())
     return FORMING if state.phase == RUNNING and waits else state.phase
 
 
 def progress(state: State) -> float:
-    """The share of the application that is done, 0 to 1: a tenth for forming, the rest by the
-    instances that have to succeed."""
+    """The share of the application that is done, from 0 to 1: 0.1 for forming the cluster, the rest
+    by the share of instances that have succeeded among those that must."""
     if state.phase == FORMING:
         answered = sum(i.answer is not None for i in state.instances.values())
         return 0.1 * answered / max(len(state.instances), 1)

@@ -1,4 +1,4 @@
-"""The key-value store as the coordinator has seen it: what changes there, as policy events."""
+"""Turns changes of the key-value store into events for the policy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tfapp.protocol.watch import Deleted, Put
 
 
 class StoreView:
-    """Remembers every key under the reports. After a broken stream the store is read again; a value
-    that is known already is no event then."""
+    """The reports in the key-value store, as they are known. After a broken stream the store is
+    read again, and only values that are new become events."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -39,8 +39,9 @@ class StoreView:
             yield from _written(change.key, change.value, time)
 
     def reconcile(self, values: Mapping[str, bytes], time: float) -> Iterator[Event]:
-        """The events that lead from the known state to the present content of the store. Reports
-        come before the ends of containers, because an end without a report is a loss."""
+        """The events for the differences between the known values and `values`, the store's present
+        content. Exit reports come before the ends of containers, because an end without a report is
+        a loss."""
         for key in sorted(values, key=lambda key: not key.startswith(EXIT_PREFIX)):
             yield from self.apply(Put(key, values[key]), time)
         for key in tuple(self._values.keys() - values.keys()):

@@ -6,22 +6,22 @@ The application:
        ^                                    |                                       |
        +--------- next generation ----------+                no program lives: FINISHED
 
-FORMING leads to STOPPING too. The verdict is fixed by success, by a failure that is not survived,
-by a deadline or by a stop, and does not change any more.
+FORMING leads to STOPPING too. Success, a failure that is not survived, a deadline or a stop fixes
+the verdict, which does not change any more.
 
-An instance (`Stage`, and an `Intent`: what is to become of it):
+An instance has a `Stage`, and an `Intent`, which says what the coordinator plans for it:
 
     REQUESTED ---> WAITING ---> RUNNING ---> STOPPING
         |             |            |            |
         +-------------+------------+------------+---> ENDED   its runner has reported the end
         |             |            |            |       |
-        +-------------+------------+------------+-------+---> GONE    so is its container, or its
-                                                                      runner may go
+        +-------------+------------+------------+-------+---> GONE    its container has ended too,
+                                                                      or its runner may exit
     The next generation makes ENDED into WAITING, and GONE into REQUESTED: another container.
 
 A failure (`Failure`) is collected, then judged:
 
-    an instance fails ---> the failure is open: what else fails belongs to it
+    an instance fails ---> the failure is open: later failures belong to it
                                |
           not survived --------+-------- survived
           nothing is done:               its recovery begins: a program or a container is
@@ -35,8 +35,8 @@ A failure (`Failure`) is collected, then judged:
 
     The cause has the best rank (`judging.rank`); among equals it is the first that arrived.
 
-Events come in by `step.step`. An end of an instance is taken in by `ends`, failures are collected
-and judged by `judging`, `forming` forms a generation, `ending` ends the application, `flexing`
-changes the number of instances. Events tell what has happened; most of what follows is decided by
-the event Tick, which the loop sends after all that has arrived.
+`step.step` handles all events. `ends` handles the end of an instance, `judging` collects and judges
+failures, `forming` forms a generation, `ending` ends the application, and `flexing` changes the
+number of instances. Most events only record what has happened. Most decisions are made at the event
+Tick, which the loop sends after all events that have arrived.
 """

@@ -12,7 +12,7 @@ from tfapp.frozen import frozen
 
 @frozen
 class RequestContainer:
-    """Answered by the event Requested or Refused."""
+    """Ask the master for a container; answered by the event Requested or Refused."""
 
     instance: str
     component: str
@@ -21,8 +21,8 @@ class RequestContainer:
 
 @frozen
 class Announce:
-    """Publish the generation, and one key owned by each container (instance -> container),
-    whose deletion says that the container ended."""
+    """Publish the generation, and one key for each container, which owns it (instance ->
+    container): the key is deleted when the container ends."""
 
     generation: int
     containers: Mapping[str, str]
@@ -30,7 +30,7 @@ class Announce:
 
 @frozen
 class PublishCluster:
-    """Publish the exports of all instances: all of them have answered."""
+    """Publish the exports of all instances, after all of them have answered."""
 
     cluster: Cluster
 
@@ -67,7 +67,8 @@ class ReplyFlex:
 
 @frozen
 class ListContainers:
-    """Answered by the event Listed. `log_of`: the container whose log may say why it ended."""
+    """Ask the master for all containers; answered by the event Listed. `log_of`: the container
+    whose log is read too, because it may say why the container ended."""
 
     log_of: str = ""
 

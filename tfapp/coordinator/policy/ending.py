@@ -25,18 +25,18 @@ from tfapp.coordinator.policy.state import (
 
 # Seconds that a runner gets beyond its grace to end the process tree and to report.
 STOP_MARGIN = 10.0
-# After a failure nothing is left to save that a longer grace would: seconds, if the grace is not
-# shorter anyway.
+# The longest grace after a failure, in seconds: programs have nothing to save then.
 FAILURE_GRACE = 5.0
-# Workers under a chief end with it, not exactly at its time: seconds before they are told to.
-# Where there are parameter servers, workers never end by themselves and are told at once.
+# Workers end shortly after their chief: seconds that they get before they are told to stop. With
+# parameter servers, workers never end by themselves and are told at once.
 WORKER_COURTESY = 2.0
 
 _STOPPED = Exit(None, None, "stopped", "ended with the application")
 
 
 def check_success(state: State, time: float) -> State:
-    """Decides for SUCCEEDED when all instances that must succeed have, apart from ignored ones."""
+    """Fixes the verdict SUCCEEDED when all instances that must succeed have done so. Ignored
+    instances do not count, but if all of them are ignored, the verdict is FAILED."""
     needed = success_instances(state)
     if state.failure is not None or not needed:
         return state
@@ -48,7 +48,7 @@ def check_success(state: State, time: float) -> State:
 
 
 def decide(state: State, time: float, verdict: Verdict) -> State:
-    """Fixes the verdict. From now on everything is stopped and no failure counts."""
+    """Fixes the verdict. From now on instances are stopped, and failures do not count."""
     state = dataclasses.replace(state, phase=STOPPING, verdict=verdict, finish_by=time)
     state = state.noted(time, verdict.summary, ENDS)
     if not state.formed:
@@ -57,7 +57,7 @@ def decide(state: State, time: float, verdict: Verdict) -> State:
 
 
 def hurry(state: State, time: float) -> State:
-    """Instances that were given time to finish are told to stop now."""
+    """Makes the stop due now for instances that were given time to finish."""
     return _plan(state, {i.id: min(_stop_at(i), time) for i in stoppable(state)})
 
 
@@ -67,12 +67,12 @@ def unhurried(state: State) -> bool:
 
 
 def stoppable(state: State) -> tuple[Instance, ...]:
-    """Those that live and can be told to stop."""
+    """The instances whose runner is alive and whose program has not ended."""
     return tuple(i for i in state.instances.values() if live(i) and not i.ended)
 
 
 def unstopped(state: State) -> tuple[Instance, ...]:
-    """Those that are yet to be told to stop."""
+    """The stoppable instances that have not been told to stop yet."""
     return tuple(i for i in stoppable(state) if i.stage is not Stage.STOPPING)
 
 
@@ -121,7 +121,7 @@ def stop(state: State, time: float) -> Step:
     if not due:
         return state, dismissed
     order = Order(state.generation, "stop", grace(state))
-    # A coordinator that stood still gives the orders late: the grace counts from now on.
+    # A coordinator that was paused sends the orders late, so the grace counts from now on.
     told = (dataclasses.replace(i, stage=Stage.STOPPING, due=time) for i in due)
     state = state.with_instances(told)
     finish_by = max(state.finish_by, time + order.grace + STOP_MARGIN)
@@ -130,8 +130,8 @@ def stop(state: State, time: float) -> Step:
 
 
 def dismiss(state: State) -> Step:
-    """Lets the runners go whose report is there, once no program will be started in their
-    containers any more."""
+    """Lets runners that have reported exit, once no program will be started in their containers
+    any more."""
     policy = state.job.failure
     if not state.decided and (policy.max_restarts > 0 or policy.max_losses > 0):
         return state, ()
@@ -146,7 +146,7 @@ def dismiss(state: State) -> Step:
 
 
 def _finish(state: State) -> Step:
-    """The application is over. What still lives ends with its containers."""
+    """Ends the application. Programs that are still running end with their containers."""
     verdict = state.verdict
     assert verdict is not None
     left = (i for i in state.instances.values() if i.exit is None)

@@ -41,8 +41,9 @@ def exited(state: State, event: events.Exited) -> Step:
 
 
 def container_ended(state: State, event: events.ContainerEnded) -> Step:
-    """A container is gone: as expected after a report, else a loss. If its runner was silent
-    already, it may be cut off from the master and still live; then the silence is waited for."""
+    """A container ended: as expected after a report, otherwise it is a loss. A runner that was
+    already silent may be cut off from the master and still be alive; then nothing happens until its
+    silence counts as a loss."""
     instance = state.instances.get(event.instance)
     if instance is None or event.container != instance.container:
         return state, ()
@@ -60,13 +61,13 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
     state, more = _ended(state, instance, event.time)
     if state.decided:
         return state, more
-    # Only before a runner's first word is its log without anything of the program's.
+    # The log is read only if the runner was never heard of: it has no output of the program then.
     unheard = event.container if instance.heard is None else ""
     return state, (*more, actions.ListContainers(log_of=unheard))
 
 
 def cut_off(state: State, instance: Instance, time: float) -> bool:
-    """Whether the runner of `instance`, which was silent, may still live, cut off from the
+    """Whether the runner of `instance` has been silent, and may be alive but cut off from the
     master."""
     limits = state.job.limits
     if state.decided or instance.ended or instance.heard is None or not limits.heartbeat_lost:
@@ -76,8 +77,7 @@ def cut_off(state: State, instance: Instance, time: float) -> bool:
 
 
 def _fenced_itself(state: State, instance: Instance, time: float) -> bool:
-    """Whether the runner of a container that is gone was silent for so long that it must have ended
-    its program and itself."""
+    """Whether the runner was silent for so long that it must have killed its program and exited."""
     limits = state.job.limits
     if instance.heard is None or not limits.heartbeat_lost:
         return False
@@ -97,16 +97,16 @@ def refused(state: State, event: events.Refused) -> Step:
 
 
 def silent(state: State, instance: Instance, time: float) -> Step:
-    """A runner was silent for too long. Its container is ended, wherever it is."""
+    """A runner was silent for too long: its container is killed."""
     exit = silence(time - (instance.heard or 0.0))
     instance = dataclasses.replace(instance, stage=Stage.GONE, exit=exit)
     state, more = _ended(state, instance, time)
-    # Its master may know more: that the node is lost.
+    # The master may know the reason, such as a lost node.
     return state, (*more, actions.KillContainer(instance.container), actions.ListContainers())
 
 
 def _ended(state: State, instance: Instance, time: float) -> Step:
-    """The state in which `instance` has just ended, as given."""
+    """Handles the end of an instance. `instance`: its state after the end."""
     state = state.with_instance(instance)
     if state.decided:
         return state, ()
@@ -117,9 +117,10 @@ def _ended(state: State, instance: Instance, time: float) -> Step:
     return ending.check_success(state, time), ()
 
 
-# ---- what the master says of a container that ended ----------------------------------------
+# ---- the master's information about containers that ended ----------------------------------
 def listed(state: State, event: events.Listed) -> Step:
-    """Reads the master's list of containers. Its reasons complete the losses that are known."""
+    """Handles the master's list of containers. Its reasons are added to the losses that are
+    known."""
     told = tuple(_told(instance, event.containers) for instance in state.instances.values())
     state = dataclasses.replace(state, containers=event.containers).with_instances(told)
     if state.failure is not None:
@@ -143,7 +144,7 @@ def _told(instance: Instance, containers: Mapping[str, ContainerInfo]) -> Instan
 
 
 def silence(seconds: float) -> Exit:
-    """The loss of a runner that was silent for so long."""
+    """The exit of an instance whose runner was silent for `seconds`."""
     return Exit(None, None, "silent", f"nothing was heard of it for {duration(seconds)}")
 
 
@@ -157,7 +158,8 @@ def completed(exit: Exit, info: ContainerInfo) -> Exit:
 
 
 def explained(info: ContainerInfo) -> Exit:
-    """The end of a container without a report. Its log may tell more about it than the master."""
+    """The exit of a container that ended without a report, from its log and the master's
+    message."""
     lines = [line.strip() for line in info.log.splitlines() if line.strip()]
     for line in lines:
         if line.startswith(CANNOT_START):

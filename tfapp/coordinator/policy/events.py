@@ -38,8 +38,8 @@ class Refused:
 
 @frozen
 class Waits:
-    """Why a container has not begun, as the master says: "waiting for 2 GPUs"; "" when the reason
-    is gone."""
+    """The master's reason why a container has not started, such as "waiting for 2 GPUs"; "" when
+    there is none any more."""
 
     time: float
     instance: str
@@ -99,7 +99,7 @@ class FlexRequested:
 
 @frozen
 class Fed:
-    """What the driver that feeds the programs has told."""
+    """The counters of the feed, from the driver that feeds the programs."""
 
     time: float
     feed: FeedStatus
@@ -108,8 +108,8 @@ class Fed:
 @frozen
 class ContainerInfo:
     """The master's report of a container: its state (Skein's word), host, exit message, and the
-    reason for its end ("" for none). `log` is the end of its log, where that has been read from its
-    node; `log_by` is the deadline of the reading, while it lasts."""
+    reason for its end ("" for none). `log`: the last lines of its log, if they have been read from
+    its node. `log_by`: the deadline for reading them, while that goes on."""
 
     state: str
     host: str = ""
@@ -121,8 +121,8 @@ class ContainerInfo:
 
 @frozen
 class Listed:
-    """The answer to `ListContainers`: all containers by id, finished ones too. There is a second
-    one once the logs are read that were asked for."""
+    """The answer to `ListContainers`: all containers by id, including finished ones. A second
+    answer follows when the requested logs have been read."""
 
     time: float
     containers: Mapping[str, ContainerInfo]
@@ -130,9 +130,8 @@ class Listed:
 
 @frozen
 class Tick:
-    """All events that were queued have been handled, and the time is `time`. Deadlines pass with
-    ticks only: a coordinator that was slow or paused first handles the events that arrived
-    meanwhile."""
+    """All queued events have been handled, and the time is `time`. Deadlines pass at ticks only, so
+    a coordinator that was slow or paused first handles the events that arrived meanwhile."""
 
     time: float
 

@@ -1,9 +1,9 @@
 """Changes the number of a component's instances while the application runs.
 
-Newcomers start beside the training, which goes on until they are ready; then the next generation
-forms with them. Instances that leave do so at once, and the others form the next generation. A
-newcomer with the number of an instance that has left waits until no program of that one lives: a
-runner that is cut off ends its program later than the others hear that it leaves.
+New instances start while the training goes on. When they are ready, the next generation forms with
+them. Instances that leave do so at once, and the others form the next generation. A new instance
+with the number of one that has left waits until the program of the old one has ended: a runner that
+is cut off from the master ends its program later than the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tfapp.coordinator.policy.state import (
 
 
 def requested(state: State, event: events.FlexRequested) -> Step:
-    """Takes in a request for another number of instances. The reply tells the result."""
+    """Handles a request for another number of instances, and replies to it."""
     request = event.request
     try:
         component = _component(state, request.component)
@@ -61,7 +61,7 @@ def _component(state: State, name: str) -> ComponentJob:
 
 
 def _wanted(state: State, component: ComponentJob, text: str) -> int:
-    """The number of instances that is asked for. ValueError with a sentence when it is not
+    """The requested number of instances. ValueError with a sentence for the user if it is not
     allowed."""
     relative, digits = text[:1] in ("+", "-"), text.lstrip("+-")
     if not (digits.isascii() and digits.isdigit() and len(text) - len(digits) <= 1):
@@ -79,7 +79,7 @@ def _wanted(state: State, component: ComponentJob, text: str) -> int:
 
 
 def _instances(state: State, component: str) -> list[Instance]:
-    """Of one component, by index."""
+    """The instances of one component, by index."""
     return sorted(
         (i for i in state.instances.values() if i.component == component), key=lambda i: i.index
     )
@@ -115,8 +115,8 @@ def _resize(
 
 
 def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
-    """Goes on without newcomers that cannot come, and without those of higher numbers: numbers
-    have no gaps."""
+    """Gives up `newcomers` that cannot join, and the instances of the same component with higher
+    numbers, because numbers have no gaps."""
     done: tuple[Action, ...] = ()
     for newcomer in newcomers:
         if newcomer.id not in state.instances:
@@ -130,7 +130,7 @@ def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
 
 
 def join(state: State, time: float) -> Step:
-    """Forms the next generation once all newcomers are ready, or their time is over."""
+    """Begins the next generation when all new instances are ready or their deadline has passed."""
     newcomers = [i for i in state.instances.values() if i.intent is Intent.JOIN]
     if not newcomers or state.phase != RUNNING:
         return state, ()
@@ -147,8 +147,8 @@ def join(state: State, time: float) -> Step:
 
 
 def left(state: State, container: str, generation: int) -> Step:
-    """A runner has said that no program of a generation before `generation` lives with it. If it
-    was to leave, it may."""
+    """Handles a runner's word that no program of a generation before `generation` runs in
+    `container`. If the container is leaving, it is killed now."""
     leaving = state.leaving.get(container)
     if leaving is None or generation < leaving.generation:
         return state, ()
@@ -156,8 +156,8 @@ def left(state: State, container: str, generation: int) -> Step:
 
 
 def container_ended(state: State, event: events.ContainerEnded) -> Step:
-    """A container that was to leave is gone. The word of a master that may be cut off from it as
-    well does not count."""
+    """Handles the end of a container that is leaving. It is ignored while the runner may be alive
+    but cut off from the master."""
     leaving = state.leaving.get(event.container)
     if leaving is None or leaving.until - event.time < state.job.limits.heartbeat_lost:
         return state, ()
@@ -165,8 +165,8 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
 
 
 def leave(state: State, time: float) -> Step:
-    """Lets go of the containers whose runners were not heard of, and have ended their programs
-    by now."""
+    """Kills the leaving containers whose runners were not heard of and must have ended their
+    programs by now."""
     over = tuple(name for name, leaving in state.leaving.items() if leaving.until <= time)
     return _let_go(state, over) if over else (state, ())
 
@@ -185,8 +185,8 @@ def due(state: State) -> float:
 
 
 def _remove(state: State, leaving: Iterable[Instance]) -> Step:
-    """Does without the instances `leaving`. A container in which a program may live stays until
-    its runner has ended that, in the next generation."""
+    """Removes the instances `leaving`. A container in which a program may be running stays until
+    its runner has ended the program, in the next generation."""
     leaving = tuple(leaving)
     gone = {instance.id for instance in leaving}
     kept = {name: i for name, i in state.instances.items() if name not in gone}
@@ -208,8 +208,7 @@ def _remove(state: State, leaving: Iterable[Instance]) -> Step:
 
 
 def _without(failure: Failure | None, gone: set[str]) -> Failure | None:
-    """The open failure without the ends of instances that are gone, unless something follows it
-    already."""
+    """The open failure without the instances `gone`, unless its recovery has begun."""
     if failure is None or failure.recovery is not Recovery.NONE:
         return failure
     ends = tuple(end for end in failure.ends if end.id not in gone)
@@ -223,13 +222,14 @@ def _may_have_program(state: State, instance: Instance) -> bool:
 
 
 def _leaving(state: State, instance: Instance) -> Leaving:
-    # Where the cluster is yet to form, a program may live of the generation before.
+    # Before the cluster has formed, a program of the previous generation may be running.
     generation = state.generation + state.formed
     return Leaving(instance.id, generation, fenced(state, instance))
 
 
 def _with_count(state: State, component: str) -> State:
-    """The job, and the order of instances, as the number of instances now is."""
+    """The state with the present number of instances of `component` in its job, and its instances
+    in job order."""
     counts = {c.name: len(_instances(state, c.name)) for c in state.job.components}
     components = tuple(
         dataclasses.replace(c, instances=counts[c.name]) if c.name == component else c

@@ -1,5 +1,5 @@
-"""Forms a cluster: containers, answers, one cluster spec, then the release of the instances that
-commandOrders hold back."""
+"""Forms a cluster: requests containers, waits for answers, publishes the cluster spec, then
+releases the components that commandOrders hold back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_l
 
 Step = tuple[State, tuple[Action, ...]]
 
-# STOPPING is what was ordered, not what a runner says.
+# An instance is STOPPING by an order of the coordinator, not by its heartbeat.
 _STAGE_OF_BEAT = {
     "waiting": Stage.WAITING,
     "running": Stage.RUNNING,
@@ -23,14 +23,13 @@ _STAGE_OF_BEAT = {
 
 
 def begin(state: State, event: events.Started) -> Step:
-    """The coordinator takes over the containers that the master began with, whatever has become
-    of them by now."""
+    """Announces the first generation to the containers that the master requested at its start."""
     state = dataclasses.replace(state, started=event.time, began=event.time, ticked=event.time)
     return announce(state)
 
 
 def requested(state: State, event: events.Requested) -> Step:
-    """One container more is on its way; with the last one, the generation is announced."""
+    """The master accepted a request. After the last one, the generation is announced."""
     instance = state.instances.get(event.instance)
     if instance is None or instance.container:
         return state, (actions.KillContainer(event.container),)  # it is not wanted any more
@@ -38,7 +37,8 @@ def requested(state: State, event: events.Requested) -> Step:
 
 
 def waits(state: State, event: events.Waits) -> Step:
-    """A container has not begun, or is about to. Afterwards its runner says what it waits for."""
+    """Notes why a container has not started. Once its runner was heard of, the runner says what the
+    instance waits for."""
     instance = state.instances.get(event.instance)
     if instance is None or instance.container != event.container or instance.heard is not None:
         return state, ()
@@ -46,9 +46,9 @@ def waits(state: State, event: events.Waits) -> Step:
 
 
 def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
-    """Begins to form the cluster anew, in the containers that live; for others there will be new
-    ones. The announcement makes every runner kill its program, so it does not wait for them. The
-    cluster is complete after `delay` seconds at the earliest."""
+    """Begins the next generation in the containers that are alive, and requests new containers for
+    the others. It is announced before those are there, because the announcement makes every runner
+    kill its program. The cluster is published after `delay` seconds at the earliest."""
     generation = state.generation + 1
     instances = {i.id: _again(state, i, generation) for i in state.instances.values()}
     abandoned = (i for i in state.instances.values() if i.lost and i.intent is not Intent.IGNORE)
@@ -73,7 +73,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
 
 
 def _again(state: State, instance: Instance, generation: int) -> Instance:
-    """The instance before the next generation."""
+    """The instance as it enters `generation`."""
     joining = instance.intent is Intent.JOIN
     if joining and (instance.answer is None or not has_left(state, instance)):
         return dataclasses.replace(instance, answer=None, joined=generation + 1)
@@ -96,7 +96,7 @@ def _fresh(instance: Instance, generation: int) -> Instance:
         instance.role,
         requested_in=generation,
         joined=instance.joined,
-        # Until its next program reports some.
+        # Kept until its next program reports metrics.
         metrics=instance.metrics,
         step=instance.step,
     )
@@ -110,7 +110,7 @@ def replace_container(state: State, instance: Instance) -> Step:
 
 
 def _abandon(instance: Instance) -> tuple[Action, ...]:
-    """Ends the container of a lost instance where that was not done before."""
+    """Kills the container of a lost instance unless that was done before."""
     over = instance.stage is Stage.GONE
     return () if over else (actions.KillContainer(instance.container),)
 
@@ -129,7 +129,7 @@ def _expected(state: State, joining: bool = False) -> tuple[Instance, ...]:
 
 
 def announce(state: State) -> Step:
-    """Announces the generation once the master has said yes or no to every request."""
+    """Announces the generation when the master has accepted or refused every request."""
     expected = _expected(state, joining=True)
     if not expected or not all(i.container for i in expected):
         return state, ()
@@ -137,8 +137,8 @@ def announce(state: State) -> Step:
 
 
 def answered(state: State, event: events.Answered) -> Step:
-    """A runner answered. Answers for another generation, or from another container than the
-    instance's own, are ignored."""
+    """Handles a runner's answer. Answers for another generation, or from a container that is not
+    the instance's present one, are ignored."""
     answer = event.answer
     instance = state.instances.get(answer.instance)
     if instance is None or answer.generation != state.generation or instance.ended:
@@ -152,7 +152,7 @@ def answered(state: State, event: events.Answered) -> Step:
     joining = instance.intent is Intent.JOIN
     replaced = state.phase == RUNNING and instance.answer is None and not joining
     state = state.with_instance(changed)
-    if replaced:  # everybody else goes on, and it finds itself among them
+    if replaced:  # the other programs go on; the new runner needs the cluster
         return state, (actions.PublishCluster(_cluster(state)),)
     return complete(state, event.time)
 
@@ -197,7 +197,7 @@ def _member(instance: Instance) -> Member:
 
 
 def beaten(state: State, event: events.Beaten) -> Step:
-    """A runner lives, and says what its program does."""
+    """Handles a runner's heartbeat."""
     instance, beat = state.instances.get(event.instance), event.beat
     if instance is None or beat.container not in ("", instance.container):
         return state, ()
@@ -207,7 +207,7 @@ def beaten(state: State, event: events.Beaten) -> Step:
         return state.with_instance(instance), ()
     preparing = "" if instance.answer else beat.preparing
     instance = dataclasses.replace(instance, preparing=preparing)
-    # A beat may arrive that was sent before an order to stop did.
+    # A heartbeat that was sent before the order to stop may arrive after it.
     if beat.generation == state.generation and instance.stage is not Stage.STOPPING:
         stage = _STAGE_OF_BEAT[beat.state]
         instance = dataclasses.replace(instance, stage=stage, docker=beat.docker)
@@ -217,7 +217,7 @@ def beaten(state: State, event: events.Beaten) -> Step:
 
 
 def release(state: State) -> Step:
-    """Lets held components start whose required ones have all been started."""
+    """Releases the held components whose required components have all started."""
     if state.phase != RUNNING or not state.held:
         return state, ()
     held = state.held.intersection(_held(state))

@@ -1,7 +1,8 @@
-"""Failures: collected, answered by a recovery where they are survived, and judged once.
+"""Collects failures, begins a recovery for those that the application survives, and judges each
+once.
 
-`collect` takes in what fails. `look`, at each tick, begins the recovery that the likeliest cause
-calls for, and judges the failure when that is due: the verdict, or one charge to its cause.
+`collect` adds an instance that failed. `look`, at each tick, begins the recovery for the likeliest
+cause, and judges the failure when that is due: it becomes the verdict, or is charged to its cause.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from tfapp.coordinator.policy.state import (
 )
 from tfapp.coordinator.policy.verdicts import duration, times
 
-# An evaluator and TensorBoard stand outside of the cluster: nobody waits for them.
+# Evaluators and TensorBoard are not in the cluster spec, so no other program waits for them.
 _ACTION_OF_ROLE = {"tensorboard": IGNORE, "evaluator": RESTART_INSTANCE}
-_REPLACEABLE_ROLES = tuple(_ACTION_OF_ROLE)  # another address of theirs matters to nobody
+_REPLACEABLE_ROLES = tuple(_ACTION_OF_ROLE)  # no other program depends on their address
 
-# Signals by which others end a program. By any other a program ends itself.
+# Signals that come from outside. Other signals are caused by the program itself.
 _SIGNALS_OF_OTHERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SHELL_SIGNAL = 128
 
-# The first restart comes at once, the others within this time after 1 s, 2 s, 4 s ...
+# The first restart comes at once, the next ones within this window after 1 s, 2 s, 4 s ...
 BACK_OFF_WINDOW = 600.0  # seconds
 MAX_BACK_OFF = 30.0  # seconds
 
@@ -54,25 +55,26 @@ _VARIABLE = re.compile(r"0[xX][0-9a-fA-F]+|\b(?=\w*\d)[0-9a-fA-F]{8,}\b|\d+")
 
 # ---- which failure is the cause ---------------------------------------------------------------
 def rank(end: Instance) -> int:
-    """The rank of an end as the cause of others that are known at the same time; 0 is the
-    likeliest. Survivors of a lost peer often end before its loss is known."""
+    """How likely the end of an instance is the cause of the others: 0 is the likeliest. The order
+    of arrival does not tell, because programs that lost a peer often fail before the loss of the
+    peer is known."""
     assert end.exit is not None
     if end.exit.reason in INFRASTRUCTURE_REASONS or not end.container:
-        return 0  # no program can bring it about: a machine, or no container at all
+        return 0  # no program causes this: the machine failed, or there was no container
     outside = (*LOSS_REASONS, "signal", "memory", "hang")
     return 1 if end.exit.reason in outside or end.report is None else 2
 
 
 def _cause(state: State, failure: Failure) -> int | None:
-    """The index of the end that is the likeliest cause so far; None when all are ignored."""
+    """The index in `failure.ends` of the likeliest cause so far; None if all are ignored."""
     counted = [i for i, end in enumerate(failure.ends) if _action(state, end) != IGNORE]
     return min(counted, key=lambda i: (rank(failure.ends[i]), i), default=None)
 
 
 # ---- collecting -------------------------------------------------------------------------------
 def collect(state: State, instance: Instance, time: float) -> State:
-    """`instance` has just failed. It belongs to the open failure, or opens one, or waits until
-    the open one is judged."""
+    """Adds `instance`, which has just failed, to the open failure or opens one. If it does not
+    belong to the open failure, it waits until that is judged."""
     failure = state.failure
     if failure is None:
         before = _is_old_loss(state, instance) and not _heard_since(state, instance)
@@ -84,7 +86,8 @@ def collect(state: State, instance: Instance, time: float) -> State:
 
 
 def collect_late(state: State, report: ExitReport) -> State:
-    """A program of the generation that failed was over before the next one was announced."""
+    """Adds a late report to the open failure: of a program of the generation that failed, which
+    ended before the next generation was announced."""
     failure = state.failure
     if failure is None or report.stopped or report.exit.code == 0 or not _forms(state):
         return state
@@ -102,8 +105,8 @@ def _belongs(state: State, failure: Failure, instance: Instance, time: float) ->
         return True
     before = any(instance.id == end.id for end in failure.ends)
     if before and (instance.report is not None or failure.recovery is Recovery.CONTAINER):
-        return False  # what was begun for it has failed
-    # A node takes all of its containers with it, not all at once.
+        return False  # it failed again after its recovery began
+    # The containers of a lost node do not all end at the same time.
     limits = state.job.limits
     together = time <= state.began + limits.settle + 2 * limits.heartbeat
     if _is_old_loss(state, instance) and (together or not _heard_since(state, instance)):
@@ -141,7 +144,8 @@ def _waiting(state: State) -> Instance | None:
 
 # ---- recovery and judgement -------------------------------------------------------------------
 def look(state: State, time: float) -> Step:
-    """Begins what the open failure calls for, and judges it where that is due; then the next."""
+    """Begins the recovery of the open failure, and judges it if that is due; then does the same
+    with the next failure."""
     done: tuple[Action, ...] = ()
     while not state.decided:
         if state.failure is None:
@@ -168,8 +172,7 @@ def look(state: State, time: float) -> Step:
 
 
 def due(state: State, time: float) -> float:
-    """The time at which the open failure is looked at or judged next; infinity when none is
-    open."""
+    """The time at which the open failure is looked at or judged next; infinity if none is open."""
     failure = state.failure
     if failure is None:
         return math.inf
@@ -189,8 +192,8 @@ def due(state: State, time: float) -> float:
 
 
 def hasten(state: State, time: float) -> tuple[State, bool]:
-    """Somebody wants the end: the open failure is judged now. False when it is to become the
-    verdict."""
+    """Judges the open failure now, because the application is asked to stop. Returns the state, and
+    whether the failure is survived; if not, it becomes the verdict at the next tick."""
     failure = state.failure
     if failure is None or _cause(state, failure) is None:
         return state, True
@@ -203,13 +206,13 @@ def hasten(state: State, time: float) -> tuple[State, bool]:
 
 
 def close(state: State) -> State:
-    """The open failure is survived: its cause is charged, if a recovery has begun."""
+    """Closes the open failure as survived, and charges it to its cause if a recovery has begun."""
     return dataclasses.replace(charged(state), failure=None)
 
 
 def charged(state: State) -> State:
-    """The state in which the open failure, if a recovery has begun, is charged to its cause as
-    far as that is known."""
+    """The state in which the open failure, if a recovery has begun, is charged to its likeliest
+    cause so far."""
     failure = state.failure
     number = None if failure is None else _cause(state, failure)
     if failure is None or number is None or failure.recovery is Recovery.NONE:
@@ -223,7 +226,7 @@ def charged(state: State) -> State:
 
 
 def _log_by(state: State) -> float:
-    """The deadline for the log of a container that failed, while one is being read."""
+    """The deadline for the logs of failed containers that are being read; -infinity if none is."""
     ends = state.failure.ends if state.failure else ()
     infos = (state.containers.get(end.container) for end in ends)
     return max((info.log_by for info in infos if info), default=-math.inf)
@@ -239,13 +242,14 @@ def _fail(state: State, time: float, objection: str) -> State:
     number = None if failure is None else _cause(state, failure)
     assert failure is not None and number is not None
     cause = failure.ends[number]
-    # A recovery for another cause counts in the sentence on earlier restarts, if at all.
+    # The failure itself is not counted among the earlier restarts in the verdict.
     verdict = verdicts.failed(state, cause, failure.generation, objection)
     return ending.decide(dataclasses.replace(state, failure=None), time, verdict)
 
 
 def _ignore(state: State, time: float) -> Step:
-    """Does without the instances whose failures are not failures of the application."""
+    """Ignores the failed instances for which the policy says so. If all are ignored, the failure is
+    closed."""
     failure = state.failure
     assert failure is not None
     for end in failure.ends:
@@ -265,13 +269,13 @@ def _ignore(state: State, time: float) -> Step:
 
 
 def _is_same(current: Instance, end: Instance) -> bool:
-    """Whether `end` is the last that is known of an instance."""
+    """Whether `end` is the present end of the instance, which has not been restarted since."""
     return current.ended and (current.container, current.attempt) == (end.container, end.attempt)
 
 
 def _recover(state: State, time: float) -> Step:
-    """Begins the recovery that the cause of the open failure needs, and replaces the containers
-    that were lost with it."""
+    """Begins the recovery for the cause of the open failure, and replaces the containers that were
+    lost with it."""
     failure = state.failure
     number = None if failure is None else _cause(state, failure)
     assert failure is not None and number is not None
@@ -301,7 +305,7 @@ def _recover(state: State, time: float) -> Step:
 
 
 def _begin(state: State, cause: Instance, time: float) -> Step:
-    """The recovery that `cause`, which nothing follows yet, calls for."""
+    """Begins the first recovery of a failure, for its `cause`."""
     action, delay = _action(state, cause), _back_off(state, time)
     cause = state.instances.get(cause.id, cause)  # its container may have ended since
     if action == RESTART_INSTANCE and state.phase == RUNNING and cause.answer and not cause.lost:
@@ -336,7 +340,7 @@ def _with_recovery(state: State, recovery: Recovery) -> State:
 
 
 def restart_programs(state: State, time: float) -> Step:
-    """Orders for the programs that are to start again at their old address by now."""
+    """Orders the restart, at their old address, of the programs for which it is due."""
     again = [
         dataclasses.replace(
             instance,
@@ -357,14 +361,14 @@ def restart_programs(state: State, time: float) -> Step:
     return state.with_instances(again), (actions.SendOrders(orders),)
 
 
-# ---- what the failure policy says -------------------------------------------------------------
+# ---- the failure policy -----------------------------------------------------------------------
 def _action(state: State, end: Instance) -> str:
     """The policy's action for the end of an instance."""
     assert end.exit is not None
     for rule in state.job.failure.rules:
         if _matches(rule, end.component, end.exit):
             return rule.action
-    # A program that was not started in all the time it was given would not be the next time.
+    # A script that took longer than its timeout would do so again.
     default = FAIL_APPLICATION if end.exit.reason == "timeout" else RESTART_CLUSTER
     if end.component in state.job.success:
         return default
@@ -381,8 +385,8 @@ def _matches(rule: FailureRule, component: str, exit: Exit) -> bool:
 
 
 def _objection_to_cause(state: State, time: float) -> str | None:
-    """The reason why the open failure ends the application: a sentence, or "" when it needs none.
-    None when the application survives."""
+    """The reason why the open failure ends the application: a sentence, or "" if none is needed.
+    None if the application survives it."""
     failure = state.failure
     number = None if failure is None else _cause(state, failure)
     assert failure is not None and number is not None
@@ -395,7 +399,7 @@ def _objection_to_cause(state: State, time: float) -> str | None:
         if not cause.container:
             return ""  # the master will never give it a container
         if failure.generation == 1:
-            return ""  # its node lacks what it needs: the application is set up wrong
+            return ""  # its node lacks something: the application is set up wrong
     if exit.reason in INFRASTRUCTURE_REASONS:
         return _spent("maxInfrastructureRestarts", policy.max_losses, charges.losses)
     if policy.max_restarts > 0 and _is_broken(state, cause):
@@ -414,7 +418,7 @@ def _objection_to_cause(state: State, time: float) -> str | None:
 
 
 def _is_broken(state: State, cause: Instance) -> bool:
-    """Whether the program failed too soon, and by itself."""
+    """Whether the program failed by itself within the startup time of generation 1."""
     report, exit = cause.report, cause.exit
     if report is None or exit is None or report.generation > 1 or report.attempt:
         return False
@@ -426,7 +430,7 @@ def _is_broken(state: State, cause: Instance) -> bool:
 
 
 def _repeats(state: State, failure: Failure, cause: Instance) -> bool:
-    """Whether the program failed as that of the generation before did, and got on no further."""
+    """Whether the program failed as in the previous generation, without progress in between."""
     generation, signature = state.repeatable
     return (
         state.job.failure.repeats_end
@@ -439,13 +443,13 @@ def _repeats(state: State, failure: Failure, cause: Instance) -> bool:
 
 
 def _signature(cause: Instance) -> tuple[int, str] | None:
-    """The exit code and the last line, which two failures of a broken program have in common. None
-    where the program was ended by a signal, or wrote nothing."""
+    """The exit code and the last line without numbers: equal for two failures of a broken program.
+    None if a signal ended the program, or it wrote nothing."""
     exit, report = cause.exit, cause.report
     if exit is None or report is None or exit.reason != "exit" or not exit.code:
         return None
     if exit.code > _SHELL_SIGNAL:
-        return None  # a shell's word for a signal
+        return None  # a shell's exit code for a signal
     lines = [line.strip() for line in report.last_lines.splitlines() if line.strip()]
     return (exit.code, _VARIABLE.sub("#", lines[-1])) if lines else None
 
@@ -472,7 +476,7 @@ def _over_threshold(state: State, cause: Instance, time: float) -> str | None:
 
 # ---- budgets ----------------------------------------------------------------------------------
 def _charge(state: State, cause: Instance, time: float) -> Charges:
-    """The use of the budgets after a failure at `time` was charged to `cause`."""
+    """The budgets' use after a failure at `time` was charged to `cause`."""
     assert cause.exit is not None
     charges = dataclasses.replace(state.charges, recent=(*_recently(state, time), time))
     if cause.exit.reason in INFRASTRUCTURE_REASONS:
@@ -483,7 +487,7 @@ def _charge(state: State, cause: Instance, time: float) -> Charges:
 
 
 def _back_off(state: State, time: float) -> float:
-    """Seconds that a restart which is yet to be charged has to wait."""
+    """Seconds that the next restart has to wait."""
     count = len(_recently(state, time))
     return min(2.0 ** (count - 1), MAX_BACK_OFF) if count else 0.0
 

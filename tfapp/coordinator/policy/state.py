@@ -1,4 +1,4 @@
-"""The state of the coordinator, as frozen values, and the questions that its policy asks of it."""
+"""The state of the coordinator as frozen values, and the functions that read it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tfapp.frozen import frozen
 
 FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing changes any more
 
-MAX_TIMELINE = 100  # moments that are remembered
+MAX_TIMELINE = 100  # moments that are kept
 
 
 class Stage(enum.Enum):
     """The stage of an instance in the current generation."""
 
-    REQUESTED = names.REQUESTED  # nothing is known but that its container was requested
-    WAITING = names.WAITING  # its runner is there
+    REQUESTED = names.REQUESTED  # its container was requested; its runner was not heard of
+    WAITING = names.WAITING  # its runner is up
     RUNNING = names.RUNNING
     STOPPING = names.STOPPING  # it was told to stop
     ENDED = "ENDED"  # its runner has reported the end of its program, and waits
-    GONE = "GONE"  # its container has ended, or was ended, or its runner was told that it may go
+    GONE = "GONE"  # its container has ended or was killed, or its runner was told to exit
 
 
 class Intent(enum.Enum):
@@ -38,8 +38,8 @@ class Intent(enum.Enum):
 
     RUN = "RUN"  # it takes part
     JOIN = "JOIN"  # it came by flex, and takes part from the next generation on
-    RESTART = "RESTART"  # its program starts again where it was, when `due`
-    STOP = "STOP"  # it is told to stop when `due`
+    RESTART = "RESTART"  # its program starts again in the same container, when `due`
+    STOP = "STOP"  # it is told to stop, when `due`
     IGNORE = "IGNORE"  # it has failed, and the application does without it
 
 
@@ -53,25 +53,25 @@ class Instance:
     role: str
     stage: Stage = Stage.REQUESTED
     intent: Intent = Intent.RUN
-    due: float = math.inf  # of the intent
-    container: str = ""  # "" until the master took the request for a later one
+    due: float = math.inf  # time of the intent
+    container: str = ""  # its id; "" while the master has not accepted the request for it
     requested_in: int = 1  # the generation for which the container was requested
     joined: int = 1  # the generation from which on it takes part
     host: str = ""  # advertised; "" until its runner is heard of
-    attempt: int = 0  # how often its program was restarted in this generation and container
+    attempt: int = 0  # restarts of its program in this generation and container
     answer: Answer | None = None
     docker: str = ""  # id of the Docker container of its program
-    preparing: str = ""  # what its answer waits for, as its runner says; before, its master
-    heard: float | None = None  # when its runner was last heard of
-    exit: Exit | None = None  # since it is ENDED or GONE
+    preparing: str = ""  # what it waits for before its answer: the master's words, or its runner's
+    heard: float | None = None  # time of the last message of its runner
+    exit: Exit | None = None  # once it is ENDED or GONE
     report: ExitReport | None = None
-    # Of its program, or of the one before that as long as this one has reported nothing.
+    # Metrics of its program, or of the previous program until this one reports some.
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None
     steps_per_second: float | None = None
 
     def measured(self, said: Beat | ExitReport) -> Instance:
-        """The instance with what its runner says of its program's metrics."""
+        """The instance with the metrics that its runner reports."""
         if not said.metrics and said.step is None:
             return self
         return dataclasses.replace(
@@ -83,7 +83,7 @@ class Instance:
 
     @property
     def ended(self) -> bool:
-        """Nothing more will come of it in this generation."""
+        """Whether it has ended for this generation."""
         return self.exit is not None
 
     @property
@@ -92,13 +92,13 @@ class Instance:
 
     @property
     def lost(self) -> bool:
-        """Its container, or the runner in it, is not there any more."""
+        """Whether its container, or the runner in it, has ended or is silent."""
         reason = self.exit.reason if self.exit else ""
         return self.stage is Stage.GONE or reason in LOSS_REASONS
 
     @property
     def state(self) -> str:
-        """One of the states in `contract.names`, for everybody else."""
+        """One of the states in `contract.names`."""
         if self.exit is None:
             return str(self.stage.value)
         if self.exit.code == 0:
@@ -112,43 +112,43 @@ class Instance:
 class Recovery(enum.Enum):
     """The recovery that has begun for an open failure."""
 
-    NONE = "NONE"  # it is not survived as far as is known, or nobody has looked at it
-    PROGRAM = "PROGRAM"  # a program starts again where it was
+    NONE = "NONE"  # none: it has not been looked at, or its cause so far ends the application
+    PROGRAM = "PROGRAM"  # a program starts again in the same container
     CONTAINER = "CONTAINER"  # a container is replaced, the others go on
     GENERATION = "GENERATION"  # the next generation forms
 
 
 @frozen
 class Failure:
-    """A failure that is yet to be judged."""
+    """A failure that has not been judged yet."""
 
     generation: int  # in which it happened
     begun: float
-    settled: float  # when the settle time is over
-    ends: tuple[Instance, ...]  # the instances that failed, as they ended, in order of arrival
+    settled: float  # the end of the settle time
+    ends: tuple[Instance, ...]  # the instances that failed, with their exits, in order of arrival
     recovery: Recovery = Recovery.NONE
-    told: int = -1  # which of `ends` was the cause when the recovery was last looked at
+    told: int = -1  # index in `ends` of the cause that the present recovery is for; -1: none yet
     looked: bool = False  # whether a tick has looked at it since something was added
 
 
 @frozen
 class Charges:
-    """The use that failures have made of the failure policy's budgets."""
+    """How much of the failure policy's budgets is used."""
 
     restarts: int = 0  # charged to programs
     losses: int = 0  # charged to the infrastructure
-    # When the failures of each component were charged to it; what its window has left is gone.
+    # Component -> times of the failures that were charged to it, within its window.
     components: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
-    recent: tuple[float, ...] = ()  # when, as far as the back-off remembers
+    recent: tuple[float, ...] = ()  # times of failures within the window of the back-off
 
 
 @frozen
 class Leaving:
-    """A container whose instance is none any more, while a program may live in it."""
+    """A container whose instance was removed, but in which a program may be running."""
 
     instance: str
-    generation: int  # an answer for it, or a later one, says that no program lives
-    until: float  # by then its runner has ended the program, even one that hears nothing
+    generation: int  # an answer for this generation, or a later one, says that no program runs
+    until: float  # by then its runner has ended the program, even if it is cut off
 
 
 @frozen
@@ -163,21 +163,21 @@ class State:
     began: float = 0.0  # the generation
     not_before: float = 0.0  # back-off: the cluster is not published earlier
     ticked: float = 0.0  # the last tick
-    resumed: float = -math.inf  # when the coordinator itself went on after it had stood still
+    resumed: float = -math.inf  # the end of the coordinator's own last pause
     formed: bool = False  # the generation's cluster is published: programs start
     held: frozenset[str] = frozenset()  # components whose programs may not start yet
     containers: Mapping[str, ContainerInfo] = dataclasses.field(default_factory=dict)
     listing: bool = False  # the gang deadline has passed and the master was asked for containers
     failure: Failure | None = None
     charges: Charges = Charges()
-    # The generation that failed last, and its cause's exit code and last line (`judging`).
+    # The generation that failed last, and the exit code and last line of its cause (`judging`).
     repeatable: tuple[int, tuple[int, str] | None] = (0, None)
     leaving: Mapping[str, Leaving] = dataclasses.field(default_factory=dict)  # by container
-    join_by: float = math.inf  # newcomers that are not ready then are withdrawn
-    timeline: tuple[Moment, ...] = ()  # in this process's time
-    feed: FeedStatus | None = None  # as its driver has told it last
+    join_by: float = math.inf  # deadline for new instances to be ready
+    timeline: tuple[Moment, ...] = ()  # times of the coordinator's clock
+    feed: FeedStatus | None = None  # the last report of the feed's driver
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
-    finish_by: float = math.inf  # STOPPING ends then at the latest
+    finish_by: float = math.inf  # deadline for the end of STOPPING
 
     @property
     def decided(self) -> bool:
@@ -191,7 +191,7 @@ class State:
         instance: str = "",
         generation: int | None = None,
     ) -> State:
-        """The state with one moment more in its timeline. `kind`: see `Moment`; `generation`: by
+        """The state with one more moment in its timeline. `kind`: see `Moment`; `generation`: by
         default the present one."""
         generation = self.generation if generation is None else generation
         moment = Moment(time, text, kind, instance, generation)
@@ -199,19 +199,19 @@ class State:
         return dataclasses.replace(self, timeline=timeline)
 
     def with_instance(self, instance: Instance) -> State:
-        """The state in which `instance` is as given."""
+        """The state with `instance` in place of the one with the same id."""
         return self.with_instances((instance,))
 
     def with_instances(self, changed: Iterable[Instance]) -> State:
-        """The state in which these instances are as given."""
+        """The state with the instances `changed` in place of those with the same ids."""
         instances = dict(self.instances)
         instances.update((instance.id, instance) for instance in changed)
         return dataclasses.replace(self, instances=instances)
 
 
 def new_state(job: Job) -> State:
-    """Before anything has happened: all instances of `job`, in its order, each with the container
-    that the master itself has requested for it."""
+    """The initial state: all instances of `job`, in its order, each with the container that the
+    master requests for it at its start."""
     instances = {}
     for component in job.components:
         for index in range(component.instances):
@@ -227,8 +227,8 @@ def new_state(job: Job) -> State:
 
 
 def success_instances(state: State) -> tuple[Instance, ...]:
-    """Those that must all exit 0 for the application to succeed: of the components the job
-    names, else all that end by themselves, else all there are."""
+    """The instances that must all exit with 0 for the application to succeed: those of the
+    components that the job names, or else all that end by themselves, or else all."""
     everybody = tuple(i for i in state.instances.values() if i.intent is not Intent.JOIN)
     named = tuple(i for i in everybody if i.component in state.job.success)
     ending = tuple(i for i in everybody if i.role not in (*SERVICE_ROLES, "evaluator"))
@@ -236,8 +236,8 @@ def success_instances(state: State) -> tuple[Instance, ...]:
 
 
 def shown_state(state: State, instance: Instance) -> str:
-    """The instance's state for everybody else. What was ended because the application had succeeded
-    was not killed."""
+    """The instance's state as users see it: an instance that was ended because the application had
+    succeeded is STOPPED, not KILLED."""
     done = state.verdict is not None and state.verdict.state == names.SUCCEEDED
     return names.STOPPED if done and instance.state == names.KILLED else instance.state
 
@@ -249,8 +249,8 @@ def started(state: State, instance: Instance) -> bool:
 
 
 def fenced(state: State, instance: Instance) -> float:
-    """The time by which a runner that has lost the master since its last heartbeat has ended the
-    program of `instance`; infinity where runners do not end it."""
+    """The time by which the runner of `instance`, if it lost the master after its last heartbeat,
+    has killed its program. Infinity if runners do not do that, or it was never heard of."""
     limits = state.job.limits
     if instance.heard is None or not limits.heartbeat_lost:
         return math.inf
@@ -258,10 +258,10 @@ def fenced(state: State, instance: Instance) -> float:
 
 
 def has_left(state: State, instance: Instance) -> bool:
-    """Whether no earlier container of `instance` may still have a program."""
+    """Whether no program can still be running in an earlier container of `instance`."""
     return all(leaving.instance != instance.id for leaving in state.leaving.values())
 
 
 def live(instance: Instance) -> bool:
-    """Whether a runner is there to be given orders."""
+    """Whether its runner is up and can be given orders."""
     return instance.stage is not Stage.GONE and instance.heard is not None

@@ -1,4 +1,5 @@
-"""The one step of the policy: an event comes in, actions go out. Deadlines pass in ticks only."""
+"""The entry point of the policy: from a state and an event to the next state and actions. Deadlines
+pass at ticks only."""
 
 from __future__ import annotations
 
@@ -21,15 +22,15 @@ from tfapp.coordinator.policy import (
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import FINISHED, Instance, Intent, Recovery, State, fenced
 
-# So many seconds between two ticks mean that the coordinator itself stood still (the loop ticks
-# every second): then it is not known who was silent.
+# The loop ticks every second. If more than this many seconds lie between two ticks, the coordinator
+# itself was paused, and the silence of runners is counted anew.
 PAUSED = 5.0
-# So many seconds afterwards no deadline passes: what was said meanwhile may be on its way.
+# Seconds after a pause in which no deadline passes: messages may still be on their way.
 CATCH_UP = 1.0
 
 
 def step(state: State, event: events.Event) -> Step:
-    """The state after `event`, and what to do, in this order."""
+    """The state after `event`, and the actions to carry out, in their order."""
     if state.phase == FINISHED:
         return state, ()
     return _HANDLERS[type(event)](state, event)
@@ -43,8 +44,8 @@ def _begin(state: State, event: events.Started) -> Step:
 
 
 def _stop_requested(state: State, event: events.StopRequested) -> Step:
-    """A request to end the application. A verdict that is fixed stands, and so does a failure that
-    is going to be the verdict; the remaining instances are then told to hurry."""
+    """Handles a request to end the application. If the verdict is fixed, instances that were given
+    time to finish are stopped now. A failure that is about to become the verdict still does."""
     if state.decided:
         return ending.hurry(state, event.time), ()
     state, survived = judging.hasten(state, event.time)
@@ -54,7 +55,7 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
 
 
 def _fed(state: State, event: events.Fed) -> Step:
-    """News of the feed, which decides nothing."""
+    """Notes the counters of the feed; they affect no decision."""
     return dataclasses.replace(state, feed=event.feed), ()
 
 
@@ -76,9 +77,9 @@ def _container_ended(state: State, event: events.ContainerEnded) -> Step:
     return state, (*left, *done)
 
 
-# ---- what happens because time has passed -----------------------------------------------------
+# ---- deadlines --------------------------------------------------------------------------------
 def tick(state: State, event: events.Tick) -> Step:
-    """The time is `event.time`, and all earlier events have been handled."""
+    """Acts on everything that is due at `event.time`. All earlier events have been handled."""
     time = event.time
     state = _after_pause(state, time)
     if time < state.resumed + CATCH_UP:
@@ -88,7 +89,7 @@ def tick(state: State, event: events.Tick) -> Step:
         state, more = ends.silent(state, instance, time)
         done += more
     if done and not state.decided:
-        return state, done  # the next tick, at once, knows what the master says of them
+        return state, done  # the next tick follows at once, after the master's list of containers
     if not state.decided:
         state, left = flexing.leave(state, time)
         state, more = _go_on(state, time)
@@ -102,7 +103,7 @@ def tick(state: State, event: events.Tick) -> Step:
 
 
 def _go_on(state: State, time: float) -> Step:
-    """Acts on failures and on work that waits, then on the deadlines that end the application."""
+    """Acts on failures and on pending work, then on the deadlines that end the application."""
     state, done = judging.look(state, time)
     if state.failure is None and not state.decided:
         state, formed = forming.complete(state, time)
@@ -126,8 +127,7 @@ def _go_on(state: State, time: float) -> Step:
 
 
 def next_deadline(state: State) -> float:
-    """The time of the next tick that changes something if no event comes before; infinity for
-    never."""
+    """The time at which the next tick is needed if no event comes before; infinity for never."""
     if state.phase == FINISHED:
         return math.inf
     silence = (_silence(state, instance) for instance in state.instances.values())
@@ -149,7 +149,7 @@ def _deadlines(state: State) -> tuple[float, ...]:
 
 
 def _recovers(state: State) -> bool:
-    """Whether a failure is open whose settle time is short: deadlines wait for it."""
+    """Whether a failure is open that will be judged soon: other deadlines wait for it."""
     return state.failure is not None and (
         state.phase != FORMING or state.failure.recovery is Recovery.NONE
     )
@@ -166,8 +166,8 @@ def _after_pause(state: State, time: float) -> State:
 
 
 def _silence(state: State, instance: Instance) -> float:
-    """The time at which the silence of `instance` becomes a loss. It is later than the time at
-    which a runner that cannot reach the master ends its own program."""
+    """The time at which the silence of `instance` counts as a loss: later than the time at which a
+    runner that cannot reach the master kills its own program."""
     return math.inf if instance.ended else fenced(state, instance)
 
 
@@ -178,7 +178,8 @@ def _gang(state: State) -> float:
 
 
 def _lifetime(state: State) -> float:
-    """Once the verdict is fixed, it only matters to those that were given time to finish."""
+    """The end of the application's lifetime. After the verdict it matters only while instances are
+    given time to finish; infinity otherwise."""
     if not state.job.limits.lifetime or (state.decided and not ending.unhurried(state)):
         return math.inf
     return state.started + state.job.limits.lifetime

@@ -12,8 +12,8 @@ from tfapp.contract.status import Cause, Verdict
 from tfapp.coordinator.policy.state import Instance, Intent, State, success_instances
 from tfapp.errors import ExitCode
 
-_MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON: the diagnostics have to hold them
-_MAX_TEXT = 1000  # characters of a sentence that is not tfapp's inside one of tfapp's
+_MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON, so that they fit the diagnostics
+_MAX_TEXT = 1000  # characters of somebody else's message inside a sentence of tfapp
 _MAX_NAMES = 10  # instances named in one sentence
 
 
@@ -35,8 +35,8 @@ def succeeded(state: State) -> Verdict:
 
 
 def sentence(instance: Instance, generation: int) -> str:
-    """The failure of `instance`, whose exit is known, in `generation`, in words without a full
-    stop."""
+    """A sentence, without a full stop, on the failure of `instance` in `generation`. The instance
+    has an exit."""
     exit = instance.exit
     assert exit is not None
     where = f" on {instance.host}" if instance.host else ""
@@ -48,8 +48,8 @@ def sentence(instance: Instance, generation: int) -> str:
 
 
 def failed(state: State, instance: Instance, generation: int, objection: str = "") -> Verdict:
-    """The failure of `instance` in `generation`, whose exit is known, ends the application.
-    `objection`: why it was not restarted."""
+    """The failure of `instance`, which has an exit, in `generation` ends the application.
+    `objection`: a sentence that says why it was not restarted."""
     exit, report = instance.exit, instance.report
     assert exit is not None
     late = exit.reason == "timeout"
@@ -70,7 +70,7 @@ def failed(state: State, instance: Instance, generation: int, objection: str = "
 
 
 def killed(state: State, message: str) -> Verdict:
-    """Somebody asked for the end before the success policy was met."""
+    """The application was asked to stop before the success policy was met."""
     text = _cut(message) or "it was asked to stop"
     return Verdict(
         KILLED,
@@ -101,7 +101,7 @@ def gang_incomplete(state: State) -> Verdict:
 
 
 def lifetime_over(state: State) -> Verdict:
-    """The application may not run any longer."""
+    """The application has reached its lifetime."""
     text = f"the application ran for its whole lifetime of {duration(state.job.limits.lifetime)}"
     summary = f"Timed out: {text}. The limit is site.global.application.lifetime."
     summary += _history(state)
@@ -126,7 +126,7 @@ def bug(state: State, error: BaseException) -> Verdict:
 
 
 def _history(state: State) -> str:
-    """A sentence on the restarts before, "" when there was none."""
+    """A sentence on earlier restarts, "" if there were none."""
     total = state.charges.restarts + state.charges.losses
     if not total:
         return ""
@@ -154,7 +154,8 @@ def _whole(minutes: int, seconds: int) -> str:
 
 
 def _ending(exit: Exit, when: str = "") -> str:
-    """The exit as the rest of a sentence about the instance, `when` in its right place."""
+    """The predicate of a sentence on the end of an instance: "was killed by SIGKILL". `when` is put
+    in its right place."""
     text = _cut(exit.text).rstrip(".")
     if exit.reason == "exit":
         return f"ended with {text}{when}"
@@ -171,13 +172,13 @@ def _ending(exit: Exit, when: str = "") -> str:
 
 
 def names(items: Sequence[str]) -> str:
-    """A list of them, of which a long one is cut."""
+    """The items as a list with commas; after _MAX_NAMES of them, "and 3 more"."""
     text = ", ".join(items[:_MAX_NAMES])
     return text if len(items) <= _MAX_NAMES else f"{text} and {len(items) - _MAX_NAMES} more"
 
 
 def _limit_of_pulls(state: State, absent: Sequence[Instance]) -> str:
-    """A sentence on the limit of pulls, "" when no image is being pulled."""
+    """A sentence on the time limit of image pulls, "" if no image is being pulled."""
     prepared = (i for i in absent if i.preparing and i.heard is not None)
     pulling = (state.job.component(i.component).docker for i in prepared)
     limits = [docker.pull_timeout for docker in pulling if docker is not None]
@@ -213,7 +214,7 @@ def _cut(text: str) -> str:
 
 
 def _fitting(lines: str) -> str:
-    """The end of `lines` that fits; JSON makes six bytes of a control character."""
+    """As much of the end of `lines` as fits. A control character takes six bytes in JSON."""
     while len(encode(lines)) > _MAX_LINES:
         lines = lines[max(len(lines) // 8, 1) :]
     return lines
