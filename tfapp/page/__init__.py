@@ -1,2 +1,2 @@
-"""The page of an application: its document, made of a status, and the HTML that shows it. Pure, but
-for `server`. It travels into containers, where the coordinator serves it on YARN."""
+"""The page of an application: makes a document from a status, and HTML that shows the document.
+All modules but `server` are pure functions. On YARN they run in the coordinator's container."""

@@ -1,4 +1,4 @@
-"""What a page shows, as plain JSON data. What is not in here is on no page."""
+"""The document of a page: plain JSON data that holds everything that the page shows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
 from tfapp.frozen import frozen
 from tfapp.page.history import History, Lane, history
 
-PAUSE = 1.0  # seconds between two looks of a page at an application that runs
-PAUSE_EACH = 0.01  # seconds more for each of its instances
-PAUSE_AFTER = 5.0  # seconds after the end: it may be started once more
+PAUSE = 1.0  # seconds between two requests of a page while the application runs
+PAUSE_EACH = 0.01  # additional seconds for each instance
+PAUSE_AFTER = 5.0  # seconds between two requests after its end: it may be started again
 MAX_LINES = 200  # lines of a log that are shown
 
 
 @frozen
 class About:
-    """What there is to know of an application beside its status. `waits`: for what, in the
-    engine's words. `direct`: whether a browser gets to what instances export by its address."""
+    """Information about an application that is not in its status. `waits`: what it waits for, in
+    the engine's words. `direct`: whether a browser can reach the addresses that instances
+    export."""
 
     name: str
     engine: str = ""
@@ -36,8 +37,9 @@ class About:
 
 @frozen
 class Address:
-    """Something for a browser. `instance`: whose it is, "" for the application's own. `what`: "log"
-    for one that is shown with the logs. `note`: how a person gets there, where a click does not."""
+    """A link. `what`: the kind of page; links of the kind "log" are shown with the logs.
+    `instance`: the instance that it belongs to, "" for the application. `note`: how to get there
+    if the browser cannot."""
 
     what: str
     instance: str
@@ -47,7 +49,7 @@ class Address:
 
 @frozen
 class Log:
-    """The last lines of an instance's log. `missing`: why they cannot be had."""
+    """The last lines of an instance's log. `missing`: why there are none."""
 
     instance: str
     text: str
@@ -61,8 +63,8 @@ def of_application(
     logs: Sequence[Log] = (),
     fixed: bool = False,
 ) -> dict[str, Any]:
-    """The document of one application. `logs` has the one that the page shows. `fixed`: it is to be
-    kept, with what it has."""
+    """The document of one application. `logs`: the log that the page shows; in a `fixed` document,
+    all logs. A fixed document is a report to be kept: its page asks for no newer one."""
     past = history(status, about.live)
     verdict = status.verdict
     pause = PAUSE + PAUSE_EACH * len(status.instances) if about.live else PAUSE_AFTER
@@ -107,7 +109,7 @@ def of_application(
 
 
 def in_words(status: ApplicationStatus, waits: str = "") -> str:
-    """The state of an application in a sentence or two, or its verdict."""
+    """The verdict of an application, or its state in a sentence or two."""
     if status.verdict is not None:
         return status.verdict.summary
     waiting = f" {waits[:1].upper()}{waits[1:].rstrip('.')}." if waits else ""
@@ -127,7 +129,7 @@ def in_words(status: ApplicationStatus, waits: str = "") -> str:
 
 
 def feed_in_words(status: ApplicationStatus) -> str:
-    """What a feed from Spark has done, in a sentence or more; "" where nothing is fed."""
+    """The progress of a feed from Spark in one or more sentences; "" if there is no feed."""
     feed = status.feed
     if feed is None:
         return ""
@@ -164,7 +166,8 @@ def _speed(rows: float) -> str:
 
 
 def of_list(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> dict[str, Any]:
-    """The document of a list of applications: see `row`. `notes`: what could not be listed."""
+    """The document of a list of applications. `rows`: made by `row`. `notes`: sentences on engines
+    that could not be asked."""
     return {
         "kind": "list",
         "name": "Applications",
@@ -175,7 +178,7 @@ def of_list(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> dict[str
 
 
 def row(about: About, status: ApplicationStatus) -> dict[str, Any]:
-    """One application of a list."""
+    """The row of one application in a list."""
     return {
         "name": about.name,
         "engine": about.engine,
@@ -191,8 +194,8 @@ def row(about: About, status: ApplicationStatus) -> dict[str, Any]:
 
 
 def of_error(title: str, why: str, up: str = "", again: bool = False) -> dict[str, Any]:
-    """The document of a page that cannot be shown. `up`: where the first page is, relative to this
-    one. `again`: the next look may find it."""
+    """The document of an error. `why`: a sentence. `up`: the path of the first page, relative to
+    this one. `again`: whether the page tries again by itself."""
     return {
         "kind": "error",
         "name": title,
@@ -208,8 +211,8 @@ def encoded(document: Mapping[str, Any]) -> bytes:
 
 
 def last_lines(data: bytes, most: int = MAX_LINES) -> str:
-    """The last lines of a log as a person would see them in a terminal: of a line that was
-    written over, what was written last; without colours."""
+    """The last lines of a log as a terminal would show them, without colours. Of a line with
+    carriage returns, as progress bars write, only the text after the last one is kept."""
     text = data.decode(errors="replace").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines and not lines[-1]:
@@ -219,7 +222,7 @@ def last_lines(data: bytes, most: int = MAX_LINES) -> str:
 
 
 def _plain(line: str) -> str:
-    """Without escape sequences of terminals and other control characters."""
+    """The line without escape sequences of terminals and other control characters."""
     head, *others = line.split("\x1b")
     for other in others:
         if other.startswith("["):
@@ -260,7 +263,7 @@ def _history(past: History) -> dict[str, Any]:
 
 
 def _pages(about: About, status: ApplicationStatus) -> list[Address]:
-    """The web pages that instances export, as long as these live."""
+    """Links to the web pages that instances export, while the application is alive."""
     if not about.live:
         return []
     ways = {

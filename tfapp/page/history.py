@@ -1,5 +1,5 @@
-"""The history of an application as a picture's parts: a lane for each instance, a band for each
-generation, a mark for each failure. Times: seconds since the application's start."""
+"""The history of an application as the parts of a picture: a lane for each instance, a band for
+each generation, a mark for each failure. Times are seconds since the application's start."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tfapp.contract.status import (
 )
 from tfapp.frozen import frozen
 
-FORMS, RUNS = "forms", "runs"  # what an instance does in a part of its lane
+FORMS, RUNS = "forms", "runs"  # kinds of a part: the cluster forms, the program runs
 
 
 @frozen
 class Generation:
-    """`starts`: when its programs started, None when they have not. `ends`: None as long as it is
-    the present one."""
+    """The band of one generation. `starts`: when its programs started, None if they have not.
+    `ends`: None while it is the present one."""
 
     number: int
     begins: float
@@ -37,7 +37,7 @@ class Generation:
 
 @frozen
 class Part:
-    """A part of a lane. `until`: None for now."""
+    """A part of a lane. `until`: None if it lasts to the present."""
 
     since: float
     until: float | None
@@ -46,7 +46,8 @@ class Part:
 
 @frozen
 class Lane:
-    """One instance. `starts`: how often its program has been started, as far as is remembered."""
+    """The lane of one instance. `starts`: how often its program was started, as far as the timeline
+    goes back."""
 
     instance: str
     parts: tuple[Part, ...]
@@ -55,7 +56,7 @@ class Lane:
 
 @frozen
 class Mark:
-    """A failure. `instance`: "" for the application's own."""
+    """The mark of a failure. `instance`: "" for a failure of the whole application."""
 
     at: float
     instance: str
@@ -64,17 +65,18 @@ class Mark:
 
 @frozen
 class History:
-    """`since`: where the picture begins; not 0 where earlier moments are forgotten."""
+    """The whole picture. `since`: its left edge; greater than 0 if the timeline has lost its
+    earliest moments."""
 
     since: float
-    until: float | None  # None: it goes on
+    until: float | None  # None while the application runs
     generations: tuple[Generation, ...]
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
 
 
 def history(status: ApplicationStatus, live: bool) -> History:
-    """The history that `status` tells."""
+    """The history in the timeline of `status`. `live`: whether the application still runs."""
     moments = [dataclasses.replace(m, time=m.time - status.started) for m in status.timeline]
     until = None if live else max(status.updated - status.started, 0.0)
     generations = tuple(_generations(status, moments, until))
@@ -98,7 +100,7 @@ def _generations(
         if moment.kind == STARTS:
             started[moment.generation] = moment.time
         if moment.kind in (BEGINS, STARTS):
-            # Nothing tells of the first one's begin, and old moments are forgotten.
+            # There is no moment for the beginning of the first one; old moments are dropped.
             first = 0.0 if moment.generation == 1 else moment.time
             began.setdefault(moment.generation, first)
     if not began and status.generation is not None:
@@ -133,7 +135,8 @@ def _lanes(
 def _parts(
     generation: Generation, turns: Iterable[Moment], now: InstanceStatus | None
 ) -> Iterator[Part]:
-    """One instance in one generation. `now`: its status, in the present one."""
+    """The parts of one instance in one generation. `now`: its status if that is the last
+    generation."""
     starts = generation.starts
     if starts is None:
         yield Part(generation.begins, generation.ends, FORMS)

@@ -1,7 +1,7 @@
-"""The HTML of a page: one file with its style, its script and a document, nothing from elsewhere.
+"""The HTML of a page: one self-contained file with its style, its script and a document.
 
-Its script makes all that it shows of the document, as text and never as markup. The policy lets no
-other script run, and nothing be loaded but newer documents from where the page came from.
+The script shows the document, as text and never as markup. The Content-Security-Policy forbids all
+other scripts, and all requests but those for newer documents, to the page's own server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """The whole page of a document."""
+    """The HTML of the page of a document."""
     parts = {
         "title": html.escape(f"{document['name']} · tfapp"),
         "words": html.escape(str(document.get("words", ""))),
@@ -35,7 +35,8 @@ def page(document: Mapping[str, Any]) -> str:
 
 @functools.cache
 def policy(in_page: bool = False) -> str:
-    """The Content-Security-Policy of pages. `in_page`: as far as a page can say it of itself."""
+    """The Content-Security-Policy of pages. `in_page`: only the rules that a page's own <meta>
+    element may set."""
     rules = [
         "default-src 'none'",
         f"script-src '{_hash('page.js')}'",
@@ -48,7 +49,7 @@ def policy(in_page: bool = False) -> str:
 
 
 def _within_script(text: str) -> str:
-    """JSON that ends no script element, whatever is in it."""
+    """JSON text with `<`, `>` and `&` escaped, so that it cannot end its script element."""
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -61,6 +62,6 @@ def _hash(name: str) -> str:
 
 @functools.cache
 def _file(name: str) -> str:
-    data = pkgutil.get_data("tfapp.page", name)  # in a container it may be in an archive
+    data = pkgutil.get_data("tfapp.page", name)  # in a container, tfapp may be in an archive
     assert data is not None
     return data.decode()

@@ -1,11 +1,11 @@
 
 "use strict";
-// Shows the document in #data, and newer ones as they come. Whatever a document says is shown as
-// text: nothing of it is ever read as markup.
+// Shows the document in #data, and newer documents as they arrive. All content of a document is
+// shown as text, never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const MANY = 30; // instances that are shown without being asked for
-const SHAPES = { // a sign and a class for each state: nobody has to see colours
+const MANY = 30; // up to so many instances and exports, tables are shown open
+const SHAPES = { // a sign and a class for each state: readable without colours
   RUNNING: ["\u25b6", "busy"], SUCCEEDED: ["\u2714", "good"], FAILED: ["\u2716", "bad"],
   LOST: ["\u2716", "bad"], KILLED: ["\u25a0", "wait"], STOPPED: ["\u25a0", "calm"],
   STOPPING: ["\u25a1", "wait"], WAITING: ["\u2026", "wait"], REQUESTED: ["\u25cb", "wait"],
@@ -15,9 +15,9 @@ const TROUBLE = ["FAILED", "LOST"];
 
 const root = document.getElementById("page");
 let doc = JSON.parse(document.getElementById("data").textContent);
-let clock = 0; // how far the server's clock is ahead of this one's, in seconds
+let clock = 0; // seconds that the server's clock is ahead of this one
 let shownLog = doc.logs && doc.logs.length ? doc.logs[0].instance : "";
-const drawn = new Map(); // id of a section -> what it was made of
+const drawn = new Map(); // id of a section -> the data that it was drawn from
 
 // ---- making elements ------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ function cause() {
 }
 
 function links() {
-  const found = doc.links.filter((one) => one.what !== "log"); // those are with the logs
+  const found = doc.links.filter((one) => one.what !== "log"); // links to logs are with the logs
   if (!found.length) return null;
   return make("section", {}, make("h2", {}, "Links"),
     make("ul", {}, found.map((one) => make("li", {},
@@ -232,7 +232,7 @@ function picture(history) {
   const longest = Math.max(...names.map((name) => name.length));
   const left = Math.min(Math.max(longest * 7 + 12, 60), Math.floor(width * 0.3));
   const right = 12, top = 22, bottom = 22;
-  const tops = []; // of each lane; where lanes are thin, a component's name needs some room
+  const tops = []; // the top of each lane; between thin lanes, a component's name needs some room
   let floor = top, next = top;
   history.lanes.forEach((one, i) => {
     const begins = many && (!i || component(one.instance) !== component(history.lanes[i - 1].instance));
@@ -250,7 +250,7 @@ function picture(history) {
   const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `${several(history.generations.length, "generation")} of ${several(history.lanes.length, "instance")}` });
 
-  let free = -1; // up to where the top line is written on
+  let free = -1; // the right end of the text in the top line
   history.generations.forEach((generation, i) => {
     const from = x(generation.begins), to = x(generation.ends === null ? end : generation.ends);
     svg.append(draw("rect", { class: `band${i % 2 ? " odd" : ""}`, "data-generation": generation.number,
@@ -417,7 +417,7 @@ function notes() {
   return make("section", { class: "stale" }, make("ul", {}, doc.notes.map((note) => make("li", {}, note))));
 }
 
-// ---- drawing, and looking for news ----------------------------------------------------------
+// ---- drawing, and asking for newer documents ------------------------------------------------
 
 const PARTS = {
   application: [
@@ -454,7 +454,7 @@ function show() {
 }
 
 function silent(text) {
-  if (doc.kind === "error") return; // it says so already
+  if (doc.kind === "error") return; // the page is about the error already
   const old = document.getElementById("silent");
   if (old && !text) old.remove();
   if (old || !text) return;

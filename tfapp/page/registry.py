@@ -1,5 +1,5 @@
-"""What the registry of Apache Slider served of an application's exports, in its JSON shapes: the
-paths below `/ws/v1/slider/publisher` of PublisherResource.java, read-only."""
+"""The exports of an application as Apache Slider's registry served them, in its JSON shapes,
+read-only: the paths below `/ws/v1/slider/publisher` of PublisherResource.java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PUBLISHER = "ws/v1/slider/publisher"
 
 
 def export_groups(status: ApplicationStatus) -> dict[str, Entries]:
-    """group -> export -> entries, one for each instance that feeds it."""
+    """group -> export -> entries, one for each instance that exports it."""
     updated = _date(status.updated)
     groups: dict[str, Entries] = {}
     for instance in status.instances:
@@ -33,9 +33,9 @@ def export_groups(status: ApplicationStatus) -> dict[str, Entries]:
 
 
 def published(path: str, status: ApplicationStatus, address: str) -> Any:
-    """What Slider's application master answered for `path`, which is PUBLISHER or below it; None
-    where it answered "not found". `address`: the URL above PUBLISHER, for links; "": they are
-    relative to the one that was asked for. Names of groups are in lower case, as there."""
+    """The answer of Slider's application master to `path`, which is PUBLISHER or below it; None for
+    "not found". `address`: the URL above PUBLISHER, for links; "" makes them relative to the
+    request. Names of groups are in lower case, as in Slider."""
     parts = path.strip("/").removeprefix(PUBLISHER).strip("/").split("/")
     groups = {name.lower(): (name, found) for name, found in export_groups(status).items()}
     if parts == [""]:
@@ -73,6 +73,6 @@ def _heading(name: str, status: ApplicationStatus) -> dict[str, Any]:
 
 
 def _date(seconds: float) -> str:
-    """As Java writes it."""
+    """The date in the format of Java's Date.toString, in UTC."""
     date = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return f"{date:%a %b %d %H:%M:%S UTC %Y}"

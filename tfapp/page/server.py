@@ -1,4 +1,4 @@
-"""Serves pages on this machine's loopback address, to those who know the token in their address."""
+"""Serves pages on this machine's loopback address, to browsers that send the token in the URL."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ HTML, JSON = "text/html; charset=utf-8", "application/json"
 
 @frozen
 class Request:
-    """`path`: below the token, without a slash before it. `base`: the URL of the place below which
-    it is, with a slash at its end. `query`: the last value of each name."""
+    """A request. `path`: below the token, without a leading slash. `base`: the URL that `path` is
+    relative to, with a trailing slash. `query`: the last value of each parameter."""
 
     path: str
     base: str
@@ -38,8 +38,8 @@ class Request:
 
 @frozen
 class Answer:
-    """`status`: 200, or 301 (`body` is the path). `error`: why there is no
-    answer; a person with a browser gets it as a page."""
+    """An answer. `status`: the HTTP status; with 301, `body` is the new path. `error`: the message
+    of an error; a browser gets a page with it in place of `body`."""
 
     body: bytes
     type: str = JSON
@@ -53,13 +53,13 @@ def shown(document: Mapping[str, Any]) -> Answer:
 
 
 def data(value: Any) -> Answer:
-    """JSON for programs."""
+    """A value as JSON, for programs."""
     return Answer(json.dumps(value, indent=2).encode())
 
 
 def news(document: Mapping[str, Any], request: Request, clock: float) -> Answer:
-    """What an open page that asks for news gets: the document, unless it is what the page has seen
-    last. `clock`: seconds since 1970."""
+    """The answer to an open page that asks for a newer document: `document`, or NOTHING_NEW if the
+    page has it already. `clock`: seconds since 1970."""
     body = encoded(document)
     seen = hashlib.sha256(body).hexdigest()[:32]
     if request.query.get("seen") == seen:
@@ -68,7 +68,7 @@ def news(document: Mapping[str, Any], request: Request, clock: float) -> Answer:
 
 
 def failed(status: int, why: str) -> Answer:
-    """An error, 403, 404 or 503 (the next look may find it)."""
+    """An error with status 403, 404 or 503. The page of a 503 tries again by itself."""
     return Answer(data({"error": why}).body, status=status, error=why)
 
 
@@ -78,13 +78,13 @@ NOT_FOUND = failed(404, "there is nothing of this name")
 
 
 def moved(path: str) -> Answer:
-    """Another place, relative to the one that was asked for."""
+    """A redirect to `path`, which is relative to the request."""
     return Answer(path.encode(), status=301)
 
 
 class PageServer(http.server.ThreadingHTTPServer):
-    """`answer` is called by several threads. With `proxied`, another program of this machine leads
-    browsers here, and its own checks stand before this one's: the Host is not looked at."""
+    """The server of pages. `answer` is called by several threads. `proxied`: a proxy on this
+    machine, which has checks of its own, forwards requests; the Host header is not checked then."""
 
     daemon_threads = True
 
@@ -102,7 +102,7 @@ class PageServer(http.server.ThreadingHTTPServer):
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[PageServer]:
-        """It serves, beside the caller, as long as this is open."""
+        """Serves in another thread as long as the `with` block runs."""
         thread = threading.Thread(target=self.serve_forever, name="pages", daemon=True)
         thread.start()
         try:
@@ -113,7 +113,8 @@ class PageServer(http.server.ThreadingHTTPServer):
             thread.join()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Refuses those that are too many, so that threads are not without number."""
+        """Handles a connection in a thread of its own; closes it if there are MAX_CONNECTIONS
+        already."""
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -124,14 +125,14 @@ class PageServer(http.server.ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """One connection."""
+        """Handles one connection, then makes room for another."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that has gone is no error."""
+        """Does nothing: a browser that closes its connection is no error."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -149,11 +150,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "tfapp"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing: an address has the token in it."""
+        """Writes no log: addresses contain the token."""
 
     def _answer(self) -> Answer:
         ours = {f"{name}:{self.server.server_port}" for name in (LOOPBACK, "localhost")}
-        # A page of elsewhere whose name leads here (DNS rebinding) has another Host.
+        # Against DNS rebinding: a foreign page whose name resolves to this address sends that name.
         if not self.server.proxied and self.headers.get("Host", "") not in ours:
             return failed(403, "this server answers to its loopback address alone")
         parts = urlsplit(self.path)
