@@ -25,27 +25,27 @@ _MASTERS = ("chief", "master")
 
 
 class InputMode:
-    """Who reads the data: the programs, or Spark, which feeds them."""
+    """TENSORFLOW: the programs read the data themselves. SPARK: Spark feeds the data to them."""
 
     TENSORFLOW = 0
     SPARK = 1
 
 
 class Server:
-    """Whether the programs want no more data, or have ended."""
+    """The attribute `server` of a cluster."""
 
     def __init__(self, application: tfapp.Application):
         self._application = application
 
     @property
     def done(self) -> bool:
-        """Whether that is so."""
+        """Whether the programs take no more data, or have ended."""
         return self._application.feed_is_over
 
 
 class TFCluster:
-    """A cluster that `run` has started. `application`: tfapp's own handle of it, for all that is
-    not here: logs, flex, exports."""
+    """A cluster that `run` has started. `application`: its `tfapp.Application`, which has logs,
+    flex and exports."""
 
     def __init__(
         self,
@@ -72,13 +72,14 @@ class TFCluster:
     def train(
         self, dataRDD: Any, num_epochs: int = 0, feed_timeout: float = 600, qname: str = "input"
     ) -> None:
-        """Feeds an RDD, a DataFrame, which is faster, or a DStream to the programs, each row to one
-        of them. Returns when all rows are with them, of a DStream at once.
+        """Feeds an RDD, a DataFrame (which is faster) or a DStream to the programs, each row to one
+        of them. Returns when the programs have received all rows; with a DStream, at once.
 
-        `num_epochs`: how often; 0 goes on until the programs stop. `feed_timeout`: seconds without
-        any progress after which it is an error. Raises `tfapp.errors.ApplicationFailedError`, with
-        the last lines, when a program fails; `tfapp.errors.FeedError` for data that cannot be
-        fed."""
+        `num_epochs`: how often all rows are fed; 0 repeats until the programs stop the feed.
+        `feed_timeout`: seconds without any progress after which FeedError is raised.
+
+        Raises `tfapp.errors.ApplicationFailedError`, with the last lines of output, if a program
+        fails; `tfapp.errors.FeedError` for data that cannot be fed."""
         self._check(qname)
         if num_epochs < 0:
             raise UsageError(f"num_epochs is {num_epochs}", "It is 0 or more.")
@@ -99,21 +100,23 @@ class TFCluster:
                 pass
 
     def inference(self, dataRDD: Any, feed_timeout: float = 600, qname: str = "input") -> Any:
-        """An RDD of the programs' results for the elements of `dataRDD`, in their order. Nothing
-        runs before Spark needs it; it can be computed until `shutdown`."""
+        """Returns an RDD of the programs' results for the elements of `dataRDD`, in the same order.
+        Like every RDD it is computed when it is used, which must be before `shutdown`."""
         self._check(qname)
         if feed_timeout != 600:
             meaningless("feed_timeout", "a slow program is no error")
         return self.application.infer(dataRDD, "")
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = TIMEOUT) -> None:
-        """Says that no more data comes and waits for the programs' ends, also of what they do after
-        the last row. With a StreamingContext, waits until the programs stop, and ends it first.
+        """Ends the feed and waits until the programs exit, including their work after the last row.
+        With the StreamingContext `ssc`, first waits until the programs stop the feed or the stream
+        ends, and stops the stream. The SparkContext is not stopped.
 
-        `timeout`: seconds until the cluster is stopped and TimedOutError raised, -1 for none.
-        `grace_secs` has no meaning: programs have the time that they take. Raises
-        `tfapp.errors.ApplicationFailedError`, with the last lines, when it did not succeed. Spark
-        goes on."""
+        `timeout`: seconds after which the cluster is stopped and TimedOutError is raised; -1 for no
+        limit. `grace_secs` has no effect: programs get the time that they need.
+
+        Raises `tfapp.errors.ApplicationFailedError`, with the last lines of output, if the
+        application has not succeeded."""
         end = time.monotonic() + timeout if timeout > 0 else None
         if ssc is not None:
             self._await_stop(ssc, end)
@@ -126,7 +129,7 @@ class TFCluster:
             self._give_up(timeout)
 
     def tensorboard_url(self) -> str | None:
-        """The address of its TensorBoard, None where it has none."""
+        """The URL of the cluster's TensorBoard; None if it has none."""
         if not any(node["job_name"] == "tensorboard" for node in self._members()):
             return None
         return self.application.tensorboard()
@@ -141,8 +144,8 @@ class TFCluster:
                 self._give_up(0)
 
     def _has_terminated(self, ssc: Any) -> bool:
-        """Waits a second. What a stream raises because the programs have ended is told by their
-        application's verdict."""
+        """Waits up to a second for the end of the stream. Errors of a stream whose programs have
+        ended are ignored, because the application's verdict reports the reason."""
         try:
             return bool(ssc.awaitTerminationOrTimeout(1))
         except Exception:  # Spark's Java exceptions have no class of their own
@@ -185,17 +188,19 @@ def run(
     release_port: bool = True,
     **more: Any,
 ) -> TFCluster:
-    """Runs `map_fun(tf_args, ctx)` on a cluster of `num_executors` nodes, and returns when it has
-    formed and its programs run. `tf_args` that are a list are sys.argv there.
+    """Runs `map_fun(tf_args, ctx)` on a cluster of `num_executors` nodes, and returns when the
+    cluster has formed and the programs run. If `tf_args` is a list, it becomes the programs'
+    sys.argv too.
 
-    `num_ps`: how many of them are parameter servers. `master_node`: "chief" or "master", where one
-    is the chief; `eval_node`: whether one is the evaluator. The others are workers.
-    `driver_ps_nodes`: the parameter servers run beside the driver. `tensorboard`: a TensorBoard
-    besides, over `log_dir` or the checkpoint folder. `reservation_timeout`: seconds until all nodes
-    must be there. `release_port` has no meaning. `more`: arguments of `tfapp.submit`, such as
+    `num_ps`: the number of parameter servers among the nodes. `master_node`: "chief" or "master" if
+    one node is the chief, which gets this name. `eval_node`: whether one node is the evaluator. The
+    other nodes are workers. `driver_ps_nodes`: whether the parameter servers run on the driver's
+    machine. `tensorboard`: whether to run a TensorBoard as well, which shows `log_dir` or else the
+    checkpoint folder. `reservation_timeout`: seconds within which all nodes must be ready.
+    `release_port` and `queues` have no effect. `more`: arguments of `tfapp.submit`, such as
     packages=["pyarrow"] and name="digits".
 
-    Raises what `tfapp.submit` raises, and `tfapp.errors.ApplicationFailedError` when the cluster
+    Raises the errors of `tfapp.submit`, and `tfapp.errors.ApplicationFailedError` if the cluster
     does not form."""
     if not release_port:
         meaningless("release_port", "tfapp holds the port until TensorFlow has it")
@@ -260,7 +265,7 @@ def _components(
 def _nodes(
     application: tfapp.Application, master: str, tensorboard: bool = False
 ) -> list[dict[str, Any]]:
-    """The nodes as TensorFlowOnSpark describes them."""
+    """The nodes in the form of TensorFlowOnSpark's `cluster_info`."""
     found = []
     for number, one in enumerate(application.status().instances):
         if one.component == "tensorboard" and not tensorboard:

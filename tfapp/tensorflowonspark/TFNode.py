@@ -1,4 +1,4 @@
-"""In a program: its context, and the rows that it is fed."""
+"""The API in a program: its context `ctx`, and `DataFeed`, which reads the rows of the feed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from tfapp.feed.receiver import Arrays, Question
     from tfapp.program.context import Context
 
-AHEAD = 64  # rows that are taken at once, where a program asks for fewer
+AHEAD = 64  # least number of rows that are taken from the feed at once
 
-_VALUE = "value"  # the column of an element that is one number, text or list of numbers
+_VALUE = "value"  # the column of elements that are a number, a text or a list of numbers
 
 
 class Place(NamedTuple):
-    """What the driver tells its programs. `master`: its name for the chief, "" for none."""
+    """Settings of the driver that its programs need. `master`: the driver's name for the chief, ""
+    for none."""
 
     default_fs: str
     working_dir: str
@@ -32,7 +33,7 @@ class Place(NamedTuple):
 
 
 class Namespace(argparse.Namespace):
-    """Arguments of a program: of a dictionary, of another namespace, or of keywords."""
+    """The arguments of a program, from a dictionary or another namespace, and from keywords."""
 
     def __init__(self, given: Any = None, **more: Any):
         values = given if isinstance(given, Mapping) else vars(given) if given is not None else {}
@@ -43,10 +44,10 @@ class Namespace(argparse.Namespace):
 
 
 class TFNodeContext:
-    """What a program gets as `ctx`: `executor_id` or `worker_num`, its
-    number in the cluster; `job_name`,
-    `task_index`; `cluster_spec`, {job name: ["host:port", ...]}; `num_workers`, with the chief;
-    `defaultFS`, `working_dir` of the driver; `mgr`, for `DataFeed`."""
+    """The argument `ctx` of a program. `executor_id`, `worker_num`: the program's number in the
+    cluster, from 0. `job_name`, `task_index`: its role and its number in this role. `cluster_spec`:
+    {job name: ["host:port", ...]}. `num_workers`: the number of workers, including the chief.
+    `defaultFS`, `working_dir`: those of the driver. `mgr`: the argument of `DataFeed`."""
 
     def __init__(self, context: Context, place: Place):
         self.mgr = context
@@ -78,17 +79,17 @@ class TFNodeContext:
         return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
 
     def release_port(self) -> None:
-        """Nothing: tfapp holds the port until TensorFlow has it."""
+        """Has no effect: tfapp holds the port until TensorFlow binds it."""
 
     def start_cluster_server(self, *_: Any, **__: Any) -> None:
-        """There is none since TensorFlow 2."""
+        """Raises ProgramError: it is for TensorFlow 1."""
         raise ProgramError(
             "start_cluster_server is for TensorFlow 1",
             "Use a tf.distribute strategy: TF_CONFIG is set.",
         )
 
     def export_saved_model(self, *_: Any, **__: Any) -> None:
-        """There is none since TensorFlow 2."""
+        """Raises ProgramError: it is for TensorFlow 1."""
         raise ProgramError(
             "ctx.export_saved_model is for TensorFlow 1",
             "Use compat.export_saved_model(model, export_dir, is_chief).",
@@ -96,11 +97,12 @@ class TFNodeContext:
 
 
 class DataFeed:
-    """Rows from `TFCluster.train`, or from `TFCluster.inference`, which wants results.
+    """Reads the rows that `TFCluster.train` feeds, or those of `TFCluster.inference`, which need
+    results.
 
-    `mgr`: `ctx.mgr`. `train_mode` has no meaning: rows know what they are for. `input_mapping`:
-    column -> the name of its values in `next_batch`; of rows without names the columns are these
-    in their alphabetical order."""
+    `mgr`: `ctx.mgr`. `train_mode`, `qname_in` and `qname_out` have no effect. `input_mapping`:
+    {column: name of its array in `next_batch`}. If the rows have no column names, their columns are
+    those of `input_mapping` in alphabetical order."""
 
     def __init__(
         self,
@@ -113,20 +115,23 @@ class DataFeed:
         self._feed = mgr.feed
         self._mapping = dict(sorted(input_mapping.items())) if input_mapping else None
         self._over = False
-        self._kept: Arrays | None = None  # rows that were not asked for yet
+        self._kept: Arrays | None = None  # rows taken from the feed, not yet returned
         self._question: Question | None = None
-        self._left = 0  # rows of the question that the program has not got
-        self._owed = 0  # answers to the rows that it has got
+        self._left = 0  # rows of the question that were not returned yet
+        self._owed = 0  # rows that were returned and have no result yet
         self._answers: list[Any] = []
 
     def next_batch(self, batch_size: int) -> Any:
-        """The next `batch_size` rows, or fewer at the end; without any at the end of the feed. A
-        list of rows, or {name: array} where there is an `input_mapping`. A batch for inference
-        ends with its partition's rows at hand.
+        """Waits for and returns the next `batch_size` rows. There may be fewer at the end of the
+        feed, and for inference; after the end there are none. The result is a list of rows, or
+        {name: array of shape (rows, ...)} with an `input_mapping`.
 
-        An element of an RDD that is a number, a text or a list of numbers comes as such (lists as
-        arrays of NumPy), any other as a tuple of its items, which also knows their names:
-        row[0], row["image"], row.image."""
+        Elements of an RDD that are numbers or texts are returned as they are, lists of numbers as
+        NumPy arrays. Any other element is a tuple, whose items also have names: row[0],
+        row["image"], row.image.
+
+        Raises ProgramError for a `batch_size` below 1 and for an unknown column in
+        `input_mapping`; `tfapp.errors.FeedError` if the feed has failed."""
         if batch_size < 1:
             raise ProgramError(f"batch_size is {batch_size}", "It is 1 or more.")
         parts = self._taken(batch_size)
@@ -135,11 +140,12 @@ class DataFeed:
         return [row for part in parts for row in _rows(part)]
 
     def should_stop(self) -> bool:
-        """Whether no row will come any more."""
+        """Whether the feed has ended, so that `next_batch` returns no more rows."""
         return self._over
 
     def batch_results(self, results: Sequence[Any]) -> None:
-        """Answers the rows of the last `next_batch`, one result for each, in their order."""
+        """Returns the results of inference for the rows of the last `next_batch`: one for each row,
+        in the same order."""
         question = self._question
         if len(results) > self._owed or question is None:
             self._refuse(f"the program gave {len(results)} results for {self._owed} rows")
@@ -150,7 +156,8 @@ class DataFeed:
             self._reply(question, self._answers)
 
     def terminate(self) -> None:
-        """This program wants no more rows: the feed ends for all, each with as many."""
+        """Stops the feed for all programs, after the same number of rows for each. FeedError if the
+        feed has failed."""
         if not self._over:
             self._over, self._kept = True, None
             self._feed.stop()
@@ -183,7 +190,7 @@ class DataFeed:
             self._kept = found
 
     def _asked(self, question: Question, count: int) -> Arrays:
-        """Rows of a question that have not been handed out."""
+        """Up to `count` rows of the question that were not returned yet."""
         first = question.rows - self._left
         taken = min(count, self._left)
         self._left -= taken
@@ -194,7 +201,7 @@ class DataFeed:
         from tfapp.errors import FeedError
 
         self._question, self._answers = None, []
-        with contextlib.suppress(OSError):  # the task is gone, and asks again elsewhere
+        with contextlib.suppress(OSError):  # the task is gone; its next attempt asks again
             try:
                 question.reply_values(answers)
             except FeedError as error:
@@ -208,7 +215,7 @@ class DataFeed:
 
 
 class Row(tuple[Any, ...]):
-    """A tuple that knows the names of its items."""
+    """A tuple whose items can also be read by name: row["image"], row.image."""
 
     names: tuple[str, ...] = ()
 
@@ -270,9 +277,9 @@ def _slice(arrays: Arrays, first: int, end: int) -> Arrays:
 
 
 def hdfs_path(ctx: Any, path: str) -> str:
-    """`path` as the driver means it: one with a scheme as it is, an absolute one on its default
-    file system, any other in the user's home there or, where that is the local one, in the
-    driver's working directory."""
+    """The URL of `path`. A path with a scheme is returned as it is. An absolute path is one of the
+    driver's default file system. A relative path is below the user's home on that file system, or
+    below the driver's working directory if that file system is the local one."""
     if "://" in path or path.startswith("file:"):
         return path
     local = ctx.defaultFS.startswith("file:")
@@ -285,13 +292,14 @@ def hdfs_path(ctx: Any, path: str) -> str:
 
 
 def call(map_fun: Callable[..., Any], tf_args: Any, place: Place, context: Context) -> Any:
-    """What a component of `TFCluster.run` runs. `tf_args` that are a list are sys.argv too."""
+    """The program of all components of `TFCluster.run`: calls `map_fun`. If `tf_args` is a list, it
+    becomes sys.argv too."""
     if isinstance(tf_args, list):
         sys.argv = list(tf_args)
     return map_fun(tf_args, TFNodeContext(context, place))
 
 
 def call_alone(map_fun: Callable[..., Any], tf_args: Any, place: Place, context: Context) -> Any:
-    """What an instance of `TFParallel.run` runs: one that knows of no cluster."""
+    """The program of `TFParallel.run`: calls `map_fun` without TF_CONFIG, so that it runs alone."""
     os.environ.pop("TF_CONFIG", None)
     return call(map_fun, tf_args, place, context)

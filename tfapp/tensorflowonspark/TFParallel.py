@@ -1,4 +1,4 @@
-"""Instances that know nothing of each other, on Spark's executors."""
+"""Runs independent instances of a program on Spark's executors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def run(
     use_barrier: bool = True,
     **more: Any,
 ) -> list[Any]:
-    """Runs `map_fun(tf_args, ctx)` `num_executors` times, side by side, until all have ended;
-    `ctx.executor_id` counts them. Returns what each returned. `more`: arguments of
-    `tfapp.submit`. Raises `tfapp.errors.ApplicationFailedError`, with the last lines, when one
-    fails."""
+    """Runs `num_executors` instances of `map_fun(tf_args, ctx)` at the same time and waits for all
+    of them. `ctx.executor_id` is the number of an instance, from 0. Returns their return values, in
+    this order. `use_barrier` has no effect. `more`: arguments of `tfapp.submit`.
+
+    Raises `tfapp.errors.ApplicationFailedError`, with the last lines of output, if one fails."""
     if not use_barrier:
         meaningless("use_barrier", "the instances begin when all have a slot")
     application = tfapp.submit(

@@ -1,8 +1,9 @@
-"""The names of TensorFlowOnSpark, for programs that were written for it: change the import lines
-and they run with tfapp on Spark's executors, fed by its feed.
+"""The API of TensorFlowOnSpark, for programs that were written for it. Change the import lines, and
+the programs run with tfapp on Spark's executors.
 
     from tfapp.tensorflowonspark import TFCluster, TFNode
 
-Each is a thin layer over `tfapp.submit(..., spark=..., feed=True)`; arguments that have no meaning
-here say so. `TFNode` and `compat` are loaded in programs too, the rest in the driver alone.
+It is a thin layer over `tfapp.submit(..., spark=..., feed=True)`. An argument that has no effect
+here is accepted with a warning. Programs import `TFNode` and `compat`; the other modules are for
+the driver.
 """

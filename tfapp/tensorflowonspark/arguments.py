@@ -1,4 +1,4 @@
-"""What the functions that start programs have in common, in the driver."""
+"""Shared helpers of the functions that start programs, for the driver."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfapp.tensorflowonspark.TFNode import Place
 
 
 def session_of(sc: Any) -> Any:
-    """The session of a SparkContext."""
+    """The SparkSession of a SparkContext."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() or SparkSession(sc)
 
 
 def place_of(sc: Any, master: str = "") -> Place:
-    """What programs are told of this driver."""
+    """The settings of this driver that its programs need."""
     default_fs = sc._jsc.hadoopConfiguration().get("fs.defaultFS")
     if default_fs.startswith("file:"):
         return Place("file://", os.getcwd(), master)
@@ -26,10 +26,10 @@ def place_of(sc: Any, master: str = "") -> Place:
 
 
 def name_of(map_fun: Any) -> str:
-    """A new name for the application that runs it."""
+    """A new application name, after the name of the function."""
     return new_name(getattr(map_fun, "__name__", "tensorflow").strip("_<>") or "tensorflow")
 
 
 def meaningless(argument: str, why: str) -> None:
-    """Says that an argument is accepted and does nothing."""
+    """Warns that an argument has no effect."""
     warnings.warn(f"{argument} has no meaning here: {why}", stacklevel=3)

@@ -1,4 +1,4 @@
-"""What differs between versions of TensorFlow 2."""
+"""Functions that hide differences between versions of TensorFlow 2."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> None:
-    """Saves a Keras model for serving, in `export_dir`. To be called by all programs that train
-    together: those that are not the chief write to a folder that is deleted."""
+    """Saves a Keras model for serving in the folder `export_dir`. All programs that train together
+    must call it: those that are not the chief write to a temporary folder."""
     if is_chief:
         _save(model, export_dir)
         return
@@ -24,7 +24,7 @@ def _save(model: Any, folder: str) -> None:
 
 
 def disable_auto_shard(options: Any) -> None:
-    """Has tf.data divide nothing: each program is fed its own rows. `options`: tf.data.Options."""
+    """Turns auto-sharding off in `options`, a tf.data.Options: each program is fed its own rows."""
     import tensorflow as tf
 
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -1,8 +1,8 @@
-"""DataFrames as TFRecord files and back, by TensorFlow on the executors: no jar is needed. Paths
-are those that TensorFlow there can read and write.
+"""Converts DataFrames to TFRecord files and back. TensorFlow on the executors reads and writes the
+files, so no jar is needed, and paths are those that TensorFlow there can open.
 
-A column of integers or booleans is an int64 feature, of floats a float feature, of text or bytes a
-bytes feature; an array of these has all of its values in one feature.
+Columns of integers or booleans become int64 features, floats become float features, and text or
+bytes become bytes features. A column of arrays becomes a feature with several values.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ _FLOATS = ("float", "double", "decimal")
 _TEXTS = ("string", "binary")
 _TEMPORARY = "_temporary"
 _DONE = "_SUCCESS"
-_FOLDER = "_tfapp_records"  # attribute of a DataFrame: the folder that it is from
+_FOLDER = "_tfapp_records"  # attribute of a DataFrame: the folder that it was loaded from
 
 
 def saveAsTFRecords(df: Any, output_dir: str) -> None:
-    """Writes one file for each partition, `part-00000` and so on, into a folder that is not there
-    yet, and `_SUCCESS` at last. ExistsError; UsageError for a column that no feature can hold,
-    and for a path that TensorFlow cannot open; what Spark raises passes through."""
+    """Writes one file for each partition, `part-00000` and so on, into a new folder, and at the end
+    an empty file `_SUCCESS`.
+
+    Raises ExistsError if the folder exists; UsageError for a column type that TFRecords cannot
+    hold, and for a path that TensorFlow cannot open; and the errors of Spark."""
     types = [(field.name, field.dataType) for field in df.schema.fields]
     kinds = [(name, _kind(name, kind)) for name, kind in types]
     sc = df.sparkSession.sparkContext
@@ -39,11 +41,15 @@ def saveAsTFRecords(df: Any, output_dir: str) -> None:
 def loadTFRecords(
     sc: Any, input_dir: str, binary_features: Sequence[str] = (), schema: Any = None
 ) -> Any:
-    """A DataFrame of the records of all files in a folder, read as Spark needs them, one file a
-    partition. `schema`: a StructType, or as in "image array<float>, label long"; without one it is
-    that of the first record, where a feature of one value becomes a number or text, one of several
-    an array, and bytes are text but for `binary_features`. NotFoundError where there are no
-    records, UsageError for a path that TensorFlow cannot open."""
+    """Returns a DataFrame of the records in all files of a folder, one partition for each file.
+    Spark reads the files when it needs them.
+
+    `schema`: a StructType, or text such as "image array<float>, label long". Without it, the schema
+    is inferred from the first record: a feature with one value becomes a number or a string, a
+    feature with several values an array. Bytes become strings, except in `binary_features`.
+
+    Raises NotFoundError if there are no records; UsageError for a path that TensorFlow cannot
+    open."""
     from pyspark.sql import SparkSession
     from pyspark.sql.types import _parse_datatype_string
 
@@ -67,12 +73,12 @@ def loadTFRecords(
 
 
 def isLoadedDF(df: Any) -> bool:
-    """Whether `loadTFRecords` has made it."""
+    """Whether `loadTFRecords` has made this DataFrame."""
     return _FOLDER in vars(df)
 
 
 def infer_schema(example: bytes, binary_features: Sequence[str] = ()) -> Any:
-    """The StructType of a serialized tf.train.Example: see `loadTFRecords`."""
+    """The schema of a serialized tf.train.Example as a StructType: see `loadTFRecords`."""
     return _schema_of(_features(example), binary_features)
 
 
@@ -91,7 +97,8 @@ def _schema_of(features: Iterable[tuple[str, str, int]], binary_features: Sequen
 
 
 def toTFExample(dtypes: Sequence[tuple[str, str]]) -> Callable[[Iterable[Any]], Iterator[bytes]]:
-    """For RDD.mapPartitions: rows as serialized tf.train.Examples. `dtypes`: a DataFrame's."""
+    """Returns a function for RDD.mapPartitions that turns rows into serialized tf.train.Examples.
+    `dtypes`: the `dtypes` of the DataFrame."""
     from pyspark.sql.types import _parse_datatype_string
 
     kinds = [(name, _kind(name, _parse_datatype_string(kind))) for name, kind in dtypes]
@@ -99,8 +106,8 @@ def toTFExample(dtypes: Sequence[tuple[str, str]]) -> Callable[[Iterable[Any]], 
 
 
 def fromTFExample(iter: Iterable[Any], binary_features: Sequence[str] = ()) -> list[Any]:
-    """Serialized tf.train.Examples as Rows, each with the columns that it has itself. Pairs, as
-    Hadoop's formats give them, are taken by their first item."""
+    """Converts serialized tf.train.Examples to Rows, each with the columns of its own features. Of
+    pairs, as Hadoop's input formats return them, the first item is the Example."""
     from pyspark.sql import Row
 
     found = []
@@ -113,8 +120,8 @@ def fromTFExample(iter: Iterable[Any], binary_features: Sequence[str] = ()) -> l
 
 
 class _Kind:
-    """Of a column. `group`: "integers", "floats" or "texts"; `array`: whether it has several
-    values; `text`: whether its bytes are text."""
+    """The kind of a column. `group`: "integers", "floats" or "texts". `array`: whether its values
+    are arrays. `text`: whether its bytes are text. `truth`: whether its integers are booleans."""
 
     def __init__(self, group: str, array: bool, text: bool, truth: bool):
         self.group, self.array, self.text, self.truth = group, array, text, truth
@@ -135,7 +142,8 @@ def _kind(name: str, kind: Any) -> _Kind:
 
 # ---- On executors ------------------------------------------------------------------------------
 def _on_executor(sc: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function in a task: where the files are."""
+    """Calls `function(*args)` in a Spark task and returns its result. Raises the errors of `_told`
+    as tfapp's."""
     ((word, found),) = sc.parallelize([0], 1).map(lambda _: _told(function, args)).collect()
     if word == "there":
         raise ExistsError(found, "Give another folder, or delete it first.")
@@ -172,18 +180,19 @@ def _claim(folder: str) -> None:
 
 
 def _publish(folder: str, wrote: Sequence[tuple[int, str]]) -> None:
-    """Attempts that came too late leave their file among the temporary ones."""
+    """Moves the files `wrote`, (partition, path), into the folder and deletes the temporary folder,
+    with the files of superseded attempts."""
     import tensorflow as tf
 
     for part, path in wrote:
         tf.io.gfile.rename(path, posixpath.join(folder, f"part-{part:05}"))
     tf.io.gfile.rmtree(posixpath.join(folder, _TEMPORARY))
     with tf.io.gfile.GFile(posixpath.join(folder, _DONE), "w") as file:
-        file.write("")  # makes it
+        file.write("")  # creates the file
 
 
 def _look(folder: str) -> tuple[list[str], list[tuple[str, str, int]] | None]:
-    """Its record files, and the features of the first record."""
+    """The record files of a folder, and the features of the first record; None if there is none."""
     import tensorflow as tf
 
     if not tf.io.gfile.exists(folder) or not tf.io.gfile.isdir(folder):
@@ -252,7 +261,7 @@ def _encoder(kinds: Sequence[tuple[str, _Kind]]) -> Callable[[Iterable[Any]], It
 
 
 def _decoded(record: bytes, kinds: Sequence[tuple[str, _Kind]]) -> tuple[Any, ...]:
-    """The values of columns; None for a feature that is not there."""
+    """The values of the columns in a record; None for a missing feature."""
     found = _values(record)
     row: list[Any] = []
     for name, kind in kinds:
@@ -290,7 +299,7 @@ def _values(record: bytes) -> Mapping[str, list[Any]]:
 
 
 def _features(example: bytes) -> Iterator[tuple[str, str, int]]:
-    """(name, group, number of values), by name."""
+    """(name, group, number of values) of each feature, sorted by name."""
     import tensorflow as tf
 
     groups = {"int64_list": "integers", "float_list": "floats", "bytes_list": "texts"}
@@ -301,5 +310,5 @@ def _features(example: bytes) -> Iterator[tuple[str, str, int]]:
             yield name, groups[group], len(getattr(features[name], group).value)
 
 
-# The executors have no tfapp: what tasks call travels with them.
+# The executors have no tfapp: this module is pickled by value with the tasks that call it.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -6,7 +6,7 @@
     model.setInputMapping({"image": "image"}).setOutputMapping({"output_0": "scores"})
     predicted = model.transform(frame)
 
-It needs pyspark, also to be imported.
+Importing this module needs pyspark.
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ _OPTIONS = (
 
 
 class TFParams(Params):
-    """The options of both stages, as Spark ML's Params: `setBatchSize`, `getBatchSize` and so on
-    for each. `args`: the program's own arguments, which the options are added to."""
+    """The options of both stages as Params of Spark ML, each with a setter and a getter such as
+    `setBatchSize` and `getBatchSize`. `args`: the program's own arguments, to which the options are
+    added."""
 
     args: Any = None
 
     def merge_args_params(self) -> Any:
-        """The program's arguments with the options that are set or have a default. A list is left
-        as it is: options are no words of a command line."""
+        """The program's arguments with all options that are set or have a default. Arguments that
+        are a list, as of a command line, are returned without the options."""
         if isinstance(self.args, list):
             return list(self.args)
         merged = copy.copy(self.args) if self.args is not None else Namespace()
@@ -111,11 +112,12 @@ _DEFAULTS = {name: default for name, _, default, _ in _OPTIONS if default is not
 
 
 class TFEstimator(Estimator, TFParams):
-    """Trains by `train_fn(args, ctx)`, which is fed with the columns of `input_mapping`:
-    `ctx.get_data_feed(input_mapping=args.input_mapping)`.
+    """A stage that trains a model with `train_fn(args, ctx)` on a cluster. The function reads the
+    columns of `input_mapping` from `ctx.get_data_feed(input_mapping=args.input_mapping)`.
 
-    `tf_args`: its own arguments, an argparse.Namespace or a dictionary, which the options are added
-    to. `more`: arguments of `tfapp.submit`, such as packages=["pyarrow"]."""
+    `tf_args`: its own arguments, an argparse.Namespace or a dictionary, to which the options are
+    added. `more`: arguments of `tfapp.submit`, such as packages=["pyarrow"]. UsageError for
+    `export_fn`, which is for TensorFlow 1."""
 
     def __init__(
         self,
@@ -168,10 +170,11 @@ class TFEstimator(Estimator, TFParams):
 
 
 class TFModel(Model, TFParams):
-    """Adds a SavedModel's answers to a DataFrame: that of `export_dir`, or else of `model_dir`.
+    """A stage that returns a DataFrame with the outputs of the SavedModel in `export_dir`, or else
+    in `model_dir`, one row for each row of its input.
 
-    `input_mapping`: column -> input of the signature; `output_mapping`: output -> column. Each
-    Python worker of Spark's loads the model once, and needs TensorFlow."""
+    `input_mapping`: {column: input of the signature}. `output_mapping`: {output of the signature:
+    column}. Each Python worker of Spark loads the model once, and needs TensorFlow."""
 
     def __init__(self, tf_args: Any = None, export_fn: Callable[..., Any] | None = None):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A SavedModel's answers for the rows of a DataFrame, by the executors themselves."""
+"""Runs a SavedModel on the rows of a DataFrame, in the Python workers of Spark's executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tfapp.errors import NotFoundError, UsageError
 from tfapp.feed.columns import Feature, arrays_of_batch, check, features_of
 
-# TensorFlow's types as Spark's.
+# TensorFlow's type -> Spark's type.
 _TYPES = {
     "float32": "float",
     "float64": "double",
@@ -23,7 +23,7 @@ _TYPES = {
     "string": "string",
 }
 
-_models: dict[tuple[Any, ...], Any] = {}  # of this Python worker
+_models: dict[tuple[Any, ...], Any] = {}  # the model that this Python worker has loaded
 
 
 def predict(
@@ -36,9 +36,12 @@ def predict(
     tags: Sequence[str],
     batch: int,
 ) -> Any:
-    """A DataFrame with the columns of `outputs`, {output: column}, one row for each of `dataset`,
-    in their order. `inputs`: {column: input}. `batch`: rows that the model gets at once.
-    UsageError for inputs and outputs that the signature does not have."""
+    """Returns a DataFrame of the model's outputs, one row for each row of `dataset`, in the same
+    order. `inputs`: {column of `dataset`: input}. `outputs`: {output: column of the result}.
+    `batch`: rows for one call of the model.
+
+    Raises NotFoundError if there is no such model or signature; UsageError for columns that
+    `dataset` does not have, and for inputs and outputs that the signature does not have."""
     from pyspark import cloudpickle
 
     from tfapp.feed.travel import travel_by_value
@@ -77,7 +80,8 @@ def _known(what: str, names: Iterable[str], about: Mapping[str, Any]) -> list[st
 
 
 def _type(kind: str, shape: Sequence[int]) -> str:
-    """Spark's type of one row's value."""
+    """Spark's type for the value of one row of an output. `shape`: that of the output, with the
+    rows as its first dimension."""
     if kind not in _TYPES:
         raise UsageError(f"an output is {kind}, which no column can hold", "Give another one.")
     found = _TYPES[kind]
@@ -88,8 +92,8 @@ def _type(kind: str, shape: Sequence[int]) -> str:
 
 # ---- On executors ------------------------------------------------------------------------------
 def _describe(folder: str, signature: str, tags: Sequence[str]) -> dict[str, Any]:
-    """{"inputs": {name: (type, shape)}, "outputs": the same}, or {"missing": words}. -1 in a shape
-    is any number."""
+    """The inputs and outputs of a signature: {"inputs": {name: (type, shape)}, "outputs": the
+    same}, where -1 in a shape is any number; or {"missing": the reason}."""
     import tensorflow as tf
 
     if not tf.io.gfile.exists(_file(folder)):
@@ -114,8 +118,8 @@ def _describe(folder: str, signature: str, tags: Sequence[str]) -> dict[str, Any
 
 
 def _loaded(folder: str, signature: str, tags: Sequence[str]) -> Any:
-    """The signature's function. The model is loaded once by each Python worker, and again when its
-    folder was written anew."""
+    """The function of a signature. Each Python worker loads the model once, and again after its
+    folder was rewritten."""
     import tensorflow as tf
 
     key = folder, signature, tuple(tags), tf.io.gfile.stat(_file(folder)).mtime_nsec
@@ -160,7 +164,7 @@ def _task(
 
 
 def _tensor(values: Any, kind: str, shape: tuple[int, ...]) -> Any:
-    """An input of the model's own shape, as far as that is known."""
+    """Values as an input of the model, in the shape that its signature declares."""
     import tensorflow as tf
 
     is_text = values.dtype == object
