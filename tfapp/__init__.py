@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-# Public names and the modules that have them. `__init__.pyi` has their types.
+# Public name -> the module that defines it. `__init__.pyi` has their types.
 _NAMES = {
     "Application": "tfapp.api.handle",
     "Component": "tfapp.topology",
@@ -24,7 +24,7 @@ _NAMES = {
 
 
 def __getattr__(name):  # type: ignore[no-untyped-def]
-    """Public names are loaded when they are first used."""
+    """Imports a public name when it is first used."""
     import importlib
 
     if name not in _NAMES:
@@ -34,7 +34,8 @@ def __getattr__(name):  # type: ignore[no-untyped-def]
     except ModuleNotFoundError as error:
         if error.name != "tfapp.api":
             raise
-        found = _not_here(name)  # a module that submits is imported by a program too
+        # In a container, without tfapp.api: a program may import the module that submits it.
+        found = _not_here(name)
     globals()[name] = found
     return found
 

@@ -1,10 +1,10 @@
-"""`python -m tfapp`, and the command `tfapp`."""
+"""The entry point of `python -m tfapp` and of the command `tfapp`."""
 
 import sys
 
 
 def main() -> int:
-    """Runs the command line. A Ctrl-C while that is still being imported ends it quietly."""
+    """Runs the command line. A Ctrl-C during its import ends the process quietly."""
     try:
         from tfapp.cli.main import main as command
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_ALIKE = 0.75  # from 0, nothing in common, to 1, the same
+_ALIKE = 0.75  # least likeness of a match; 0: nothing in common, 1: equal
 
 
 def close_match(word: str, known: Iterable[str]) -> str:
-    """The one of `known` that `word` is most likely a misspelling of, or "".
+    """The name in `known` that `word` most likely misspells; "" if there is none.
 
-    Upper case, `-` and `_` make no difference, and dotted names are compared without what they
-    begin with in common: `site.global.batch` is not like every other `site.global.` name.
+    Upper case, `-` and `_` make no difference. Dotted names are compared without their common
+    prefix; otherwise `site.global.batch` would be like every other `site.global.` name.
     """
     words = tuple(known)
     best = max(words, key=lambda candidate: _likeness(word, candidate), default="")

@@ -1,4 +1,4 @@
-"""Files and folders for their user alone, written whole or not at all; disk errors; locks."""
+"""Private files and folders, atomic writes, errors of disks, and lock files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from tfapp.errors import UnavailableError
 
-_PARTIAL = ".new."  # begins the names of folders that are not complete
+_PARTIAL = ".new."  # prefix of the names of folders that are not complete
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _REASONS = {
     errno.ENOSPC: "there is no space left on its disk",
@@ -30,7 +30,8 @@ _REASONS = {
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError into an UnavailableError that says what cannot be written, and why."""
+    """Turns an OSError in the block into an UnavailableError that says that `path` cannot be
+    written, and why."""
     try:
         yield
     except OSError as error:
@@ -45,7 +46,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def using_cache(folder: Path) -> Iterator[None]:
-    """As `writing`, for the folder that tfapp needs whatever the command."""
+    """Like `writing`, for the folder TFAPP_HOME, with a hint on how to move it."""
     try:
         yield
     except OSError as error:
@@ -61,7 +62,7 @@ def using_cache(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def needing_room(path: Path) -> Iterator[None]:
-    """As `writing`, for full disks only: other errors are not about `path` itself."""
+    """Like `writing`, but only for errors of a full disk; other errors pass through."""
     try:
         yield
     except OSError as error:
@@ -72,15 +73,15 @@ def needing_room(path: Path) -> Iterator[None]:
 
 
 def make_private(path: Path) -> Path:
-    """Makes a folder that only its owner may enter, and those above it. Returns `path`."""
+    """Creates a folder of mode 0700, and missing folders above it. Returns `path`."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = False) -> None:
-    """Writes a file of mode 0600 that is never seen half-written. `durable`: after a power cut
-    neither, which takes a disk some milliseconds."""
+    """Writes a file of mode 0600 that no reader sees half-written. `durable`: also after a power
+    cut, which takes a few milliseconds."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "wb") as file:
@@ -96,8 +97,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = False) -> None:
 
 
 def write_json(path: Path, value: Any, durable: bool = False) -> None:
-    """Writes a dataclass or plain JSON data, for people to read too, as `write_atomically` does.
-    Bytes of the environment that are no UTF-8 come back from `read_json` as they were."""
+    """Writes a dataclass or plain JSON data as indented JSON, with `write_atomically`. `read_json`
+    also restores text with bytes that are not UTF-8, as the environment may have."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
@@ -105,7 +106,7 @@ def write_json(path: Path, value: Any, durable: bool = False) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content, or None when there is no such file."""
+    """The content of a JSON file, or None if it does not exist."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -113,8 +114,8 @@ def read_json(path: Path) -> Any:
 
 
 def delete_tree(path: Path) -> None:
-    """Deletes a folder whatever its content's modes are; links in it are not followed. Nothing
-    happens when there is none."""
+    """Deletes a folder if it exists, whatever the modes of its content. Links in it are not
+    followed."""
     if not path.is_symlink() and path.exists():
         for folder, _, _ in os.walk(path):
             with contextlib.suppress(OSError):
@@ -124,12 +125,12 @@ def delete_tree(path: Path) -> None:
 
 @contextlib.contextmanager
 def partial_folder(parent: Path) -> Iterator[Path]:
-    """A new folder below `parent`, which is made too: for content that is moved elsewhere when it
-    is complete. The folder is deleted afterwards; after a killed process, by the next call.
-    OSError when the disk is full or not writable."""
+    """Creates a temporary folder in `parent`, which is created too, for content that is moved
+    elsewhere once it is complete. The folder is deleted at the end of the block; if the process is
+    killed, by the next call. OSError if the disk is full or not writable."""
     parent.mkdir(0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        # So that no other process takes the new folder for an abandoned one.
+        # The lock keeps other processes from deleting the new folder as an abandoned one.
         with _locked_folder(parent, None):
             _delete_abandoned(parent)
             folder = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=parent))
@@ -148,9 +149,10 @@ def _delete_abandoned(parent: Path) -> None:
 def locked(
     path: Path, timeout: float | None = 0.0, shared: bool = False
 ) -> contextlib.AbstractContextManager[bool]:
-    """Opens the lock file `path` now (OSError) and holds its lock in the `with` block, if it is
-    free within `timeout` seconds (None: waits for it); the block is told whether it is held.
-    `shared`: beside others that share it. The kernel releases the lock of a process that dies."""
+    """Opens the lock file `path` at once, or raises OSError. The `with` statement then waits up to
+    `timeout` seconds (None: without limit) for the lock, yields whether it got it, and releases it
+    at the end. `shared`: other processes may hold a shared lock at the same time. The kernel
+    releases the lock of a process that dies."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     return _holding(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout)
 
@@ -178,6 +180,6 @@ def _lock(descriptor: int, how: int, timeout: float | None) -> bool:
         except BlockingIOError:
             if time.monotonic() >= end:
                 return False
-            time.sleep(0.02)  # nothing tells when a lock is released
+            time.sleep(0.02)  # flock has no timeout, so the lock is polled
         else:
             return True

@@ -1,4 +1,4 @@
-"""Every exception that tfapp raises on purpose and every exit code, in one table."""
+"""All exceptions that tfapp raises on purpose, and all exit codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of the `tfapp` command. The numbers are Apache Slider's where it had one."""
+    """Exit codes of the `tfapp` command. The numbers are those of Apache Slider where it had
+    them."""
 
     SUCCESS = 0
     USAGE = 2
@@ -49,9 +50,10 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
 
 
 class TfappError(Exception):
-    """The world is not as needed: one sentence, what to do about it, and an exit code.
+    """The base class of tfapp's errors. `message`: one sentence. `hint`: what to do about it.
+    `exit_code`: the exit code of a command that fails with it.
 
-    A user's wrong file is not an exception but a `Problem` (tfapp.problems).
+    Errors in a user's files are reported as `Problem`s (tfapp.problems), not as exceptions.
     """
 
     exit_code = ExitCode.UNAVAILABLE
@@ -65,19 +67,19 @@ class TfappError(Exception):
 
 
 class UsageError(TfappError):
-    """The command line asks for something that cannot be meant."""
+    """The arguments of a command or a function are wrong."""
 
     exit_code = ExitCode.USAGE
 
 
 class UnavailableError(TfappError):
-    """The machine or the cluster lacks what is needed."""
+    """This machine or the cluster lacks something that is needed."""
 
     exit_code = ExitCode.UNAVAILABLE
 
 
 class ForbiddenError(UnavailableError):
-    """The cluster does not allow it to this user."""
+    """The cluster does not allow the user to do this."""
 
 
 class UnreachableError(TfappError, ConnectionError):
@@ -87,13 +89,13 @@ class UnreachableError(TfappError, ConnectionError):
 
 
 class RefusedError(TfappError, ValueError):
-    """The application's master answered a call with no; the message has its words."""
+    """The application's master refused a call. The message is the master's."""
 
     exit_code = ExitCode.BAD_STATE
 
 
 class NotFoundError(TfappError, LookupError):
-    """A thing that was named on the command line does not exist."""
+    """A file, export, instance or other object that was named does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -105,19 +107,19 @@ class UnknownApplicationError(TfappError, LookupError):
 
 
 class BadStateError(TfappError):
-    """The application is not in a state in which this can be done."""
+    """The application is in a state in which this cannot be done."""
 
     exit_code = ExitCode.BAD_STATE
 
 
 class InUseError(TfappError):
-    """The application is running."""
+    """The application is running, and must not be for this."""
 
     exit_code = ExitCode.IN_USE
 
 
 class ExistsError(TfappError):
-    """An application, or a file or folder, of this name exists already."""
+    """An application, a file or a folder of this name exists already."""
 
     exit_code = ExitCode.EXISTS
 
@@ -129,7 +131,7 @@ class TimedOutError(TfappError, TimeoutError):
 
 
 class InvalidPackageError(TfappError):
-    """The package cannot be used; `problems` says why, each with its place."""
+    """The package has errors. `problems`: all findings, each with its position."""
 
     exit_code = ExitCode.BAD_CONFIGURATION
     what = "the package"
@@ -141,7 +143,7 @@ class InvalidPackageError(TfappError):
 
 
 class ApplicationFailedError(TfappError):
-    """An application that ended without success. `result`: its `tfapp.Result`."""
+    """The application has ended without success. `result`: its `tfapp.Result`."""
 
     def __init__(self, result: Any):
         self.result = result
@@ -153,17 +155,18 @@ class ApplicationFailedError(TfappError):
 
 
 class FeedError(TfappError):
-    """What is fed from Spark cannot be fed, or was answered wrongly. Programs raise it too, when
-    the feed has failed."""
+    """Data from Spark cannot be fed, or a program returned wrong results for it. Programs raise it
+    too, if the feed has failed."""
 
     exit_code = ExitCode.FAILED
 
 
 class ProgramError(TfappError):
-    """A program that cannot be run elsewhere: it does not pickle, or is none."""
+    """A program cannot be sent to containers, because it cannot be pickled or is not a program; or
+    it calls tfapp in a wrong way."""
 
     exit_code = ExitCode.BAD_CONFIGURATION
 
 
 class ReturnedError(TfappError, ValueError):
-    """The value that a program returned cannot be had: it is too large, or no data."""
+    """The value that a program returned is not available: it is too large, or not plain data."""

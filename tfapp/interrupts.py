@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to stop what is followed, in place of an exception in the middle of it."""
+"""Makes Ctrl-C a request to stop the application, in place of a KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-PATIENCE = 2  # requests; one more is a KeyboardInterrupt
+PATIENCE = 2  # requests; the next Ctrl-C is a KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def ctrl_c_asks(ask: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls `ask`; the third one is a KeyboardInterrupt: the application is on its own.
+    """In the `with` block, Ctrl-C calls `ask`. The third Ctrl-C also raises KeyboardInterrupt, for
+    a user who does not want to wait.
 
-    Where SIGINT is ignored, as a shell does for what it starts in the background, it stays so.
-    Threads other than the main one get no signals.
+    Nothing changes if SIGINT is ignored, as shells do for background jobs, or in a thread other
+    than the main one, which gets no signals.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():

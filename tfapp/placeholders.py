@@ -1,17 +1,17 @@
 """Placeholders in configuration and export values: `${USER_NAME}`, `${ps_HOST}`, ...
 
-Standard library only: this module travels with every application. It knows the names and the
-syntax; who replaces which kind, and when:
+This module is shipped to containers, so it uses the standard library only. It defines the names and
+the syntax. The kinds of placeholders are replaced one after the other:
 
-    COMPILE    the compiler, before anything is submitted
-    PORT       the runner, when it takes its ports; one port for each place it is written at
-    CONTAINER  the runner, before it exports
-    REFERENCE  the runner, after its ports are known: another `site.*` value, transitively
-    HOST       in an export its own host (the runner); elsewhere the comma list of the hosts of a
-               component's instances, when the cluster is known
-    PROGRAM    the runner, when the cluster is known, for the user's program
+    COMPILE    by the compiler, before anything is submitted
+    PORT       by the runner, when it takes its ports; each occurrence gets a port of its own
+    CONTAINER  by the runner, before it exports
+    REFERENCE  by the runner, when its ports are known: another `site.*` value, transitively
+    HOST       in an export, by the runner: its own host; elsewhere, when the cluster is known: the
+               hosts of a component's instances, separated by commas
+    PROGRAM    by the runner, when the cluster is known, in arguments for the user's program
 
-What nobody replaces stays as it was written.
+A placeholder without a value stays as it was written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NAMES = {
 }
 
 MAX_RESOLVED = 64 * 1024  # characters of a value after its references were replaced
-MAX_TRAIL = 100  # references in a row
+MAX_TRAIL = 100  # length of a chain of references
 
 _START = re.compile(r"\$\{([^${}]*)(\}?)")
 _PORT_SUFFIX = re.compile(r"(?:\{DEFAULT_([0-9]{1,9})\})?(\{PER_CONTAINER\})?")
@@ -57,24 +57,25 @@ _SITE_PATH = "@//site/"
 
 @frozen
 class Placeholder:
-    """One placeholder in a text; `text[start:end]` is all of it, the port's suffixes too.
+    """One placeholder in a text, at `text[start:end]`, including the suffixes of a port.
 
-    `name` is what stands between the braces, without `.lc`; for both spellings of a REFERENCE
-    it is the key that is meant (`site.global.x`).
+    `name`: the text between the braces, without `.lc`. For both spellings of a REFERENCE it is the
+    key (`site.global.x`).
     """
 
     kind: str
     name: str
     start: int
     end: int
-    component: str = ""  # of HOST and PORT, as it is written
+    component: str = ""  # the component of a HOST or PORT, as it is written
     lower: bool = False  # `.lc`: the value in lower case
     default: int | None = None  # PORT: {DEFAULT_n}; 0 means any port
     per_container: bool = False  # PORT: {PER_CONTAINER}
 
 
 class ReferenceCycleError(ValueError):
-    """Values refer to each other in a ring; `trail` holds the keys, the first one again last."""
+    """Values refer to each other in a cycle. `trail`: its keys, with the first one repeated at the
+    end."""
 
     def __init__(self, trail: tuple[str, ...]):
         super().__init__(" -> ".join(trail))
@@ -82,8 +83,8 @@ class ReferenceCycleError(ValueError):
 
 
 def find(text: str) -> tuple[Placeholder, ...]:
-    """Every placeholder of `text`, from left to right. A `${` that is never closed is one, too:
-    UNKNOWN, reaching as far as its name may."""
+    """All placeholders of `text`, from left to right. A `${` that is not closed counts as an
+    UNKNOWN placeholder, which reaches to the end of its name."""
     found = []
     position = 0
     while match := _START.search(text, position):
@@ -127,7 +128,7 @@ def _port(text: str, inner: str, start: int, end: int) -> Placeholder:
 
 
 def _reference_key(inner: str) -> str:
-    """`site.global.x` for itself and for `@//site/global/x`, else ""."""
+    """The key `site.global.x` for `site.global.x` and for `@//site/global/x`; otherwise ""."""
     if inner.startswith(_SITE_PATH):
         inner = "site." + inner[len(_SITE_PATH) :].replace("/", ".", 1)
     site, _, rest = inner.partition(".")
@@ -140,10 +141,11 @@ def substitute(
     values: Mapping[str, str] | Callable[[Placeholder], str | None],
     partial: bool = True,
 ) -> str:
-    """`text` with its placeholders replaced, in one pass: what is put in is not looked at again.
+    """`text` with its placeholders replaced, in one pass: placeholders in replacements are not
+    replaced.
 
-    `values` maps `Placeholder.name` to the text to put there, or is a function that returns it,
-    or None to leave the placeholder as it is. KeyError for one that is left, unless `partial`.
+    `values` maps `Placeholder.name` to its replacement, or is a function that returns it, or None
+    to leave the placeholder as it is. KeyError for one that is left, unless `partial`.
     """
     lookup = values if callable(values) else lambda placeholder: values.get(placeholder.name)
     parts = []
@@ -161,8 +163,8 @@ def substitute(
 
 
 def compile_values(user: str, application: str, component: str) -> dict[str, str]:
-    """The values of the COMPILE placeholders for `component`; without a component (credentials, the
-    master) its two names are left out."""
+    """The values of the COMPILE placeholders for `component`. With "" (credentials, the master)
+    they do not include the two names of the component."""
     values = {
         "USER_NAME": user,
         "USER": user,
@@ -175,8 +177,8 @@ def compile_values(user: str, application: str, component: str) -> dict[str, str
 
 
 def host_component(placeholder: Placeholder, components: Iterable[str]) -> str | None:
-    """The component that a HOST placeholder means: the one of that very name, else the one
-    whose name in capitals it is (`${PS_HOST}`)."""
+    """The component of a HOST placeholder: the one with exactly this name, or else the one whose
+    name in capitals is used (`${PS_HOST}`). None if there is none."""
     names = tuple(components)
     if placeholder.component in names:
         return placeholder.component
@@ -185,11 +187,11 @@ def host_component(placeholder: Placeholder, components: Iterable[str]) -> str |
 
 
 def resolve(values: Mapping[str, str]) -> dict[str, str]:
-    """`values` (key -> text) with every REFERENCE among them replaced, transitively. A reference
-    to a key that is not there stays.
+    """`values` (key -> text) with all REFERENCE placeholders replaced, transitively. A reference to
+    a key that does not exist stays as it is.
 
-    ReferenceCycleError for a ring; ValueError beyond MAX_RESOLVED or MAX_TRAIL. Replace ports
-    first: a port placeholder that is copied would become a second port.
+    ReferenceCycleError for a cycle; ValueError beyond MAX_RESOLVED or MAX_TRAIL. Ports must be
+    replaced before, because a copied port placeholder would become a second port.
     """
     done: dict[str, str] = {}
     for key in values:

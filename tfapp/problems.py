@@ -1,4 +1,4 @@
-"""An error in a user's file, as a value: position, message, rule and hint."""
+"""Findings in a user's files as values: position, message, code of the rule, and hint."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ WARNING = "warning"
 
 
 class Position(NamedTuple):
-    """A place in a document. `line` and `column` count from 1; 0 means the whole file,
-    or, for a value given on the command line, that there is no file at all."""
+    """A place in a document. `line` and `column` count from 1. 0 means the whole file; or, if
+    `file` names an option, a value on the command line."""
 
     file: str
     line: int = 0
@@ -22,7 +22,7 @@ class Position(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One finding. Problems sort by place, then by code."""
+    """One finding. Problems are sorted by position, then by code."""
 
     position: Position
     code: str
@@ -35,12 +35,12 @@ class Problem(NamedTuple):
 
 
 def has_errors(problems: Iterable[Problem]) -> bool:
-    """True when at least one of `problems` is an error, not a warning."""
+    """Whether at least one of `problems` is an error, not only a warning."""
     return any(problem.severity == ERROR for problem in problems)
 
 
 def text_report(problems: Iterable[Problem]) -> str:
-    """One line for each finding, its hint indented below."""
+    """The findings as text: one line for each, with its hint indented below."""
     lines = []
     for problem in problems:
         lines.append(str(problem))

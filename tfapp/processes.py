@@ -1,8 +1,7 @@
-"""Processes by what the kernel says of them: which live, which descend from which, which belong to
-a container. Linux's /proc, read here alone.
+"""Processes of this machine, from Linux's /proc: which are alive, their descendants, and those that
+a program has left behind. No other module reads /proc.
 
-A number alone names no process: numbers are used again. A `Process` carries its start time too.
-Travels into containers.
+The kernel reuses pids, so a `Process` has its start time too. This module is shipped to containers.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ PROC = Path("/proc")
 KILL_LIMIT = 30.0  # seconds that SIGKILL may take to work
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_POLL = 0.01  # seconds between looks at processes that were sent SIGKILL
-_STOPPED = "T"  # a debugger's hold is "t", and a person's doing
+_POLL = 0.01  # seconds between two checks of processes that were sent SIGKILL
+_STOPPED = "T"  # by SIGSTOP; "t" is stopped by a debugger, which somebody wants
 
 
 @frozen
 class Process:
-    """One process. `started`: clock ticks since boot; `boot`: the kernel's id of that boot, ""
-    where it does not matter."""
+    """One process. `started`: clock ticks since boot. `boot`: the kernel's id of that boot, "" for
+    the present one."""
 
     pid: int
     started: int
@@ -39,7 +38,7 @@ class Process:
 
 
 class Stat(NamedTuple):
-    """The fields of /proc/PID/stat that tfapp reads. `state` is one letter, as ps(1) shows it."""
+    """The fields of /proc/PID/stat that tfapp reads. `state`: one letter, as in ps(1)."""
 
     pid: int
     state: str
@@ -50,7 +49,7 @@ class Stat(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        """Whether it has ended, and only its exit status is left."""
+        """Whether the process has ended and only its exit status is left."""
         return self.state in "ZX"
 
 
@@ -58,7 +57,7 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Stat | None:
-    """None when there is no process of this number."""
+    """The state of a process; None if there is no process with this pid."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             data = file.read()
@@ -71,7 +70,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def boot_id() -> str:
-    """Changes with each boot of this machine, "" when the kernel does not say."""
+    """An id that changes with each boot of this machine; "" if the kernel does not give it."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -79,19 +78,19 @@ def boot_id() -> str:
 
 
 def session(pid: int) -> int:
-    """The session that it belongs to, 0 when it is gone."""
+    """The session of a process; 0 if the process is gone."""
     found = stat(pid)
     return 0 if found is None else found.session
 
 
 def identify(pid: int) -> Process | None:
-    """The living process that has this number now, or None."""
+    """The process that has this pid now; None if there is none, or it is dead."""
     found = stat(pid)
     return None if found is None or found.dead else Process(pid, found.started, boot_id())
 
 
 def is_alive(process: Process) -> bool:
-    """Whether it still runs. One that has ended and was not waited for counts as dead."""
+    """Whether the process is still running. A zombie counts as dead."""
     if process.boot and process.boot != boot_id():
         return False
     found = stat(process.pid)
@@ -99,7 +98,7 @@ def is_alive(process: Process) -> bool:
 
 
 def wait_for_exit(process: Process, timeout: float) -> bool:
-    """Waits at most `timeout` seconds, and says whether it has ended."""
+    """Waits up to `timeout` seconds for the end of the process. Returns whether it has ended."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -115,7 +114,7 @@ def wait_for_exit(process: Process, timeout: float) -> bool:
 
 
 def _poll_for_exit(process: Process, timeout: float) -> bool:
-    """For kernels before 5.3 and processes that are gone."""
+    """`wait_for_exit` on kernels before 5.3, and for a process that is gone."""
     end = time.monotonic() + timeout
     while is_alive(process):
         if time.monotonic() >= end:
@@ -125,7 +124,7 @@ def _poll_for_exit(process: Process, timeout: float) -> bool:
 
 
 def send(process: Process, number: int) -> None:
-    """Signals it if it is still the same process."""
+    """Sends the signal `number` if the process is still alive."""
     if is_alive(process):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, number)
@@ -135,12 +134,12 @@ def send(process: Process, number: int) -> None:
 
 
 def all_processes() -> Iterator[Stat]:
-    """All that can be seen."""
+    """All processes that are visible in /proc."""
     return filter(None, map(stat, _pids()))
 
 
 def tree(root: int) -> tuple[Stat, ...]:
-    """The process `root` and its descendants, zombies included; () when it is not there."""
+    """The process `root` and its descendants, including zombies; () if there is no such process."""
     children: dict[int, list[Stat]] = {}
     unvisited = []
     for process in all_processes():
@@ -156,12 +155,12 @@ def tree(root: int) -> tuple[Stat, ...]:
 
 
 def descendants(root: int) -> list[Process]:
-    """All processes below `root`, without itself, living ones only."""
+    """The living descendants of `root`, without itself."""
     return [Process(p.pid, p.started) for p in tree(root) if p.pid != root and not p.dead]
 
 
 def children_of_this_process() -> set[int]:
-    """The pids of this process's children, dead ones that nothing has waited for included."""
+    """The pids of this process's children, including zombies."""
     listed = _listed_children()
     if listed is not None:
         return listed
@@ -170,7 +169,7 @@ def children_of_this_process() -> set[int]:
 
 
 def _listed_children() -> set[int] | None:
-    """None from a kernel without CONFIG_PROC_CHILDREN."""
+    """The children that the kernel lists; None without CONFIG_PROC_CHILDREN."""
     texts = []
     for path in PROC.glob("self/task/*/children"):
         with contextlib.suppress(OSError):  # a thread that has just ended
@@ -178,16 +177,16 @@ def _listed_children() -> set[int] | None:
     return {int(pid) for text in texts for pid in text.split()} if texts else None
 
 
-# ---- Orphans: what a program has started, whichever process is its parent now -----------------
+# ---- Orphans: processes that a program has started and left behind ----------------------------
 #
-# A subreaper inherits the orphans among its descendants, also those that were forked twice to get
-# away. Programs and containers are started in a session of their own; so whatever they have left
-# behind is a descendant of the subreaper in another session than the subreaper's.
+# A subreaper becomes the parent of all orphans among its descendants, including daemons that forked
+# twice. Programs and containers are started in a session of their own. So their remaining processes
+# are the descendants of the subreaper that are not in the subreaper's own session.
 
 
 def adopt_orphans() -> None:
-    """Makes this process the new parent of orphans among its descendants. OSError if the
-    kernel refuses."""
+    """Makes this process a subreaper, the new parent of orphans among its descendants. OSError if
+    the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         number = ctypes.get_errno()
@@ -195,16 +194,16 @@ def adopt_orphans() -> None:
 
 
 def left_behind() -> tuple[Stat, ...]:
-    """Descendants of this process in other sessions than its own, zombies included.
+    """Descendants of this process in other sessions than its own, including zombies.
 
-    /proc is read process by process: one that forks and ends meanwhile hides its child from this
-    look. So nothing is gone for sure before a second look finds nothing either."""
+    /proc is read process by process, and a process that forks and ends meanwhile hides its child.
+    Only a second empty result is certain."""
     session = os.getsid(0)
     return tuple(process for process in tree(os.getpid()) if process.session != session)
 
 
 def stopped(processes: Iterable[Stat]) -> tuple[str, ...]:
-    """Those that were sent SIGSTOP, as `Running.stopped` says it."""
+    """Sentences on the `processes` that were stopped by SIGSTOP, for `Running.stopped`."""
     return tuple(
         f"process {process.pid} was stopped (SIGSTOP)"
         for process in processes
@@ -213,12 +212,12 @@ def stopped(processes: Iterable[Stat]) -> tuple[str, ...]:
 
 
 def reap(spare: int = 0) -> None:
-    """Takes the exit status of dead orphans off the process table. `spare`: the pid of a child
-    for which somebody else waits."""
+    """Waits for dead orphans, which removes the zombies. `spare`: the pid of a child for which
+    other code waits."""
     me = os.getpid()
     for process in left_behind():
         if process.state == "Z" and process.parent == me and process.pid != spare:
-            with contextlib.suppress(ChildProcessError):  # somebody else was faster
+            with contextlib.suppress(ChildProcessError):  # other code has waited for it
                 os.waitpid(process.pid, os.WNOHANG)
 
 
@@ -229,10 +228,10 @@ def _alive_left_behind() -> list[int]:
 def kill_left_behind(
     limit: float, spare: int = 0, clock: Callable[[], float] = time.monotonic
 ) -> tuple[int, ...]:
-    """Kills everything that is left behind, and what it forks meanwhile, and waits at most
-    `limit` seconds until it is gone; with 0 it does not wait. Returns the pids that were there
-    at the last look, normally none: a process in uninterruptible sleep outlives SIGKILL until
-    its I/O is over. `spare` as for `reap`: it is killed, but not reaped."""
+    """Kills all processes that are left behind, and those that they fork meanwhile. Waits up to
+    `limit` seconds for their end; with 0 it does not wait. Returns the pids that are still alive,
+    normally none: a process in uninterruptible sleep ends only after its I/O. `spare`: the pid of a
+    child that is killed but not reaped, as for `reap`."""
     end = clock() + limit
     while True:
         reap(spare)
@@ -248,17 +247,17 @@ def kill_left_behind(
         time.sleep(_POLL)
 
 
-# ---- What belongs together --------------------------------------------------------------------
+# ---- Processes by environment and working directory -------------------------------------------
 
 
 def with_environment(matches: Callable[[dict[bytes, bytes]], bool]) -> list[Process]:
-    """All living processes of this user whose environment at their start `matches`."""
+    """The living processes of this user for whose environment at their start `matches` is true."""
     return [Process(p.pid, p.started) for p in _others() if matches(environment(p.pid))]
 
 
 def working_under(folder: str) -> list[Process]:
-    """All living processes of this user whose working directory is `folder` or below it, but not
-    those that run in a terminal: they are a person's."""
+    """The living processes of this user whose working directory is `folder` or below it, except
+    those with a terminal, such as a user's shell."""
     found = []
     for process in _others():
         with contextlib.suppress(OSError):  # ended, or another user's
@@ -269,7 +268,7 @@ def working_under(folder: str) -> list[Process]:
 
 
 def environment(pid: int) -> dict[bytes, bytes]:
-    """A process's environment when it started; {} when it may not be read."""
+    """The environment of a process at its start; {} if it cannot be read."""
     try:
         data = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -279,13 +278,13 @@ def environment(pid: int) -> dict[bytes, bytes]:
 
 
 def is_guard(process: Process) -> bool:
-    """Whether it clears up after a runner, and will end by itself."""
+    """Whether the process is a runner's guard, which clears up after it and ends by itself."""
     return os.fsencode(ENV_GUARD) in environment(process.pid)
 
 
 def kill_all(find: Callable[[], Iterable[Process]], timeout: float) -> list[Process]:
-    """SIGKILLs what `find` finds until it finds nothing, for processes that are not this one's
-    children. Returns what is still alive after `timeout` seconds."""
+    """Sends SIGKILL to the processes that `find` returns, until it returns none. They must not be
+    children of this process. Returns those that are still alive after `timeout` seconds."""
     end = time.monotonic() + timeout
     while True:
         found = list(find()) or list(find())  # see left_behind
@@ -298,7 +297,7 @@ def kill_all(find: Callable[[], Iterable[Process]], timeout: float) -> list[Proc
 
 
 def _others() -> Iterator[Stat]:
-    """All living processes but this one."""
+    """All living processes except this one."""
     me = os.getpid()
     return (process for process in all_processes() if process.pid != me and not process.dead)
 

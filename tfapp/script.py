@@ -1,7 +1,7 @@
 """The interface of an app package's scripts: `class Script`, its arguments and results.
 
-Standard library only: this module travels with every application. A package's script is one
-file with one subclass of `Script`:
+This module is shipped to containers, so it uses the standard library only. A package's script is
+one file with one subclass of `Script`:
 
     class Trainer(Script):
         def start(self, context):
@@ -24,17 +24,17 @@ from tfapp.frozen import frozen
 
 
 class ScriptError(Exception):
-    """A script's refusal to go on, as one sentence for the user. It is shown without a
-    traceback; any other exception of a script is shown with the script's own."""
+    """An error of a script, with one sentence for the user. It is shown without a traceback; other
+    exceptions are shown with the traceback of the script."""
 
 
 class ProgramMissingError(ScriptError):
-    """The file to run does not exist, or is no program."""
+    """The program to run does not exist, or is not executable."""
 
 
 @frozen
 class Executed:
-    """The result of a program that was run to its end. `code` is None after a signal."""
+    """The result of a program that has ended. `code`: its exit code, None after a signal."""
 
     code: int | None
     output: str
@@ -47,42 +47,42 @@ def _nowhere(argv: Sequence[str], limit: float) -> Executed:
 
 @frozen
 class Context:
-    """The instance, as its script sees it. In `prepare` there are no ports, exports and members
-    yet, and the hosts in `config` are not known."""
+    """The instance for which a script is called. In `prepare` there are no ports, exports and
+    members yet, and placeholders for hosts in `config` are not replaced."""
 
     job: Job
     component: ComponentJob
-    index: int  # of the instance, from 0; kept by a replacement
+    index: int  # number of the instance in its component, from 0; a replacement keeps it
     generation: int
-    host: str  # the name under which other instances reach this one
-    python: str  # interpreter for the user's program
-    work_dir: Path  # writable, private, empty but for links to what stands in files_dir
+    host: str  # the host name or address by which other instances reach this one
+    python: str  # path of the interpreter for the user's program
+    work_dir: Path  # writable, private, empty except for links to the content of files_dir
     log_dir: Path
     files_dir: Path  # the user's program; do not write here
     package_dir: Path  # the app package
     checkpoint_dir: str  # visible to every instance; a path or a URL
     data_dir: str  # a path, a URL or ""
-    env: Mapping[str, str]  # what the program gets unless `Program.env` says otherwise
+    env: Mapping[str, str]  # the program's environment, which `Program.env` can override
     config: Mapping[str, str]  # site.global.*, without that prefix, placeholders replaced
     ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # config key -> held port
     exports: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     members: tuple[Member, ...] = ()  # the whole cluster, in job order, then by index
     # (full key, text) -> the text with its placeholders replaced
     expand: Callable[[str, str], str] = lambda key, text: text
-    # (argv, seconds) -> what became of it, run to its end where and as the program will be run.
-    # ProgramMissingError when there is no such program; ScriptError when it takes longer, or
-    # nothing can be run.
+    # (argv, seconds) -> the result. Runs a program to its end, in the same place and way as the
+    # user's program (in its Docker container, for example). ProgramMissingError if there is no such
+    # program; ScriptError if it takes longer than `seconds`, or nothing can be run.
     execute: Callable[[Sequence[str], float], Executed] = _nowhere
 
     @property
     def instance(self) -> str:
-        """ "worker/1"."""
+        """The name of the instance, such as "worker/1"."""
         return instance_id(self.component.name, self.index)
 
     def words(self, key: str) -> tuple[str, ...]:
-        """The words of a `site.global.` value, split as a shell does, and only then with its
-        placeholders replaced: what is put in never splits a word. ScriptError when a quotation
-        is not closed."""
+        """The words of the value of `key`, which is named without `site.global.`. The value is
+        split as by a shell before placeholders are replaced, so a replacement never becomes several
+        words. ScriptError if a quotation is not closed."""
         full = f"site.global.{key}"
         try:
             words = shlex.split(self.component.site.get(full, ""))
@@ -93,49 +93,52 @@ class Context:
 
 @frozen
 class Program:
-    """The program to run for an instance, as a process of its own."""
+    """The program that the runner starts for an instance. `argv`: the program and its
+    arguments."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)  # over `Context.env`
-    cwd: Path | None = None  # None: the context's work_dir
-    # Config keys whose ports the runner lets go just before the start. The others stay bound
-    # by it, with SO_REUSEPORT set: a program that binds one must set that option as well.
+    # Variables that are added to `Context.env`, or override it.
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cwd: Path | None = None  # working directory; None: `Context.work_dir`
+    # Config keys whose ports the runner releases just before the start. The runner keeps the other
+    # ports bound, with SO_REUSEPORT set: a program that binds one must set this option too.
     release_ports: tuple[str, ...] = ()
 
 
 class Handle(Protocol):
-    """The running program, in the hands of `stop` and `status`."""
+    """The running program, as an argument of `stop` and `status`."""
 
     @property
     def pid(self) -> int:
-        """Of the program itself, the leader of its process group and session."""
+        """The pid of the program, which is the leader of its process group and session."""
 
     def running(self) -> bool:
-        """Whether the program itself is still there."""
+        """Whether the program is still running. Its child processes do not count."""
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the program and all of its process group. Nothing happens when
-        it has ended."""
+        """Sends the signal `number` to the program and all of its process group. Does nothing if
+        the program has ended."""
 
 
 class Script:
-    """One component's behaviour. Each call may take the component's script timeout, no more."""
+    """The base class of scripts, which start, stop and check the program of a component. Each call
+    may take at most the component's `commandScript.timeout`."""
 
     def prepare(self, context: Context) -> None:
-        """Called once, before the instance says that it is there. ScriptError when its program
-        can never run here."""
+        """Checks that the program can run here; raises ScriptError if not. Called once, before the
+        instance reports that it is ready."""
 
     def start(self, context: Context) -> Program:
-        """The program to run. Called for each generation, when the whole cluster is known; the
-        runner starts the program and watches it."""
+        """Returns the program to run. Called for each generation, when the whole cluster is known.
+        The runner starts the program and watches it."""
         raise NotImplementedError(f"{type(self).__name__} has no start()")
 
     def stop(self, context: Context, handle: Handle) -> None:
-        """Asks the program to end, by the signal of `site.global.stop.signal`. Processes that have
-        not ended when the grace is over are killed."""
+        """Asks the program to end, by default with the signal in `site.global.stop.signal`.
+        Processes that are still running after the grace are killed."""
         handle.signal(signal.Signals[context.config.get("stop.signal", "SIGTERM")])
 
     def status(self, context: Context, handle: Handle) -> bool:
-        """Whether the program is well. Asked at every heartbeat; after False the program is
-        killed and reported as failed."""
+        """Returns whether the program is healthy. Called at every heartbeat. After False the
+        program is killed and reported as failed."""
         return handle.running()

@@ -1,7 +1,7 @@
 """Finds the schemas and the app packages that ship with tfapp.
 
-They stand beside the package in a checkout (an editable install does not resolve the wheel's
-`package_dir` mapping) and inside it in a wheel.
+In a wheel they are inside the Python package. In a checkout they are beside it, because an editable
+install does not resolve the wheel's `package_dir` mapping.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def app_packages_dir() -> Path:
 
 
 def _find(checkout_name: str, wheel_name: str, member: str) -> Path:
-    # tfapp/schemas holds the finished files only in a wheel; a sibling folder counts only when
-    # it holds what is looked for, as site-packages may have a "schemas" folder of its own.
+    # The folder inside is tried first: only a wheel has it, and beside an installed package, in
+    # site-packages, there may be a "schemas" folder of another project.
     inside = _PACKAGE / wheel_name
     if (inside / member).exists():
         return inside

@@ -1,8 +1,8 @@
-"""Skein, without the slow part of its import: `from tfapp.skein_library import skein`.
+"""Imports Skein without the slow part of its import: `from tfapp.skein_library import skein`.
 
-Skein asks `distutils` to compare two version numbers. From Python 3.12 on only setuptools has
-that, and where setuptools is installed it takes the place of Python's own before: 0.2 of the
-0.35 seconds that Skein takes to load. Containers do without it (tfapp.protocol).
+Skein uses `distutils` to compare two version numbers. Since Python 3.12 only setuptools has that
+module, and in older versions an installed setuptools replaces Python's own. Loading it takes 0.2 of
+the 0.35 seconds of Skein's import. Containers do not need Skein (tfapp.protocol).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ASKED_FOR = "distutils.version"
 
 
 class LooseVersion:
-    """As much of distutils' class as Skein uses: the order of numbers such as "1.18.0"."""
+    """The part of distutils' class that Skein uses: the order of versions such as "1.18.0"."""
 
     def __init__(self, text: str):
         self._numbers = tuple(map(int, re.findall(r"\d+", text)))
@@ -29,7 +29,7 @@ class LooseVersion:
 
 @contextlib.contextmanager
 def _small_distutils() -> Iterator[None]:
-    """A stand-in for distutils while Skein is imported. Later imports get the whole of it."""
+    """Replaces distutils.version while Skein is imported. Later imports get the real one."""
     if _ASKED_FOR in sys.modules:
         yield
         return

@@ -1,10 +1,10 @@
-"""The names of tf-yarn, for programs that were written for it: change the import line and they run
-with tfapp, on YARN or, with engine="local", on one machine.
+"""The API of tf-yarn, for programs that were written for it. Change the import line, and the
+programs run with tfapp: on YARN or, with engine="local", on one machine.
 
     from tfapp.tf_yarn import Experiment, TaskSpec, run_on_yarn
 
-Each is a thin layer over `tfapp.run`; arguments that have no meaning here say so. The module is
-loaded in containers too.
+It is a thin layer over `tfapp.run`. An argument that has no effect here is accepted with a warning;
+one whose effect would be missed is an error. Containers import this module too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TASK_TYPES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
 
 class NodeLabel(enum.Enum):
-    """The label of the nodes on which a task runs."""
+    """The YARN label of the nodes on which a task runs."""
 
     CPU = ""
     GPU = "gpu"
@@ -51,10 +51,10 @@ TaskFlavor = NodeLabel
 
 
 class TaskSpec:
-    """One type of task. `memory`: MiB of an instance, or "2 GiB"; `vcores`: its virtual cores;
-    `instances`: how many. `label`, or `flavor`, its older name: where they run; with GPU they have
-    the label "gpu". `gpus`: GPUs of an instance, where YARN counts them. `tb_model_dir`,
-    `tb_extra_args`: TensorBoard's folder and arguments.
+    """One type of task. `memory`: MiB of one instance, or text such as "2 GiB". `vcores`: its
+    virtual cores. `instances`: the number of instances. `label`, or its older name `flavor`: the
+    label of the nodes on which they run; that of GPU is "gpu". `gpus`: GPUs of one instance, if
+    YARN counts GPUs. `tb_model_dir`, `tb_extra_args`: folder and arguments of TensorBoard.
 
     >>> TaskSpec(memory=2 * 2**10, vcores=4, flavor=TaskFlavor.GPU).label.value
     'gpu'
@@ -74,7 +74,7 @@ class TaskSpec:
         flavor: NodeLabel | None = None,
         gpus: int | None = None,
     ):
-        if isinstance(nb_proc_per_worker, NodeLabel):  # the fourth, in older programs
+        if isinstance(nb_proc_per_worker, NodeLabel):  # the fourth argument in older versions
             flavor, nb_proc_per_worker = nb_proc_per_worker, 1
         if nb_proc_per_worker != 1:
             raise UsageError(
@@ -114,15 +114,15 @@ def ps_strategy_topology(
 
 
 class ContainerKey(NamedTuple):
-    """One task: "worker", 0."""
+    """One task, such as ("worker", 0)."""
 
     type: str
     id: int
 
 
 class Metrics(NamedTuple):
-    """How long things took; None where that is not known. A task's duration is that of its last
-    program."""
+    """Durations of an application: of training, of evaluation, and of each task. A task's duration
+    is that of its last program. None if it is not known."""
 
     total_training_duration: datetime.timedelta | None
     total_eval_duration: datetime.timedelta | None
@@ -131,8 +131,9 @@ class Metrics(NamedTuple):
 
 
 def get_safe_experiment_fn(full_fn_name: str, *args: Any) -> Any:
-    """An experiment function by its name, "package.module.function". The module is imported in the
-    container, and the function called with `args`, which are plain data.
+    """Returns the experiment function named "package.module.function". Its module is imported in
+    the container only. The function is called with `args`, which must be plain data. UsageError
+    for a name without a module.
 
     >>> get_safe_experiment_fn("trainers.digits.experiment", 0.1).module
     'trainers.digits'
@@ -168,12 +169,13 @@ def run_on_yarn(
     cuda_runtime_hdfs_path: str | None = None,
     **more: Any,
 ) -> Metrics:
-    """Runs an experiment and returns how long it took. Raises RunFailed when it fails.
+    """Runs an experiment and returns its durations. Raises RunFailed if it fails, and the errors of
+    `tfapp.run`.
 
-    Beside tf-yarn's own arguments: `engine`, "yarn" or "local", and all of `tfapp.run`.
-    `nb_retries` failures are survived in place, from the last checkpoint, not by another
-    application. An environment that travels (`pip_packages`, `python`) has TensorFlow in the
-    version that is installed here, unless `pip_packages` names one.
+    Accepts tf-yarn's arguments; `engine`, "yarn" or "local"; and all arguments of `tfapp.run`.
+    After a failure the application itself goes on from its last checkpoint, `nb_retries` times; no
+    other application is submitted. A shipped environment (`pip_packages`, `python`) gets the
+    version of TensorFlow that is installed here, unless `pip_packages` names one.
 
     >>> def train():  # in place of a function that returns an Experiment or KerasExperiment
     ...     return {"accuracy": 0.75}
@@ -269,7 +271,7 @@ def _packages(pip_packages: list[str] | None, python: str | None) -> list[str]:
 def _archives(
     given: str | Mapping[NodeLabel, str] | None, specs: Mapping[str, TaskSpec]
 ) -> dict[str, str]:
-    """By task type."""
+    """Task type -> archive of its Python environment."""
     if given is None:
         return {}
     if isinstance(given, str):
@@ -278,7 +280,8 @@ def _archives(
 
 
 def _acls(given: Any) -> dict[str, list[str]]:
-    """Of a mapping, or of a skein.ACLs. Without `enable` they say nothing, as in Skein."""
+    """The ACLs in a mapping or a skein.ACLs. They have no effect if `enable` is false, as in
+    Skein."""
     names = ("view_users", "view_groups", "modify_users", "modify_groups", "ui_users")
     if not isinstance(given, Mapping):
         given = {name: getattr(given, name, None) for name in (*names, "enable")}

@@ -1,7 +1,7 @@
-"""The components that a call asks for: the instances of each, and their resources.
+"""The components of an application in a Python call: their instances and resources.
 
-Standard library only: a program may have such values at its top level, and is loaded in
-containers too.
+A program may use these at its top level and is imported in containers too, so this module uses the
+standard library only.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Amount = Union[int, str]
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-    """One component of an application. None: the package's own value, which in tfapp's TensorFlow
-    package is 2 GiB, one core and no GPU.
+    """One component of an application. None means the package's default, which is 2 GiB, one core
+    and no GPU in tfapp's TensorFlow package.
 
     `memory`: MiB of one instance, or text such as "2 GiB" or "max". `vcores`: its virtual cores.
-    `gpus`: its GPUs; its program sees these and no others. `label`: the node label it is placed
-    by. `python`: the interpreter of its programs, a path on the machines where they run.
-    `program`: what its instances run, where that is not the call's program. `options`: keys of
+    `gpus`: its GPUs; its program sees no others. `label`: the label of the nodes on which it runs.
+    `python`: the path of the interpreter of its programs, on the machines where they run.
+    `program`: the program of its instances, if it is not that of the call. `options`: keys of
     appConfig or resources for this component, such as {"env.OMP_NUM_THREADS": 4}.
 
     >>> Component("4 GiB", vcores=2, instances=8).instances
@@ -46,7 +46,7 @@ def single_server(
     evaluator: bool = False,
     tensorboard: bool = False,
 ) -> dict[str, Component]:
-    """One chief alone.
+    """A single chief, optionally with an evaluator and a TensorBoard.
 
     >>> sorted(single_server(evaluator=True))
     ['chief', 'evaluator']
@@ -64,7 +64,7 @@ def all_reduce(
     evaluator: bool = False,
     tensorboard: bool = False,
 ) -> dict[str, Component]:
-    """Workers that train alike, for `tf.distribute.MultiWorkerMirroredStrategy`.
+    """Workers without a chief, for `tf.distribute.MultiWorkerMirroredStrategy`.
 
     >>> all_reduce(4)["worker"].instances
     4
@@ -83,7 +83,8 @@ def parameter_servers(
     evaluator: bool = False,
     tensorboard: bool = False,
 ) -> dict[str, Component]:
-    """A chief, workers and parameter servers. The `gpus` are the chief's and the workers'.
+    """A chief, workers and parameter servers, for `tf.distribute.ParameterServerStrategy`. Only the
+    chief and the workers get `gpus`.
 
     >>> {name: one.instances for name, one in parameter_servers(3).items()}
     {'chief': 1, 'worker': 3, 'ps': 1}
