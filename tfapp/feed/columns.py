@@ -1,5 +1,5 @@
-"""Columns of Arrow record batches as arrays of NumPy, and back. It travels to executors and to
-programs, which have pyarrow."""
+"""Converts columns of Arrow record batches to NumPy arrays and back. This module is shipped to
+executors and to programs, which need pyarrow for it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from tfapp.errors import FeedError
 
-PIECE = 1 << 22  # bytes that are sent at once
+PIECE = 1 << 22  # most bytes of a piece, the rows that are sent in one message
 TEXT = "string"  # the type of a column of texts or bytes
 ANSWER = "answer"  # the column of answers that have no name
 
 
 class Feature(NamedTuple):
-    """One column of every batch. `dtype`: NumPy's name, or TEXT. `shape`: of one row's value, ()
-    for a number."""
+    """A column. `dtype`: NumPy's name of its type, or TEXT. `shape`: the shape of one row's value,
+    () for a number."""
 
     name: str
     dtype: str
@@ -27,7 +27,7 @@ class Feature(NamedTuple):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Feature:
-        """From what `_asdict` gave, after JSON."""
+        """The feature from the result of `_asdict`, after its way through JSON."""
         return cls(data["name"], data["dtype"], tuple(data["shape"]))
 
 
@@ -41,7 +41,7 @@ _TEXTS = (
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
-    """NumPy's type of a type of numbers. Arrow's own to_pandas_dtype may need pandas."""
+    """NumPy's type for an Arrow type of numbers. Arrow's own to_pandas_dtype may need pandas."""
     return np.dtype(_NUMPY_NAMES.get(str(kind), str(kind)))
 
 
@@ -53,8 +53,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def element_type(field: pa.Field) -> tuple[pa.DataType, int]:
-    """The type of the numbers or texts in a column, and how many lists they are nested in.
-    FeedError for what makes no tensor."""
+    """The type of the numbers or texts in a column, and the depth of the lists around them.
+    FeedError for a type that cannot be a tensor."""
     kind, depth = field.type, 0
     while any(is_list(kind) for is_list in _LISTS):
         kind, depth = kind.value_type, depth + 1
@@ -67,7 +67,8 @@ def element_type(field: pa.Field) -> tuple[pa.DataType, int]:
 
 
 def features_of(batch: pa.RecordBatch) -> tuple[Feature, ...]:
-    """What a batch with at least one row contains. FeedError."""
+    """The columns of a batch, with the shapes of its first row, which must exist. FeedError for a
+    type that cannot be a tensor."""
     found = []
     for field, column in zip(batch.schema, batch.columns):
         kind, depth = element_type(field)
@@ -82,8 +83,8 @@ def features_of(batch: pa.RecordBatch) -> tuple[Feature, ...]:
 
 
 def check(batch: pa.RecordBatch, features: Sequence[Feature], first: int, part: int) -> None:
-    """FeedError for a row of partition `part` that is not as `features` say. The batch's first row
-    is number `first`."""
+    """Raises FeedError if a row has a null or another shape than `features`. `first`: the number of
+    the batch's first row in partition `part`."""
     for feature, column in zip(features, batch.columns):
         values, width = column, 1
         if column.null_count:
@@ -113,8 +114,8 @@ def _bad(feature: Feature, row: int, part: int, what: str) -> FeedError:
 
 
 def digest_of(batch: pa.RecordBatch, first: int) -> int:
-    """A number of what one row in SAMPLED contains. Those of neighbouring rows add up. The batch's
-    first row is number `first` of its partition."""
+    """A digest of the content of every SAMPLED-th row. Digests of consecutive batches can be added.
+    `first`: the number of the batch's first row in its partition."""
     total, begin = 0, -first % SAMPLED
     rows = range(begin, batch.num_rows, SAMPLED)
     if not rows:
@@ -135,17 +136,17 @@ SAMPLED = 64
 
 
 def serialized(batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.Buffer]:
-    """A batch as an Arrow stream of its own, in two parts."""
+    """A batch as an Arrow stream, in two parts: schema and rows."""
     return batch.schema.serialize(), batch.serialize()
 
 
 def size_of(rows: pa.RecordBatch) -> int:
-    """In bytes, one for each row at least."""
+    """The size of the rows in bytes, at least one for each row."""
     return max(rows.num_rows, rows.nbytes)
 
 
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of no more than PIECE bytes, or of one row."""
+    """The same rows in batches of at most PIECE bytes, or of one row."""
     for batch in batches:
         each = max(1, size_of(batch) // max(1, batch.num_rows))
         count = max(1, PIECE // each)
@@ -154,14 +155,14 @@ def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def arrays_of(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
-    """The columns of a stream of one batch, by name. Numbers have the shape (rows, ...); texts and
-    bytes are objects."""
+    """The columns, by name, of an Arrow stream with one batch. Arrays have the shape (rows, ...);
+    those of texts and bytes have the type object."""
     with pa.ipc.open_stream(data) as stream:
         return arrays_of_batch(stream.read_next_batch())
 
 
 def arrays_of_batch(batch: pa.RecordBatch) -> dict[str, np.ndarray[Any, Any]]:
-    """The columns of a batch whose rows are alike, by name."""
+    """The columns of a batch, by name. All of its rows must have the same shape."""
     return dict(zip(batch.schema.names, map(_array_of, batch.columns)))
 
 
@@ -182,19 +183,19 @@ def _array_of(column: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def taken(arrays: Mapping[str, Any], which: Any) -> dict[str, Any]:
-    """Some rows: a slice, or their numbers."""
+    """Some rows of arrays. `which`: a slice, or an array of row numbers."""
     return {name: values[which] for name, values in arrays.items()}
 
 
 def record_batch(arrays: Mapping[str, Any]) -> pa.RecordBatch:
-    """Arrays of the shape (rows, ...) as columns; of more than one dimension as lists of fixed
+    """Arrays of the shape (rows, ...) as a record batch. Further dimensions become lists of fixed
     size."""
     columns = [column_of(np.asarray(values)) for values in arrays.values()]
     return pa.record_batch(columns, names=list(arrays))
 
 
 def column_of(array: np.ndarray[Any, Any]) -> pa.Array:
-    """An array of the shape (rows, ...) as a column."""
+    """An array of the shape (rows, ...) as an Arrow column."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype.isnative and flat.dtype.kind in "iuf":
         # pa.array imports pandas, which takes a second.
@@ -208,7 +209,7 @@ def column_of(array: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def value_batch(values: Sequence[Any]) -> pa.RecordBatch:
-    """Values of any one kind that Arrow knows, as the column ANSWER. FeedError."""
+    """One value for each row as the column ANSWER. FeedError if Arrow has no type for them."""
     plain = [each.item() if isinstance(each, np.generic) else each for each in values]
     try:
         return pa.record_batch([pa.array(plain)], names=[ANSWER])

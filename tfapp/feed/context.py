@@ -1,4 +1,4 @@
-"""What a program has of the feed: `context.feed`."""
+"""The feed in a program: `context.feed`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from tfapp.feed.receiver import Arrays, Question, Receiver
 
 VARIABLE = "FEED_CREDENTIALS"  # the feed's credentials
-DRIVER_GONE = ".tfapp-feed-driver-gone"  # a file of the instance
+DRIVER_GONE = ".tfapp-feed-driver-gone"  # a file in the instance's folder
 EXPORT = "feed"  # the export with the port, in the group that has the component's name
 
 
 class Feed:
-    """Rows that the driver feeds to this program: `app.feed(data)` there, `dataset` here. Every
-    program of the application gets as many batches as any other."""
+    """The rows that the driver feeds to this program: the driver calls `app.feed(data)`, and the
+    program reads `dataset`. All programs of the application get the same number of batches."""
 
     def __init__(self, address: str, credentials: str, folder: Path):
-        """`address`: host:port that this instance exports, "" where it exports none. `folder`: of
-        this instance, in all of its generations."""
+        """`address`: the feed address (host:port) that this instance exports, "" for none.
+        `folder`: a folder that this instance keeps over its generations."""
         self._address, self._credentials, self._folder = address, credentials, folder
         self._lock = threading.Lock()
         self._receiver: Receiver | None = None
@@ -41,18 +41,19 @@ class Feed:
         *,
         shuffle: int = 0,
     ) -> tf.data.Dataset:
-        """A `tf.data.Dataset` of batches of `batch_size` rows for this program, until the driver
-        has fed all. It can be gone through once.
+        """Returns a `tf.data.Dataset` of batches of `batch_size` rows, which ends when the driver
+        has fed all rows. It can be iterated once. Waits until the driver feeds.
 
-        `columns`: by default all, as a dictionary by name; a tuple of names gives tuples of
-        tensors, ("image", "label") for Keras; a list gives a dictionary of those; one name gives
-        its tensor alone. Tensors have the type of the DataFrame's column and the shape
-        (batch_size, ...). `shuffle`: how many rows are shuffled together.
+        `columns`: None for a dictionary of all columns by name; a list of names for a dictionary of
+        these; a tuple of names, such as ("image", "label") for Keras, for tuples of tensors; one
+        name for its tensor alone. Tensors have the type of the DataFrame's column and the shape
+        (batch_size, ...). `shuffle`: the number of rows that are shuffled together.
 
-        Waits until the driver feeds. Under a strategy, make it inside
-        `strategy.distribute_datasets_from_function`, or give it to `model.fit`, which divides
-        each batch by the number of workers. ProgramError without a feed; while it is read,
-        `tfapp.errors.FeedError` when the feed has failed."""
+        With a distribution strategy, call it in `strategy.distribute_datasets_from_function`, or
+        give the dataset to `model.fit`, which divides each batch by the number of workers.
+
+        Raises ProgramError if the application has no feed. Iterating raises
+        `tfapp.errors.FeedError` if the feed has failed."""
         from tfapp.feed.dataset import dataset
 
         features = self._ready(batch_size, columns, shuffle)
@@ -65,17 +66,18 @@ class Feed:
         *,
         shuffle: int = 0,
     ) -> Iterator[Arrays]:
-        """The same without TensorFlow: {column: array of NumPy}, (batch_size, ...)."""
+        """Like `dataset`, without TensorFlow: an iterator of {column: NumPy array of the shape
+        (batch_size, ...)}."""
         from tfapp.feed.receiver import batches
 
         self._ready(batch_size, columns, shuffle)
         return batches(self._open())
 
     def next(self, most: int) -> Arrays | Question | None:
-        """What the driver sends next, in place of `dataset`, `batches` and `serve`: {column: array}
-        of up to `most` rows of `app.feed`, as many as are there, or the rows of a question of
-        `app.infer`; None when nothing comes any more. Every program gets as many rows as any
-        other."""
+        """Waits for and returns what the driver sends next: {column: array} of up to `most` rows of
+        `app.feed`, as many as have arrived; or a question, with rows of `app.infer`; or None at the
+        end. All programs get the same number of rows. For programs that do not use `dataset`,
+        `batches` or `serve`."""
         receiver = self._open()
         if self._asked is None:
             self._asked = 1, None, 0
@@ -84,26 +86,29 @@ class Feed:
         return receiver.next(most)
 
     def state(self, batches: int | None = None) -> tuple[int, int, int]:
-        """Where this program is, three whole numbers for its checkpoint. `batches`: how many the
-        model has learned from, by default all that were taken; data sets take some ahead."""
+        """Returns the position of this program in the feed, three integers for its checkpoint.
+        `batches`: the number of batches that the model was trained with; by default all that were
+        taken, which may be more, because datasets prefetch."""
         return self._open().state(batches)
 
     def restore(self, state: Sequence[int]) -> None:
-        """Goes on after `state`, which the model has learned from: no row is fed to it twice, and
-        none is left out. To be called before `dataset`, by every program, with the state of the
-        same checkpoint."""
+        """Continues the feed after `state`, so that the model gets each row exactly once. All
+        programs must call it before `dataset`, with the state of the same checkpoint. ProgramError
+        if the feed is being read already."""
         if self._asked is not None:
             raise ProgramError("the feed was begun already", "Call restore before dataset.")
         self._restored = tuple(int(one) for one in state)
 
     def stop(self) -> None:
-        """This program wants no more: the driver ends Spark's job at once, and every program gets
-        as many batches as any has by now."""
+        """Stops the feed, and waits until the driver knows. The driver cancels Spark's job at once.
+        The other programs may still get batches, until all programs have had the same number.
+        `tfapp.errors.FeedError` if the feed has failed."""
         self._open().stop()
 
     def serve(self, answer: Callable[[Arrays], Any]) -> None:
-        """Answers `app.infer` of the driver until that ends: `answer` gets {column: array} of some
-        rows, and returns an array, or {column: array}, with one result for each of them."""
+        """Answers the questions of the driver's `app.infer` until the driver ends them. `answer` is
+        called with {column: array} of some rows. It returns an array, or {column: array}, with one
+        result for each row."""
         from tfapp.feed.serving import serve
 
         serve(self._open(), answer)
@@ -147,7 +152,7 @@ class Feed:
 
 
 def feed_of(environ: Mapping[str, str]) -> Feed:
-    """The feed of the process whose environment it is."""
+    """The feed of a program with this environment."""
     file, address = environ.get("TFAPP_CLUSTER_FILE"), ""
     instance = environ.get("TFAPP_INSTANCE", "")
     if file:

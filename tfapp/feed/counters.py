@@ -1,4 +1,4 @@
-"""What a feed has done, for everybody who looks at the application."""
+"""Publishes the counters of a feed, so that they are in the application's status."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from tfapp.contract.status import FeedStatus
 from tfapp.feed.state import State
 from tfapp.feed.wire import start_thread
 
-EVERY = 1.0  # seconds between two looks
-LOOKS = 6  # over which the speed is measured
+EVERY = 1.0  # seconds between two measurements
+LOOKS = 6  # number of measurements over which the speed is averaged
 MAX_ERROR = 500  # characters
-STILL = 3.0  # seconds in which nothing has moved, after which it is said why
+STILL = 3.0  # seconds without progress after which the status says why
 
 
 class Board(Protocol):
-    """Where counters are shown. Called by one thread at a time."""
+    """Publishes counters. Called by one thread at a time."""
 
     def show(self, feed: FeedStatus) -> None:
-        """Shows newer ones; where that is impossible, nothing happens."""
+        """Publishes newer counters. Errors are ignored."""
 
     def close(self) -> None:
-        """No more come."""
+        """Called after the last counters."""
 
 
 class Counters:
-    """Shows them once a second as long as they change; and before the programs hear that no more
-    rows come, so that an application which ends then has the last ones."""
+    """Publishes the counters once a second if they have changed. Also publishes them before the
+    programs are told that the feed is over, so that they are there if the application ends then."""
 
     def __init__(self, state: State, board: Board, clock: Callable[[], float] = time.monotonic):
         self._state, self._board, self._clock = state, board, clock
-        self._showing = threading.Lock()  # nobody waits for `state.changed` with it
-        self._made = self._shown = 0  # numbers of the newest counters
+        self._showing = threading.Lock()  # never held while waiting for `state.changed`
+        self._made = self._shown = 0  # numbers of the newest counters made, and published
         self._last: FeedStatus | None = None
         self._looks: deque[tuple[float, int]] = deque([(clock(), 0)], LOOKS)  # (time, rows)
-        self._begun: float | None = None  # when the first row came, as far as it was looked at
+        self._begun: float | None = None  # time of the last measurement before the first row
         self._seconds = 0.0
         state.before_the_end = self.show
 
     def start(self) -> None:
-        """Shows them from now on, in a thread of its own, until the feed is closed or the
-        application has ended."""
+        """Starts a thread that publishes the counters until the feed is closed or the application
+        has ended."""
         start_thread(self._watch)
 
     def show(self) -> None:
-        """Shows the counters if they are news."""
+        """Publishes the counters if they have changed."""
         with self._state.changed:
             now = self._now()
             if now == self._last or not self._state.is_fed:
@@ -94,10 +94,10 @@ class Counters:
         )
 
     def _speed(self, total: int) -> float:
-        """Rows a second over the last looks."""
+        """Rows a second over the last measurements."""
         time, before = self._looks[-1]
         now = self._clock()
-        if total < before:  # the programs have begun again, without some of them
+        if total < before:  # the programs were restarted, and lack some of the rows
             self._looks.clear()
         elif total > before:
             self._begun = time if self._begun is None else self._begun

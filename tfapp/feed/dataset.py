@@ -14,11 +14,11 @@ from tfapp.feed.receiver import Receiver, batches
 def dataset(
     receiver: Receiver, features: Sequence[Feature], columns: str | Sequence[str] | None
 ) -> tf.data.Dataset:
-    """What `Feed.dataset` returns."""
+    """The result of `Feed.dataset`: a dataset of the receiver's batches."""
     specs = {
         each.name: tf.TensorSpec((None, *each.shape), tf.as_dtype(each.dtype)) for each in features
     }
-    if not specs:  # nothing was fed: their types are not known either
+    if not specs:  # nothing was fed, so the types are not known
         names = [columns] if isinstance(columns, str) else columns or ()
         specs = {name: tf.TensorSpec(None, tf.float32) for name in names}
 
@@ -27,7 +27,7 @@ def dataset(
             yield _shaped({name: found[name] for name in specs}, columns)
 
     made = tf.data.Dataset.from_generator(generate, output_signature=_shaped(specs, columns))
-    # Each program is sent its own rows: nothing is left to divide among them.
+    # Each program gets its own rows, so tf.data must not divide them among the programs.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return made.with_options(options)

@@ -1,5 +1,5 @@
-"""In the driver: has Spark run the tasks that send, and waits for what comes of them. `programs`
-has the connections to the programs, `tasks` answers Spark's tasks."""
+"""The feed in the driver: submits Spark jobs whose tasks send rows, and waits for the programs.
+`programs` has the connections to the programs, `tasks` answers Spark's tasks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tfapp.feed.state import STALL_TIMEOUT, ApplicationEndedError, State, View
 from tfapp.feed.tasks import Tasks
 from tfapp.feed.wire import Credentials
 
-SLOT_PATIENCE = 10.0  # seconds until it is said that no task has begun
-CAPACITY = 16 << 20  # bytes that one program holds
+SLOT_PATIENCE = 10.0  # seconds without a task after which the user is told
+CAPACITY = 16 << 20  # bytes of rows that one program may hold
 
 log = logging.getLogger(__name__)
 
 
 class FeedResult(NamedTuple):
-    """What came of a feed. `rows`: that programs got; `batches`: that each program got in its
-    last generation; `dropped`: rows at the end that made no full batch for everyone; `lost`: rows
-    of programs that failed without a state that has them; `stopped`: whether the programs wanted
-    no more."""
+    """The result of a feed. `rows`: rows that the programs got. `batches`: batches that each
+    program got in the last generation. `dropped`: rows at the end that were too few for a full
+    batch of every program. `lost`: rows of programs that failed and had no checkpoint with them.
+    `stopped`: whether the programs stopped the feed."""
 
     rows: int
     batches: int
@@ -42,7 +42,7 @@ class FeedResult(NamedTuple):
 
 
 class Feeder:
-    """Feeds one application, from its making until `close`. Usable from any thread."""
+    """Feeds one application, until `close`. Thread-safe."""
 
     def __init__(
         self,
@@ -57,9 +57,11 @@ class Feeder:
         capacity: int = CAPACITY,
         note: Callable[[str], None] = log.info,
     ):
-        """`look`: shows the application. `host`: this driver's, as executors call it. `board`: gets
-        what the feed has done. `ports`: of which the first free one is listened at. `note`: is told
-        what a user should know. FeedError when it cannot listen."""
+        """`look`: returns the application's present state. `host`: the name or address by which
+        executors reach this driver. `board`: publishes the counters. `ports`: the ports to try; the
+        first free one is used. `rest`: DROP or SHARE, see `Ledger`. `capacity`: bytes of rows that
+        one program may hold. `note`: called with sentences for the user. FeedError if no port is
+        free."""
         self._state = State(name, Ledger(capacity, rest), note)
         self._credentials = credentials
         self._passes: list[tuple[int, Source, int, int]] = []  # (pass, source, partitions, data)
@@ -79,10 +81,12 @@ class Feeder:
         final: bool = True,
         stall_timeout: float = STALL_TIMEOUT,
     ) -> FeedResult:
-        """Feeds all rows of `data`, `passes` times. Returns when they are with the programs and,
-        if it was the `final` data, when these have taken all of them, or want no more. FeedError,
-        also when nothing moves for `stall_timeout` seconds; ApplicationEndedError; what Spark
-        raises passes through."""
+        """Feeds all rows of `data`, `passes` times. Returns when the programs have received them
+        or have stopped the feed. If the data is `final`, waits until the programs have taken all
+        rows.
+
+        Raises FeedError, also after `stall_timeout` seconds without progress;
+        ApplicationEndedError; and the errors of Spark."""
         if self._state.ledger.stopped:
             return self._result()
         if self._state.unasked:
@@ -106,23 +110,23 @@ class Feeder:
             raise
         with self._state.changed:
             if not final:
-                # Who begins again later cannot have the rows of a stream's earlier batches.
+                # Programs that restart later cannot get rows of a stream's earlier batches again.
                 ledger = self._state.ledger
                 for number, _, partitions, _ in self._passes:
-                    if not ledger.unfinished(number, partitions):  # nobody has stopped it
+                    if not ledger.unfinished(number, partitions):  # the feed was not stopped
                         ledger.settle(number)
                 self._passes.clear()
         return self._result()
 
     def order(self, context: Any) -> Order:
-        """What tasks of `context` that want answers need to know."""
+        """The order for tasks of the SparkContext `context` that ask the programs."""
         with self._state.changed:
             self._state.asked_by = context
         return Order(self.address, self._credentials.packed(), 0)
 
     def end(self, wait: bool = True) -> FeedResult:
-        """No more data comes. Returns when the programs have taken all, unless with `wait`
-        False."""
+        """Ends the feed: no more data can follow. With `wait`, returns when the programs have taken
+        all rows."""
         with self._state.changed:
             self._state.unasked = True
             self._state.say_all({"unasked": True})
@@ -136,12 +140,12 @@ class Feeder:
 
     @property
     def stopped(self) -> bool:
-        """Whether the programs want no more, or have ended."""
+        """Whether the programs have stopped the feed, or have ended."""
         with self._state.changed:
             return self._state.ledger.stopped or bool(self._state.view.ended)
 
     def close(self) -> None:
-        """Ends every connection. Programs that wait for rows fail."""
+        """Closes all connections. Programs that wait for rows fail."""
         with self._state.changed:
             self._state.closed = True
             for program in self._state.programs.values():
@@ -167,7 +171,8 @@ class Feeder:
                     raise ApplicationEndedError(self._state.view.ended)
 
     def _give_up(self, data: int) -> None:
-        """What of it is not with the programs is not fed any more: not before other data either."""
+        """Gives up the rows of `data` that the programs have not received, also for later calls of
+        `feed`."""
         with self._state.changed:
             for number, *_ in (each for each in self._passes if each[3] == data):
                 self._state.ledger.give_up(number)
@@ -204,7 +209,8 @@ class Feeder:
             self._run_job(*todo)
 
     def _next_job(self) -> tuple[int, Source, list[int], int] | None:
-        """(pass, source, partitions, data) of which not all is with the programs."""
+        """The next job, (pass, source, partitions, data): partitions of which the programs have not
+        received all rows. None if there are none, or no programs that take rows."""
         with self._state.changed:
             if not self._state.live:
                 return None
@@ -215,7 +221,8 @@ class Feeder:
             return None
 
     def _run_job(self, number: int, source: Source, parts: list[int], data: int) -> None:
-        """Has Spark send partitions, until that is done or there is a reason to end it."""
+        """Runs a Spark job that sends the partitions `parts`, and waits until it has ended or must
+        be cancelled."""
         from pyspark import InheritableThread
 
         group = f"tfapp-feed-{self._state.feed_id}-{secrets.token_hex(4)}"
@@ -256,7 +263,7 @@ class Feeder:
                 if cancelled:
                     break
         finally:
-            while not over.is_set():  # a job that begins late is not cancelled the first time
+            while not over.is_set():  # the first call may come before Spark has started the job
                 source.context.cancelJobGroup(group)
                 over.wait(LOOK_EVERY)
         ended = set(parts) if not errors else self._ended(source, group)
@@ -273,9 +280,9 @@ class Feeder:
             raise FeedError(f"Spark could not send the data: {words}")
 
     def _ended(self, source: Source, group: str) -> set[int]:
-        """The partitions that need not be read again."""
+        """The partitions whose tasks have ended well, and which need not be read again."""
         try:
             return source.ended(group)
-        except Exception:  # of Java's; more is read again then
+        except Exception:  # of Java; then all partitions are read again
             log.info("Spark does not say which of its tasks have ended", exc_info=True)
             return set()

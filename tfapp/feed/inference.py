@@ -1,8 +1,10 @@
-"""Inference: Spark tasks ask the programs about their rows, and get as many answers in their order.
+"""Inference: Spark tasks send rows to the programs as questions, and get one answer for each row,
+in the same order.
 
-A task asks the driver's server whom to ask: {"route": PART} -> {"address": "host:port"}. There it
-says {"rows": N, "size": BYTES} and a batch, and hears {"size": BYTES} and a batch, or
-{"error": "..."}. When no attempt can do better, it says {"wrong": "...", "stage": S} to the server.
+A task first asks the driver's server for a program: {"route": PART} -> {"address": "host:port"}. It
+sends {"rows": N, "size": BYTES} and a batch to the program, which answers with {"size": BYTES} and
+a batch, or with {"error": "..."}. After an error that every attempt would get, the task sends
+{"wrong": "...", "stage": S} to the server.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from tfapp.feed.wire import Line
 if TYPE_CHECKING:
     from tfapp.feed.driver import Feeder
 
-AHEAD = 2  # questions that have no answer yet
+AHEAD = 2  # questions that a task sends before it waits for an answer
 
 
 # ---- In the driver ---------------------------------------------------------------------------
 def infer(feeder: Feeder, data: Any, schema: str) -> Any:
-    """As `Application.infer`."""
+    """Implements `Application.infer`."""
     from tfapp.feed.source import Source
 
     source = Source(data)
@@ -49,13 +51,13 @@ def infer(feeder: Feeder, data: Any, schema: str) -> Any:
 
 
 def frame_task(order: Any, wanted: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """For DataFrame.mapInArrow. `wanted`: the Arrow schema of the answers."""
+    """A function for DataFrame.mapInArrow. `wanted`: the Arrow schema of the answers."""
     work, told = once_per_worker(_ask_frame), tuple(order)
     return lambda batches: work(told, wanted, batches)
 
 
 def rdd_task(order: Any) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
-    """For RDD.mapPartitionsWithIndex."""
+    """A function for RDD.mapPartitionsWithIndex."""
     work, told = once_per_worker(_ask_elements), tuple(order)
     return lambda part, elements: work(told, part, elements)
 
@@ -84,8 +86,9 @@ def _ask_elements(order: tuple[Any, ...], part: int, elements: Iterable[Any]) ->
 def ask(
     order: Order, batches: Iterable[Any], part: int, stage: int, wanted: Any
 ) -> Iterator[tuple[Any, list[Any]]]:
-    """Each batch of partition `part`, and the columns of its answers. `wanted`: their Arrow
-    schema, None for any. FeedError when they are wrong, OSError when this attempt cannot go on."""
+    """Yields each batch of partition `part` with the columns of its answers. `wanted`: the Arrow
+    schema of the answers, None for any. FeedError if they are wrong; OSError if this attempt cannot
+    go on."""
     with connections(order.credentials) as connect:
         server = connect(order.server, "asker")
         line = connect(server.ask({"route": part})["address"], "questions")
@@ -93,7 +96,7 @@ def ask(
             yield from _asked(line, batches, part, wanted)
         except FeedError as error:
             server.say({"wrong": f"partition {part}: {error}", "stage": stage})
-            server.body(1)  # until the stage is cancelled, and this task with it
+            server.body(1)  # waits until Spark cancels the stage, and with it this task
             raise
 
 

@@ -1,4 +1,4 @@
-"""Rows of one partition that are done, as intervals with a digest of what they contain."""
+"""The rows of one partition that are done, as intervals with a digest of their content."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Digests of rows add up, so that neighbours can be merged.
+# Digests are added modulo this number, so that adjacent intervals can be merged.
 DIGESTS = 1 << 64
 
 
 class Interval(NamedTuple):
-    """Rows `start` to `end` without the last. `digest`: of the sampled ones, None if unknown."""
+    """The rows from `start` up to, but not including, `end`. `digest`: that of the sampled rows,
+    None if it is not known."""
 
     start: int
     end: int
@@ -19,7 +20,7 @@ class Interval(NamedTuple):
 
 
 class Intervals:
-    """Disjoint intervals, in order."""
+    """A set of disjoint intervals, iterated in order."""
 
     def __init__(self, found: tuple[Interval, ...] = ()):
         self._found = list(found)
@@ -29,20 +30,20 @@ class Intervals:
 
     @property
     def rows(self) -> int:
-        """How many rows they have together."""
+        """The number of rows in all intervals."""
         return sum(one.end - one.start for one in self._found)
 
     def copy(self) -> Intervals:
-        """Others with the same content."""
+        """A copy that can be changed independently."""
         return Intervals(tuple(self._found))
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether any row of `start` to `end` is among them."""
+        """Whether any row from `start` up to `end` is in the set."""
         at = bisect_left(self._found, (end,)) - 1
         return at >= 0 and self._found[at].end > start
 
     def add(self, start: int, end: int, digest: int | None) -> None:
-        """Adds rows that are not among them. ValueError for others."""
+        """Adds an interval. ValueError if it is empty, or one of its rows is in the set already."""
         if start >= end or self.overlaps(start, end):
             raise ValueError(f"rows {start} to {end} are done already")
         at = bisect_left(self._found, (start,))

@@ -1,10 +1,10 @@
-"""Which rows went to which worker: the one place where a row becomes a worker's. It knows nothing
-of networks, Spark or time: what it is told decides.
+"""The ledger of a feed: the single place that decides which worker gets which rows, and records it.
+It is a pure state machine, without network, Spark or clock. A worker is a program that is fed.
 
-Partitions are fed by attempts. A higher attempt number supersedes a lower one; what the lower has
-not committed by then it can no longer commit. Workers get their rows evenly, and none may take a
-batch that another cannot match. A generation is the time in which the same programs run: with the
-next one, rows that its programs have not seen are fed again.
+Partitions are fed by attempts of Spark tasks. A higher attempt number supersedes a lower one, which
+can commit no rows from then on. Workers get equal numbers of rows, and no worker may take more
+batches than every other worker can take. A generation is the time in which the same programs run.
+In the next generation, rows that its programs have not seen are fed again.
 """
 
 from __future__ import annotations
@@ -23,39 +23,41 @@ DROP, SHARE = "drop", "share"
 
 
 class Opened(NamedTuple):
-    """An attempt may send its partition, without the rows that are `done`."""
+    """The attempt may send its partition, except for the rows that are `done`."""
 
     done: tuple[Interval, ...]
 
 
 class Finished(NamedTuple):
-    """The partition is done."""
+    """All rows of the partition are with workers."""
 
 
 class Superseded(NamedTuple):
-    """A later attempt has the partition."""
+    """A later attempt feeds the partition."""
 
 
 class Piece(NamedTuple):
-    """The attempt is to send its next `rows` rows to `worker`."""
+    """The attempt must send its next `rows` rows to `worker`."""
 
     worker: int
     rows: int
 
 
 class Wait(NamedTuple):
-    """No worker has room. Ask again when one has taken a batch, or a piece is void."""
+    """No worker has room. The attempt must ask again after a worker has taken a batch, or a granted
+    piece has become void."""
 
 
 class Changed(NamedTuple):
-    """The partition had other rows when it was computed before. `words`: in a sentence."""
+    """The partition has more rows than when it was computed before. `words`: a sentence for the
+    user."""
 
     words: str
 
 
 class Short(NamedTuple):
-    """The attempt saw fewer rows than there were before: it was cut off, or the partition has
-    changed. Another attempt shows which. `words`: in a sentence."""
+    """The attempt has seen fewer rows than there were before: its input was cut off, or the
+    partition has changed. Another attempt will show which. `words`: a sentence for the user."""
 
     words: str
 
@@ -66,7 +68,7 @@ Grant = Union[Piece, Wait, Superseded]
 
 @dataclasses.dataclass
 class _Granted:
-    """Rows on their way."""
+    """Rows that an attempt may send and that are not committed yet."""
 
     first: int
     rows: int
@@ -78,9 +80,9 @@ class _Granted:
 class _Partition:
     done: Intervals = dataclasses.field(default_factory=Intervals)
     attempt: int = -1
-    alive: bool = False  # whether the attempt goes on
-    rows: int | None = None  # that an attempt saw until its end
-    sure: bool = False  # whether that was the partition's end
+    alive: bool = False  # whether this attempt is still connected
+    rows: int | None = None  # number of rows that an attempt has seen at its end
+    sure: bool = False  # whether `rows` is confirmed as the number of the partition's rows
     granted: dict[int, _Granted] = dataclasses.field(default_factory=dict)  # by first row
 
     @property
@@ -90,7 +92,7 @@ class _Partition:
 
 @dataclasses.dataclass
 class _Entry:
-    """Rows that a worker has, in the order in which it got them."""
+    """Consecutive rows of a partition that were committed to a worker."""
 
     part: Part
     first: int
@@ -100,8 +102,9 @@ class _Entry:
 
 @dataclasses.dataclass
 class _Generation:
-    """What states of this generation are about. `done`: at its beginning; `orders`: what each
-    worker got; `lost`: before it."""
+    """The information that is needed to go on from a state of this generation. `done`: rows that
+    were done at its beginning. `orders`: the entries of each worker, in the order of their commits.
+    `lost`: number of rows that were lost before it."""
 
     done: Mapping[Part, Intervals]
     orders: Sequence[Sequence[_Entry]]
@@ -111,15 +114,15 @@ class _Generation:
 
 
 class _Worker:
-    """Rows and bytes of a worker in this generation."""
+    """The rows and bytes of a worker in this generation."""
 
     def __init__(self) -> None:
         self.entries: list[_Entry] = []
         self.committed = 0  # rows
-        self.outstanding = 0  # rows on their way
-        self.taken = 0  # rows that the program has
-        self.held = 0  # bytes, on their way and there
-        self._sizes: deque[tuple[int, int]] = deque()  # (rows, bytes) that are there
+        self.outstanding = 0  # rows that were granted and not committed
+        self.taken = 0  # rows that the program has taken
+        self.held = 0  # bytes that were granted, and not taken
+        self._sizes: deque[tuple[int, int]] = deque()  # (rows, bytes) committed and not taken
 
     def add(self, entry: _Entry, size: int) -> None:
         self.entries.append(entry)
@@ -127,7 +130,7 @@ class _Worker:
         self._sizes.append((entry.rows, size))
 
     def take(self, rows: int) -> None:
-        """The program has so many rows by now."""
+        """The program has taken `rows` rows in total."""
         more, self.taken = rows - self.taken, rows
         while more > 0:
             there, size = self._sizes.popleft()
@@ -139,11 +142,13 @@ class _Worker:
 
 
 class Ledger:
-    """Of one feed, in its generations. Rows are numbered within their partition, from 0."""
+    """The ledger of one feed, over all of its generations. Rows are numbered within their
+    partition, from 0."""
 
     def __init__(self, capacity: int, rest: str = DROP):
-        """`capacity`: bytes that a worker may hold. `rest`: DROP or SHARE, what becomes of rows at
-        the end that make no full batch for every worker."""
+        """`capacity`: bytes that a worker may hold. `rest`: what to do with the rows at the end
+        that are too few for a full batch of every worker. DROP drops them; SHARE gives every worker
+        a smaller last batch."""
         self._capacity = capacity
         self._rest = rest
         self._parts: dict[Part, _Partition] = {}
@@ -154,10 +159,10 @@ class Ledger:
         self._ended = False
         self._limit: int | None = None
         self.generation = 0
-        self.lost = 0  # rows that programs had that are gone, without a state that has them
+        self.lost = 0  # rows that failed programs had taken, and that no restored state includes
         self._history: dict[int, _Generation] = {}
         self._settled: set[int] = set()
-        self.before = 0  # rows that earlier generations had, and this one does not get
+        self.before = 0  # rows that were done before this generation, and are not fed again
 
     # ---- Generations ---------------------------------------------------------------------------
     def begin(
@@ -170,10 +175,10 @@ class Ledger:
         seed: int = 0,
         state: tuple[int, Sequence[int]] | None = None,
     ) -> None:
-        """The programs of another generation are there. `batch`: rows of a batch. `window`: rows
-        that are shuffled together, 1 for none. `state`: what their model has learned: (generation,
-        number of batches by worker); KeyError when that generation is not known. Without it, what
-        earlier programs had is lost."""
+        """Begins a generation with new programs. `batch`: rows of a batch. `window`: rows that are
+        shuffled together, 1 for no shuffling. `state`: the state of the checkpoint that the
+        programs have restored, (generation, number of batches of each worker); KeyError if that
+        generation is not known. Without a state, rows that earlier programs took are lost."""
         if state is None:
             taken = [worker.taken for worker in self._workers]
             self.lost += sum(taken)
@@ -190,7 +195,7 @@ class Ledger:
         self._workers = [_Worker() for _ in range(workers)]
         self._batch, self._window, self._seed = batch, max(1, window), seed
         if self._limit is not None:
-            self._limit = 0  # it was stopped for good
+            self._limit = 0  # a feed that was stopped stays stopped
         self.generation = generation
         self._history[generation] = _Generation(
             done={part: known.done.copy() for part, known in self._parts.items()},
@@ -201,7 +206,7 @@ class Ledger:
         )
 
     def _rewind(self, generation: int, taken: Sequence[int]) -> None:
-        """What is done is what was done before `generation`, and the first `taken` rows of each of
+        """Resets the done rows to those before `generation`, plus the first `taken` rows of each of
         its workers."""
         for known in self._parts.values():
             known.done, known.granted, known.attempt, known.alive = Intervals(), {}, -1, False
@@ -223,14 +228,15 @@ class Ledger:
                     known.done.add(0, known.rows, None)
 
     def knows(self, generation: int, workers: int) -> bool:
-        """Whether a state of this generation, with so many workers, can be gone on from."""
+        """Whether the feed can go on from a state of this generation with this number of
+        workers."""
         known = self._history.get(generation)
         return known is not None and len(known.orders) == workers
 
     def _redo(
         self, generation: int, worker: int, entries: Sequence[_Entry], rows: int, window: int
     ) -> None:
-        whole = rows // window * window  # rows of windows of which all was taken
+        whole = rows // window * window  # rows in the windows that were taken completely
         at = 0
         for entry in entries:
             count = min(entry.rows, max(0, whole - at))
@@ -248,7 +254,7 @@ class Ledger:
 
     # ---- Senders -------------------------------------------------------------------------------
     def open(self, part: Part, attempt: int) -> Answer:
-        """An attempt begins with its partition."""
+        """Opens a partition for an attempt."""
         known = self._parts.setdefault(part, _Partition())
         if known.finished:
             return Finished()
@@ -259,8 +265,9 @@ class Ledger:
         return Opened(tuple(known.done))
 
     def grant(self, part: Part, attempt: int, first: int, rows: int, size: int) -> Grant:
-        """An attempt has `rows` rows from `first` on, of `size` bytes together. Who gets the first
-        of them."""
+        """Grants rows to a worker: an attempt has `rows` rows from number `first` on, with `size`
+        bytes in total. The answer says which worker gets how many of them. ValueError if one of
+        the rows is done already."""
         known = self._parts.get(part)
         if known is None or known.attempt != attempt or not self._workers:
             return Superseded()
@@ -272,7 +279,7 @@ class Ledger:
         worker = self._workers[poorest]
         level = -(-(sum(totals) + rows) // len(totals))
         count = min(rows, max(level - totals[poorest], min(self._least(), rows)))
-        # A worker that cannot fill its next batch always has room, else all would wait for it.
+        # A worker without rows for its next batches always gets some; otherwise all would wait.
         if totals[poorest] - worker.taken >= 2 * self._batch + self._window:
             room = (self._capacity - worker.held) // each
             if room < min(count, _ROOM) and worker.held:
@@ -287,7 +294,7 @@ class Ledger:
         return Piece(poorest, count)
 
     def _least(self) -> int:
-        """Rows of the smallest piece: many workers do not make many messages."""
+        """Rows of the smallest piece, which limits the number of messages with many workers."""
         if len(self._workers) <= _FEW:
             return 1
         return max(1, min(_ROOM, self._batch // 8))
@@ -295,8 +302,8 @@ class Ledger:
     def finish(
         self, part: Part, attempt: int, rows: int
     ) -> Finished | Superseded | Changed | Short:
-        """An attempt has sent all that it saw of its partition, `rows` rows with those that were
-        done. It may have been cut off, without a sign of it: see `confirm`."""
+        """An attempt has sent all rows that it has seen. `rows`: their number, including those that
+        were done before. Its input may have been cut off unnoticed, so `confirm` must follow."""
         known = self._parts.get(part)
         if known is None or known.attempt != attempt:
             return Superseded()
@@ -313,36 +320,36 @@ class Ledger:
         return Finished()
 
     def confirm(self, part: Part) -> None:
-        """The task of an attempt that has finished ended well: it saw all rows."""
+        """The task of a finished attempt has ended well, so the attempt has seen all rows."""
         known = self._parts.get(part)
         if known is not None:
             known.sure = known.rows is not None
 
     def abandon(self, part: Part, attempt: int) -> None:
-        """An attempt is gone. What it had on its way is void."""
+        """An attempt is gone. Its granted rows that are not committed become void."""
         known = self._parts.get(part)
         if known is not None and known.attempt == attempt:
             known.alive = False
             self._void(known)
 
     def is_fed(self, part: Part) -> bool:
-        """Whether an attempt at it goes on."""
+        """Whether an attempt is feeding the partition."""
         return part in self._parts and self._parts[part].alive
 
     def is_finished(self, part: Part) -> bool:
-        """Whether all of its rows are with workers."""
+        """Whether all rows of the partition are with workers."""
         return part in self._parts and self._parts[part].finished
 
     def settle(self, number: int) -> None:
-        """A pass that is done will not be fed again, not even to programs that begin again: what
-        these had of it is then lost."""
+        """Settles a finished pass: it is never fed again, not even to restarted programs. Rows of
+        it that failed programs had are lost then. ValueError if the pass is not finished."""
         if any(part[0] == number and not p.finished for part, p in self._parts.items()):
             raise ValueError(f"pass {number} is not done")
         self._settled.add(number)
 
     def give_up(self, number: int) -> None:
-        """No more of a pass will be fed: what workers have of it is all of it, and is not fed
-        again."""
+        """Ends a pass early: the rows that workers have of it count as all of its rows, and are not
+        fed again."""
         for part, known in self._parts.items():
             if part[0] == number and not known.finished:
                 self._void(known)
@@ -361,8 +368,8 @@ class Ledger:
     def commit(
         self, worker: int, part: Part, attempt: int, first: int, rows: int, digest: int
     ) -> bool:
-        """A worker has a piece whole. Whether it is now the worker's; otherwise it must forget
-        it."""
+        """Commits a piece that a worker has received completely. Returns whether the rows now
+        belong to the worker; if not, it must discard them."""
         known = self._parts.get(part)
         granted = known.granted.get(first) if known is not None else None
         if known is None or granted is None or known.attempt != attempt:
@@ -377,18 +384,19 @@ class Ledger:
         return True
 
     def take(self, worker: int, rows: int) -> None:
-        """The program of a worker has had so many rows in this generation."""
+        """The program of a worker has taken `rows` rows in total in this generation."""
         self._workers[worker].take(rows)
 
     def stop(self, batches: int) -> None:
-        """A program wants no more: every worker gets so many batches, as many as any has."""
+        """Stops the feed. `batches`: the number of batches that every worker gets, the most that
+        any has taken."""
         self._limit = batches
 
     def end(self) -> None:
-        """No rows come but those of the partitions that were opened."""
+        """Ends the feed: no other partitions follow."""
         self._ended = True
 
-    # ---- What follows --------------------------------------------------------------------------
+    # ---- State of the feed ---------------------------------------------------------------------
     @property
     def stopped(self) -> bool:
         """Whether a program has stopped the feed."""
@@ -396,12 +404,12 @@ class Ledger:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are with workers, and none will come."""
+        """Whether the feed has ended and all rows are with workers."""
         return self._ended and all(known.finished for known in self._parts.values())
 
     @property
     def batches(self) -> int:
-        """How many batches every worker may take, from the beginning of this generation."""
+        """The number of batches that every worker may take in this generation."""
         if not self._workers:
             return 0
         least = min(worker.committed for worker in self._workers)
@@ -411,7 +419,7 @@ class Ledger:
 
     @property
     def rest(self) -> int:
-        """Rows of the last batch of every worker, after the full ones; 0 for none."""
+        """The size of the smaller last batch of every worker, after the full ones; 0 for none."""
         if self._rest != SHARE or not self.complete or self.stopped:
             return 0
         least = min((worker.committed for worker in self._workers), default=0)
@@ -419,43 +427,43 @@ class Ledger:
 
     @property
     def over(self) -> bool:
-        """Whether no worker gets another batch."""
+        """Whether the number of batches is final: no worker gets more."""
         return self.complete or (self._limit is not None and self.batches == self._limit)
 
     @property
     def dropped(self) -> int:
-        """Rows that no program gets, once it is over."""
+        """Once the feed is over: the number of rows that no program gets."""
         each = self.batches * self._batch + self.rest
         return sum(worker.committed - each for worker in self._workers)
 
     @property
     def committed(self) -> list[int]:
-        """Rows of this generation, by worker."""
+        """Committed rows of this generation, by worker."""
         return [worker.committed for worker in self._workers]
 
     @property
     def held(self) -> list[int]:
-        """Bytes on their way and there, by worker."""
+        """Bytes that were granted and not taken, by worker."""
         return [worker.held for worker in self._workers]
 
     def unfinished(self, number: int, partitions: int) -> list[int]:
-        """The partitions of a pass that are not done, of so many."""
+        """The unfinished partitions of a pass with this number of partitions."""
         parts = [self._parts.setdefault((number, n), _Partition()) for n in range(partitions)]
         return [n for n, known in enumerate(parts) if not known.finished]
 
 
-_ROOM = 64  # rows that a worker takes at once, if it has any
-_NONE_AFTER = 1 << 63  # supersedes every attempt
-_FEW = 8  # workers among whom rows are divided exactly
+_ROOM = 64  # least rows of a piece for a worker that holds rows already
+_NONE_AFTER = 1 << 63  # an attempt number that supersedes all others
+_FEW = 8  # up to this number of workers, pieces may be of one row
 
 
 def window_order(seed: int, generation: int, worker: int, window: int, rows: int) -> Sequence[int]:
-    """The order in which a worker's program gets the rows of a window: a permutation of
+    """The order in which a worker's program gets the rows of a shuffle window: a permutation of
     range(rows), the same in every process."""
     import numpy as np
 
     mixed = (seed * 1_000_003 + generation * 10_007 + worker * 101 + window) % (1 << 32)
-    # Its sequence is the same in all versions of NumPy.
+    # NumPy guarantees the sequence of RandomState for all versions.
     return np.random.RandomState(mixed).permutation(rows).tolist()
 
 

@@ -1,5 +1,6 @@
-"""In a Spark task: connections of the feed. Those of a task that ends well stay open for the next
-one of the same Python worker, which needs no handshakes then. It travels to executors."""
+"""The pool of connections in a Spark task. Connections of a task that ends well are used again by
+the next task of the same Python worker, without new TLS handshakes. This module is shipped to
+executors."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from tfapp.feed.wire import Credentials, Line, connect
 
 
 class _Pool:
-    """Of one feed."""
+    """The idle connections of one feed."""
 
     def __init__(self, credentials: str):
         self.tls: ssl.SSLContext = Credentials.unpacked(credentials).tls(server=False)
         self.idle: dict[tuple[str, str], list[Line]] = {}  # by address and role
 
     def prune(self) -> None:
-        """Closes what the other side has closed."""
+        """Closes connections that the other side has closed."""
         for key, lines in list(self.idle.items()):
             self.idle[key] = [line for line in lines if line.is_quiet()]
             for line in lines:
@@ -33,13 +34,14 @@ _pools: dict[str, _Pool] = {}  # by the feed's credentials
 
 @contextlib.contextmanager
 def connections(credentials: str) -> Iterator[Callable[[str, str], Line]]:
-    """What connects a task: (address, role) -> a connection that has said its role. On all of them
-    every question is answered when the block ends well; otherwise they are closed."""
+    """Yields a function (address, role) -> connection with this role. If the block ends well, no
+    connection may have an open question, and all are kept for the next task; otherwise they are
+    closed. The function raises OSError."""
     for each in _pools.values():
         each.prune()
     if credentials not in _pools:
         for key in [key for key, each in _pools.items() if not each.idle]:
-            del _pools[key]  # of a feed that has ended
+            del _pools[key]  # its feed has ended
         _pools[credentials] = _Pool(credentials)
     pool = _pools[credentials]
     used: list[tuple[tuple[str, str], Line]] = []

@@ -1,4 +1,4 @@
-"""The driver's connections to the programs that are fed, from generation to generation."""
+"""The driver's connections to the programs that are fed, renewed with each generation."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from tfapp.feed.state import Program, State, View
 from tfapp.feed.wire import Credentials, connect, start_thread
 
-LOOK_EVERY = 0.5  # seconds between two looks at the application
+LOOK_EVERY = 0.5  # seconds between two requests for the application's state
 RECONNECT_EVERY = 0.3
-# What programs must ask for alike, and how it is called.
+# Settings that all programs must have in common -> their names in messages.
 _ALIKE = {"batch": "batches of", "columns": "columns", "window": "a shuffle window of"}
 
 log = logging.getLogger(__name__)
 
 
 class Programs:
-    """Looks for them, and hears what they say, in threads of its own."""
+    """Connects to the programs and handles their messages, in threads of its own."""
 
     def __init__(self, state: State, look: Callable[[], View], credentials: Credentials):
-        """`look`: shows the application."""
+        """`look`: returns the application's present state."""
         self._state, self._look = state, look
         self._client_tls = credentials.tls(server=False)
         self._connecting = 0  # the generation whose programs are being connected
@@ -33,7 +33,7 @@ class Programs:
         while not self._state.closed:
             try:
                 view = self._look()
-            except Exception:  # it may answer the next time; stall_timeout ends a silence
+            except Exception:  # the next request may succeed; stall_timeout limits the wait
                 log.warning("the application cannot be asked", exc_info=True)
             else:
                 with self._state.changed:
@@ -46,7 +46,7 @@ class Programs:
             time.sleep(LOOK_EVERY)
 
     def _renew(self, view: View) -> None:
-        """The programs are others."""
+        """Connects to the programs of a new generation."""
         self._drop_programs()
         self._connecting = view.generation
         for number, (instance, address) in enumerate(sorted(view.addresses.items())):
@@ -82,7 +82,8 @@ class Programs:
             line.close()
 
     def _converse(self, program: Program, view: View) -> None:
-        """Hears what a program says until its end, or until there are others."""
+        """Handles the messages of a program until its connection ends, or the next generation
+        begins."""
         with self._state.changed:
             if self._connecting != view.generation or self._state.closed:
                 return
@@ -134,7 +135,7 @@ class Programs:
             program.answers = True
             self._state.moved.notify_all()
         elif "stop" in said and not self._state.ledger.over:
-            # What others have taken meanwhile is known when they hold.
+            # The number of batches is fixed when all programs have said how many they took.
             self._state.say_all({"hold": True})
         elif "holds" in said:
             program.holds = said["holds"]
@@ -145,7 +146,7 @@ class Programs:
                 self._state.wake()
 
     def _begin(self, view: View, programs: Sequence[Program]) -> None:
-        """All programs of a generation take rows."""
+        """Begins to feed a generation, all of whose programs are ready."""
         first = programs[0].ready or {}
         for program in programs:
             for key, what in _ALIKE.items():

@@ -1,18 +1,18 @@
-"""In the program's process: takes what Spark tasks send, and hands it out in batches.
+"""The feed in the program's process: receives rows from Spark tasks and returns them in batches.
 
-On the driver's connection, lines to the driver:
+Lines to the driver, on the driver's connection:
     {"ready": {"batch": 64, "columns": ["x", "y"] or null, "window": 1, "state": [..] or null}}
     {"commit": N, "part": [0, 3], "attempt": 7, "first": 128, "rows": 64, "digest": 12}
-    {"took": ROWS}    since the beginning, by the program
+    {"took": ROWS}    rows that the program has taken in total
     {"stop": true}
-    {"holds": BATCHES}    that it took, and it takes no more for now
+    {"holds": BATCHES}    batches that were taken; no more are taken for now
     {"answers": true}    the program answers questions
-and from it:
+Lines from the driver:
     {"features": [...]}    see tfapp.feed.columns
-    {"entered": N, "ok": true}    the answer to a commit, in their order
-    {"batches": N, "rest": ROWS, "over": false}    how many batches may be taken by now
-    {"hold": true}    no batch may be taken until the next word about batches
-    {"unasked": true}    no more questions come
+    {"entered": N, "ok": true}    answers to commits, in their order
+    {"batches": N, "rest": ROWS, "over": false}    batches that may be taken in total
+    {"hold": true}    no batch may be taken until the next line with "batches"
+    {"unasked": true}    no more questions follow
     {"error": "..."}
 """
 
@@ -45,8 +45,8 @@ from tfapp.feed.wire import Credentials, Line
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 DRIVER_GONE = "the driver of the feed has gone"
-READ_LIMIT = 10.0  # seconds that a thread may take for a piece while the process ends
-RETURN_LIMIT = 120.0  # seconds in which a driver that lives has found a new generation
+READ_LIMIT = 10.0  # seconds that the end of the process waits for threads in Arrow's code
+RETURN_LIMIT = 120.0  # seconds within which a living driver connects to a new generation
 
 
 class _Piece(NamedTuple):
@@ -55,8 +55,9 @@ class _Piece(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Rows that want an answer: one of the last three is called, once. `reply_values`: with any
-    values that Arrow knows, one for each row."""
+    """Rows that need answers. Exactly one of these must be called, once: `reply` with arrays by
+    name, `reply_values` with one value of any Arrow type for each row, or `refuse` with an error
+    message. They raise OSError if the task is gone."""
 
     arrays: Arrays
     rows: int
@@ -66,11 +67,11 @@ class Question(NamedTuple):
 
 
 class Receiver:
-    """Listens at a port from its making, until the process ends."""
+    """Listens on the feed port until the process ends."""
 
     def __init__(self, port: int, credentials: Credentials, gone: Path):
-        """`gone`: the file that says for the next generation that the driver has gone: without it
-        the next one would wait for ever. OSError when it cannot listen."""
+        """`gone`: a file that is created when the driver is gone. If it exists, the receiver waits
+        for the driver only for RETURN_LIMIT seconds, not for ever. OSError if it cannot listen."""
         self._tls = credentials.tls(server=True)
         self._listener = socket.socket()
         # The runner holds the port and never listens there.
@@ -90,12 +91,12 @@ class Receiver:
         self._batch = 0
         self._window = 1
         self._batches, self._rest, self._over = 0, 0, False
-        self._handed = 0  # batches
-        self._hold = False  # whether no more may be taken until it is known how many
+        self._handed = 0  # batches that the program has taken
+        self._hold = False  # whether no batch may be taken until the next number of batches
         self._questions: deque[Question] = deque()
-        self._unasked = False  # whether no more questions come
+        self._unasked = False  # whether no more questions follow
         self._read = threading.Condition()
-        self._reading = 0  # threads that are in Arrow's code
+        self._reading = 0  # number of threads in Arrow's code
         self._ends = False
         atexit.register(self._end)
         self._gone = gone
@@ -109,7 +110,7 @@ class Receiver:
     def announce(
         self, batch: int, columns: Sequence[str] | None, window: int, state: Sequence[int] | None
     ) -> None:
-        """Says that the program takes batches from now on. FeedError."""
+        """Tells the driver that the program takes batches from now on. Raises FeedError."""
         self._batch, self._window = batch, max(1, window)
         asked = {"batch": batch, "columns": columns and list(columns), "window": self._window}
         self._tell({"ready": {**asked, "state": state and list(state)}})
@@ -117,28 +118,28 @@ class Receiver:
     def ready(
         self, batch: int, columns: Sequence[str] | None, window: int, state: Sequence[int] | None
     ) -> tuple[Feature, ...]:
-        """As `announce`, and waits until it is known what the batches contain. () for an empty
-        feed. FeedError."""
+        """Like `announce`, but also waits for the columns of the batches, and returns them; () for
+        an empty feed. Raises FeedError."""
         self.announce(batch, columns, window, state)
         with self._changed:
             self._wait(lambda: self._features is not None or self._over)
             return self._features or ()
 
     def take(self) -> Arrays | None:
-        """The next batch, None when there is no other. FeedError."""
+        """Waits for and returns the next batch; None at the end. Raises FeedError."""
         with self._changed:
             self._wait(self._has_batch)
             return self._taken(1)
 
     def next(self, most: int) -> Arrays | Question | None:
-        """Up to `most` batches as one, as many as are there, or a question, whatever is there
-        first; None when no other comes. FeedError."""
+        """Waits for batches or a question, whichever comes first. Returns up to `most` available
+        batches as one, or the question; None at the end. Raises FeedError."""
         with self._changed:
             self._wait(lambda: bool(self._questions) or self._has_batch())
             return self._questions.popleft() if self._questions else self._taken(most)
 
     def _has_batch(self) -> bool:
-        """Whether a batch may be taken, or it is known that none comes."""
+        """Whether a batch may be taken, or the feed is over."""
         return not self._hold and (self._handed < self._batches or self._over)
 
     def _taken(self, most: int) -> Arrays | None:
@@ -156,27 +157,28 @@ class Receiver:
         return arrays
 
     def state(self, batches: int | None) -> tuple[int, int, int]:
-        """(feed, generation, batches): by default those that were taken."""
+        """The program's position, (feed, generation, batches). `batches`: None for those that were
+        taken."""
         with self._changed:
             self._wait(lambda: bool(self._hello))
             count = self._handed if batches is None else batches
             return self._hello["feed"], self._hello["generation"], count
 
     def stop(self) -> None:
-        """No more is wanted. Waits until all programs know how many batches they get: this one may
-        end then. FeedError."""
+        """Stops the feed. Waits until the final number of batches is known to all programs, so that
+        this one may exit. Raises FeedError."""
         self._tell({"stop": True})
         with self._changed:
             self._wait(lambda: self._over)
 
     def question(self) -> Question | None:
-        """The next rows that want an answer, None when there will be none. FeedError."""
+        """Waits for and returns the next question; None at the end. Raises FeedError."""
         with self._changed:
             self._wait(lambda: bool(self._questions) or self._unasked)
             return self._questions.popleft() if self._questions else None
 
     def asks(self) -> None:
-        """Says that the program answers questions from now on."""
+        """Tells the driver that the program answers questions from now on. Raises FeedError."""
         self._tell({"answers": True})
 
     def _tell(self, what: dict[str, Any]) -> None:
@@ -187,7 +189,7 @@ class Receiver:
             try:
                 driver.say(what)
             except OSError:
-                driver.end()  # who reads it notices
+                driver.end()  # the thread that reads the connection notices
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         self._changed.wait_for(lambda: bool(self._error) or ready())
@@ -195,7 +197,7 @@ class Receiver:
             raise FeedError(self._error)
 
     def _assemble(self, rows: int) -> Arrays:
-        """The first `rows` rows of the queue. The ledger says that they are there."""
+        """The first `rows` rows of the queue, which has that many, as the ledger knows."""
         if self._window > 1 and self._over and self._shuffled:
             self._shuffle()
         parts: list[Arrays] = []
@@ -221,7 +223,7 @@ class Receiver:
 
     def _serve(self, plain: socket.socket) -> None:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Whoever does not take part in the feed is refused without a word.
+        # Connections without the feed's credentials are closed silently.
         with plain, contextlib.suppress(OSError, ValueError, KeyError):
             plain.settimeout(20.0)
             connection = self._tls.wrap_socket(plain, server_side=True)
@@ -239,13 +241,14 @@ class Receiver:
                 line.close()
 
     def _end(self) -> None:
-        """The process ends: it would abort with a thread that comes back from Arrow's code."""
+        """At the end of the process: waits for threads in Arrow's code, because a thread that
+        returns from there during Python's shutdown would abort the process."""
         with self._read:
             self._ends = True
             self._read.wait_for(lambda: not self._reading, READ_LIMIT)
 
     def _arrays(self, body: bytes) -> Arrays:
-        """What Arrow makes of a piece. OSError when the process ends."""
+        """The columns of a piece, by name. OSError at the end of the process."""
         with self._read:
             if self._ends:
                 raise ConnectionError("the program ends")
@@ -267,7 +270,7 @@ class Receiver:
     def _serve_driver(self, line: Line, hello: dict[str, Any]) -> None:
         with self._changed:
             if self._driver is not None:
-                return  # there is one already
+                return  # a driver is connected already
             self._driver, self._hello = line, hello
             self._gone.unlink(missing_ok=True)
             self._changed.notify_all()
@@ -282,7 +285,7 @@ class Receiver:
             pass
         except Exception as broken:
             error = f"the feed failed here: {type(broken).__name__}: {broken}"
-        with contextlib.suppress(OSError):  # no room; the next generation waits
+        with contextlib.suppress(OSError):  # disk full; then the next generation waits longer
             self._gone.touch()
         with self._changed:
             self._error = self._error or error
@@ -312,7 +315,7 @@ class Receiver:
             self._error = said["error"]
 
     def _enter(self, piece: _Piece) -> None:
-        """The piece is this worker's. In the order in which the ledger says so."""
+        """Adds a committed piece to the queue, in the order of the ledger's commits."""
         if self._window == 1:
             self._queue.append(piece)
             return
@@ -337,7 +340,8 @@ class Receiver:
         self._shuffled = []
 
     def _serve_rows(self, line: Line, hello: dict[str, Any]) -> None:
-        """Pieces, each answered by whether it is entered, in their order."""
+        """Receives pieces. Each gets an answer, in their order: whether the ledger has committed
+        it."""
         while True:
             head = line.hear()
             piece = _Piece(self._arrays(line.body(head.pop("size"))), head["rows"])
@@ -386,6 +390,6 @@ def _joined(parts: Sequence[Arrays]) -> Arrays:
 
 
 def batches(receiver: Receiver) -> Iterator[Arrays]:
-    """All batches to the end. FeedError."""
+    """Iterates over all batches. Raises FeedError."""
     while (found := receiver.take()) is not None:
         yield found

@@ -1,4 +1,4 @@
-"""In a Spark task: sends one partition to whom the ledger says, piece by piece.
+"""The feed in a Spark task: sends a partition in pieces to the programs that the ledger names.
 
 Lines to the ledger's server, each with an answer; several partitions may follow one another:
     {"open": PART, "data": N, "attempt": A}
@@ -6,14 +6,14 @@ Lines to the ledger's server, each with an answer; several partitions may follow
     {"features": [...]} -> {"features": [...]}, those of the first partition
     {"grant": first, "rows": 512, "size": BYTES} -> {"pieces": [["host:port", 256], ...]} | ...
     {"finish": ROWS} -> {"finished": true} | {"superseded": true} | {"short": "..."}
-    {"fail": "..."}    what this data can never become; no attempt can
+    {"fail": "..."}    the reason why this data cannot be fed, by any attempt; has no answer
 
-A superseded attempt waits for the partition's end, in the answer: the task must neither fail, nor
-say that the partition is done before it is.
+The server answers a superseded attempt only when the partition is finished: the task must not fail,
+and must not end well before that.
 
-Where Spark cannot read a partition to its end, or the executor dies, the task sees an end all the
-same, and Spark fails it only afterwards. So what is finished counts when Spark says that the task
-has ended well; before that, another attempt may go on behind that end.
+If Spark cannot read a partition to its end, or the executor dies, the task sees the end of its
+input, and Spark fails the task only afterwards. So a finished partition counts only after Spark
+reports that the task has ended well. Until then another attempt may send the rows that follow.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from tfapp.feed.intervals import DIGESTS
 from tfapp.feed.pool import connections
 from tfapp.feed.wire import Line
 
-IN_FLIGHT = 2  # pieces that a worker has not answered
+IN_FLIGHT = 2  # most pieces that a program has not answered
 
 
 class Order(NamedTuple):
-    """What a task needs to know. `data`: number of the data that is fed."""
+    """The parameters of a task. `server`: host:port of the ledger's server. `credentials`: see
+    `Credentials.packed`. `data`: the number of the data that is fed."""
 
     server: str
     credentials: str
@@ -59,8 +60,9 @@ class ShortError(OSError):
 
 
 def send(order: Order, batches: Iterable[pa.RecordBatch], part: int, attempt: int) -> int:
-    """Sends partition `part`, whose rows `batches` are. How many rows it has. FeedError when they
-    can never be fed, OSError when this attempt cannot go on."""
+    """Sends the rows `batches` of partition `part`. Returns their number; 0 if another attempt has
+    sent them. FeedError if they cannot be fed by any attempt; OSError if this attempt cannot go
+    on."""
     try:
         with connections(order.credentials) as connect:
             ledger = connect(order.server, "sender")
@@ -87,7 +89,7 @@ class _Sender:
         self._pass = 0
         self._workers: dict[str, _Worker] = {}
         self._features: tuple[Feature, ...] | None = None
-        self._types: list[pa.DataType] = []  # of the numbers and texts in its columns
+        self._types: list[pa.DataType] = []  # types of the numbers and texts in the columns
 
     def send(self, batches: Iterable[pa.RecordBatch]) -> int:
         opened = self._ask({"open": self._part, "attempt": self._attempt, "data": self._data})
@@ -128,7 +130,8 @@ class _Sender:
         check(batch, self._features, at, self._part)
 
     def _send_batch(self, batch: pa.RecordBatch, at: int, done: list[Any]) -> None:
-        """`at`: the number of its first row. `done`: intervals that are, the first the next."""
+        """Sends the rows of a batch that are not done, and compares those that are. `at`: the
+        number of its first row. `done`: the intervals of done rows from there on."""
         here, end = at, at + batch.num_rows
         while here < end:
             if done and done[0][0] <= here:
@@ -140,7 +143,7 @@ class _Sender:
             here = stop
 
     def _compare(self, rows: pa.RecordBatch, first: int, done: list[Any]) -> None:
-        """Whether rows that were sent before are still the same."""
+        """Raises FeedError if rows that are done were different when they were sent before."""
         start, end, digest = done[0]
         if digest is not None:
             digest = (digest - digest_of(rows, first)) % DIGESTS
@@ -176,11 +179,11 @@ class _Sender:
         worker.flying += 1
 
     def _settle(self, worker: _Worker, left: int) -> None:
-        """Hears answers until no more than `left` are to come."""
+        """Reads answers until at most `left` pieces are unanswered."""
         while worker.flying > left:
             worker.flying -= 1
             if not worker.line.hear()["ok"]:
-                # The next question to the ledger says why.
+                # Raises: the attempt is superseded, or the programs take no rows.
                 self._ask({"refused": True})
 
     def _worker(self, address: str) -> _Worker:

@@ -1,4 +1,4 @@
-"""In the program: answers the questions of Spark tasks, see tfapp.feed.inference."""
+"""Answers the questions of Spark tasks in the program: see tfapp.feed.inference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfapp.feed.receiver import Receiver
 
 
 def serve(receiver: Receiver, answer: Callable[[Any], Any]) -> None:
-    """As `Feed.serve`."""
+    """Implements `Feed.serve`."""
     receiver.asks()
     while (question := receiver.question()) is not None:
         try:

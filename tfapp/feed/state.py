@@ -1,4 +1,5 @@
-"""What the threads of a feed's driver share: the ledger, the programs, and how it goes."""
+"""The state that the threads of a feed's driver share: the ledger, the programs, progress and
+errors."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from tfapp.feed import ledger as entries
 from tfapp.feed.ledger import Ledger
 from tfapp.feed.wire import Line
 
-BROKEN_LIMIT = 60.0  # seconds in which it is seen why a program's connection has ended
+BROKEN_LIMIT = 60.0  # seconds after a lost connection without a new generation until the feed fails
 STALL_TIMEOUT = 600.0  # seconds
 
 
 class View(NamedTuple):
-    """The application now. `addresses`: instance -> "host:port" of its feed. `ended`: its verdict
-    in a sentence, "" while it runs."""
+    """The present state of the application. `addresses`: instance -> "host:port" of its feed port.
+    `ended`: the verdict in a sentence, "" while it runs."""
 
     generation: int
     addresses: Mapping[str, str]
@@ -30,32 +31,32 @@ class View(NamedTuple):
 
 
 class ApplicationEndedError(Exception):
-    """It has ended with a verdict while it was fed."""
+    """The application has ended with a verdict while it was fed."""
 
 
 class Program:
-    """One that is fed, in one generation."""
+    """A program that is fed, in one generation."""
 
     def __init__(self, instance: str, number: int, line: Line):
         self.instance, self.number, self.line = instance, number, line
         self.ready: Mapping[str, Any] | None = None
         self.answers = False
         self.took = 0
-        self.holds: int | None = None  # batches that it took, while it is to take no more
+        self.holds: int | None = None  # batches that it has taken, if it holds
 
 
 class State:
-    """Of one feed. Read and written under `changed`."""
+    """The state of one feed. Read and written only while `changed` is held."""
 
     def __init__(self, name: str, ledger: Ledger, note: Callable[[str], None]):
-        """`note`: is told what a user should know."""
+        """`note`: called with sentences for the user."""
         self.name, self.ledger, self.note = name, ledger, note
         self.stall_timeout = STALL_TIMEOUT
         self.feed_id = secrets.randbits(62)
         self.seed = random.Random(self.feed_id).randrange(1 << 20)
         lock = threading.RLock()
-        self.changed = threading.Condition(lock)  # for the driver's user
-        self.moved = threading.Condition(lock)  # for tasks that wait
+        self.changed = threading.Condition(lock)  # notified for the caller of `feed`
+        self.moved = threading.Condition(lock)  # notified for threads that serve tasks
         self.view = View(0, {})
         self.programs: dict[str, Program] = {}
         self.live = False  # whether this generation's programs take rows
@@ -63,21 +64,22 @@ class State:
         self.features: list[dict[str, Any]] | None = None
         self.published: tuple[int, int, bool] | None = None
         self.error = ""
-        self.short: dict[entries.Part, str] = {}  # what the last attempts said that saw too little
+        self.short: dict[entries.Part, str] = {}  # messages of last attempts that saw too few rows
         self.data = 0  # number of the data that is fed now, from 1
         self.pass_number = 0
-        self.asked_by: Any = None  # the SparkContext of tasks that want answers
-        self.begun = 0  # tasks that have begun
-        self.progress = time.monotonic()
+        self.asked_by: Any = None  # the SparkContext of tasks that ask the programs
+        self.begun = 0  # tasks of the present job that have begun
+        self.progress = time.monotonic()  # time of the last progress
         self.closed = False
-        self.unasked = False  # whether no more questions come
-        self.is_fed = False  # whether rows were to be fed
+        self.unasked = False  # whether no more questions follow
+        self.is_fed = False  # whether `feed` was called
         self.idle: Callable[[], bool] = lambda: False  # whether the driver has no rows to feed now
-        # Called under `changed` before programs hear what may end them.
+        # Called with `changed` held, before programs get a message that may end them.
         self.before_the_end: Callable[[], None] = lambda: None
 
     def check(self) -> None:
-        """Raises what ends the feed."""
+        """Raises FeedError if the feed has failed, is closed or has stalled; ApplicationEndedError
+        if the application has ended without success."""
         if self.error:
             raise FeedError(self.error)
         if self.closed:
@@ -93,7 +95,7 @@ class State:
             raise FeedError(self.error)
 
     def stalled(self) -> str:
-        """Why nothing moves, as far as that is known."""
+        """The likeliest reason why there is no progress."""
         silent = [name for name in self.view.addresses if name not in self.programs]
         silent += [p.instance for p in self.programs.values() if p.ready is None]
         if not self.view.addresses:
@@ -112,7 +114,7 @@ class State:
         return "the tasks that send get no rows from the data"
 
     def fail(self, words: str) -> None:
-        """The feed has failed: for programs, tasks and the driver's user."""
+        """Ends the feed with an error, for the programs, the tasks and the caller of `feed`."""
         with self.changed:
             self.error = self.error or words
             self.before_the_end()
@@ -122,12 +124,12 @@ class State:
             self.wake()
 
     def wake(self) -> None:
-        """Lets everyone who waits look again."""
+        """Wakes all waiting threads."""
         self.changed.notify_all()
         self.moved.notify_all()
 
     def publish(self) -> None:
-        """Tells the programs how many batches they may take, if that has changed."""
+        """Tells the programs the number of batches that they may take, if it has changed."""
         now = self.ledger.batches, self.ledger.rest, self.ledger.over
         if now != self.published and self.live:
             self.published = now
@@ -136,22 +138,22 @@ class State:
             self.say_all({"batches": now[0], "rest": now[1], "over": now[2]})
 
     def say_all(self, what: dict[str, Any]) -> None:
-        """A line to every program."""
+        """Sends a line to all programs."""
         for program in self.programs.values():
             try:
                 program.line.say(what)
             except OSError:
-                program.line.end()  # who reads it notices
+                program.line.end()  # the thread that reads the connection notices
 
     def columns(self) -> Sequence[str] | None:
-        """Those that the programs ask for, None for all."""
+        """The columns that the programs ask for, None for all."""
         with self.changed:
             for program in self.programs.values():
                 return (program.ready or {}).get("columns")
         return None
 
     def batch(self) -> int:
-        """Rows of a batch."""
+        """The number of rows of a batch."""
         for program in self.programs.values():
             return int((program.ready or {"batch": 1})["batch"])
         return 1

@@ -1,4 +1,4 @@
-"""The driver's server for Spark's tasks: those that send, and those that want answers."""
+"""The driver's server for Spark's tasks: for those that send rows, and those that ask programs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tfapp.feed import ledger as entries
 from tfapp.feed.state import State
 from tfapp.feed.wire import Credentials, Line, start_thread
 
-LOOK_EVERY = 0.5  # seconds between two looks at whether a partition is done
-KILL_PATIENCE = 5.0  # seconds until Spark has ended the other attempts at a partition
+LOOK_EVERY = 0.5  # seconds between two checks whether a partition is finished
+KILL_PATIENCE = 5.0  # seconds within which Spark kills the other attempts at a partition
 
 
 class Tasks:
-    """Answers them, in threads of its own."""
+    """Answers the tasks, in threads of its own."""
 
     def __init__(self, state: State, credentials: Credentials, ports: Sequence[int]):
-        """`ports`: of which the first free one is listened at. FeedError when there is none."""
+        """`ports`: the ports to try; the first free one is used. FeedError if none is free."""
         self._state = state
         self._server_tls = credentials.tls(server=True)
         self._lines: set[Line] = set()
@@ -31,7 +31,7 @@ class Tasks:
         start_thread(self._accept)
 
     def close(self) -> None:
-        """No more are answered."""
+        """Stops listening and ends all connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -68,7 +68,8 @@ class Tasks:
                 line.close()
 
     def _serve_partition(self, line: Line, said: dict[str, Any]) -> None:
-        """`said`: how a task opens one. Raises ConnectionError when it is not to go on."""
+        """Serves one partition of a task. `said`: the line that opens it. Raises ConnectionError
+        if the task must not go on."""
         attempt = said["attempt"]
         with self._state.changed:
             if said["data"] != self._state.data or not self._state.live:
@@ -93,7 +94,7 @@ class Tasks:
     def _answer_sender(
         self, line: Line, part: entries.Part, attempt: int, said: dict[str, Any]
     ) -> bool:
-        """Whether there may be more about this partition."""
+        """Answers a line. Returns whether further lines about this partition may follow."""
         if "fail" in said:
             self._state.fail(said["fail"])
             return False
@@ -141,7 +142,7 @@ class Tasks:
                     pieces.append((address, granted.rows))
                     first, rows = first + granted.rows, rows - granted.rows
                 elif pieces:
-                    break  # of what comes then, the next question hears
+                    break  # the rest is asked for again in the next line
                 elif isinstance(granted, entries.Superseded):
                     break
                 else:
@@ -153,8 +154,9 @@ class Tasks:
         return True
 
     def _tell_end(self, line: Line, part: entries.Part, answer: Any) -> None:
-        """Says that a partition is done, when it is. ConnectionError where the later attempt is
-        gone: Spark ends this one, or the end of the connection makes it try again."""
+        """Tells an attempt that the partition is finished; a superseded one only when it is so.
+        ConnectionError if the later attempt is gone: then Spark kills this attempt, or it fails
+        with the connection and is tried again."""
         if isinstance(answer, entries.Superseded):
             gone_by = float("inf")
             with self._state.changed:
@@ -171,7 +173,8 @@ class Tasks:
             line.say({"finished": True})
 
     def _serve_asker(self, line: Line) -> None:
-        """A task that wants answers: whom it may ask, and what it is to say when that is wrong."""
+        """Serves a task that asks programs: tells it their addresses, and handles its report of a
+        wrong answer."""
         while True:
             said = line.hear()
             if "wrong" in said:
@@ -190,7 +193,8 @@ class Tasks:
         return bool(programs) and all(one is not None and one.answers for one in programs)
 
     def _wrong(self, words: str, stage: int) -> None:
-        """No attempt can give another answer: Spark need not make more."""
+        """Cancels the stage of a task that got a wrong answer, because every attempt would get
+        it."""
         self._state.note(f"{self._state.name}: {words}")
         context = self._state.asked_by
         if context is not None:

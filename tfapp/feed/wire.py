@@ -1,10 +1,11 @@
-"""What the feed's connections have in common: mutual TLS with the feed's own credentials, and lines
-of JSON, some followed by bytes. Standard library only: it travels to executors and to programs.
+"""The protocol of the feed's connections: mutual TLS with the feed's own credentials, and lines of
+JSON, some followed by bytes. This module is shipped to executors and to programs, so it uses the
+standard library only.
 
-Connections to a program's feed port, by their first line:
-    {"role": "ledger", ...}    of the driver: see tfapp.feed.receiver
-    {"role": "rows"}           of a Spark task: see tfapp.feed.sender
-    {"role": "questions"}      of a Spark task that wants answers: see tfapp.feed.inference
+The first line of a connection to a program's feed port:
+    {"role": "ledger", ...}    from the driver: see tfapp.feed.receiver
+    {"role": "rows"}           from a Spark task that sends rows: see tfapp.feed.sender
+    {"role": "questions"}      from a Spark task that asks: see tfapp.feed.inference
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 CONNECT_LIMIT = 20.0  # seconds
-SILENCE = 20  # seconds after which a machine that does not answer is gone
-MAX_LINE = 1 << 20
-SMALL = 1 << 14  # bytes that are sent together
+SILENCE = 20  # seconds after which a machine that does not answer counts as gone
+MAX_LINE = 1 << 20  # bytes of one line
+SMALL = 1 << 14  # most bytes of a line and its body that are sent in one call
 MAX_BODY = 1 << 28  # bytes of one message
 
 
 class Credentials(NamedTuple):
-    """Of one feed, in PEM: whoever has them takes part in it."""
+    """The TLS credentials of one feed, in PEM. Everybody who has them can take part in the feed."""
 
     certificate: bytes
     key: bytes
 
     def packed(self) -> str:
-        """As one word."""
+        """The credentials as one word of text."""
         return base64.b64encode(json.dumps([each.decode() for each in self]).encode()).decode()
 
     @classmethod
     def unpacked(cls, word: str) -> Credentials:
-        """What `packed` has made."""
+        """The credentials from the result of `packed`."""
         certificate, key = json.loads(base64.b64decode(word))
         return cls(certificate.encode(), key.encode())
 
     def tls(self, server: bool) -> ssl.SSLContext:
-        """A context in which both sides must have these credentials."""
+        """A TLS context that requires these credentials of both sides."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.check_hostname = False  # all of a feed have this one certificate
+        context.check_hostname = False  # all sides have the same certificate
         context.verify_mode = ssl.CERT_REQUIRED
         if server:
-            # A client would meet tickets in the middle of what it reads, while another thread of
-            # it may write: OpenSSL forbids that.
+            # A client would process session tickets while it reads, and another thread may be
+            # writing then: OpenSSL forbids that.
             context.num_tickets = 0
         context.load_verify_locations(cadata=self.certificate.decode())
-        # The library reads key pairs from files alone.
+        # Python's ssl module loads key pairs from files only.
         handle, path = tempfile.mkstemp(prefix="tfapp-feed-")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -67,8 +68,8 @@ class Credentials(NamedTuple):
 
 
 class Line:
-    """A connection on which both sides say lines. May be written by several threads and read by
-    one. Its methods raise OSError when it is gone."""
+    """A connection on which both sides send lines. Several threads may write to it, and one may
+    read. Its methods raise OSError if it has ended."""
 
     def __init__(self, connection: ssl.SSLSocket):
         notice_silence(connection)
@@ -77,7 +78,7 @@ class Line:
         self._lock = threading.Lock()
 
     def say(self, what: dict[str, Any], *bodies: Any) -> None:
-        """Sends a line, and `bodies` after it."""
+        """Sends a line, followed by `bodies`."""
         head = json.dumps(what).encode() + b"\n"
         with self._lock:
             for body in bodies:
@@ -92,19 +93,20 @@ class Line:
                 self._socket.sendall(head)
 
     def send(self, what: dict[str, Any], stream: Sequence[Any]) -> None:
-        """Sends a line, with the length of the parts of `stream` as its `size`, and these."""
+        """Sends a line and the parts of `stream`, with their length in bytes as the line's
+        `size`."""
         size = sum(memoryview(part).nbytes for part in stream)
         self.say({**what, "size": size}, *stream)
 
     def hear(self) -> dict[str, Any]:
-        """The next line."""
+        """Waits for and returns the next line."""
         line = self._reader.readline(MAX_LINE)
         if not line.endswith(b"\n"):
             raise ConnectionError("the connection has ended")
         return json.loads(line)
 
     def body(self, size: int) -> bytes:
-        """The bytes after a line."""
+        """Waits for and returns the `size` bytes after a line."""
         if not 0 <= size <= MAX_BODY:
             raise ConnectionError(f"a message of {size} bytes")
         data = self._reader.read(size)
@@ -113,28 +115,28 @@ class Line:
         return data
 
     def ask(self, what: dict[str, Any]) -> dict[str, Any]:
-        """Says a line and hears the next."""
+        """Sends a line and returns the next line from the other side."""
         self.say(what)
         return self.hear()
 
     @property
     def host(self) -> str:
-        """The address of this side."""
+        """The IP address of this side."""
         return self._socket.getsockname()[0]
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come, not even its end, since what was read last."""
+        """Whether nothing has arrived since the last read, not even the end of the connection."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not self._socket.pending() and not poll.poll(0)
 
     def end(self) -> None:
-        """Ends it for the thread that reads, which then closes it."""
+        """Ends the connection. The thread that reads notices, and must close it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Ends it. To be called by the thread that reads."""
+        """Closes the connection. Only for the thread that reads."""
         self.end()
         with contextlib.suppress(OSError):
             self._reader.close()
@@ -143,7 +145,7 @@ class Line:
 
 
 def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
-    """A connection to host:port, which has heard `hello`. OSError."""
+    """Connects to `address` (host:port) and sends `hello` as the first line. Raises OSError."""
     host, _, port = address.rpartition(":")
     plain = socket.create_connection((host.strip("[]"), int(port)), CONNECT_LIMIT)
     try:
@@ -159,12 +161,12 @@ def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
 
 
 def start_thread(work: Callable[..., None], *args: Any) -> None:
-    """One that does not keep the process."""
+    """Starts a daemon thread, which does not keep the process alive."""
     threading.Thread(target=work, args=args, name="tfapp-feed", daemon=True).start()
 
 
 def notice_silence(connection: socket.socket) -> None:
-    """Has the connection end when the other machine does not answer for SILENCE seconds."""
+    """Makes the connection end if the other machine does not answer for SILENCE seconds."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", SILENCE // 2),
