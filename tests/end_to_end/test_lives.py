@@ -78,6 +78,8 @@ def test_what_runs_is_replaced_and_its_checkpoints_stay(tfapp):
     again = tfapp(*script)
     assert (again.code, "earlier" in again.err) == (0, False)
     (folder / "model").touch()
+    taken = tfapp("run", "program.py", "-w", 1, "--name", "app", "--fresh")
+    assert (taken.code, "earlier" in taken.err, (folder / "model").exists()) == (75, False, True)
     assert tfapp("destroy", "app", "--checkpoints").err == (
         f"app is destroyed; its checkpoints in {folder} are deleted\n"
     )

@@ -242,8 +242,9 @@ def test_list_is_newest_first(engine):
 def test_names_are_taken_until_destroyed(engine):
     small = compiled(w=service("exit 0"))
     engine.create("app", small)
-    with pytest.raises(ExistsError):
-        engine.create("app", small)
+    for taken in (engine.create, lambda _, compiled: engine.check(compiled)):
+        with pytest.raises(ExistsError):
+            taken("app", small)
     ended(engine)
     with pytest.raises(ExistsError):
         engine.create("app", small)

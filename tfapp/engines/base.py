@@ -115,7 +115,7 @@ class Engine(Protocol):
     def check(self, compiled: Compiled) -> Sequence[Problem]:
         """Refuses, before anything is created, an application that this engine can never run
         (UnavailableError, InvalidPackageError). Returns warnings in addition to those of the
-        compiler. May raise ExistsError if the name is taken."""
+        compiler. ExistsError if the name is taken."""
 
     def rendered(self, compiled: Compiled) -> str:
         """What `create` would submit, as YAML without credentials."""

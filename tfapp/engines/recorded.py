@@ -131,7 +131,10 @@ class RecordedEngine:
         return examine_here(self._cache_home)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
-        """See Engine.check."""
+        """See Engine.check: ExistsError if the name is taken."""
+        name = compiled.spec.name
+        if self._home.app(name).runs():
+            raise refusals.exists(name)
         return ()
 
     def rendered(self, compiled: Compiled) -> str:

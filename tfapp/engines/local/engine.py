@@ -64,7 +64,7 @@ class LocalEngine(RecordedEngine):
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
         """UnavailableError for too few GPUs, files that are not on this machine, an unsupported run
-        mode, or a Docker engine that does not answer."""
+        mode, or a Docker engine that does not answer; then ExistsError if the name is taken."""
         needed = gpus_needed(compiled.job)
         if needed:
             check_enough(needed, visible_gpus(self._environ))
@@ -75,7 +75,7 @@ class LocalEngine(RecordedEngine):
             from tfapp.engines.local.doctor import check_docker
         for host in hosts:
             check_docker(host or self._environ.get("DOCKER_HOST", ""))
-        return ()
+        return super().check(compiled)
 
     def check_start(self, definition: Definition) -> None:
         """UnavailableError for too few GPUs."""

@@ -75,7 +75,8 @@ class SparkEngine(RecordedEngine):
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
         """InvalidPackageError for requests that Spark can never fulfil; UnavailableError and
-        UsageError if Spark cannot be used. Returns warnings."""
+        UsageError if Spark cannot be used; then ExistsError if the name is taken. Returns
+        warnings."""
         from tfapp.engines.spark import preflight
 
         check_run_modes(self, compiled)
@@ -84,6 +85,7 @@ class SparkEngine(RecordedEngine):
         problems = tuple(preflight.check(context, compiled, self._fed))
         if has_errors(problems):
             raise InvalidPackageError(problems)
+        super().check(compiled)
         return problems
 
     def check_start(self, definition: Definition) -> None:
