@@ -7,11 +7,13 @@ are `unsafe-path` or `package` findings.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tfapp.errors import InvalidPackageError
 from tfapp.frozen import frozen
+from tfapp.package.find import NAMES
 from tfapp.package.folder import FolderSource, Listing, list_folder
 from tfapp.package.model import FILES, Source
 from tfapp.package.nearby import nearby_hint
@@ -23,6 +25,7 @@ _MOST = 8  # names in a line
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
 _PERMISSIONS = "check its permissions"
+_NO_PACKAGE = "there is no package here"
 
 
 @frozen
@@ -54,6 +57,9 @@ def open_source(path: Path, label: str) -> Source:
     or when it is not safe to ship."""
     try:
         if path.is_dir():
+            if above := _package_above(path):
+                hint = f"the package is the folder above it: {above}"
+                raise UnsafeSourceError("", _NO_PACKAGE, hint, UNUSABLE)
             return FolderSource(label, list_folder(path).files)
         if path.is_file():
             if path.suffix.lower() in _DOCUMENTS:
@@ -63,12 +69,20 @@ def open_source(path: Path, label: str) -> Source:
 
             return ZipSource(label, path, list_zip(path))
         hint = "give the folder of an app package, or a .zip of one; `tfapp init` makes a new one"
-        raise UnsafeSourceError("", "there is no package here", nearby_hint(path, hint), UNUSABLE)
+        raise UnsafeSourceError("", _NO_PACKAGE, nearby_hint(path, hint), UNUSABLE)
     except UnsafeSourceError as refused:
         raise _invalid(label, refused) from refused
     except OSError as error:
         message = f"the package cannot be read: {error.strerror}"
         raise _invalid(label, UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)) from error
+
+
+def _package_above(path: Path) -> str:
+    """The folder above `path`, if that one has a metainfo and `path`, such as a package's files/,
+    has no document of a package; else ""."""
+    above = Path(os.path.normpath(path / os.pardir))
+    own = any((path / name).exists() for names in NAMES.values() for name in names)
+    return str(above) if not own and any((above / n).exists() for n in NAMES["metainfo"]) else ""
 
 
 def collect_user_files(

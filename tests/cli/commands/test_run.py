@@ -321,7 +321,10 @@ def test_single_keys_are_set_as_for_other_packages(tmp_path):
 
 def test_a_missing_script_is_44(tmp_path):
     code, a_shell = call(tmp_path, PlayedEngine(tmp_path, []), "run", "none.py")
-    assert (code, a_shell.err.text) == (44, "error: there is no file none.py\n")
+    assert (code, a_shell.err.text) == (
+        44,
+        f"error: there is no file none.py\n  The working folder is {a_shell.cwd}.\n",
+    )
 
 
 def test_a_misspelt_script_is_guessed(tmp_path):

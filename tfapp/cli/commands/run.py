@@ -128,7 +128,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         )
     for path in filter(None, (script, args.command, args.pod_file)):
         if not path.is_file():
-            raise _no_file(path)
+            raise _no_file(path, shell.cwd)
     if function and (args.command or args.passed):
         raise UsageError(
             f"{args.script} is a function: it takes neither --command nor arguments",
@@ -259,12 +259,16 @@ def place_options(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
         yield "site.global.worker.port", port
 
 
-def _no_file(path: Path) -> NotFoundError:
+def _no_file(path: Path, cwd: Path) -> NotFoundError:
     if path.is_dir():
         hint = f"If it is a package: `tfapp create NAME --appdef {path}`."
         return NotFoundError(f"{path} is a folder, and not a script", hint)
-    found = nearby(path)
-    return NotFoundError(f"there is no file {path}", f"Did you mean {found}?" if found else "")
+    found, hint = nearby(path), ""
+    if found:
+        hint = f"Did you mean {found}?"
+    elif not path.is_absolute():
+        hint = f"The working folder is {cwd}."
+    return NotFoundError(f"there is no file {path}", hint)
 
 
 def _count(text: str) -> int:
