@@ -99,7 +99,7 @@ def test_a_command_that_is_called_otherwise_elsewhere(tmp_path, name):
 def test_no_command_shows_the_help_and_is_wrong_usage(tmp_path):
     a_shell = shell(tmp_path)
     assert dispatch([], a_shell) == ExitCode.USAGE
-    assert "  validate        say all that is wrong with a package\n" in a_shell.err.text
+    assert "  validate        report all errors in a package\n" in a_shell.err.text
 
 
 def test_help_of_a_command_is_its_docstring(capsys):
@@ -116,9 +116,7 @@ def test_help_fits_a_narrow_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "50")
     dispatch([], a_shell := shell(tmp_path))
     rows = a_shell.err.text
-    assert (
-        "  report          write its page as one file, to\n                  keep or send\n" in rows
-    )
+    assert "  report          write an application's page as\n                  one file\n" in rows
     with pytest.raises(SystemExit):
         main(["stop", "--help"])
     _, description, examples, *_ = capsys.readouterr().out.split("\n\n")

@@ -101,15 +101,17 @@ def add_run_flag(parser: argparse.ArgumentParser) -> None:
 def add_follow_flags(parser: argparse.ArgumentParser) -> None:
     """`--detach` and `--wait`: how long a command that launches something stays with it."""
     parser.add_argument(
-        "--detach", action="store_true", help="return once it is submitted (with --wait: runs)"
+        "--detach",
+        action="store_true",
+        help="return once the application is submitted (with --wait: once it runs)",
     )
     parser.add_argument(
         "--wait",
         metavar="S",
         type=seconds,
-        help="exit with 67 when it is not running after S seconds; it goes on",
+        help="exit with 67 if the application does not run after S seconds; it is not stopped",
     )
-    add_format_flag(parser, about="json: with --detach, what `tfapp status` says")
+    add_format_flag(parser, about="json: with --detach, the document of `tfapp status`")
 
 
 def add_format_flag(parser: argparse.ArgumentParser, *formats: str, about: str = "") -> None:
@@ -172,13 +174,13 @@ def add_package_flags(parser: argparse.ArgumentParser) -> None:
         "--template",
         metavar="FILE",
         type=file_path,
-        help="appConfig in place of the package's appConfig-default",
+        help="an appConfig to use in place of the package's appConfig-default",
     )
     group.add_argument(
         "--resources",
         metavar="FILE",
         type=file_path,
-        help="resources in place of the package's resources-default",
+        help="resources to use in place of the package's resources-default",
     )
     group.add_argument(
         "--files",
@@ -187,7 +189,7 @@ def add_package_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="files, and folders' contents, to ship beside the package's own files/",
+        help="files, and folders whose content is shipped, in addition to the package's files/",
     )
     add_override_flags(group)
 
@@ -211,7 +213,7 @@ _OVERRIDES = (
     (("--compopt", "--co"), ("COMPONENT", "KEY", "VALUE"), "set an appConfig key of a component"),
     (("--resopt", "-ro"), ("KEY", "VALUE"), "set a resources key in `global`"),
     (("--rescompopt", "-rco"), ("COMPONENT", "KEY", "VALUE"), "set a resources key of a component"),
-    (("--component", "--role"), ("COMPONENT", "N"), "how many instances a component has"),
+    (("--component", "--role"), ("COMPONENT", "N"), "set the number of instances of a component"),
 )
 
 

@@ -1,9 +1,9 @@
-"""Prints what a package compiles to, as YAML: a Skein specification, or the objects of Kubernetes.
+"""Compiles a package and prints the result as YAML: a Skein specification, or Kubernetes objects.
 
-`skein application submit` takes the printed specification as it is, at any time: what it ships is
-written to TFAPP_HOME/compiled and stays there until you delete that folder. With
---engine kubernetes the command prints what `tfapp create` makes, and one pod of each component; the
-values of Secrets are struck out, and nothing is written. There are no credentials in either.
+The specification can be given to `skein application submit` at any time. The files that it ships
+are written to TFAPP_HOME/compiled, and stay there until you delete that folder. With
+--engine kubernetes the command prints the objects that `tfapp create` creates and one pod of each
+component, and writes no files. The output has no credentials and no values of Secrets.
 
   tfapp compile app-packages/tensorflow --component worker 4 > spec.yaml
 """

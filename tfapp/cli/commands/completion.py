@@ -1,5 +1,6 @@
-"""Prints what makes a shell complete command lines of tfapp by the Tab key: commands, flags, and
-the names of applications, components, instances and keys. It goes into the shell's start-up file:
+"""Prints a script that makes a shell complete command lines of tfapp with the Tab key: commands,
+flags, and the names of applications, components, instances and keys. Add it to the shell's start-up
+file:
 
   eval "$(tfapp completion bash)"          # ~/.bashrc
   eval "$(tfapp completion zsh)"           # ~/.zshrc, after compinit

@@ -1,11 +1,13 @@
-"""Checks a package, runs it as an application called NAME, and follows it to its end: one line
-for each component while it waits, then the chief's output, then the verdict. The exit code is
-the verdict's.
+"""Checks a package, runs it as an application called NAME, and follows it to its end. Shows one
+line for each component until the programs run, then the output of the chief (without a chief: of
+the first worker), then the verdict. The exit code is that of the verdict.
 
-Ctrl-C stops the application, a second one at once. What fails a check is not made at all. With
---replace, an application that has the name is stopped and destroyed first, once the new one is
-known to be right; its checkpoints stay, and the new one may go on from them. With --fresh they are
-moved aside.
+If a check fails, nothing is created. Ctrl-C stops the application; a second Ctrl-C kills its
+programs at once.
+
+With --replace, an application of this name is stopped and destroyed before the new one starts, but
+only if the new package has no errors. Its checkpoints are kept, and the new programs may go on from
+them; with --fresh they are moved aside.
 
   tfapp create mnist --appdef my-app --component worker 4
   tfapp create mnist --appdef my-app --detach --wait 60
@@ -62,18 +64,18 @@ def add_launch_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="stop and destroy first what has this name; its checkpoints stay",
+        help="first stop and destroy the application of this name; keep its checkpoints",
     )
     parser.add_argument(
         "--fresh",
         action="store_true",
-        help="move aside what an earlier application of this name has saved",
+        help="move aside the checkpoints of an earlier application of this name",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="print what would be submitted; make nothing, not even the files that it names "
-        "(`tfapp compile` does)",
+        help="print what would be submitted, and create nothing, not even the files that it "
+        "refers to (`tfapp compile` creates them)",
     )
 
 

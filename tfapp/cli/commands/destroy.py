@@ -1,10 +1,10 @@
-"""Forgets applications and deletes their logs, and what they alone have shipped. Their checkpoints
-stay, in a place that is named; with --checkpoints those are deleted that tfapp itself has placed
-below TFAPP_HOME. A running application is refused (73), or stopped first with --force.
+"""Deletes the records and logs of applications, and the files that were shipped for them only. It
+keeps their checkpoints and prints the folder; --checkpoints deletes those too, if tfapp has chosen
+the folder. A running application is an error (73), unless --force stops it first.
 
-Each is named; what keeps one does not keep the others, and the exit code is that of the first one
-that is kept. With --ended, all that have ended, which may be none; with --tag, of those that have
-this tag.
+If one application cannot be deleted, the others are deleted all the same, and the exit code is that
+of the first error. --ended selects all applications that have ended, --tag those with a tag; with
+both, an application must match both.
 
   tfapp destroy mnist
   tfapp destroy mnist-1 mnist-2
@@ -30,19 +30,19 @@ from tfapp.launch import checkpoints, sources
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp destroy`."""
     add_names_or_tag(parser)
-    parser.add_argument("--ended", action="store_true", help="all that have ended")
+    parser.add_argument("--ended", action="store_true", help="all applications that have ended")
     parser.add_argument(
         "--older-than",
         metavar="T",
         type=duration,
-        help='with --ended: of those, what ended so long ago: "7d", "12 h", "30 min"',
+        help='with --ended: only those that ended longer ago than this: "7d", "12 h", "30 min"',
     )
     parser.add_argument(
         "--checkpoints",
         action="store_true",
-        help="also its checkpoints, where site.global.user.checkpoint.prefix was not set",
+        help="delete the checkpoints too, if site.global.user.checkpoint.prefix was not set",
     )
-    parser.add_argument("--force", action="store_true", help="stop it first when it runs")
+    parser.add_argument("--force", action="store_true", help="stop running applications first")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:

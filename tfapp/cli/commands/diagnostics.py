@@ -1,6 +1,6 @@
-"""Shows how an application came to where it is: its verdict and the last lines of the program
-that decided it, the restarts that were used, and what happened when. Works while it runs and
-after.
+"""Shows what has happened to an application: the verdict, with the last lines of the program that
+caused it, the number of restarts, and all events with their times. Works while the application runs
+and after its end.
 
   tfapp diagnostics mnist
 """

@@ -1,13 +1,15 @@
-"""Checks what tfapp needs around it, and says what to do.
+"""Checks that this machine and the cluster have what tfapp needs, and says what to do if not.
 
-One line for each thing: `ok`, `warning` (some applications will not run), or `problem` (none
-will). On the local engine: Python, TFAPP_HOME and the room on its disk, TensorFlow, GPUs, a Docker
-engine. With `--engine yarn`: Java, the command yarn, Hadoop's configuration, a Kerberos ticket or
-keytab where one is asked for, the ResourceManager and its nodes, their clocks, HDFS. The exit
-code is 0, or 53 when there is a problem. With --python, also whether that interpreter starts
-where programs run: on YARN, in one small container on each node that gets containers of the queue
-(--queue), which takes half a minute or so for each node label and leaves nothing behind; with
-`--engine spark`, by a task of a session that spark-defaults.conf describes.
+Prints one line for each check: `ok`, `warning` (some applications will not run), or `problem` (none
+will). The exit code is 0, or 53 if there is a problem.
+
+On the local engine it checks Python, TFAPP_HOME and its disk space, TensorFlow, GPUs and the Docker
+engine. With `--engine yarn`: Java, the command yarn, Hadoop's configuration, the Kerberos ticket or
+keytab if one is needed, the ResourceManager, the nodes and their clocks, and HDFS.
+
+--python checks that this interpreter starts where programs run. On YARN that takes a small
+container on each node of the queue (--queue), and about half a minute for each node label. With
+`--engine spark` it takes a task in a session as in spark-defaults.conf. Nothing is left behind.
 
   tfapp doctor --engine yarn
   tfapp doctor --engine yarn --python /opt/tensorflow/bin/python
@@ -36,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp doctor`."""
     add_engine_options(parser)
     parser.add_argument(
-        "--python", metavar="FILE", help="an interpreter to start where programs run"
+        "--python", metavar="FILE", help="an interpreter to check where programs run"
     )
     add_format_flag(parser)
 

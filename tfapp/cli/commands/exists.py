@@ -1,5 +1,5 @@
-"""Tells by the exit code whether there is an application called NAME: 0 when there is, 69 when
-there is none; with --live 255 when there is one that is not running.
+"""Tests whether there is an application called NAME. The exit code is 0 if there is one, and 69 if
+not. With --live, it is 255 if the application exists but is not running.
 
   tfapp exists mnist --live || tfapp start mnist
 """
@@ -16,7 +16,7 @@ from tfapp.errors import ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp exists`."""
     add_name(parser)
-    parser.add_argument("--live", action="store_true", help="and is it running?")
+    parser.add_argument("--live", action="store_true", help="test whether it is running, too")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:

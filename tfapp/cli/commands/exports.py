@@ -1,4 +1,4 @@
-"""Shows what the instances of an application export: addresses, URLs.
+"""Shows the values that the instances of an application export, such as addresses and URLs.
 
 tfapp exports mnist
 """

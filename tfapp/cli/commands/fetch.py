@@ -1,9 +1,9 @@
-"""Copies files of an application's checkpoint folder into the folder DIR of this machine, while it
-runs or after its end, and prints their paths. PATH, a file or a folder below the checkpoint folder,
-comes into DIR under its last name; without PATH, all files come.
+"""Copies files from an application's checkpoint folder to the folder DIR on this machine, and
+prints their paths. Works while the application runs and after its end. PATH is a file or a folder
+in the checkpoint folder, and keeps its last name in DIR. Without PATH, all files are copied.
 
-Nothing is copied where a file would be replaced (75), unless with --force. A file that the
-application is writing may come as it is at that moment.
+If a file exists in DIR already, nothing is copied (75), unless --force is given. A file that the
+application is writing at that moment may be incomplete.
 
   tfapp fetch mnist out
   tfapp fetch mnist export/model out          # out/model/...
@@ -21,9 +21,11 @@ from tfapp.errors import ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp fetch`."""
     add_name(parser)
-    parser.add_argument("path", metavar="PATH", nargs="?", default="", help="default: all")
-    parser.add_argument("dir", metavar="DIR", type=file_path, help="a folder, made where it lacks")
-    parser.add_argument("--force", action="store_true", help="replace files that are in DIR")
+    parser.add_argument("path", metavar="PATH", nargs="?", default="", help="default: all files")
+    parser.add_argument(
+        "dir", metavar="DIR", type=file_path, help="a folder; it is created if necessary"
+    )
+    parser.add_argument("--force", action="store_true", help="replace existing files in DIR")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:

@@ -1,7 +1,8 @@
-"""Changes the number of instances of a running application. The training goes on until all
-newcomers are ready; then the cluster forms anew, and all programs go on from their checkpoint.
-Newcomers that are not ready within site.global.gang.timeout are withdrawn. With fewer instances
-the highest numbers leave at once. The next `tfapp start` has the numbers of `create` again.
+"""Changes the number of instances of a running application. The training goes on until all new
+instances are ready. Then the next generation begins: all programs start again from their
+checkpoint. New instances that are not ready within site.global.gang.timeout are given up. If
+instances are removed, those with the highest numbers, the next generation begins at once. The next
+`tfapp start` uses the numbers of `tfapp create` again.
 
   tfapp flex mnist --component worker +1
   tfapp flex mnist --component worker 2 --component ps 1
@@ -29,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         action="append",
         required=True,
-        help="so many instances: 3, or +1 or -1 to what there is; may be repeated",
+        help="the new number of instances, such as 3, or a change, such as +1 or -1; may be "
+        "repeated",
     )
 
 

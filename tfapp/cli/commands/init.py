@@ -1,5 +1,5 @@
-"""Makes a new app package in the folder DIR: a copy of tfapp's TensorFlow package under a name
-of its own, with a small training program in files/. It is valid and runs as it is.
+"""Creates an app package in the folder DIR: a copy of tfapp's TensorFlow package under a name of
+its own, with a small training program in files/. It is valid and runs as it is.
 
   tfapp init my-app
   tfapp create mine --appdef my-app
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp init`."""
     parser.add_argument("dir", metavar="DIR", type=file_path, help="a folder that is new or empty")
-    parser.add_argument("--name", help="the package's application name (default: DIR's)")
+    parser.add_argument("--name", help="the package's name (default: the name of DIR)")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:

@@ -1,5 +1,5 @@
-"""Kills a container of a running application, with the program in it: a drill for what happens
-when a machine is lost. What follows is up to the application's failurePolicy.
+"""Kills a container of a running application, with the program in it, to test what happens when a
+machine is lost. The application's failurePolicy decides what follows.
 
   tfapp kill-container mnist worker/1
 """

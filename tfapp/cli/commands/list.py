@@ -1,8 +1,7 @@
-"""Lists applications, newest first: each with its newest run, when that was started, and how long
-it has run.
+"""Lists applications, newest first. Shows the newest run of each, its start and its duration.
 
-  tfapp list --state RUNNING
-  tfapp stop $(tfapp list --live --quiet)
+tfapp list --state RUNNING
+tfapp stop $(tfapp list --live --quiet)
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _HEADER = ("NAME", "STATE", "RUN", "STARTED", "DURATION", "TAGS", "ID")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp list`."""
-    parser.add_argument("--live", action="store_true", help="only those that have not ended")
+    parser.add_argument("--live", action="store_true", help="only applications that have not ended")
     parser.add_argument(
         "--state", type=str.upper, choices=_STATES, metavar="STATE", help=", ".join(_STATES)
     )
-    parser.add_argument("--tag", metavar="T", help="only those with this tag")
-    parser.add_argument("-q", "--quiet", action="store_true", help="the names alone")
+    parser.add_argument("--tag", metavar="T", help="only applications with this tag")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the names only")
     add_format_flag(parser)
     add_engine_flag(parser)
 

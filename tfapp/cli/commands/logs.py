@@ -1,12 +1,13 @@
-"""Prints what the programs of an application wrote, each line behind its instance's name; one
-instance's log as it is. With -f, goes on until the application ends.
+"""Prints the output of an application's programs. The log of a single instance is printed as it is;
+of several, each line begins with the name of its instance. With -f, goes on until the application
+ends.
 
-Programs' output is kept as it is, and when it was written beside it, to a tenth of a second: the
-time of a line is that of its beginning. Of a few logs that is not known, as of the master's own on
-this machine; they are shown whole, with "-" for a time, and a note says so.
-
-WHAT is an instance (worker/1), a component (worker), `coordinator` or `master`; without it, all
+WHAT is an instance (worker/1), a component (worker), `coordinator` or `master`. The default is all
 instances.
+
+--since and --timestamps use the time at which a line was begun, to a tenth of a second. It is not
+known for a few logs, such as the master's on this machine. These are printed whole, with "-" for
+the time, and a note says so.
 
   tfapp logs mnist worker/1 -f
   tfapp logs mnist --tail 20
@@ -33,19 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp logs`."""
     add_name(parser)
     parser.add_argument("what", metavar="WHAT", nargs="?", default="", help="COMPONENT[/INDEX]")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the end")
     parser.add_argument(
-        "--tail", metavar="N", type=_count, help="only the last N lines of each log that is there"
+        "-f", "--follow", action="store_true", help="go on until the application ends"
+    )
+    parser.add_argument(
+        "--tail", metavar="N", type=_count, help="only the last N lines of each log so far"
     )
     parser.add_argument(
         "--since",
         metavar="T",
         type=_moment,
-        help='only lines written since then: "10 min", "2h", "2026-11-24 13:05"',
+        help='only lines since then: "10 min" or "2h" ago, or "2026-11-24 13:05"',
     )
-    parser.add_argument(
-        "--timestamps", action="store_true", help="before each line, when it was written"
-    )
+    parser.add_argument("--timestamps", action="store_true", help="print the time before each line")
     add_run_flag(parser)
 
 

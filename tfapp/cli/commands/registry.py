@@ -1,5 +1,5 @@
-"""Shows export groups in the JSON shape that Slider's `registry` has, for scripts that read it.
-`tfapp exports` shows the same to people.
+"""Shows export groups as JSON in the form of Slider's `registry`, for scripts that read it.
+`tfapp exports` shows the same values as a table.
 
   tfapp registry --name mnist --listexp
   tfapp registry --name mnist --getexp worker
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp registry`."""
     parser.add_argument("--name", metavar="NAME", required=True, help="the application")
     operation = parser.add_mutually_exclusive_group(required=True)
-    operation.add_argument("--listexp", action="store_true", help="print the groups' names")
+    operation.add_argument("--listexp", action="store_true", help="print the names of the groups")
     operation.add_argument("--getexp", metavar="GROUP", help="print the entries of a group")
     add_engine_flag(parser)
 

@@ -1,5 +1,5 @@
-"""Writes the page of an application as one file, to be kept or sent: state, instances, history,
-metrics, and the last lines of logs as they are now. It needs nothing else to be looked at.
+"""Writes the page of an application as one HTML file, to keep or to send: state, instances,
+history, metrics, and the last lines of the logs. The file needs no server and no network.
 
   tfapp report mnist > mnist.html
 """

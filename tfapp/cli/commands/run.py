@@ -2,12 +2,12 @@
 follows it to its end as `tfapp create` does.
 
 The script gets TF_CONFIG, WORKER_NUMBER and TOT_WORKERS; plain tf.distribute code needs nothing
-else. With --ps there is a chief besides, as ParameterServerStrategy needs one. Words after `--`
-are the script's arguments. --option, --resopt and their like set any other key of that package.
+else. --ps also adds a chief, which ParameterServerStrategy needs. Words after `--` are the
+arguments of the script. --option, --resopt and the like set any other key of the package.
 
-MODULE:FUNCTION in the script's place is a function of a module that is installed or lies in the
-working folder; it may return a tfapp.Experiment or a tfapp.KerasExperiment. --appdef names a
-package whose components, configuration and resources are used in place of tfapp's own.
+MODULE:FUNCTION, in place of a script, is a function in a module that is installed or in the working
+folder. It may return a tfapp.Experiment or a tfapp.KerasExperiment. With --appdef, the components,
+configuration and resources are those of another package.
 
   tfapp run train.py -w 4 -- --epochs 10
   tfapp run train.py -w 4 --engine yarn --rescompopt worker yarn.gpus 1
@@ -63,42 +63,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--appdef",
         metavar="DIR",
         type=file_path,
-        help="a package in place of tfapp's own; its resources say how many instances there are",
+        help="a package to use in place of tfapp's own; its resources set the numbers of instances",
     )
-    parser.add_argument("-w", "--workers", metavar="N", type=_count, help="default: 2")
-    parser.add_argument("--ps", metavar="N", type=_count, help="parameter servers")
-    parser.add_argument("--evaluator", action="store_true", help="one evaluator besides")
-    parser.add_argument("--tensorboard", action="store_true", help="a TensorBoard besides")
+    parser.add_argument(
+        "-w", "--workers", metavar="N", type=_count, help="number of workers (default: 2)"
+    )
+    parser.add_argument("--ps", metavar="N", type=_count, help="number of parameter servers")
+    parser.add_argument("--evaluator", action="store_true", help="add an evaluator")
+    parser.add_argument("--tensorboard", action="store_true", help="add a TensorBoard")
     parser.add_argument("-i", "--image", metavar="IMAGE", help="run in this container image")
     parser.add_argument(
         "-c",
         "--command",
         metavar="COMMAND",
         type=file_path,
-        help="an entrypoint script that is run as it is, in SCRIPT's place; it finds SCRIPT and "
-        f"ARGS in its own arguments, on Kubernetes SCRIPT also at {SCRIPT_LINK}",
+        help="an entrypoint script to run in place of SCRIPT, with SCRIPT and ARGS as its "
+        f"arguments; on Kubernetes SCRIPT is at {SCRIPT_LINK} too",
     )
     parser.add_argument(
-        "-p", "--port", metavar="PORT", type=_port, help="the workers' gRPC port where it is free"
+        "-p", "--port", metavar="PORT", type=_port, help="the workers' gRPC port, if it is free"
     )
     parser.add_argument(
         "--pod-file",
         metavar="FILE",
         type=file_path,
-        help="on Kubernetes: a Pod whose parts the containers' pods get",
+        help="on Kubernetes: a Pod that is merged into the pods of the containers",
     )
     parser.add_argument(
         "-e",
         "--env-file",
         metavar="ENVFILE",
         type=file_path,
-        help="NAME=value lines: variables of the program",
+        help="a file of NAME=value lines: environment variables of the program",
     )
     parser.add_argument(
         "--secret-env-file",
         metavar="ENVFILE",
         type=file_path,
-        help="the same, with values that are struck out of logs and reports",
+        help="the same, for secrets: their values are removed from logs and reports",
     )
     parser.add_argument(
         "--files",
@@ -106,11 +108,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=file_path,
         action="append",
         default=[],
-        help="ship a file or folder too",
+        help="a file or folder to ship beside the script; may be repeated",
     )
-    parser.add_argument("--name", metavar="NAME", help="default: SCRIPT-xxxx")
     parser.add_argument(
-        "-t", "--tag", metavar="T", action="append", default=[], help="for `tfapp list --tag T`"
+        "--name", metavar="NAME", help="name of the application (default: SCRIPT-xxxx)"
+    )
+    parser.add_argument(
+        "-t",
+        "--tag",
+        metavar="T",
+        action="append",
+        default=[],
+        help="a tag, for `tfapp list --tag T`; may be repeated",
     )
     add_override_flags(parser.add_argument_group("the package"))
     add_launch_flags(parser)

@@ -1,8 +1,8 @@
-"""Shows the keys of a package's documents: type, default, meaning. WHAT is metainfo, appConfig
-or resources, without it all three; or a key, or the beginning or the end of keys.
+"""Shows the keys of a package's documents, with type, default and meaning. WHAT is metainfo,
+appConfig or resources (default: all three), or a key, or the beginning or the end of keys.
 
-`--format json` prints a JSON Schema for an editor, which is told about it by a first line
-`# yaml-language-server: $schema=FILE` in the document.
+`--format json` prints a JSON Schema for an editor. The first line of a document tells the editor to
+use it: `# yaml-language-server: $schema=FILE`.
 
   tfapp schema appConfig
   tfapp schema yarn.memory

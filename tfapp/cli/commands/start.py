@@ -1,6 +1,6 @@
-"""Runs an application that has ended once more, from the same definition: program, configuration
-and resources are those of its `create`, and it says when the files have changed since. The new
-run has the next number and logs of its own; checkpoints are where they were.
+"""Runs an application again that has ended, with the same program, configuration and resources.
+Warns if their files have changed since; `tfapp create --replace` uses the present files. The new
+run gets the next number and logs of its own, and uses the same checkpoint folder.
 
   tfapp start mnist
 """

@@ -1,5 +1,5 @@
-"""Shows the state of an application, of its instances, and, after the end, its verdict. Works
-while it runs and after.
+"""Shows the state of an application and of its instances, and after its end the verdict. Works
+while the application runs and after its end.
 
   tfapp status mnist --format json
 """

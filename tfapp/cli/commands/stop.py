@@ -1,8 +1,8 @@
 """Stops running applications and waits until they have ended. Programs get the signal of
 `site.global.stop.signal` (SIGTERM) and the grace time of `site.global.stop.grace`; with --force
-they are killed at once. An application that is not running is left as it is, which is no error.
-Several are stopped at the same time, and each is named. Every 10 seconds it says which programs it
-waits for: TensorFlow's may ignore SIGTERM.
+they are killed at once. An application that is not running is no error. Several applications are
+stopped at the same time. Every 10 seconds the command prints which programs it waits for, because
+programs of TensorFlow may ignore SIGTERM.
 
   tfapp stop mnist
   tfapp stop mnist-1 mnist-2
@@ -26,15 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp stop`."""
     add_names_or_tag(parser)
     parser.add_argument(
-        "--message", metavar="TEXT", default="stop command issued", help="why, for the verdict"
+        "--message", metavar="TEXT", default="stop command issued", help="a reason, for the verdict"
     )
-    parser.add_argument("--force", action="store_true", help="without grace")
+    parser.add_argument("--force", action="store_true", help="kill the programs at once")
     parser.add_argument(
         "--wait",
         metavar="S",
         type=seconds,
-        help="seconds until it must have ended, else it is as --force (default: 30 more than "
-        "site.global.stop.grace)",
+        help="seconds after which an application that has not ended is stopped as with --force "
+        "(default: 30 more than site.global.stop.grace)",
     )
     add_format_flag(parser)
 

@@ -1,9 +1,9 @@
-"""Prints the address of an application's TensorBoard, once that runs. Where this machine does not
-reach it directly, the command goes on to lead there, until Ctrl-C or the application's end; if
-TensorBoard starts again elsewhere, the new address is printed.
+"""Prints the address of an application's TensorBoard, once it runs. If this machine cannot reach it
+directly, the command forwards a local port to it until Ctrl-C or the end of the application, and
+prints the new address if TensorBoard is restarted.
 
-Of an application that has ended, it opens a TensorBoard of this machine over the checkpoint folder,
-until Ctrl-C; where this machine does not see the folder, over copies of the event files.
+After the end of the application, the command starts a TensorBoard on this machine, until Ctrl-C. It
+shows the checkpoint folder, or copies of the event files if this machine cannot see the folder.
 
   tfapp run train.py -w 4 --tensorboard --name mnist --detach
   tfapp tensorboard mnist
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=seconds,
         default=PATIENCE,
-        help="seconds until it must run (default: %(default)g)",
+        help="give up if TensorBoard does not run after S seconds (default: %(default)g)",
     )
 
 

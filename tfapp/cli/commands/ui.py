@@ -1,12 +1,13 @@
-"""Shows the applications of this machine in a browser, and those of --engine: state, instances,
-history, metrics, logs, as they change. Its address, which it prints, has a token in it: whoever has
-the address can look, and nobody else. It changes nothing. Ctrl-C ends it.
+"""Serves a page that shows the applications of this machine, and those of --engine, in a browser:
+state, instances, history, metrics and logs, updated as they change. The command prints the address,
+which contains a token: only those who have the address can see the page. The page is read-only.
+Ctrl-C ends the command.
 
   tfapp ui
   tfapp ui mnist --engine yarn
 
-What Slider's registry served of an application's exports is below its page, under
-ws/v1/slider/publisher.
+Below the page of an application, ws/v1/slider/publisher serves its exports as Slider's registry
+did.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ LOCAL = "local"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `tfapp ui`."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="print the address of its page")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="an application: print the address of its page"
+    )
     parser.add_argument(
         "--port",
         metavar="P",

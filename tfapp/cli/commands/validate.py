@@ -1,8 +1,8 @@
-"""Says all that is wrong with a package: its documents against their schemas, what rules find
-across documents, and scripts that Python cannot read.
+"""Reports all errors in a package: checks its documents against their schemas and against each
+other, and the syntax of its Python scripts.
 
-Each finding is `file:line:column: error: message [code]`, with a hint below. The exit code is 0
-when there are no errors (there may be warnings), else 77.
+Each finding is printed as `file:line:column: error: message [code]`, with a hint below. The exit
+code is 77 if there are errors, else 0; warnings do not count.
 
   tfapp validate my-app --template production.yaml --component worker 8
 """

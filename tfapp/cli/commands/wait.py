@@ -1,6 +1,7 @@
-"""Waits for an application's end. The exit code is the verdict's, or 67 when the time is over.
+"""Waits for the end of an application. The exit code is that of the verdict, or 67 if the timeout
+passes first.
 
-tfapp wait mnist --timeout 3600
+  tfapp wait mnist --timeout 3600
 """
 
 from __future__ import annotations
