@@ -145,7 +145,7 @@ def test_words_behind_a_double_dash_go_to_the_command_that_passes_them_on():
         (
             ["run", "a.py", "--epochs", "3"],
             "unrecognized arguments: --epochs 3\n"
-            "  What the program is to get stands at the end, behind `--`: -- --epochs 3\n",
+            "  Arguments of the program go at the end, after `--`: -- --epochs 3\n",
         ),
     ],
     ids=str,

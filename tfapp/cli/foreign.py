@@ -4,7 +4,7 @@ have."""
 from __future__ import annotations
 
 _LIST = "`tfapp list` shows the applications."
-_DESTROY = "`tfapp destroy NAME` forgets an application; --ended means all that have ended."
+_DESTROY = "`tfapp destroy NAME` deletes an application; `--ended` deletes all that have ended."
 _KILL = "`tfapp stop NAME --force` ends an application at once, `tfapp stop NAME` with its grace."
 _FLEX = "`tfapp flex NAME --component COMPONENT N` changes the number of instances."
 _STATUS = "`tfapp status NAME` shows an application, its instances and why it ended."
@@ -15,11 +15,11 @@ INSTEAD = {
     # Slider
     "freeze": "`tfapp stop NAME` ends it; `tfapp start NAME` goes on from its checkpoints.",
     "thaw": "`tfapp start NAME` runs it again, from its checkpoints.",
-    "update": "`tfapp create NAME --appdef DIR --replace` puts the package of now in its place.",
-    "upgrade": "`tfapp create NAME --appdef DIR --replace` puts the package of now in its place.",
+    "update": "`tfapp create NAME --appdef DIR --replace` runs the present package in its place.",
+    "upgrade": "`tfapp create NAME --appdef DIR --replace` runs the present package in its place.",
     "build": "`tfapp validate DIR` checks a package, `tfapp compile DIR` shows what it becomes.",
-    "am-suicide": "`tfapp kill-container NAME INSTANCE` is the drill; "
-    "the master's end is the application's.",
+    "am-suicide": "`tfapp kill-container NAME INSTANCE` tests recovery. "
+    "The master cannot be killed alone: the application ends with it.",
     "install-package": _FILES,
     "install-client": _FILES,
     "package": _FILES,
@@ -32,7 +32,7 @@ INSTEAD = {
     "get": _LIST,
     "rm": _DESTROY,
     "delete": _DESTROY,
-    "prune": "`tfapp destroy --ended --older-than 7d` forgets what ended so long ago.",
+    "prune": "`tfapp destroy --ended --older-than 7d` deletes those that ended over 7 days ago.",
     "kill": _KILL,
     "scale": _FLEX,
     "describe": _STATUS,
@@ -42,11 +42,11 @@ INSTEAD = {
     "apply": _CREATE,
     "submit": _CREATE,
     "restart": "`tfapp stop NAME` and `tfapp start NAME` run it again as it was; "
-    "`tfapp create NAME --appdef DIR --replace` as it is now.",
+    "`tfapp create NAME --appdef DIR --replace` runs the present package.",
     "explain": "`tfapp schema KEY` explains a key of a package.",
-    "events": "`tfapp diagnostics NAME` shows what happened to it, and when.",
-    "history": "`tfapp diagnostics NAME` shows what happened to it, and when.",
-    "cp": "`tfapp fetch NAME [PATH] DIR` copies files of its checkpoint folder here.",
-    "port-forward": "`tfapp tensorboard NAME` opens a way to its TensorBoard.",
-    "attach": "`tfapp logs NAME -f` follows what its programs write.",
+    "events": "`tfapp diagnostics NAME` shows what has happened to an application.",
+    "history": "`tfapp diagnostics NAME` shows what has happened to an application.",
+    "cp": "`tfapp fetch NAME [PATH] DIR` copies files of its checkpoint folder.",
+    "port-forward": "`tfapp tensorboard NAME` forwards a port to its TensorBoard.",
+    "attach": "`tfapp logs NAME -f` follows the output of its programs.",
 }

@@ -60,7 +60,7 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
             flags = list(arguments)
             flags.remove(command)
             raise UsageError(
-                "flags stand behind the command", f"Write `tfapp {command} {shlex.join(flags)}`."
+                "flags go after the command", f"Write `tfapp {command} {shlex.join(flags)}`."
             )
         main_parser().parse_args(arguments)
         main_parser().print_help(shell.err)

@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
             return f"\n  Did you mean --name {shlex.quote(plain[0])}?"
         if message.startswith("unrecognized arguments: --appdef"):
             package = [*words[words.index("--appdef") + 1 :], "APPDEF"][0]
-            return f"\n  The package stands without a flag: {self.prog} {shlex.quote(package)}"
+            return f"\n  The package needs no flag: {self.prog} {shlex.quote(package)}"
         return ""
 
 
@@ -121,5 +121,5 @@ def _unknown_words_hint(
             return f"\n  Did you mean {shlex.join([_OF_COMPONENT[word], *values])}?"
     if parser.get_default("passed") is not None:
         given = shlex.join(unknown)
-        return f"\n  What the program is to get stands at the end, behind `--`: -- {given}"
+        return f"\n  Arguments of the program go at the end, after `--`: -- {given}"
     return ""

@@ -43,8 +43,8 @@ def exists(name: str) -> ExistsError:
     """The name is taken."""
     return ExistsError(
         f"there is an application {name} already",
-        f"`tfapp start {name}` runs it again as it was, --replace puts what you have now in its "
-        f"place, `tfapp destroy {name}` forgets it.",
+        f"`tfapp start {name}` runs it again as it was, --replace runs the present files in its "
+        f"place, `tfapp destroy {name}` deletes it.",
     )
 
 
