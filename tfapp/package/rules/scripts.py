@@ -17,14 +17,8 @@ from tfapp.package.safety import unsafe_reason
 from tfapp.problems import Position
 
 TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
-# Keys of site.global by which a component's Python is another one.
-OTHER_PYTHONS = (
-    "python.archive",
-    "python.executable",
-    "python.version",
-    "docker.image",
-    "run.mode",
-)
+# Keys of site.global by which a component's Python is another one, beside run.mode.
+OTHER_PYTHONS = ("python.archive", "python.executable", "python.version", "docker.image")
 SERVER = "tfapp:server"  # in place of a file: a standard TensorFlow server
 SERVER_ROLES = ("worker", "ps")
 READ = b"user.scripts.entry"  # in a script that reads it from its context's `config`
@@ -196,9 +190,10 @@ def _own_entry(component: Component, package: AppPackage) -> str:
         return ""
     if not is_looked_for(component, package) or unsafe_reason(entry.text):
         return ""
+    mode = setting(values, "run.mode")
     others = (setting(values, key) for key in OTHER_PYTHONS)
     given = any(value is not None and not value.is_default for value in others)
-    return "" if given else entry.text
+    return "" if given or (mode is not None and mode.text != "local") else entry.text
 
 
 def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
