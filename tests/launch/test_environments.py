@@ -177,6 +177,13 @@ def test_a_data_file_that_lies_beside_the_program(create, tmp_path):
     assert done.stderr.splitlines()[-1] == (
         f"digits.csv lies beside the program and was not shipped: --files {tmp_path / 'digits.csv'}"
     )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "digits.csv").rename(tmp_path / "data" / "digits.csv")
+    (tmp_path / "program.py").write_text("open('./data/digits.csv')\n")
+    assert create("two").stderr.splitlines()[-1] == (
+        f"data/digits.csv lies beside the program and was not shipped: --files {tmp_path} "
+        "(the folder above data/)"
+    )
 
 
 OWN = """\

@@ -83,8 +83,8 @@ def package_of(caller: Caller, engine: Engine, application: Application) -> str:
 
 
 def missed_file(caller: Caller, engine: str, application: Application) -> str:
-    """A sentence about a file that the program did not find and that lies beside its sources here,
-    "" without one."""
+    """A sentence about a file that the program has not found, but that is beside its sources on
+    this machine, with the way to ship it; "" if there is none."""
     verdict = application.status.verdict
     cause = verdict.cause if verdict is not None else None
     if cause is None:
@@ -92,14 +92,24 @@ def missed_file(caller: Caller, engine: str, application: Application) -> str:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         known = read_json(_place(caller, engine, application.name))["files"]
         for match in _NOT_FOUND.finditer(cause.last_lines):
-            name = next(filter(None, match.groups()))
+            name = os.path.normpath(next(filter(None, match.groups())))
+            if name.startswith(("/", "..")):
+                continue
             for source in map(Path, known):
                 path = source.parent / name
-                if not os.path.isabs(name) and str(path) not in known and path.exists():
-                    inside = path.is_relative_to(caller.cwd)
-                    shown = path.relative_to(caller.cwd) if inside else path
-                    return f"{name} lies beside the program and was not shipped: --files {shown}"
+                if str(path) not in known and path.exists():
+                    way = _way_to_ship(path, name, source.parent, caller.cwd)
+                    return f"{name} lies beside the program and was not shipped: {way}"
     return ""
+
+
+def _way_to_ship(path: Path, name: str, folder: Path, cwd: Path) -> str:
+    """The flag that ships `path` under the name by which the program opens it, below `folder`. A
+    file is shipped under its last name, and a folder's content without the folder."""
+    first, *below = Path(name).parts
+    if below or path.is_dir():
+        return f"--files {_short(str(folder), cwd)} (the folder above {first}/)"
+    return f"--files {_short(str(path), cwd)}"
 
 
 def forget(caller: Caller, engine: Engine, name: str) -> None:
