@@ -127,7 +127,9 @@ function cause() {
 }
 
 function links() {
-  const found = doc.links.filter((one) => one.what !== "log"); // those are with the logs
+  // Those of logs that are shown are with them.
+  const found = doc.links.filter(
+    (one) => one.what !== "log" || !(doc.log_names || []).includes(one.instance));
   if (!found.length) return null;
   return make("section", {}, make("h2", {}, "Links"),
     make("ul", {}, found.map((one) => make("li", {},
