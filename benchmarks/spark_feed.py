@@ -24,6 +24,7 @@ import tfapp
 from benchmarks.medians import compare
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import ApplicationFailedError
+from tfapp.feed.source import pickles_of
 from tfapp.feed.wire import Credentials
 
 ROUNDS = 3
@@ -111,20 +112,18 @@ def arrays(part: int, rows: int) -> Iterator[Any]:
 
 
 def pump(batches: Iterable[Any], address: str, credentials: str) -> Iterator[Any]:
-    """For mapInArrow: sends the bytes of batches over mutual TLS, and nothing else."""
+    """For mapInArrow: sends the bytes of batches over mutual TLS, and nothing else. Or pickles."""
     host, _, port = address.rpartition(":")
     tls = Credentials.unpacked(credentials).tls(server=False)
     with tls.wrap_socket(socket.create_connection((host, int(port)))) as connection:
         for batch in batches:
-            connection.sendall(batch.serialize())
+            connection.sendall(batch if isinstance(batch, bytes) else batch.serialize())
     yield from ()
 
 
-def pump_elements(elements: Iterable[Any], address: str, credentials: str) -> None:
-    """For foreachPartition: the same, of elements that are turned into batches."""
-    from tfapp.feed.rows import batches_of
-
-    list(pump(batches_of(elements, 0), address, credentials))
+def pump_pickles(pickles: Iterable[bytes], address: str, credentials: str) -> None:
+    """For foreachPartition: the same, of the pickles in which Spark has elements."""
+    list(pump(pickles, address, credentials))
 
 
 # A process that takes bytes from connections and drops them: host and credentials are its
@@ -178,8 +177,8 @@ def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
         data.count()
 
         def pump_rdd(address: str, credentials: str, data: Any = data) -> None:
-            data.foreachPartition(
-                functools.partial(pump_elements, address=address, credentials=credentials)
+            pickles_of(data).foreachPartition(
+                functools.partial(pump_pickles, address=address, credentials=credentials)
             )
 
         found[name] = Kind(

@@ -116,7 +116,6 @@ def test_what_programs_return_report_and_write_comes_back(module, tmp_path, capf
     shown = capfd.readouterr()
     assert shown.out.strip() == "hello from worker/0"
     assert f"ships {Path(program.__file__).name}" in shown.err
-    assert "whole: RUNNING" in shown.err
 
     # The same, from what is kept.
     again = tfapp.open("whole").result(timeout=LIMIT)

@@ -60,12 +60,24 @@ def test_long_values_go_on_below_their_beginning_and_paths_stay_whole():
     assert fact_lines(pairs) == f"verdict   {pairs[0][1]}\nsaves to  {path}"
 
 
+def test_values_keep_their_lines_and_may_be_empty():
+    pairs = [("log", "a first line\n  a second and long one"), ("tag", "")]
+    assert fact_lines(pairs) == "log  a first line\n       a second and long one\ntag"
+    assert fact_lines(pairs, 25).splitlines() == [
+        "log  a first line",
+        "       a second and long",
+        "     one",
+        "tag",
+    ]
+
+
 @pytest.mark.parametrize(
     ("terminal", "environ", "width"),
     [
         (True, {"COLUMNS": "50"}, 50),
         (True, {"COLUMNS": "wide"}, None),  # nor does this one say how wide it is
         (True, {"COLUMNS": "0"}, None),
+        (True, {"COLUMNS": "-5"}, None),
         (False, {"COLUMNS": "50"}, None),
     ],
 )

@@ -90,6 +90,13 @@ def test_a_row_that_is_not_like_the_first_is_named(column, words):
         check(made, features_of(made.slice(0, 1)), first=10, part=3)
 
 
+@pytest.mark.parametrize(("first", "second"), [([1.0], 2.0), (1.0, [2.0]), ([[1.0]], [2.0])])
+def test_a_row_of_another_rank_is_named(first, second):
+    features = features_of(batch(x=[first]))
+    with pytest.raises(FeedError, match="column 'x', row 10 of partition 3: it has the rank"):
+        check(batch(x=[second]), features, first=10, part=3)
+
+
 @pytest.mark.parametrize(
     "kind", [pa.date32(), pa.map_(pa.string(), pa.int32()), pa.list_(pa.string())]
 )

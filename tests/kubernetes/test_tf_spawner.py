@@ -111,7 +111,7 @@ def test_it_is_replaced(tfapp, namespace, shared_volume, tmp_path):
     assert (board["what"], board["instance"]) == ("TensorBoard", "tensorboard/0")
     assert board["address"].startswith(f"http://{pods['tensorboard-0']['status']['podIP']}:")
     assert "`tfapp tensorboard mnist --engine kubernetes` leads there" in board["note"]
-    assert "`tfapp tensorboard mnist` leads to" in tfapp("status", "mnist").err
+    assert "`tfapp tensorboard mnist --engine kubernetes` leads to" in tfapp("status", "mnist").err
 
     # TensorBoard, for as long as it is there.
     with tfapp.start("tensorboard", "mnist") as held:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +22,7 @@ def served(tfapp: CommandLine, *words: object) -> Iterator[str]:
         yield process.stdout.readline().strip()  # type: ignore[union-attr]
     finally:
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate()
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
 
@@ -31,4 +33,11 @@ def fetched(url: str) -> str:
 
 def document(address: str, log: str = "") -> dict[str, Any]:
     """The document of the page at `address`, with the log of this instance."""
-    return json.loads(fetched(f"{address}data.json?log={log}"))["document"]
+    until = time.monotonic() + 120.0
+    while True:
+        try:
+            return json.loads(fetched(f"{address}data.json?log={log}"))["document"]
+        except urllib.error.HTTPError as error:  # 503: the engine has not answered yet
+            if error.code != 503 or time.monotonic() > until:
+                raise
+        time.sleep(0.2)

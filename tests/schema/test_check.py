@@ -27,6 +27,7 @@ def test_data_has_the_types_of_the_schema_and_no_defaults():
 
 DIGEST = "0123456789abcdef" * 4
 IMAGES = {
+    "[::1]:5000/team/train:1": True,
     "train": True,
     "team/train:3.1-gpu": True,
     "localhost:5000/team/my_train": True,

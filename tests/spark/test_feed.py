@@ -111,12 +111,13 @@ def assert_fed(shown):
 
 
 def test_epochs_a_shuffle_and_rows_of_an_rdd_on_another_engine(spark, cluster, shared, submit):
-    """The local engine, whose address executors know. A shuffle changes the order alone."""
+    """The local engine, whose address executors know. A shuffle changes the order alone. Spark has
+    the rows in pickles that are alike."""
     options = {"site.global.advertise.host": cluster.address("driver")}
     program = functools.partial(programs.collect, batch=50, shuffle=100)
-    data = rows(spark, 1000, 3).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    data = rows(spark, 1000, 3).rdd.map(lambda row: {"id": np.int64(row.id), "x": list(row.x)})
     with submit(program, spark=None, engine="local", options=options) as app:
-        result = app.feed(data, epochs=2, rest="share")
+        result = app.feed(data.persist(), epochs=2, rest="share")
         app.result()
     ids = got(shared, 2)
     assert sorted(ids[0] + ids[1]) == sorted([*range(1000), *range(1000)])
@@ -435,9 +436,10 @@ sys.modules["tfapp"] = None  # whoever imports it fails
 place = types.SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 1, stageId=lambda: 2)
 pyspark.TaskContext.get = lambda: place
 with open(sys.argv[1], "rb") as file:
-    sends, sends_elements, asks, asks_elements, cut = pickle.load(file)
-for task in (lambda: sends([]), lambda: sends_elements(0, []), lambda: asks([]),
-             lambda: asks_elements(0, [])):
+    sends, sends_elements, sends_pickles, asks, asks_elements, cut = pickle.load(file)
+pickles = [pickle.dumps([[1.0, 2.0]] * 100)] * 2
+for task in (lambda: sends([]), lambda: sends_elements(0, []), lambda: sends_pickles(0, pickles),
+             lambda: asks([]), lambda: asks_elements(0, [])):
     try:
         list(task())
     except ConnectionRefusedError:
@@ -450,6 +452,7 @@ def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
     """All that tasks call travels with them."""
     import pyarrow as pa
     from pyspark import cloudpickle
+    from pyspark.serializers import CPickleSerializer
 
     from tfapp.feed import inference, source
     from tfapp.feed.columns import pieces
@@ -463,14 +466,15 @@ def test_executors_need_no_tfapp(cluster, drivers, spark, tmp_path):
     travel_by_value()
     tasks = (
         source.frame_task(order),
-        source.rdd_task(order, ["value"]),
+        source.rdd_task(order, ["value"], None),
+        source.rdd_task(order, ["value"], CPickleSerializer().loads),
         inference.frame_task(order, pa.schema([])),
         inference.rdd_task(order),
         lambda elements: list(pieces(batches_of(elements, 0))),
     )
     (tmp_path / "tasks").write_bytes(cloudpickle.dumps(tasks))
     printed = drivers.run(sys.executable, "-c", TASKS, tmp_path / "tasks")
-    assert printed.splitlines() == ["no driver"] * 4 + ["[64, 36]"]
+    assert printed.splitlines() == ["no driver"] * 5 + ["[64, 36]"]
 
 
 def test_a_column_that_there_is_none_of_and_another_python(spark, submit, monkeypatch):

@@ -67,7 +67,8 @@ def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int | None:
     if not stream.isatty():
         return None
     with contextlib.suppress(ValueError):
-        return int(environ.get("COLUMNS", "")) or None
+        if (told := int(environ.get("COLUMNS", ""))) > 0:
+            return told
     with contextlib.suppress(OSError, ValueError):
         return os.get_terminal_size(stream.fileno()).columns or None
     return None
@@ -104,16 +105,19 @@ def _block(header: Sequence[str], row: Sequence[str], width: int | None) -> str:
 
 
 def fact_lines(pairs: Sequence[tuple[str, str]], width: int | None = None) -> str:
-    """A line for each name and its value. Values that are wider than `width` go on in further
-    lines, below their beginning; a word, such as a path, is never divided."""
+    """A line for each name and its value. Lines of values that are wider than `width` go on in
+    further lines, below their beginning; a word, such as a path, is never divided."""
     column = max((len(name) for name, _ in pairs), default=0) + 2
     lines: list[str] = []
     for name, value in pairs:
-        parts = [value]
-        if width is not None and column + len(value) > width:
+        parts: list[str] = []
+        for line in value.split("\n"):
+            if width is None or column + len(line) <= width:
+                parts.append(line)
+                continue
             room = max(width - column, _LEAST_ROOM)
-            parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
-        lines += [f"{name if not i else '':{column}}{part}" for i, part in enumerate(parts)]
+            parts += textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False)
+        lines += [f"{name if not i else '':{column}}{part}" for i, part in enumerate(parts or [""])]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -34,10 +34,17 @@ def _wrapped(paragraph: str, width: int) -> str:
 
     lines = paragraph.splitlines()
     if not any(line.startswith(" ") for line in lines):
-        return textwrap.fill(paragraph, width)
+        return textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
     for index, line in enumerate(lines):
         if len(line) > width and (row := _ROW.match(line)):
-            lines[index] = textwrap.fill(line, width, subsequent_indent=" " * row.end())
+            indent = " " * row.end()
+            lines[index] = textwrap.fill(
+                line,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
     return "\n".join(lines)
 
 

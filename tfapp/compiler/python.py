@@ -82,7 +82,7 @@ def digest_of(path: Path) -> str:
     return _digest(path, status.st_size, status.st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.cache  # a component may have one of its own
 def _digest(path: Path, size: int, modified: int) -> str:
     """The SHA-256 of a file. `size` and `modified` are in the cache's key, so that a changed file
     is read again."""

@@ -80,9 +80,13 @@ class Logs:
             if container is None:
                 return (), (Log(instance.instance, "", "its container has not begun"),)
             then, text = self._read.get(container.id, (float("-inf"), ""))
-            if self._clock() >= then + READ_EVERY:
-                file = f"{container.service}.log"
-                text = self._nodes.read_end(container.node, container.yarn_id, file, MAX_LOG)
+            due = self._clock() >= then + READ_EVERY
+            if due:  # the others show what was read last, while a node may be silent
+                self._read[container.id] = self._clock(), text
+        if due:
+            file = f"{container.service}.log"
+            text = self._nodes.read_end(container.node, container.yarn_id, file, MAX_LOG)
+            with self._lock:
                 self._read[container.id] = self._clock(), text
         shown = document.last_lines(text.encode())
         page = self._nodes.log_page(container.node, container.yarn_id, self._user)
@@ -98,4 +102,5 @@ class Logs:
             with contextlib.suppress(RefusedError, UnreachableError):
                 found = self._connection.containers((*LIVE_STATES, *FINISHED_STATES))
                 self._containers = {one.id: one for one in found if one.yarn_id}
+            self._asked = self._clock()  # it may have taken long
         return self._containers.get(instance.container)

@@ -85,8 +85,12 @@ def features_of(batch: pa.RecordBatch) -> tuple[Feature, ...]:
 def check(batch: pa.RecordBatch, features: Sequence[Feature], first: int, part: int) -> None:
     """Raises FeedError if a row has a null or another shape than `features`. `first`: the number of
     the batch's first row in partition `part`."""
-    for feature, column in zip(features, batch.columns):
+    for feature, field, column in zip(features, batch.schema, batch.columns):
         values, width = column, 1
+        rank = element_type(field)[1]
+        if rank != len(feature.shape):
+            words = f"has the rank {rank} where the first row has {len(feature.shape)}"
+            raise _bad(feature, first, part, words)
         if column.null_count:
             row = first + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
             raise _bad(feature, row, part, "is null; tensors have none: fill or drop it")

@@ -8,11 +8,12 @@ a number, a text, bytes               the column "value"
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Union
 
 import numpy as np
 import pyarrow as pa
@@ -27,51 +28,121 @@ VALUE = "value"
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Elements as arrays of the shape (rows, ...), by column."""
+
+    rows: int
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, which: slice) -> Columns:
+        arrays = {name: array[which] for name, array in self.arrays.items()}
+        return Columns(len(range(self.rows)[which]), arrays)
+
+
+Elements = Union[list[Any], Columns]  # some, in their order
+
+
 def batches_of(elements: Iterable[Any], part: int) -> Iterator[pa.RecordBatch]:
     """The elements of partition `part`, which are all of the first one's kind, in batches of some
     PIECE bytes. FeedError."""
     rest = iter(elements)
+    return _batches(lambda most: list(itertools.islice(rest, most)), part)
+
+
+def batches_of_runs(runs: Iterator[Elements], part: int) -> Iterator[pa.RecordBatch]:
+    """As `batches_of`, of elements that come several at once."""
+    rest: Elements = []
+
+    def take(most: int) -> Elements:
+        nonlocal rest
+        run = rest if len(rest) else next(runs, [])
+        rest = run[most:]
+        return run[:most]
+
+    return _batches(take, part)
+
+
+def _batches(take: Callable[[int], Elements], part: int) -> Iterator[pa.RecordBatch]:
+    """`take`: up to so many of the next elements, none when there are no more."""
     first, count = 0, FEW
     kinds: dict[str, pa.DataType] = {}  # of the first batch's columns
-    while chunk := list(itertools.islice(rest, min(FEW, count))):
+    run = take(FEW)
+    while len(run):
+        taken, rows, run = [run], len(run), []
         patient = time.monotonic() + PATIENCE
-        while len(chunk) < count and time.monotonic() < patient:
-            more = list(itertools.islice(rest, min(FEW, count - len(chunk))))
-            if not more:
+        while rows < count and not len(run) and time.monotonic() < patient:
+            more = take(min(FEW, count - rows))
+            if not len(more):
                 break
-            chunk += more
-        batch = _batch(chunk, first, part, kinds)
+            if _alike(more, taken[0]):
+                taken.append(more)
+                rows += len(more)
+            else:
+                run = more
+        batch = columns_of(_joined(taken), first, part, kinds)
         kinds = kinds or {field.name: element_type(field)[0] for field in batch.schema}
         yield batch
-        first += len(chunk)
-        count = max(1, min(MOST, PIECE * len(chunk) // max(1, batch.nbytes)))
+        first += rows
+        count = max(1, min(MOST, PIECE * rows // max(1, batch.nbytes)))
+        if not len(run):
+            run = take(min(FEW, count))
 
 
-def _batch(
-    chunk: list[Any], first: int, part: int, kinds: Mapping[str, pa.DataType]
+def _alike(run: Elements, other: Elements) -> bool:
+    """Whether they can be one batch."""
+    if isinstance(run, Columns) and isinstance(other, Columns):
+        first, second = (
+            {name: (array.dtype, array.shape[1:]) for name, array in each.arrays.items()}
+            for each in (run, other)
+        )
+        return first == second
+    return type(run) is type(other)
+
+
+def _joined(runs: list[Elements]) -> Elements:
+    if len(runs) == 1:
+        return runs[0]
+    columns = [run.arrays for run in runs if isinstance(run, Columns)]
+    if columns:
+        arrays = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
+        return Columns(sum(map(len, runs)), arrays)
+    return list(itertools.chain.from_iterable(run for run in runs if isinstance(run, list)))
+
+
+def columns_of(
+    elements: Elements, first: int, part: int, kinds: Mapping[str, pa.DataType]
 ) -> pa.RecordBatch:
-    names = _names(chunk[0])
-    if names is None:
-        columns = {VALUE: chunk}
-    else:
-        try:
-            if isinstance(chunk[0], Mapping):
-                columns = {name: [one[name] for one in chunk] for name in names}
-            else:
-                if any(len(one) != len(names) for one in chunk):
-                    raise ValueError("its elements have different numbers of items")
-                columns = dict(zip(names, map(list, zip(*chunk))))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FeedError(
-                f"partition {part}, rows from {first} on: an element is not like the first: {error}"
-            ) from None
+    """Elements of partition `part` from number `first` on as one batch. `kinds`: of the numbers in
+    earlier ones. FeedError."""
+    columns = elements.arrays if isinstance(elements, Columns) else _lists(elements, first, part)
     arrays = {
         name: _column(name, found, first, part, kinds.get(name)) for name, found in columns.items()
     }
     return pa.record_batch(list(arrays.values()), names=list(arrays))
 
 
-def _names(element: Any) -> list[str] | None:
+def _lists(chunk: list[Any], first: int, part: int) -> dict[str, list[Any]]:
+    """Elements by column."""
+    names = names_of(chunk[0])
+    if names is None:
+        return {VALUE: chunk}
+    try:
+        if isinstance(chunk[0], Mapping):
+            return {name: [one[name] for one in chunk] for name in names}
+        if any(len(one) != len(names) for one in chunk):
+            raise ValueError("its elements have different numbers of items")
+        return dict(zip(names, map(list, zip(*chunk))))
+    except (LookupError, TypeError, ValueError) as error:
+        raise FeedError(
+            f"partition {part}, rows from {first} on: an element is not like the first: {error}"
+        ) from None
+
+
+def names_of(element: Any) -> list[str] | None:
     """Its columns, None for the one that is called VALUE."""
     if isinstance(element, Mapping):
         return [str(name) for name in element]
@@ -85,12 +156,11 @@ def _names(element: Any) -> list[str] | None:
     return [str(number) for number in range(len(element))]
 
 
-def _column(
-    name: str, values: list[Any], first: int, part: int, kind: pa.DataType | None
-) -> pa.Array:
-    """`kind`: of the numbers in earlier batches. Whole numbers become floats where these were."""
+def _column(name: str, values: Any, first: int, part: int, kind: pa.DataType | None) -> pa.Array:
+    """`values`: a list or an array. `kind`: of the numbers in earlier batches. Whole numbers
+    become floats where these were."""
     try:
-        if isinstance(values[0], np.ndarray):
+        if isinstance(values, np.ndarray) or isinstance(values[0], np.ndarray):
             array = np.asarray(values)
             dtype = array.dtype if kind is None else numpy_type(kind)
             return column_of(array.astype(dtype, casting="safe", copy=False))
@@ -102,14 +172,22 @@ def _column(
         return column if kind is None else column.cast(kind)
     except (pa.ArrowException, TypeError, ValueError) as error:
         for row, value in enumerate(values):
-            if np.shape(value) != np.shape(values[0]):
+            if _shape(value) != _shape(values[0]):
                 raise FeedError(
                     f"column {name!r}, row {first + row} of partition {part}: it has the shape "
-                    f"{np.shape(value)} where the first of its kind has {np.shape(values[0])}"
+                    f"{_shape(value)} where the first of its kind has {_shape(values[0])}"
                 ) from None
         raise FeedError(
             f"column {name!r}, partition {part}, rows from {first} on: they make no tensor: {error}"
         ) from None
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """None for lists that have none."""
+    try:
+        return np.shape(value)
+    except ValueError:
+        return None
 
 
 def _packed(values: list[Any], kind: pa.DataType | None) -> np.ndarray[Any, Any] | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tfapp.errors import FeedError
 from tfapp.feed.columns import element_type
-from tfapp.feed.rows import batches_of
+from tfapp.feed.pickled import runs
+from tfapp.feed.rows import batches_of, batches_of_runs
 from tfapp.feed.sender import Order, send
 from tfapp.feed.travel import once_per_worker
 
@@ -102,7 +103,30 @@ def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) 
             ) from None
         chosen = data.select(*columns) if columns else data
         return chosen.mapInArrow(frame_task(order), "rows long").rdd
-    return data.mapPartitionsWithIndex(rdd_task(order, columns))
+    loads = _loads(data)
+    elements = data if loads is None else pickles_of(data)
+    return elements.mapPartitionsWithIndex(rdd_task(order, columns, loads))
+
+
+def _loads(data: Any) -> Callable[[bytes], Sequence[Any]] | None:
+    """How the pickles in which Spark keeps the elements of an RDD are unpickled. None for an RDD
+    that is computed in the Python worker, and for one that is kept in another way."""
+    from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+    computed = hasattr(data, "_is_pipelinable") and data._is_pipelinable()
+    kept = data._jrdd_deserializer
+    if computed or data._is_barrier() or not isinstance(kept, BatchedSerializer):
+        return None
+    inner = kept.serializer
+    return inner.loads if type(inner) is CPickleSerializer else None
+
+
+def pickles_of(data: Any) -> Any:
+    """An RDD of the pickles in which Spark keeps the elements of an RDD, several in each."""
+    from pyspark import RDD
+    from pyspark.serializers import NoOpSerializer
+
+    return RDD(data._jrdd, data.context, NoOpSerializer())
 
 
 def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -112,11 +136,12 @@ def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 def rdd_task(
-    order: Any, columns: Sequence[str] | None
+    order: Any, columns: Sequence[str] | None, loads: Callable[[bytes], Sequence[Any]] | None
 ) -> Callable[[int, Iterable[Any]], Iterator[int]]:
-    """For RDD.mapPartitionsWithIndex."""
+    """For RDD.mapPartitionsWithIndex. `loads`: unpickles several elements; without it the RDD has
+    them one by one."""
     work, told = once_per_worker(_send_elements), tuple(order)
-    return lambda part, elements: work(told, columns, part, elements)
+    return lambda part, elements: work(told, columns, loads, part, elements)
 
 
 def _send_frame(order: tuple[Any, ...], batches: Iterable[Any]) -> Iterator[Any]:
@@ -129,13 +154,18 @@ def _send_frame(order: tuple[Any, ...], batches: Iterable[Any]) -> Iterator[Any]
 
 
 def _send_elements(
-    order: tuple[Any, ...], columns: Sequence[str] | None, part: int, elements: Iterable[Any]
+    order: tuple[Any, ...],
+    columns: Sequence[str] | None,
+    loads: Callable[[bytes], Sequence[Any]] | None,
+    part: int,
+    elements: Iterable[Any],
 ) -> Iterator[int]:
     from pyspark import TaskContext
 
-    batches = (
-        _select(batch, columns) if columns else batch for batch in batches_of(elements, part)
+    all_columns = (
+        batches_of_runs(runs(elements, loads), part) if loads else batches_of(elements, part)
     )
+    batches = (_select(batch, columns) if columns else batch for batch in all_columns)
     yield send(Order(*order), batches, part, TaskContext.get().taskAttemptId())
 
 

@@ -13,9 +13,19 @@ def travel_by_value() -> None:
 
     import tfapp.errors
     import tfapp.feed
-    from tfapp.feed import columns, inference, intervals, pool, rows, sender, source, wire
+    from tfapp.feed import (
+        columns,
+        inference,
+        intervals,
+        pickled,
+        pool,
+        rows,
+        sender,
+        source,
+        wire,
+    )
 
-    travelling = (columns, inference, intervals, pool, rows, sender, source, wire)
+    travelling = (columns, inference, intervals, pickled, pool, rows, sender, source, wire)
     for module in (tfapp.errors, tfapp.feed, *travelling):
         cloudpickle.register_pickle_by_value(module)
 

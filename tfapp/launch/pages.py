@@ -61,8 +61,7 @@ class Pages:
         if engine not in self._engines or not name:
             return server.NOT_FOUND
         try:
-            if not slash:
-                self._engines[engine].find(name)
+            if not slash:  # first: the page of an error asks again at what is beside it
                 return server.moved(f"{name}/")
             return self._below(engine, name, below, request)
         except UnknownApplicationError:

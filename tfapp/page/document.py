@@ -135,10 +135,10 @@ def feed_in_words(status: ApplicationStatus) -> str:
         return ""
     rows = _rows(feed.rows)
     if feed.seconds:
-        rows += f" in {feed.seconds:g} s"
+        rows += " in " + f"{feed.seconds:,.1f}".removesuffix(".0") + " s"
     average = feed.rows / feed.seconds if feed.seconds else 0.0
     if feed.error:
-        told = [f"It has failed after {rows}: {feed.error}."]
+        told = [f"It has failed after {rows}: {feed.error.rstrip('.')}."]
     elif feed.over:
         why = "The programs wanted no more" if feed.stopped else "All is with the programs"
         told = [f"{why}: {rows}{_speed(average)}."]

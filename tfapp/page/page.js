@@ -127,7 +127,9 @@ function cause() {
 }
 
 function links() {
-  const found = doc.links.filter((one) => one.what !== "log"); // links to logs are with the logs
+  // Links to logs that are shown are with these logs.
+  const found = doc.links.filter(
+    (one) => one.what !== "log" || !(doc.log_names || []).includes(one.instance));
   if (!found.length) return null;
   return make("section", {}, make("h2", {}, "Links"),
     make("ul", {}, found.map((one) => make("li", {},

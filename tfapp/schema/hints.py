@@ -62,7 +62,7 @@ def shape_hint(path: Path, found: Any, said: Schema, schema: SchemaParts) -> str
     """How to write `found`, the value of the key at `path`, in the shape that the schema `said`
     expects; "" if that is unknown."""
     name, wanted = path[-1], types((said,))
-    if wanted == {"string"} and _are_scalars(found):
+    if wanted == {"string"} and _is_a_text(found):
         return f"write one text: {shlex.join(map(str, found))}"
     if wanted == {"array"} and isinstance(found, str):
         return f"write {name}: [{found}]"
@@ -142,3 +142,8 @@ def _pair(item: Any) -> Any:
 def _are_scalars(found: Any) -> bool:
     scalars = (str, int, float)
     return isinstance(found, list) and bool(found) and all(isinstance(x, scalars) for x in found)
+
+
+def _is_a_text(found: Any) -> bool:
+    """Whether its items beside each other are a text for YAML as well."""
+    return _are_scalars(found) and isinstance(found[0], str)

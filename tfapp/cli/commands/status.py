@@ -24,8 +24,8 @@ from tfapp.launch.sources import package_of
 from tfapp.page.document import feed_in_words
 
 INSIDE = (
-    "pages of instances have addresses inside the cluster: `tfapp tensorboard {}` leads to that of "
-    "TensorBoard, `kubectl port-forward` to others"
+    "pages of instances have addresses inside the cluster: `tfapp tensorboard {} --engine {}` "
+    "leads to that of TensorBoard, `kubectl port-forward` to others"
 )
 
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     else:
         shell.print(_text(application, package, shell.width))
         if not engine.reaches_pages and any(_pages(application)):
-            shell.note(INSIDE.format(application.name))
+            shell.note(INSIDE.format(application.name, application.engine))
     return ExitCode.SUCCESS
 
 
