@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Feeding:
-    """Of one application that this process has submitted."""
+    """The feed of one application that this process has submitted."""
 
     def __init__(self, caller: Caller, engine: Engine):
-        """With credentials that nobody else has. `engine`: that of the application."""
+        """Creates new credentials for the feed. `engine`: that of the application."""
         self._credentials = Credentials(*new_credentials(time.time()))
         self._caller, self._engine = caller, engine
         self._feeder: Feeder | None = None

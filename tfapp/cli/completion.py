@@ -29,7 +29,7 @@ _NEW_NAMES = ("init", "create", "run")  # their NAME is not that of an applicati
 
 
 def shell_code(shell: str) -> str:
-    """What makes `shell` complete command lines of tfapp."""
+    """The code that makes `shell` complete command lines of tfapp."""
     return argcomplete.shellcode(["tfapp"], shell=shell)
 
 
@@ -62,8 +62,8 @@ def parser_for(words: Sequence[str], shell: Shell) -> argparse.ArgumentParser:
 def _completer(
     command: str, action: argparse.Action, words: Sequence[str], shell: Shell
 ) -> Callable[..., Any] | None:
-    """What finds the words for an argument by its metavar; None for files, and for what argcomplete
-    knows by itself."""
+    """The function that finds the words for an argument, by its metavar. None for files, and for
+    arguments that argcomplete can complete by itself."""
     metavar = action.metavar
     if isinstance(metavar, tuple):
         metavar = metavar[min(_behind(action.option_strings, words), len(metavar) - 1)]
@@ -117,7 +117,7 @@ def _log_names(args: argparse.Namespace, action: argparse.Action, shell: Shell) 
 
 
 def _components(args: argparse.Namespace, action: argparse.Action, shell: Shell) -> Iterable[str]:
-    """Those of the package that is named, else of the application."""
+    """The components of the package on the command line, or else of the application."""
     if not hasattr(args, "appdef"):
         return (i.component for i in _application(args, shell).status.instances)
     from tfapp.package.load import load_package
@@ -129,7 +129,7 @@ def _components(args: argparse.Namespace, action: argparse.Action, shell: Shell)
 
 
 def _keys(args: argparse.Namespace, action: argparse.Action, shell: Shell) -> Iterable[str]:
-    """Those that `action`, --option or a relative of it, can set."""
+    """The keys that `action`, which is --option or a similar flag, can set."""
     kind = "appConfig" if action.dest in ("option", "compopt") else "resources"
     section = "global" if action.dest in ("option", "resopt") else "components.<component>"
     return _keys_of(kind, {"global", section})
@@ -184,7 +184,7 @@ def _engine(args: argparse.Namespace, shell: Shell) -> Engine:
 
 
 def _in_time(ask: Callable[[], Any]) -> Any:
-    """What `ask` returns, in a thread that does not keep this process. TimeoutError."""
+    """Calls `ask` in a daemon thread and returns its result. TimeoutError after LIMIT seconds."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(ask()), daemon=True)
     thread.start()

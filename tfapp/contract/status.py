@@ -129,10 +129,10 @@ class Curve:
 
 @frozen
 class FeedStatus:
-    """What a feed from Spark has done, as its driver has told it last."""
+    """The counters of a feed from Spark, from the last report of its driver."""
 
-    rows: int = 0  # with the programs; once `over`, those that the programs get
-    # The same by instance, in the present generation of programs.
+    rows: int = 0  # rows that are with the programs; once `over`, rows that the programs get
+    # Rows by instance, in the present generation of programs.
     instances: Mapping[str, int] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0  # from the first row to the newest
     rows_per_second: float | None = None  # of late; None: nothing is measured now

@@ -17,8 +17,8 @@ PLACE = "checkpoints"  # below TFAPP_HOME: where the user names no prefix
 
 
 def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool) -> None:
-    """Called before an application is made that saves into `folder`. Says so when the folder has
-    files of an earlier application; with `fresh`, moves them aside. UsageError where that cannot be
+    """Called before an application is created that saves into `folder`. Notes that the folder has
+    files of an earlier application; with `fresh`, moves them aside. UsageError if that cannot be
     done from this machine."""
     path = _seen(folder, engine)
     if path is None:

@@ -1,4 +1,4 @@
-"""What a user sets once: the engine of commands and calls that name none, and flags of engines.
+"""The user's defaults: the engine of commands and calls that name none, and flags of engines.
 
 The engine is that of `--engine` (in a call: `engine=`), else of the variable TFAPP_ENGINE, else of
 the file TFAPP_HOME/config.yaml, else "local". The file may also have values for engines' own flags,
@@ -35,7 +35,7 @@ _ENGINE = "engine"
 
 
 class InvalidDefaultsError(InvalidPackageError):
-    """The user's config.yaml cannot be used; `problems` says why, each with its place."""
+    """The user's config.yaml has errors. `problems`: all findings, each with its position."""
 
     what = FILE
 

@@ -184,7 +184,7 @@ def measured_component(status: ApplicationStatus) -> dict[str, str]:
 
 
 def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
-    """What components are preparing, each told by the first instance that is preparing it:
+    """What each component is preparing, according to its first instance that does so:
     "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
     found: dict[str, list[InstanceStatus]] = {}
     for instance in status.instances:

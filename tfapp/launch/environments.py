@@ -248,7 +248,7 @@ def _distribution(module: str) -> str:
 
 
 def _place(package: AppPackage, component: str) -> Position:
-    """Where the environment that travels to `component` is configured."""
+    """The position of the configuration of the environment that is shipped to `component`."""
     return effective(package, component)[key_of_travelling(package, component)].at
 
 

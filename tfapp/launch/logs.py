@@ -1,4 +1,4 @@
-"""Growing logs of an application: which there are, what is new in them, several on one output."""
+"""Reads the growing logs of an application, and prints new lines of several logs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tfapp.errors import NotFoundError
 from tfapp.launch.caller import Caller
 from tfapp.launch.follow import Feed
 
-# Seconds between two looks at growing logs.
+# Seconds between two checks for new output.
 LOOK_EVERY = 0.1
-# Seconds for which a list of logs stands, once there are any: to ask for it takes much longer than
-# to see that they have not grown.
+# Seconds between two requests for the list of logs, once there are any. The list takes much longer
+# than a check for new output.
 LIST_EVERY = 0.5
 
 # Logs of the machinery: shown when they are asked for.
@@ -69,18 +69,18 @@ class Tail:
 
 
 def last_lines_at(file: BinaryIO, count: int) -> int:
-    """Where the last `count` lines of a file begin, an unfinished one being a line."""
+    """The offset at which the last `count` lines of a file begin. An unfinished line counts."""
     end = file.seek(0, os.SEEK_END)
     return _lines_before(file, end, count)
 
 
 def line_at(file: BinaryIO, place: int) -> int:
-    """Where the line begins that has byte `place`."""
+    """The offset at which the line with byte `place` begins."""
     return _lines_before(file, place + 1, 1)
 
 
 def _lines_before(file: BinaryIO, end: int, count: int) -> int:
-    """Where the last `count` lines of the first `end` bytes begin."""
+    """The offset at which the last `count` lines of the first `end` bytes begin."""
     place = end
     newlines = 0
     while place and count:
@@ -199,7 +199,7 @@ class OwnLines:
 
 
 def _lines(piece: bytes) -> list[bytes]:
-    """With their ends, which are newlines and nothing else."""
+    """The lines of a piece, with their newlines. Only a newline ends a line."""
     *whole, last = piece.split(b"\n")
     return [line + b"\n" for line in whole] + ([last] if last else [])
 
@@ -224,12 +224,11 @@ def _component(log: LogFile) -> str:
 
 
 class LogPrinter:
-    """Prints what is new in the logs that `what` means (`select_logs`). Without
-    `what` that is all instances'. Lines of several instances are told apart by the instance's name
-    before them; where `what` is one instance, its output is printed as it is, that of each
-    container it had after the other; if it is `parted`, with tfapp's own lines on standard
-    error. `last`: so many lines of each log that is there, and all that comes later. `since`,
-    `stamped`: see TimedTail."""
+    """Prints new output of the logs that `what` selects (`select_logs`), by default those of all
+    instances. Each line begins with the name of its instance. If `what` is one instance, its output
+    is printed as it is, one container after the other; with `parted`, tfapp's own lines go to
+    standard error. `last`: begins with this number of lines of each log. `since`, `stamped`: see
+    TimedTail."""
 
     def __init__(
         self,

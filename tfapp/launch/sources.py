@@ -43,8 +43,8 @@ def stamps(request: Request, cwd: Path) -> Stamps:
 
 
 def remember(caller: Caller, application: Application, appdef: Path, seen: Stamps) -> None:
-    """Writes down from what an application was made, and its package first. Files that were made
-    for it alone, and are gone by now, are left out. A disk that takes nothing does not matter."""
+    """Records the package and the files that an application was made from. Temporary files, which
+    are gone by now, are left out. Errors of the disk are ignored."""
     package = caller.cwd / appdef
     place = _place(caller, application.engine, application.name)
     kept = {path: stamp for path, stamp in seen.items() if Path(path).exists()}
@@ -113,7 +113,7 @@ def _way_to_ship(path: Path, name: str, folder: Path, cwd: Path) -> str:
 
 
 def forget(caller: Caller, engine: Engine, name: str) -> None:
-    """The application is destroyed."""
+    """Deletes the record of an application that was destroyed."""
     with contextlib.suppress(OSError):
         _place(caller, engine.name, name).unlink()
 
@@ -142,8 +142,8 @@ def _stamp(path: Path) -> list[Any]:
 
 
 def _has_changed(path: str, before: list[Any]) -> bool:
-    """One that has gone counts as changed. A new time alone is no change: `git checkout` gives
-    one."""
+    """Whether a file has changed or is gone. A new time alone is no change, because `git checkout`
+    sets one."""
     try:
         size, changed, digest = before
         about = Path(path).stat()

@@ -1,4 +1,4 @@
-"""What a command says while it waits for the end of an application that it has stopped."""
+"""The notes of a command while it waits for the end of an application that it has stopped."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MOST = 4  # instances that are named
 def telling(
     engine: Engine, application: Application, caller: Caller, every: float = EVERY
 ) -> Iterator[None]:
-    """While the block stops a running application: how long its programs have, and every so many
-    seconds which of them have not ended, and until when they may."""
+    """While the block stops a running application, notes how long its programs have, and every
+    `every` seconds which of them have not ended and when they will be killed."""
     name, grace = application.name, application.status.stop_grace
     until = time.time() + grace
     caller.note(f"{name}: its programs are asked to end, and have {grace:g} s")

@@ -1,4 +1,4 @@
-"""Makes a package and a request into an application that an engine runs."""
+"""Compiles a requested application and launches it on an engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHECKPOINT_KEY = "site.global.user.checkpoint.prefix"
 
 @frozen
 class Request:
-    """A package, and all that is said about it beside it."""
+    """A package, and the settings of a command or a call for it."""
 
     name: str
     appdef: Path
@@ -60,9 +60,9 @@ def compile_request(
     dry_run: bool = False,
     kept: Path | None = None,
 ) -> Compiled:
-    """Loads, checks and compiles for `engine`. Warnings are noted. With `dry_run` nothing at all
-    is written, else the key of the cache. What is shipped is to lie in the cache, or for good in
-    the folder `kept` of this machine. InvalidPackageError when there are errors."""
+    """Loads, checks and compiles for `engine`, and notes warnings. The shipped files will be in the
+    cache, or permanently in the folder `kept` of this machine. Writes only the cache's key, and
+    with `dry_run` nothing. InvalidPackageError if there are errors."""
     cache = caller.home / CACHE
     with remembering(cache / "known-to-fit", keep=not dry_run):
         package = _load(request, caller, engine)
@@ -92,9 +92,9 @@ def compile_request(
 
 
 def compile_for_skein(request: Request, caller: Caller, engine: Engine) -> Compiled:
-    """Compiles for `engine` what Skein is to submit, at any time and as often as the user likes:
-    the files that the specification names are the user's, in TFAPP_HOME/compiled, and no command
-    deletes them. UnavailableError when they cannot be written; InvalidPackageError."""
+    """Compiles a specification that the user can submit with Skein at any time. Its files are in
+    TFAPP_HOME/compiled, and no command deletes them. UnavailableError if they cannot be written;
+    InvalidPackageError."""
     compiled = compile_request(request, caller, engine, kept=caller.home / COMPILED)
     store_files(compiled.files)
     return compiled
@@ -103,9 +103,10 @@ def compile_for_skein(request: Request, caller: Caller, engine: Engine) -> Compi
 def submit(
     request: Request, engine: Engine, caller: Caller, replace: bool = False, fresh: bool = False
 ) -> Application:
-    """Compiles `request` and launches it on `engine`. UnavailableError when the engine cannot
-    run it, ExistsError when the name is taken; with `replace`, who has it is destroyed once the
-    package is known to be right. `fresh`: what an earlier one has saved is moved aside."""
+    """Compiles `request` and launches it on `engine`. `replace`: an application of this name is
+    destroyed, once the package has no errors. `fresh`: checkpoints of an earlier application are
+    moved aside. InvalidPackageError; UnavailableError if the engine cannot run it; ExistsError if
+    the name is taken."""
     compiled = compile_request(request, caller, engine)
     try:
         warnings = engine.check(compiled)
@@ -165,7 +166,7 @@ def _load(request: Request, caller: Caller, engine: Engine) -> AppPackage:
 
 
 def _with_checkpoints(package: AppPackage, name: str, caller: Caller, engine: Engine) -> AppPackage:
-    """With a place for them under TFAPP_HOME, where the containers see that."""
+    """The package with a checkpoint folder under TFAPP_HOME, if the containers see that folder."""
     if not engine.sees_home:
         caller.note(f"checkpoints are lost with their container ({CHECKPOINT_KEY} is not set)")
         return package
@@ -176,7 +177,7 @@ def _with_checkpoints(package: AppPackage, name: str, caller: Caller, engine: En
 
 
 def _accept(problems: Sequence[Problem], caller: Caller) -> None:
-    """Goes on with warnings, which are shown, but not with errors."""
+    """Raises InvalidPackageError if there are errors; notes warnings."""
     if has_errors(problems):
         raise InvalidPackageError(tuple(problems))
     if problems:
@@ -184,7 +185,7 @@ def _accept(problems: Sequence[Problem], caller: Caller) -> None:
 
 
 def _present_key(cache: Path) -> bytes:
-    """The cache's key, or, while it has none, one of this moment."""
+    """The key of the cache, or a random one if it has none yet."""
     try:
         return (cache / PRIVATE_KEY_FILE).read_bytes()
     except OSError:

@@ -70,8 +70,8 @@ class Launcher(Protocol):
 
 
 class Record(Protocol):
-    """Where a master records the state of its run. Called in a thread of its own, in order.
-    TfappError when nothing can be written."""
+    """The record of a run, which its master writes. The methods are called in a thread of its own,
+    in order. TfappError if nothing can be written."""
 
     def serving(self, address: str) -> None:
         """Clients can connect to `address` (host:port) from now on."""
@@ -81,7 +81,7 @@ class Record(Protocol):
         once a second, with the last of several."""
 
     def ended(self, ending: Ending) -> None:
-        """Nothing of the run lives any more, and its master is about to end."""
+        """All processes of the run have ended, and its master is about to exit."""
 
 
 def container_id(application: str, number: int) -> str:

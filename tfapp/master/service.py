@@ -34,8 +34,9 @@ def _unary(handler: Callable[[Any, Any], Any]) -> Callable:
 
 
 class AppMaster:
-    """Its methods are the calls of tfapp.protocol.definition. `end(status, message)` is called when
-    a client shuts the application down; it returns at once."""
+    """The service of a master. Its methods are the calls of tfapp.protocol.definition.
+    `end(status, message)` is called when a client shuts the application down; it returns at
+    once."""
 
     def __init__(
         self,

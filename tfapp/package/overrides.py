@@ -76,7 +76,7 @@ class Overrides:
         return Position(self.places.get(option, option))
 
     def without(self, components: Collection[str]) -> Overrides:
-        """Those that are about none of `components`."""
+        """The overrides without those for `components`."""
         return dataclasses.replace(
             self,
             compopts=tuple(words for words in self.compopts if words[0] not in components),

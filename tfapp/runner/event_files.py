@@ -35,13 +35,14 @@ class Scalar(NamedTuple):
 
 
 class NoEventFileError(Exception):
-    """It does not consist of records."""
+    """The file does not consist of records."""
 
 
 def read_new(descriptor: int, offset: int) -> tuple[int, list[Scalar]]:
-    """What stands behind `offset`, where a record begins, and where to go on. A look takes a
-    bounded time: what is too much is skipped, so that the newest is known, or left for the next
-    look. A record that is being written is left too. NoEventFileError; OSError."""
+    """Reads the records from byte `offset` on, where a record begins. Returns the offset for the
+    next call, and the scalars. A call takes a bounded time: old records may be skipped in favour of
+    the newest ones, and others are left for the next call, such as one that is being written.
+    NoEventFileError; OSError."""
     size = os.fstat(descriptor).st_size
     if size < offset:  # it was written anew
         offset = 0
@@ -89,7 +90,7 @@ def _records(descriptor: int, offset: int, size: int) -> Iterator[tuple[int, int
 
 
 def _crc_table() -> tuple[int, ...]:
-    """Of CRC-32C, Castagnoli's polynomial, bits reversed."""
+    """The table of CRC-32C (Castagnoli's polynomial, bits reversed)."""
     table = []
     for value in range(256):
         for _ in range(8):

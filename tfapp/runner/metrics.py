@@ -141,7 +141,7 @@ class ReportFile:
         self._read = _identity(path)  # what was read, or is not to be
 
     def read(self) -> _Reported:
-        """What it says, or what it said when that could be read last."""
+        """The content of the file, or the last content that could be read."""
         seen = _identity(self._path)
         if seen is None or seen == self._read:
             return self._last

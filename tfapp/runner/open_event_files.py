@@ -140,7 +140,7 @@ class _EventFile:
             return None
 
     def read(self) -> list[event_files.Scalar]:
-        """What is new."""
+        """The new scalars since the last call; [] if the file cannot be read."""
         try:
             self.offset, scalars = event_files.read_new(self._descriptor, self.offset)
         except (NoEventFileError, OSError):

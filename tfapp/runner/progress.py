@@ -133,7 +133,7 @@ class Saved:
 
 
 def walk(place: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """What there is at and below `place`, links not followed, as far as a look goes."""
+    """The files and folders at and below `place`, at most _MOST_ENTRIES. Links are not followed."""
     left, unvisited = _MOST_ENTRIES, [os.fspath(place)]
     while unvisited and left:
         left -= 1

@@ -266,7 +266,8 @@ class Supervisor:
 
     @property
     def preparing(self) -> str:
-        """What the instance is preparing, if that takes long, without secrets; else ""."""
+        """A description of what the instance is preparing, without secrets, if that takes long;
+        else ""."""
         return redact(self._mode.preparing, self._container.private.redact)
 
     @property

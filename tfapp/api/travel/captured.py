@@ -215,7 +215,8 @@ class _Search:
         self._seen: set[int] = set()
 
     def culprit(self, function: Any) -> Variable | None:
-        """Of a function, a class or an object that can be called."""
+        """The variable that keeps `function`, a function, a class or a callable object, from being
+        pickled; None if none is found."""
         if id(function) in self._seen or len(self._seen) > _MOST_VARIABLES:
             return None
         self._seen.add(id(function))

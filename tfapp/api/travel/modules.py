@@ -80,7 +80,8 @@ class Finder:
         return Module(name, name.partition(".")[0], None, "", (), nowhere=True)
 
     def _specs(self, name: str) -> Iterator[importlib.machinery.ModuleSpec]:
-        """Those of the packages around a module and its own, as far as they are found."""
+        """The specs of the packages around a module and of the module itself, up to the first that
+        is not found."""
         parts = name.split(".")
         path = None
         for count in range(1, len(parts) + 1):

@@ -78,7 +78,7 @@ def _checkpoints(engine: Engine, name: str) -> str:
 
 
 def _ended(args: argparse.Namespace, engine: Engine) -> tuple[str, ...]:
-    """Those that --ended means. What is damaged may run."""
+    """The applications that --ended selects. Damaged ones are left out, because they may run."""
     if args.names:
         raise UsageError("--ended takes no NAME", "It is for all that have ended.")
     if not args.ended:

@@ -1,4 +1,4 @@
-"""What follows from the end of an instance's program or container."""
+"""Handles the ends of programs and containers."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ class Localizer:
             raise UnavailableError(f"{source} {error}") from error
 
     def _unpack_for_all(self, archive: Path, environments: Path) -> Path:
-        """Its 150 files take 50 to 500 ms to write, and are the same for all applications that
-        one tfapp starts."""
+        """Unpacks the runtime once for all applications of this tfapp, because writing its 150
+        files takes 50 to 500 ms. Returns the folder."""
         folder = environments / f"tfapp-{hashlib.sha256(archive.read_bytes()).hexdigest()[:24]}"
         if _is_whole(folder, archive):
             note_use(folder)

@@ -143,7 +143,7 @@ class Logs:
                 yield LogFile(instance, folder.logs / f"{instance.replace('/', '-')}.log", why)
 
     def _lost(self, hosts: Iterable[str]) -> frozenset[str]:
-        """Those of `hosts` that YARN reports as lost."""
+        """The hosts among `hosts` that YARN reports as lost."""
         try:
             return self._cluster.lost_hosts().intersection(hosts)
         except UnavailableError:

@@ -82,7 +82,7 @@ def _running(package: AppPackage, role: str) -> list[Component]:
 
 
 def _place(package: AppPackage, component: Component) -> Position:
-    """Of the number of instances, or of what metainfo says of them."""
+    """The position of the number of instances, or else of `minInstanceCount` in metainfo."""
     asked = package.resources.get(component.name)
     return asked.place(INSTANCES) if asked else component.place("minInstanceCount")
 

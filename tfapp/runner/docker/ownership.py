@@ -61,8 +61,8 @@ def is_dead(name: str) -> bool:
 
 
 def sweep(engine: Engine) -> None:
-    """Of all applications; those of a runner that lives, or that cannot be known to be dead, are
-    let alone. EngineError when the engine refuses."""
+    """Removes the containers of all applications whose runner is known to be dead. EngineError if
+    the engine refuses."""
     for container, labels in engine.labelled(LABEL).items():
         if is_dead(labels.get(LABEL_RUNNER, "")):
             engine.remove(container)

@@ -116,7 +116,7 @@ class DockerProgram:
 
     @property
     def pid(self) -> int:
-        """Of the container's first process, as this machine numbers it; 0 when it has ended."""
+        """The pid, on this machine, of the container's first process; 0 if it has ended."""
         return self.process.pid if self.process is not None else 0
 
     @property
