@@ -83,7 +83,7 @@ def test_programs_that_are_fed_begin_again_together(tmp_path, tfapp_home):
         ),
         ({"components": {"worker": 2}}, UsageError, ["components['worker']", "tfapp.Component"]),
         ({"components": ["worker"]}, UsageError, ["components is a list", "mapping"]),
-        ({"components": {}}, InvalidPackageError, ["instance"]),
+        ({"components": {}}, UsageError, ["components is empty", "instances=2"]),
         ({"retries": -1}, InvalidPackageError, ["retries"]),
         ({"retries": "often"}, InvalidPackageError, ["retries"]),
         ({"timeout": "soon"}, InvalidPackageError, ["timeout"]),
@@ -115,6 +115,11 @@ def test_a_mistake_is_told_by_the_name_of_its_argument(arguments, error, told, t
     for words in told:
         assert words in str(caught.value), str(caught.value)
     assert not any((tfapp_home / "local").glob("*/*"))
+
+
+def test_run_tells_the_hint_too(tfapp_home):
+    with pytest.raises(UsageError, match="Not A Name(.|\n)*lower-case"):
+        tfapp.run(train, name="Not A Name")
 
 
 def test_an_argument_that_there_is_none_of():

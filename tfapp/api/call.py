@@ -98,8 +98,8 @@ def run(
     {'accuracy': 0.75}
     """
     call = made_call(program, components, more)
-    name, caller = name_of(call), caller_of(show)
     with told_in_full():
+        name, caller = name_of(call), caller_of(show)
         engine = _engine(call, caller)
         with interruptible(engine, name, caller) as stopper:
             application = _submit(call, name, engine, caller, show)

@@ -236,6 +236,11 @@ def _components(call: Call) -> dict[str, Component]:
             f"components is a {type(given).__name__}",
             'It is a mapping: {"worker": tfapp.Component(instances=2)}.',
         )
+    if not given and call.package is None and call.resources is None:
+        raise UsageError(
+            "components is empty, so nothing would run",
+            'Leave it out, or name some: {"worker": tfapp.Component(instances=2)}.',
+        )
     for name, component in given.items():
         if not isinstance(component, Component):
             raise UsageError(
