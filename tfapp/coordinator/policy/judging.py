@@ -405,7 +405,7 @@ def _objection_to_cause(state: State, time: float) -> str | None:
     if policy.max_restarts > 0 and _is_broken(state, cause):
         subject = f"A program that fails within its first {duration(policy.startup)}"
         if exit.reason == "start":
-            subject = "What cannot start its program"
+            subject = "An instance that cannot start its program"
         return f"{subject} is taken for broken and is not restarted (failurePolicy.startupSeconds)."
     if policy.max_restarts > 0 and _repeats(state, failure, cause):
         return (
