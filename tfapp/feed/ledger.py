@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Union
 
 from tfapp.feed.intervals import Interval, Intervals
@@ -100,11 +100,12 @@ class _Entry:
 
 @dataclasses.dataclass
 class _Generation:
-    """What states of this generation are about. `done`: at its beginning; `orders`: what each
-    worker got; `lost`: before it."""
+    """What states of this generation are about. `done`: at its beginning, and `settled`, rows of
+    passes that are not fed again; `orders`: what each worker got; `lost`: before it."""
 
-    done: Mapping[Part, Intervals]
-    orders: Sequence[Sequence[_Entry]]
+    done: dict[Part, Intervals]
+    settled: int
+    orders: Sequence[list[_Entry]]
     batch: int
     window: int
     lost: int
@@ -156,7 +157,8 @@ class Ledger:
         self.generation = 0
         self.lost = 0  # rows that programs had that are gone, without a state that has them
         self._history: dict[int, _Generation] = {}
-        self._settled: set[int] = set()
+        self._settled: set[int] = set()  # passes that are not fed again
+        self._settled_rows = 0
         self.before = 0  # rows that earlier generations had, and this one does not get
 
     # ---- Generations ---------------------------------------------------------------------------
@@ -177,16 +179,17 @@ class Ledger:
         if state is None:
             taken = [worker.taken for worker in self._workers]
             self.lost += sum(taken)
-            self._rewind(self.generation, taken)
+            settled = self._rewind(self.generation, taken)
         else:
             then, batches = state
             if then not in self._history:
                 raise KeyError(then)
             before = self._history[then]
-            self._rewind(then, [before.batch * count for count in batches])
+            settled = self._rewind(then, [before.batch * count for count in batches])
             self.lost = before.lost
-        self._settle_again()
-        self.before = sum(known.done.rows for known in self._parts.values())
+        self.lost += self._settled_rows - settled
+        done = sum(known.done.rows for known in self._parts.values())
+        self.before = self._settled_rows + done
         self._workers = [_Worker() for _ in range(workers)]
         self._batch, self._window, self._seed = batch, max(1, window), seed
         if self._limit is not None:
@@ -194,33 +197,28 @@ class Ledger:
         self.generation = generation
         self._history[generation] = _Generation(
             done={part: known.done.copy() for part, known in self._parts.items()},
+            settled=self._settled_rows,
             orders=[worker.entries for worker in self._workers],
             batch=batch,
             window=self._window,
             lost=self.lost,
         )
 
-    def _rewind(self, generation: int, taken: Sequence[int]) -> None:
+    def _rewind(self, generation: int, taken: Sequence[int]) -> int:
         """What is done is what was done before `generation`, and the first `taken` rows of each of
-        its workers."""
+        its workers. How many of these are of settled passes."""
         for known in self._parts.values():
             known.done, known.granted, known.attempt, known.alive = Intervals(), {}, -1, False
         if generation not in self._history:
-            return
+            return 0
         before = self._history[generation]
+        settled = before.settled
         for part, done in before.done.items():
             self._parts[part].done = done.copy()
         for worker, (entries, rows) in enumerate(zip(before.orders, taken)):
             there = sum(entry.rows for entry in entries)
-            self._redo(generation, worker, entries, min(rows, there), before.window)
-
-    def _settle_again(self) -> None:
-        for part, known in self._parts.items():
-            if part[0] in self._settled and known.rows is not None:
-                self.lost += known.rows - known.done.rows
-                known.done = Intervals()
-                if known.rows:
-                    known.done.add(0, known.rows, None)
+            settled += self._redo(generation, worker, entries, min(rows, there), before.window)
+        return settled
 
     def knows(self, generation: int, workers: int) -> bool:
         """Whether a state of this generation, with so many workers, can be gone on from."""
@@ -229,26 +227,35 @@ class Ledger:
 
     def _redo(
         self, generation: int, worker: int, entries: Sequence[_Entry], rows: int, window: int
-    ) -> None:
+    ) -> int:
+        """How many of them are of settled passes."""
         whole = rows // window * window  # rows of windows of which all was taken
-        at = 0
+        at = settled = 0
         for entry in entries:
             count = min(entry.rows, max(0, whole - at))
-            if count:
+            if entry.part == _SETTLED:
+                settled += count
+            elif count:
                 digest = entry.digest if count == entry.rows else None
                 self._parts[entry.part].done.add(entry.first, entry.first + count, digest)
             at += entry.rows
         if rows == whole:
-            return
+            return settled
         inside = min(window, at - whole)
         order = window_order(self._seed, generation, worker, whole // window, inside)
         for place in sorted(order[: rows - whole]):
             part, row = _row_at(entries, whole + place)
-            self._parts[part].done.add(row, row + 1, None)
+            if part == _SETTLED:
+                settled += 1
+            else:
+                self._parts[part].done.add(row, row + 1, None)
+        return settled
 
     # ---- Senders -------------------------------------------------------------------------------
     def open(self, part: Part, attempt: int) -> Answer:
         """An attempt begins with its partition."""
+        if part[0] in self._settled:
+            return Finished()
         known = self._parts.setdefault(part, _Partition())
         if known.finished:
             return Finished()
@@ -331,24 +338,35 @@ class Ledger:
 
     def is_finished(self, part: Part) -> bool:
         """Whether all of its rows are with workers."""
-        return part in self._parts and self._parts[part].finished
+        return part[0] in self._settled or part in self._parts and self._parts[part].finished
 
     def settle(self, number: int) -> None:
         """A pass that is done will not be fed again, not even to programs that begin again: what
         these had of it is then lost."""
         if any(part[0] == number and not p.finished for part, p in self._parts.items()):
             raise ValueError(f"pass {number} is not done")
-        self._settled.add(number)
+        self._forget(number)
 
     def give_up(self, number: int) -> None:
         """No more of a pass will be fed: what workers have of it is all of it, and is not fed
         again."""
         for part, known in self._parts.items():
-            if part[0] == number and not known.finished:
+            if part[0] == number:
                 self._void(known)
-                known.attempt, known.alive = _NONE_AFTER, False
-                known.rows, known.sure = known.done.rows, True
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """The rows of a pass that is not fed again are counted alone: the driver of an endless
+        stream does not grow."""
         self._settled.add(number)
+        for part in [part for part in self._parts if part[0] == number]:
+            self._settled_rows += self._parts.pop(part).done.rows
+            for generation in self._history.values():
+                if part in generation.done:
+                    generation.settled += generation.done.pop(part).rows
+        for generation in self._history.values():
+            for entries in generation.orders:
+                entries[:] = _joined(entries, number)
 
     def _void(self, known: _Partition) -> None:
         for granted in known.granted.values():
@@ -423,10 +441,14 @@ class Ledger:
         return self.complete or (self._limit is not None and self.batches == self._limit)
 
     @property
+    def each(self) -> int:
+        """Rows that every worker gets in this generation, once it is over."""
+        return self.batches * self._batch + self.rest
+
+    @property
     def dropped(self) -> int:
         """Rows that no program gets, once it is over."""
-        each = self.batches * self._batch + self.rest
-        return sum(worker.committed - each for worker in self._workers)
+        return sum(worker.committed - self.each for worker in self._workers)
 
     @property
     def committed(self) -> list[int]:
@@ -440,12 +462,14 @@ class Ledger:
 
     def unfinished(self, number: int, partitions: int) -> list[int]:
         """The partitions of a pass that are not done, of so many."""
+        if number in self._settled:
+            return []
         parts = [self._parts.setdefault((number, n), _Partition()) for n in range(partitions)]
         return [n for n, known in enumerate(parts) if not known.finished]
 
 
 _ROOM = 64  # rows that a worker takes at once, if it has any
-_NONE_AFTER = 1 << 63  # supersedes every attempt
+_SETTLED = (-1, 0)  # in place of all partitions of passes that are not fed again
 _FEW = 8  # workers among whom rows are divided exactly
 
 
@@ -457,6 +481,19 @@ def window_order(seed: int, generation: int, worker: int, window: int, rows: int
     mixed = (seed * 1_000_003 + generation * 10_007 + worker * 101 + window) % (1 << 32)
     # Its sequence is the same in all versions of NumPy.
     return np.random.RandomState(mixed).permutation(rows).tolist()
+
+
+def _joined(entries: Iterable[_Entry], number: int) -> list[_Entry]:
+    """The same, with a pass that is settled."""
+    found: list[_Entry] = []
+    for entry in entries:
+        if entry.part[0] not in (number, _SETTLED[0]):
+            found.append(entry)
+        elif found and found[-1].part == _SETTLED:
+            found[-1].rows += entry.rows
+        else:
+            found.append(_Entry(_SETTLED, 0, entry.rows, 0))
+    return found
 
 
 def _row_at(entries: Iterable[_Entry], place: int) -> tuple[Part, int]:
