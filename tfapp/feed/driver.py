@@ -64,6 +64,7 @@ class Feeder:
         self._credentials = credentials
         self._passes: list[tuple[int, Source, int, int]] = []  # (pass, source, partitions, data)
         self._numbers, self._datas = itertools.count(), itertools.count(1)
+        self._feeding = threading.Lock()  # data is fed one after the other
         self._tasks = Tasks(self._state, credentials, ports)
         port = self._tasks.port
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -83,6 +84,10 @@ class Feeder:
         if it was the `final` data, when these have taken all of them, or want no more. FeedError,
         also when nothing moves for `stall_timeout` seconds; ApplicationEndedError; what Spark
         raises passes through."""
+        with self._feeding:
+            return self._feed(data, passes, final, stall_timeout)
+
+    def _feed(self, data: Any, passes: int, final: bool, stall_timeout: float) -> FeedResult:
         if self._state.ledger.stopped:
             return self._result()
         if self._state.unasked:
@@ -105,13 +110,12 @@ class Feeder:
             self._give_up(number)
             raise
         with self._state.changed:
-            if not final:
-                # Who begins again later cannot have the rows of a stream's earlier batches.
-                ledger = self._state.ledger
-                for number, _, partitions, _ in self._passes:
-                    if not ledger.unfinished(number, partitions):  # nobody has stopped it
-                        ledger.settle(number)
-                self._passes.clear()
+            # Programs that begin again later cannot have these rows: nobody sends them any more.
+            ledger = self._state.ledger
+            for number, _, partitions, _ in self._passes:
+                if not ledger.unfinished(number, partitions):  # nobody has stopped it
+                    ledger.settle(number)
+            self._passes.clear()
         return self._result()
 
     def order(self, context: Any) -> Order:
@@ -172,6 +176,7 @@ class Feeder:
             for number, *_ in (each for each in self._passes if each[3] == data):
                 self._state.ledger.give_up(number)
             self._passes = [each for each in self._passes if each[3] != data]
+            self._state.wake()
 
     # ---- Jobs ----------------------------------------------------------------------------------
     def _is_done(self, final: bool) -> bool:
