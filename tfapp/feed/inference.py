@@ -1,8 +1,10 @@
 """Inference: Spark tasks ask the programs about their rows, and get as many answers in their order.
 
-A task asks the driver's server whom to ask: {"route": PART} -> {"address": "host:port"}. There it
-says {"rows": N, "size": BYTES} and a batch, and hears {"size": BYTES} and a batch, or
-{"error": "..."}. When no attempt can do better, it says {"wrong": "...", "stage": S} to the server.
+A task asks the driver's server whom to ask: {"route": PART} -> {"address": "host:port"} |
+{"error": "..."}. There it says {"rows": N, "size": BYTES} and a batch, and hears {"size": BYTES}
+and a batch, or {"error": "..."}. When no attempt can do better, it says {"wrong": "...",
+"stage": S} to the server; when the program is gone, {"lost": true}, and fails when that ends the
+connection.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfapp.errors import FeedError
 from tfapp.feed.columns import ANSWER, check, features_of, pieces, serialized
-from tfapp.feed.pool import connections
+from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.rows import batches_of
 from tfapp.feed.sender import Order
 from tfapp.feed.travel import once_per_worker
@@ -88,9 +90,13 @@ def ask(
     schema, None for any. FeedError when they are wrong, OSError when this attempt cannot go on."""
     with connections(order.credentials) as connect:
         server = connect(order.server, "asker")
-        line = connect(server.ask({"route": part})["address"], "questions")
         try:
-            yield from _asked(line, batches, part, wanted)
+            route = server.ask({"route": part})
+            if "error" in route:
+                raise FeedError(route["error"])
+            with telling_of_loss(server):
+                line = connect(route["address"], "questions")
+            yield from _asked(line, server, batches, part, wanted)
         except FeedError as error:
             server.say({"wrong": f"partition {part}: {error}", "stage": stage})
             server.body(1)  # until the stage is cancelled, and this task with it
@@ -98,7 +104,7 @@ def ask(
 
 
 def _asked(
-    line: Line, batches: Iterable[Any], part: int, wanted: Any
+    line: Line, server: Line, batches: Iterable[Any], part: int, wanted: Any
 ) -> Iterator[tuple[Any, list[Any]]]:
     waiting: deque[Any] = deque()
     features, first = None, 0
@@ -108,21 +114,24 @@ def _asked(
         features = features or features_of(batch)
         check(batch, features, first, part)
         first += batch.num_rows
-        line.send({"rows": batch.num_rows}, serialized(batch))
+        with telling_of_loss(server):
+            line.send({"rows": batch.num_rows}, serialized(batch))
         waiting.append(batch)
         if len(waiting) > AHEAD:
-            yield _heard(line, waiting.popleft(), wanted)
+            yield _heard(line, server, waiting.popleft(), wanted)
     while waiting:
-        yield _heard(line, waiting.popleft(), wanted)
+        yield _heard(line, server, waiting.popleft(), wanted)
 
 
-def _heard(line: Line, batch: Any, wanted: Any) -> tuple[Any, list[Any]]:
+def _heard(line: Line, server: Line, batch: Any, wanted: Any) -> tuple[Any, list[Any]]:
     import pyarrow as pa
 
-    said = line.hear()
+    with telling_of_loss(server):
+        said = line.hear()
+        body = line.body(said["size"]) if "size" in said else b""
     if "error" in said:
         raise FeedError(said["error"])
-    with pa.ipc.open_stream(line.body(said["size"])) as stream:
+    with pa.ipc.open_stream(body) as stream:
         found = stream.read_next_batch()
     if wanted is None:
         return batch, found.columns

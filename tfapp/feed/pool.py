@@ -58,3 +58,15 @@ def connections(credentials: str) -> Iterator[Callable[[str, str], Line]]:
         raise
     for place, line in used:
         pool.idle.setdefault(place, []).append(line)
+
+
+@contextlib.contextmanager
+def telling_of_loss(driver: Line) -> Iterator[None]:
+    """While a task talks to a program. OSError only after the driver knows that the program is
+    gone, or has not found it so: Spark gives up the job of a task that fails a few times."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            driver.ask({"lost": True})  # the end of the connection is the answer
+        raise

@@ -23,6 +23,7 @@ import contextlib
 import itertools
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,7 @@ from tfapp.feed.wire import Credentials, Line
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 DRIVER_GONE = "the driver of the feed has gone"
+ACCEPT_AGAIN = 0.5  # seconds
 READ_LIMIT = 10.0  # seconds that a thread may take for a piece while the process ends
 RETURN_LIMIT = 120.0  # seconds in which a driver that lives has found a new generation
 
@@ -216,7 +218,11 @@ class Receiver:
 
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # too many files are open
+                time.sleep(ACCEPT_AGAIN)
+                continue
             self._start(self._serve, connection)
 
     def _serve(self, plain: socket.socket) -> None:
@@ -245,10 +251,10 @@ class Receiver:
             self._read.wait_for(lambda: not self._reading, READ_LIMIT)
 
     def _arrays(self, body: bytes) -> Arrays:
-        """What Arrow makes of a piece. OSError when the process ends."""
+        """What Arrow makes of a piece. While the process ends, it does not return: a task that
+        heard of that end before the driver does would fail, and Spark's job after a few."""
         with self._read:
-            if self._ends:
-                raise ConnectionError("the program ends")
+            self._read.wait_for(lambda: not self._ends)
             self._reading += 1
         try:
             return arrays_of(body)

@@ -6,6 +6,7 @@ Lines to the ledger's server, each with an answer; several partitions may follow
     {"features": [...]} -> {"features": [...]}, those of the first partition
     {"grant": first, "rows": 512, "size": BYTES} -> {"pieces": [["host:port", 256], ...]} | ...
     {"finish": ROWS} -> {"finished": true} | {"superseded": true} | {"short": "..."}
+    {"lost": true}    a program is gone. No answer; the driver ends the job, or the connection
     {"fail": "..."}    what this data can never become; no attempt can
 
 A superseded attempt waits for the partition's end, in the answer: the task must neither fail, nor
@@ -36,7 +37,7 @@ from tfapp.feed.columns import (
     size_of,
 )
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.pool import connections
+from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.wire import Line
 
 IN_FLIGHT = 2  # pieces that a worker has not answered
@@ -172,20 +173,24 @@ class _Sender:
             "rows": piece.num_rows,
             "digest": digest_of(piece, first),
         }
-        worker.line.send(head, stream)
+        with telling_of_loss(self._ledger):
+            worker.line.send(head, stream)
         worker.flying += 1
 
     def _settle(self, worker: _Worker, left: int) -> None:
         """Hears answers until no more than `left` are to come."""
         while worker.flying > left:
             worker.flying -= 1
-            if not worker.line.hear()["ok"]:
+            with telling_of_loss(self._ledger):
+                is_entered = worker.line.hear()["ok"]
+            if not is_entered:
                 # The next question to the ledger says why.
                 self._ask({"refused": True})
 
     def _worker(self, address: str) -> _Worker:
         if address not in self._workers:
-            self._workers[address] = _Worker(self._connect(address, "rows"))
+            with telling_of_loss(self._ledger):
+                self._workers[address] = _Worker(self._connect(address, "rows"))
         return self._workers[address]
 
     def _ask(self, what: dict[str, Any]) -> dict[str, Any]:

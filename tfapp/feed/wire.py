@@ -122,11 +122,12 @@ class Line:
         """The address of this side."""
         return self._socket.getsockname()[0]
 
-    def is_quiet(self) -> bool:
-        """Whether nothing has come, not even its end, since what was read last."""
+    def is_quiet(self, seconds: float = 0.0) -> bool:
+        """Whether nothing has come, not even its end, since what was read last, and nothing comes
+        in so many seconds."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        return not self._socket.pending() and not poll.poll(0)
+        return not self._socket.pending() and not poll.poll(seconds * 1000)
 
     def end(self) -> None:
         """Ends it for the thread that reads, which then closes it."""
