@@ -106,6 +106,10 @@ def test_the_last_counters_are_there_before_a_program_hears_of_the_end():
         over = [(what["over"], shown) for what, shown in program.line.said]  # type: ignore
         assert over[-1] == (True, 1)
         assert all(not ended for ended, _ in over[:-1])
+    # While programs that have failed are replaced by others, the numbers stay.
+    world.state.programs, world.state.live = {}, False
+    seen = world.look()
+    assert (seen.rows, seen.instances, seen.dropped) == (34, {}, 1)
 
 
 def test_a_failure_is_shown_before_the_programs_fail_of_it():

@@ -3,8 +3,10 @@ late, programs that are slow, stop or begin again with or without a state."""
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -106,6 +108,8 @@ class History:
         self.learned: list[Row] = []  # what the model of this generation had at its beginning
         self.saved: tuple[int, int, list[list[Row]], list[Row]] | None = None
         self.restarts = draw.choice((0, 0, 1, 3))
+        self.settles = draw.random() < 0.3  # passes are not fed again
+        self.settled: set[int] = set()
         self.begin(None)
 
     def begin(self, state: tuple[int, list[int]] | None) -> None:
@@ -118,6 +122,18 @@ class History:
         self.taken = [0] * workers
         self.tasks: list[Task] = []
         self.base = list(self.learned)
+        # Rows that neither the model had nor anybody gets any more.
+        self.gone = self.everything(self.settled) - Counter(self.base)
+        assert self.ledger.before == len(self.base) + sum(self.gone.values())
+
+    def everything(self, passes: Iterable[int]) -> Counter[Row]:
+        """All rows of passes."""
+        return Counter(
+            ((number, part), row)
+            for number in passes
+            for part, size in enumerate(self.sizes)
+            for row in range(size)
+        )
 
     def seen(self, generation: int, worker: int, rows: list[Row], batches: int) -> list[Row]:
         """The rows of the first batches of a worker, in the order of its program."""
@@ -133,6 +149,9 @@ class History:
     def run(self) -> None:
         for number in range(self.passes):
             self.run_pass(number)
+            if self.settles:
+                self.ledger.settle(number)
+                self.settled.add(number)
         self.ledger.end()
         while any(taken < self.ledger.batches for taken in self.taken):
             self.take()
@@ -192,14 +211,9 @@ class History:
         ledger = self.ledger
         assert ledger.complete
         assert ledger.over
-        everything = Counter(
-            ((number, part), row)
-            for number in range(self.passes)
-            for part, size in enumerate(self.sizes)
-            for row in range(size)
-        )
         given = Counter(row for rows in self.orders for row in rows)
-        assert given + Counter(self.base) == everything, "every row is somebody's, once"
+        somebodys = given + Counter(self.base) + self.gone
+        assert somebodys == self.everything(range(self.passes)), "every row is somebody's, once"
         each = ledger.batches * self.batch + ledger.rest
         assert all(len(rows) >= each for rows in self.orders), "all workers get as many"
         assert ledger.dropped == sum(given.values()) - each * len(self.orders)
@@ -248,3 +262,27 @@ def test_the_rest_of_a_pass_that_is_given_up_is_no_rest():
     ledger.begin(2, 2, batch=2)
     assert (ledger.open(part, 3), ledger.open(other, 4)) == (Finished(), Opened(()))
     assert ledger.lost == 2
+
+
+def test_the_ledger_of_an_endless_stream_does_not_grow():
+    """And programs that begin again go on from their state, or from the next data."""
+    ledger = Ledger(1000)
+    ledger.begin(1, 2, batch=2)
+    sizes = []
+    for number in range(200):
+        part = (number, 0)
+        assert ledger.open(part, number) == Opened(())
+        for first in (0, 2):
+            worker, count = ledger.grant(part, number, first, 4 - first, (4 - first) * ROW)
+            assert ledger.commit(worker, part, number, first, count, 5)
+            ledger.take(worker, 2 * number + 2)
+        ledger.finish(part, number, 4)
+        ledger.confirm(part)
+        ledger.settle(number)
+        assert (ledger.open(part, number + 1), ledger.is_finished(part)) == (Finished(), True)
+        assert ledger.unfinished(number, 1) == []
+        sizes.append(len(pickle.dumps(ledger)))
+    assert sizes[-1] < sizes[9] + 10 * 190, "a few bytes for each"
+    assert ledger.open((200, 0), 200) == Opened(())
+    ledger.begin(2, 2, batch=2, state=(1, [150, 150]))
+    assert (ledger.lost, ledger.before, ledger.batches) == (200, 800, 0)

@@ -15,10 +15,16 @@ from tfapp.errors import FeedError
 from tfapp.feed.context import Feed
 from tfapp.feed.wire import Credentials, connect
 
-# It ends while a thread is in Arrow's code.
+# It ends while a thread is in Arrow's code. Before it is over, it waits for a line.
 ENDS = """
-import sys, threading, time
+import atexit, sys, threading, time
 from pathlib import Path
+
+def wait():
+    print("ends", flush=True)
+    sys.stdin.readline()
+
+atexit.register(wait)
 from tfapp.feed import receiver
 from tfapp.feed.context import Feed
 
@@ -48,16 +54,24 @@ def held_port():
 
 
 def test_a_program_does_not_end_in_the_middle_of_a_piece(tmp_path):
-    """Python would abort it, in the end of its own, with SIGABRT."""
+    """Python would abort it, in the end of its own, with SIGABRT. Tasks do not hear of the end
+    before the driver does."""
+    piece = {"part": [0, 0], "attempt": 1, "first": 0, "rows": 1, "digest": 1}
     credentials = Credentials(*new_credentials(time.time()))
     with held_port() as address:
         words = [sys.executable, "-c", ENDS, tmp_path, address, credentials.packed()]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(words, text=True, **pipes) as process:
             assert process.stdout.readline() == "listens\n"
-            line = connect(address, credentials.tls(server=False), {"role": "rows"})
-            line.send({"part": [0, 0], "attempt": 1, "first": 0, "rows": 1, "digest": 1}, [b"x"])
-            assert process.wait(60) == 0
-            line.close()
+            lines = [connect(address, credentials.tls(False), {"role": "rows"}) for _ in range(2)]
+            lines[0].send(piece, [b"x"])
+            assert process.stdout.readline() == "ends\n"
+            lines[1].send(piece, [b"x"])
+            assert lines[1].is_quiet(0.5)
+            process.communicate("\n", timeout=60)
+            assert process.returncode == 0
+            for line in lines:
+                line.close()
     assert (tmp_path / "read").exists()
 
 

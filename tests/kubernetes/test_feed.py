@@ -40,7 +40,8 @@ workers = {"worker": tfapp.Component("256 MiB", instances=2)}
 with tfapp.submit(count, workers, name="fed", show=False, options=options, **more) as app:
     fed = app.feed(spark.range(0, 2000, 1, 4))
     counted = dict(app.result().returned)
-print(json.dumps([fed.rows, fed.batches, counted]))
+    shown = app.status().feed
+print(json.dumps([fed.rows, fed.batches, counted, [shown.rows, dict(shown.instances), shown.over]]))
 spark.stop()
 """
 
@@ -64,6 +65,7 @@ def test_pods_are_fed_from_spark(cluster, cache, namespace, tmp_path):
     words = cluster.inside(sys.executable, "-c", DRIVER, namespace.name, TENSORFLOW)
     done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    rows, batches, counted = json.loads(done.stdout)
+    rows, batches, counted, shown = json.loads(done.stdout)
     assert (rows, batches, [count for count, _ in counted.values()]) == (2000, 10, [10, 10])
     assert sum(total for _, total in counted.values()) == sum(range(2000))
+    assert shown == [2000, {"worker/0": 1000, "worker/1": 1000}, True]

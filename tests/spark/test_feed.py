@@ -22,6 +22,7 @@ from tests.page.applications import embedded
 from tests.page.served import document, served
 from tests.spark import fed_programs as programs
 from tests.spark.conftest import wait_for
+from tfapp import processes
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import ApplicationFailedError, FeedError, UsageError
 from tfapp.feed.wire import Credentials
@@ -119,23 +120,33 @@ def test_epochs_a_shuffle_and_rows_of_an_rdd_on_another_engine(spark, cluster, s
     with submit(program, spark=None, engine="local", options=options) as app:
         result = app.feed(data.persist(), epochs=2, rest="share")
         app.result()
+        shown = app.status().feed
+    assert (shown.rows, shown.over) == (2000, True)
+    assert shown.instances == {"worker/0": 1000, "worker/1": 1000}
     ids = got(shared, 2)
     assert sorted(ids[0] + ids[1]) == sorted([*range(1000), *range(1000)])
     assert ids[0][:100] != sorted(ids[0][:100])
     assert (result.rows, result.batches, result.dropped) == (2000, 20, 0)
 
 
-def test_an_executor_is_killed_and_tasks_fail(spark, cluster, shared, submit):
+def test_an_executor_is_killed_another_stopped_for_a_while_and_tasks_fail(
+    spark, cluster, shared, submit
+):
     """Every row once all the same."""
-    marker = str(shared / "failed")
 
-    def fragile(part, elements, marker=marker):
+    def fragile(part, elements, folder=str(shared)):
         import os
+        import time
 
+        failed, limit = f"{folder}/failed", time.monotonic() + 300
         for number, element in enumerate(elements):
-            if part == 2 and number == 700 and not os.path.exists(marker):
-                open(marker, "w").close()
+            if part == 2 and number == 700 and not os.path.exists(failed):
+                open(failed, "w").close()
                 raise ValueError("a source that fails in the middle")
+            if number == 3000:  # all are in the middle when executors are stopped and killed
+                open(f"{folder}/waits-{part}", "w").close()
+                while not os.path.exists(f"{folder}/goes-on") and time.monotonic() < limit:
+                    time.sleep(0.05)
             yield element
 
     program = functools.partial(programs.collect, pause=0.01)
@@ -144,14 +155,38 @@ def test_an_executor_is_killed_and_tasks_fail(spark, cluster, shared, submit):
     with submit(program, spark=None, engine="local", options=options) as app:
         application = functools.partial(app.feed, data.mapPartitionsWithIndex(fragile))
         with Background(application) as feeding:
-            wait_for(lambda: Path(marker).exists(), "a task that fails")
-            os.kill(cluster.executors(1)[0].pid, signal.SIGKILL)
+            wait_for(lambda: len(list(shared.glob("waits-*"))) == 6, "tasks in the middle")
+            stopped = executor_trees(cluster, 1)
+            for process in stopped:
+                os.kill(process, signal.SIGSTOP)
+            try:
+                (shared / "goes-on").touch()
+                os.kill(cluster.executors(2)[0].pid, signal.SIGKILL)
+                wait_for(lambda: tasks_done(spark) >= 3, "end of the tasks of a new executor")
+            finally:
+                for process in stopped:
+                    os.kill(process, signal.SIGCONT)
         app.result()
+    assert (shared / "failed").exists()
     ids = got(shared, 2)
     assert feeding.result.rows == 40_000 - feeding.result.dropped
     assert len(set(ids[0] + ids[1])) == len(ids[0] + ids[1]) == feeding.result.rows
     assert len(ids[0]) == len(ids[1])
     assert feeding.result.dropped < 128
+
+
+def executor_trees(cluster, worker):
+    """The processes of the executors of a worker, from their JVMs on."""
+    trees = [processes.tree(root.pid) for root in cluster.executors(worker)]
+    return [each.pid for tree in trees for each in tree if not each.dead]
+
+
+def tasks_done(spark):
+    """Of the jobs that run."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = map(tracker.getJobInfo, tracker.getActiveJobsIds())
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
 def test_a_task_that_sees_an_end_which_is_none(spark, cluster, shared, submit):

@@ -72,9 +72,10 @@ more = {"engine": "yarn", "name": "fed", "feed": True, "show": False}
 with tfapp.submit(count, workers("512 MiB"), **more) as application:
     fed = application.feed(spark.range(0, 2000, 1, 4))
     counted = dict(application.result().returned)
+    shown = application.status().feed
 print(json.dumps({
     "refused": refused,
-    "fed": [fed.rows, fed.batches, counted],
+    "fed": [fed.rows, fed.batches, counted, [shown.rows, dict(shown.instances), shown.over]],
     "returned": dict(result.returned),
     "restarts": status.restarts,
     "timeline": [moment.text for moment in status.timeline],
@@ -115,9 +116,10 @@ def test_executors_of_yarn(cluster, user, spark, tmp_path):
         "slots": ["3 containers on executors, and Spark runs at most 2 tasks at a time"],
     }
     assert said["returned"] == {"worker/0": 2, "worker/1": 2}
-    rows, batches, counted = said["fed"]
+    rows, batches, counted, shown = said["fed"]
     assert (rows, batches, [count for count, _ in counted.values()]) == (2000, 10, [10, 10])
     assert sum(total for _, total in counted.values()) == sum(range(2000))
+    assert shown == [2000, {"worker/0": 1000, "worker/1": 1000}, True]
     assert said["restarts"] == 1
     timeline = "\n".join(said["timeline"])
     assert "worker/1 on 127.0.0.1 was killed for its memory (Spark has ended its task" in timeline

@@ -73,8 +73,7 @@ class Counters:
     def _now(self) -> FeedStatus:
         state, ledger = self._state, self._state.ledger
         over = ledger.over
-        each = ledger.batches * state.batch() + ledger.rest if over else None
-        rows = [count if each is None else min(count, each) for count in ledger.committed]
+        rows = [min(count, ledger.each) if over else count for count in ledger.committed]
         names = {program.number: program.instance for program in state.programs.values()}
         total = ledger.before + sum(rows)
         speed = self._speed(total)

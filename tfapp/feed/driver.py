@@ -66,6 +66,7 @@ class Feeder:
         self._credentials = credentials
         self._passes: list[tuple[int, Source, int, int]] = []  # (pass, source, partitions, data)
         self._numbers, self._datas = itertools.count(), itertools.count(1)
+        self._feeding = threading.Lock()  # held by `feed`: one data set is fed at a time
         self._tasks = Tasks(self._state, credentials, ports)
         port = self._tasks.port
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -87,6 +88,10 @@ class Feeder:
 
         Raises FeedError, also after `stall_timeout` seconds without progress;
         ApplicationEndedError; and the errors of Spark."""
+        with self._feeding:
+            return self._feed(data, passes, final, stall_timeout)
+
+    def _feed(self, data: Any, passes: int, final: bool, stall_timeout: float) -> FeedResult:
         if self._state.ledger.stopped:
             return self._result()
         if self._state.unasked:
@@ -109,13 +114,12 @@ class Feeder:
             self._give_up(number)
             raise
         with self._state.changed:
-            if not final:
-                # Programs that restart later cannot get rows of a stream's earlier batches again.
-                ledger = self._state.ledger
-                for number, _, partitions, _ in self._passes:
-                    if not ledger.unfinished(number, partitions):  # the feed was not stopped
-                        ledger.settle(number)
-                self._passes.clear()
+            # Programs that restart later cannot get these rows: nothing sends them any more.
+            ledger = self._state.ledger
+            for number, _, partitions, _ in self._passes:
+                if not ledger.unfinished(number, partitions):  # the feed was not stopped
+                    ledger.settle(number)
+            self._passes.clear()
         return self._result()
 
     def order(self, context: Any) -> Order:
@@ -177,6 +181,7 @@ class Feeder:
             for number, *_ in (each for each in self._passes if each[3] == data):
                 self._state.ledger.give_up(number)
             self._passes = [each for each in self._passes if each[3] != data]
+            self._state.wake()
 
     # ---- Jobs ----------------------------------------------------------------------------------
     def _is_done(self, final: bool) -> bool:

@@ -1,10 +1,11 @@
 """Inference: Spark tasks send rows to the programs as questions, and get one answer for each row,
 in the same order.
 
-A task first asks the driver's server for a program: {"route": PART} -> {"address": "host:port"}. It
-sends {"rows": N, "size": BYTES} and a batch to the program, which answers with {"size": BYTES} and
-a batch, or with {"error": "..."}. After an error that every attempt would get, the task sends
-{"wrong": "...", "stage": S} to the server.
+A task first asks the driver's server for a program: {"route": PART} -> {"address": "host:port"} |
+{"error": "..."}. It sends {"rows": N, "size": BYTES} and a batch to the program, which answers with
+{"size": BYTES} and a batch, or with {"error": "..."}. After an error that every attempt would get,
+the task sends {"wrong": "...", "stage": S} to the server. If the program is gone, it sends
+{"lost": true}, and fails when the server ends the connection.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfapp.errors import FeedError
 from tfapp.feed.columns import ANSWER, check, features_of, pieces, serialized
-from tfapp.feed.pool import connections
+from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.rows import batches_of
 from tfapp.feed.sender import Order
 from tfapp.feed.travel import once_per_worker
@@ -91,9 +92,13 @@ def ask(
     go on."""
     with connections(order.credentials) as connect:
         server = connect(order.server, "asker")
-        line = connect(server.ask({"route": part})["address"], "questions")
         try:
-            yield from _asked(line, batches, part, wanted)
+            route = server.ask({"route": part})
+            if "error" in route:
+                raise FeedError(route["error"])
+            with telling_of_loss(server):
+                line = connect(route["address"], "questions")
+            yield from _asked(line, server, batches, part, wanted)
         except FeedError as error:
             server.say({"wrong": f"partition {part}: {error}", "stage": stage})
             server.body(1)  # waits until Spark cancels the stage, and with it this task
@@ -101,7 +106,7 @@ def ask(
 
 
 def _asked(
-    line: Line, batches: Iterable[Any], part: int, wanted: Any
+    line: Line, server: Line, batches: Iterable[Any], part: int, wanted: Any
 ) -> Iterator[tuple[Any, list[Any]]]:
     waiting: deque[Any] = deque()
     features, first = None, 0
@@ -111,21 +116,24 @@ def _asked(
         features = features or features_of(batch)
         check(batch, features, first, part)
         first += batch.num_rows
-        line.send({"rows": batch.num_rows}, serialized(batch))
+        with telling_of_loss(server):
+            line.send({"rows": batch.num_rows}, serialized(batch))
         waiting.append(batch)
         if len(waiting) > AHEAD:
-            yield _heard(line, waiting.popleft(), wanted)
+            yield _heard(line, server, waiting.popleft(), wanted)
     while waiting:
-        yield _heard(line, waiting.popleft(), wanted)
+        yield _heard(line, server, waiting.popleft(), wanted)
 
 
-def _heard(line: Line, batch: Any, wanted: Any) -> tuple[Any, list[Any]]:
+def _heard(line: Line, server: Line, batch: Any, wanted: Any) -> tuple[Any, list[Any]]:
     import pyarrow as pa
 
-    said = line.hear()
+    with telling_of_loss(server):
+        said = line.hear()
+        body = line.body(said["size"]) if "size" in said else b""
     if "error" in said:
         raise FeedError(said["error"])
-    with pa.ipc.open_stream(line.body(said["size"])) as stream:
+    with pa.ipc.open_stream(body) as stream:
         found = stream.read_next_batch()
     if wanted is None:
         return batch, found.columns

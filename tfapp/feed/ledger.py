@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Union
 
 from tfapp.feed.intervals import Interval, Intervals
@@ -103,11 +103,13 @@ class _Entry:
 @dataclasses.dataclass
 class _Generation:
     """The information that is needed to go on from a state of this generation. `done`: rows that
-    were done at its beginning. `orders`: the entries of each worker, in the order of their commits.
-    `lost`: number of rows that were lost before it."""
+    were done at its beginning, without those of settled passes, whose number is `settled`.
+    `orders`: the entries of each worker, in the order of their commits. `lost`: number of rows that
+    were lost before it."""
 
-    done: Mapping[Part, Intervals]
-    orders: Sequence[Sequence[_Entry]]
+    done: dict[Part, Intervals]
+    settled: int
+    orders: Sequence[list[_Entry]]
     batch: int
     window: int
     lost: int
@@ -161,7 +163,8 @@ class Ledger:
         self.generation = 0
         self.lost = 0  # rows that failed programs had taken, and that no restored state includes
         self._history: dict[int, _Generation] = {}
-        self._settled: set[int] = set()
+        self._settled: set[int] = set()  # passes that are not fed again
+        self._settled_rows = 0
         self.before = 0  # rows that were done before this generation, and are not fed again
 
     # ---- Generations ---------------------------------------------------------------------------
@@ -182,16 +185,17 @@ class Ledger:
         if state is None:
             taken = [worker.taken for worker in self._workers]
             self.lost += sum(taken)
-            self._rewind(self.generation, taken)
+            settled = self._rewind(self.generation, taken)
         else:
             then, batches = state
             if then not in self._history:
                 raise KeyError(then)
             before = self._history[then]
-            self._rewind(then, [before.batch * count for count in batches])
+            settled = self._rewind(then, [before.batch * count for count in batches])
             self.lost = before.lost
-        self._settle_again()
-        self.before = sum(known.done.rows for known in self._parts.values())
+        self.lost += self._settled_rows - settled
+        done = sum(known.done.rows for known in self._parts.values())
+        self.before = self._settled_rows + done
         self._workers = [_Worker() for _ in range(workers)]
         self._batch, self._window, self._seed = batch, max(1, window), seed
         if self._limit is not None:
@@ -199,33 +203,28 @@ class Ledger:
         self.generation = generation
         self._history[generation] = _Generation(
             done={part: known.done.copy() for part, known in self._parts.items()},
+            settled=self._settled_rows,
             orders=[worker.entries for worker in self._workers],
             batch=batch,
             window=self._window,
             lost=self.lost,
         )
 
-    def _rewind(self, generation: int, taken: Sequence[int]) -> None:
+    def _rewind(self, generation: int, taken: Sequence[int]) -> int:
         """Resets the done rows to those before `generation`, plus the first `taken` rows of each of
-        its workers."""
+        its workers. Returns how many of these belong to settled passes."""
         for known in self._parts.values():
             known.done, known.granted, known.attempt, known.alive = Intervals(), {}, -1, False
         if generation not in self._history:
-            return
+            return 0
         before = self._history[generation]
+        settled = before.settled
         for part, done in before.done.items():
             self._parts[part].done = done.copy()
         for worker, (entries, rows) in enumerate(zip(before.orders, taken)):
             there = sum(entry.rows for entry in entries)
-            self._redo(generation, worker, entries, min(rows, there), before.window)
-
-    def _settle_again(self) -> None:
-        for part, known in self._parts.items():
-            if part[0] in self._settled and known.rows is not None:
-                self.lost += known.rows - known.done.rows
-                known.done = Intervals()
-                if known.rows:
-                    known.done.add(0, known.rows, None)
+            settled += self._redo(generation, worker, entries, min(rows, there), before.window)
+        return settled
 
     def knows(self, generation: int, workers: int) -> bool:
         """Whether the feed can go on from a state of this generation with this number of
@@ -235,26 +234,36 @@ class Ledger:
 
     def _redo(
         self, generation: int, worker: int, entries: Sequence[_Entry], rows: int, window: int
-    ) -> None:
+    ) -> int:
+        """Marks the first `rows` rows of a worker as done. Returns how many of them belong to
+        settled passes."""
         whole = rows // window * window  # rows in the windows that were taken completely
-        at = 0
+        at = settled = 0
         for entry in entries:
             count = min(entry.rows, max(0, whole - at))
-            if count:
+            if entry.part == _SETTLED:
+                settled += count
+            elif count:
                 digest = entry.digest if count == entry.rows else None
                 self._parts[entry.part].done.add(entry.first, entry.first + count, digest)
             at += entry.rows
         if rows == whole:
-            return
+            return settled
         inside = min(window, at - whole)
         order = window_order(self._seed, generation, worker, whole // window, inside)
         for place in sorted(order[: rows - whole]):
             part, row = _row_at(entries, whole + place)
-            self._parts[part].done.add(row, row + 1, None)
+            if part == _SETTLED:
+                settled += 1
+            else:
+                self._parts[part].done.add(row, row + 1, None)
+        return settled
 
     # ---- Senders -------------------------------------------------------------------------------
     def open(self, part: Part, attempt: int) -> Answer:
         """Opens a partition for an attempt."""
+        if part[0] in self._settled:
+            return Finished()
         known = self._parts.setdefault(part, _Partition())
         if known.finished:
             return Finished()
@@ -338,24 +347,35 @@ class Ledger:
 
     def is_finished(self, part: Part) -> bool:
         """Whether all rows of the partition are with workers."""
-        return part in self._parts and self._parts[part].finished
+        return part[0] in self._settled or part in self._parts and self._parts[part].finished
 
     def settle(self, number: int) -> None:
         """Settles a finished pass: it is never fed again, not even to restarted programs. Rows of
         it that failed programs had are lost then. ValueError if the pass is not finished."""
         if any(part[0] == number and not p.finished for part, p in self._parts.items()):
             raise ValueError(f"pass {number} is not done")
-        self._settled.add(number)
+        self._forget(number)
 
     def give_up(self, number: int) -> None:
         """Ends a pass early: the rows that workers have of it count as all of its rows, and are not
         fed again."""
         for part, known in self._parts.items():
-            if part[0] == number and not known.finished:
+            if part[0] == number:
                 self._void(known)
-                known.attempt, known.alive = _NONE_AFTER, False
-                known.rows, known.sure = known.done.rows, True
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """Settles a pass and keeps only the number of its rows, so that the driver's memory does
+        not grow with an endless stream."""
         self._settled.add(number)
+        for part in [part for part in self._parts if part[0] == number]:
+            self._settled_rows += self._parts.pop(part).done.rows
+            for generation in self._history.values():
+                if part in generation.done:
+                    generation.settled += generation.done.pop(part).rows
+        for generation in self._history.values():
+            for entries in generation.orders:
+                entries[:] = _joined(entries, number)
 
     def _void(self, known: _Partition) -> None:
         for granted in known.granted.values():
@@ -431,10 +451,14 @@ class Ledger:
         return self.complete or (self._limit is not None and self.batches == self._limit)
 
     @property
+    def each(self) -> int:
+        """Once the feed is over: the number of rows that every worker gets in this generation."""
+        return self.batches * self._batch + self.rest
+
+    @property
     def dropped(self) -> int:
         """Once the feed is over: the number of rows that no program gets."""
-        each = self.batches * self._batch + self.rest
-        return sum(worker.committed - each for worker in self._workers)
+        return sum(worker.committed - self.each for worker in self._workers)
 
     @property
     def committed(self) -> list[int]:
@@ -448,12 +472,14 @@ class Ledger:
 
     def unfinished(self, number: int, partitions: int) -> list[int]:
         """The unfinished partitions of a pass with this number of partitions."""
+        if number in self._settled:
+            return []
         parts = [self._parts.setdefault((number, n), _Partition()) for n in range(partitions)]
         return [n for n, known in enumerate(parts) if not known.finished]
 
 
 _ROOM = 64  # least rows of a piece for a worker that holds rows already
-_NONE_AFTER = 1 << 63  # an attempt number that supersedes all others
+_SETTLED = (-1, 0)  # stands for all partitions of settled passes
 _FEW = 8  # up to this number of workers, pieces may be of one row
 
 
@@ -465,6 +491,20 @@ def window_order(seed: int, generation: int, worker: int, window: int, rows: int
     mixed = (seed * 1_000_003 + generation * 10_007 + worker * 101 + window) % (1 << 32)
     # NumPy guarantees the sequence of RandomState for all versions.
     return np.random.RandomState(mixed).permutation(rows).tolist()
+
+
+def _joined(entries: Iterable[_Entry], number: int) -> list[_Entry]:
+    """The entries after the pass `number` was settled: adjacent entries of settled passes are
+    merged."""
+    found: list[_Entry] = []
+    for entry in entries:
+        if entry.part[0] not in (number, _SETTLED[0]):
+            found.append(entry)
+        elif found and found[-1].part == _SETTLED:
+            found[-1].rows += entry.rows
+        else:
+            found.append(_Entry(_SETTLED, 0, entry.rows, 0))
+    return found
 
 
 def _row_at(entries: Iterable[_Entry], place: int) -> tuple[Part, int]:

@@ -60,3 +60,16 @@ def connections(credentials: str) -> Iterator[Callable[[str, str], Line]]:
         raise
     for place, line in used:
         pool.idle.setdefault(place, []).append(line)
+
+
+@contextlib.contextmanager
+def telling_of_loss(driver: Line) -> Iterator[None]:
+    """For the communication of a task with a program. An OSError of the block is raised only after
+    the driver has noticed that the program is gone, or has had time for it. Otherwise the task
+    could fail several times before, and Spark would give up its job."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            driver.ask({"lost": True})  # the end of the connection is the answer
+        raise

@@ -68,7 +68,8 @@ class Programs:
         }
         while True:
             with self._state.changed:
-                if self._state.closed or self._connecting != view.generation:
+                ended = self._state.closed or self._state.view.ended
+                if ended or self._connecting != view.generation:
                     return
             try:
                 line = connect(address, self._client_tls, hello)
@@ -100,6 +101,10 @@ class Programs:
                         return
                     self._hear(program, said, view)
         with self._state.changed:
+            ledger = self._state.ledger
+            is_asked = program.answers and not self._state.unasked
+            if ledger.over and program.took >= ledger.each and not is_asked:
+                return  # it has had all
             if self._connecting == view.generation and not self._state.closed:
                 self._state.live = False
                 words = (

@@ -23,6 +23,7 @@ import contextlib
 import itertools
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,7 @@ from tfapp.feed.wire import Credentials, Line
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 DRIVER_GONE = "the driver of the feed has gone"
+ACCEPT_AGAIN = 0.5  # seconds after an error of accept
 READ_LIMIT = 10.0  # seconds that the end of the process waits for threads in Arrow's code
 RETURN_LIMIT = 120.0  # seconds within which a living driver connects to a new generation
 
@@ -218,7 +220,11 @@ class Receiver:
 
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # too many files are open
+                time.sleep(ACCEPT_AGAIN)
+                continue
             self._start(self._serve, connection)
 
     def _serve(self, plain: socket.socket) -> None:
@@ -248,10 +254,10 @@ class Receiver:
             self._read.wait_for(lambda: not self._reading, READ_LIMIT)
 
     def _arrays(self, body: bytes) -> Arrays:
-        """The columns of a piece, by name. OSError at the end of the process."""
+        """The columns of a piece, by name. At the end of the process it does not return: a task
+        that noticed the end before the driver would fail, and after a few failures Spark's job."""
         with self._read:
-            if self._ends:
-                raise ConnectionError("the program ends")
+            self._read.wait_for(lambda: not self._ends)
             self._reading += 1
         try:
             return arrays_of(body)

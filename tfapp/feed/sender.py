@@ -6,6 +6,7 @@ Lines to the ledger's server, each with an answer; several partitions may follow
     {"features": [...]} -> {"features": [...]}, those of the first partition
     {"grant": first, "rows": 512, "size": BYTES} -> {"pieces": [["host:port", 256], ...]} | ...
     {"finish": ROWS} -> {"finished": true} | {"superseded": true} | {"short": "..."}
+    {"lost": true}    a program is gone; has no answer: the driver ends the job or the connection
     {"fail": "..."}    the reason why this data cannot be fed, by any attempt; has no answer
 
 The server answers a superseded attempt only when the partition is finished: the task must not fail,
@@ -36,7 +37,7 @@ from tfapp.feed.columns import (
     size_of,
 )
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.pool import connections
+from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.wire import Line
 
 IN_FLIGHT = 2  # most pieces that a program has not answered
@@ -175,20 +176,24 @@ class _Sender:
             "rows": piece.num_rows,
             "digest": digest_of(piece, first),
         }
-        worker.line.send(head, stream)
+        with telling_of_loss(self._ledger):
+            worker.line.send(head, stream)
         worker.flying += 1
 
     def _settle(self, worker: _Worker, left: int) -> None:
         """Reads answers until at most `left` pieces are unanswered."""
         while worker.flying > left:
             worker.flying -= 1
-            if not worker.line.hear()["ok"]:
+            with telling_of_loss(self._ledger):
+                is_entered = worker.line.hear()["ok"]
+            if not is_entered:
                 # Raises: the attempt is superseded, or the programs take no rows.
                 self._ask({"refused": True})
 
     def _worker(self, address: str) -> _Worker:
         if address not in self._workers:
-            self._workers[address] = _Worker(self._connect(address, "rows"))
+            with telling_of_loss(self._ledger):
+                self._workers[address] = _Worker(self._connect(address, "rows"))
         return self._workers[address]
 
     def _ask(self, what: dict[str, Any]) -> dict[str, Any]:

@@ -86,12 +86,17 @@ class State:
             raise FeedError("the feed is closed")
         if self.view.ended and not self.view.succeeded:
             raise ApplicationEndedError(self.view.ended)
-        now = time.monotonic()
-        if self.broken is not None and now - self.broken[0] > BROKEN_LIMIT:
-            self.fail(self.broken[1])
-            raise FeedError(self.error)
-        if now - self.progress > self.stall_timeout and not self.view.ended:
+        self.check_broken()
+        if time.monotonic() - self.progress > self.stall_timeout and not self.view.ended:
             self.fail(f"nothing has moved for {self.stall_timeout:g} s: {self.stalled()}")
+            raise FeedError(self.error)
+
+    def check_broken(self) -> None:
+        """Raises FeedError if the feed has failed, or if a program is gone and no new generation
+        has begun in time."""
+        if self.broken is not None and time.monotonic() - self.broken[0] > BROKEN_LIMIT:
+            self.fail(self.broken[1])
+        if self.error:
             raise FeedError(self.error)
 
     def stalled(self) -> str:

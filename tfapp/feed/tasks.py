@@ -15,7 +15,11 @@ from tfapp.feed.state import State
 from tfapp.feed.wire import Credentials, Line, start_thread
 
 LOOK_EVERY = 0.5  # seconds between two checks whether a partition is finished
-KILL_PATIENCE = 5.0  # seconds within which Spark kills the other attempts at a partition
+KILL_PATIENCE = 5.0  # seconds within which Spark kills attempts that must not go on
+
+
+class _UnwantedError(Exception):
+    """The job of this task is about to be cancelled."""
 
 
 class Tasks:
@@ -43,7 +47,10 @@ class Tasks:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return
+                if self._state.closed:
+                    return
+                time.sleep(LOOK_EVERY)  # too many files are open
+                continue
             start_thread(self._serve, connection)
 
     def _serve(self, plain: socket.socket) -> None:
@@ -63,17 +70,20 @@ class Tasks:
                         self._serve_partition(line, line.hear())
                 elif hello["role"] == "asker":
                     self._serve_asker(line)
+            except _UnwantedError:
+                # The job is not cancelled yet: if the task failed now, Spark could give up the job.
+                line.is_quiet(KILL_PATIENCE)
             finally:
                 self._lines.discard(line)
                 line.close()
 
     def _serve_partition(self, line: Line, said: dict[str, Any]) -> None:
         """Serves one partition of a task. `said`: the line that opens it. Raises ConnectionError
-        if the task must not go on."""
+        if the task must fail; _UnwantedError."""
         attempt = said["attempt"]
         with self._state.changed:
             if said["data"] != self._state.data or not self._state.live:
-                raise ConnectionError("there is no such data")
+                raise _UnwantedError
             part = (self._state.pass_number, said["open"])
             answer = self._state.ledger.open(part, attempt)
             self._state.begun += 1
@@ -106,6 +116,8 @@ class Tasks:
                 features = self._state.features
             line.say({"features": features})
             return True
+        if "lost" in said:
+            raise _UnwantedError
         if "grant" in said:
             return self._grant(line, part, attempt, said)
         if "finish" in said:
@@ -134,7 +146,7 @@ class Tasks:
         with self._state.changed:
             while rows:
                 if not self._state.live or self._state.closed:
-                    raise ConnectionError("its programs take no rows")
+                    raise _UnwantedError
                 granted = self._state.ledger.grant(part, attempt, first, rows, int(rows * each))
                 if isinstance(granted, entries.Piece):
                     by_number = {p.number: p.instance for p in self._state.programs.values()}
@@ -156,12 +168,14 @@ class Tasks:
     def _tell_end(self, line: Line, part: entries.Part, answer: Any) -> None:
         """Tells an attempt that the partition is finished; a superseded one only when it is so.
         ConnectionError if the later attempt is gone: then Spark kills this attempt, or it fails
-        with the connection and is tried again."""
+        with the connection and is tried again. _UnwantedError if the programs are gone."""
         if isinstance(answer, entries.Superseded):
             gone_by = float("inf")
             with self._state.changed:
                 while not self._state.ledger.is_finished(part):
-                    if not self._state.live or self._state.closed or time.monotonic() > gone_by:
+                    if not self._state.live or self._state.closed:
+                        raise _UnwantedError
+                    if time.monotonic() > gone_by:
                         raise ConnectionError("the later attempt is gone")
                     if self._state.ledger.is_fed(part):
                         gone_by = float("inf")
@@ -180,15 +194,35 @@ class Tasks:
             if "wrong" in said:
                 self._wrong(said["wrong"], said["stage"])
                 return
-            with self._state.changed:
-                while not self._all_answer():
-                    if self._state.closed or self._state.view.ended:
-                        return
-                    self._state.moved.wait()
-                addresses = sorted(self._state.view.addresses.items())
-            line.say({"address": addresses[said["route"] % len(addresses)][1]})
+            if "lost" in said:
+                with self._state.changed:
+                    self._state.changed.wait_for(self._all_is_known, KILL_PATIENCE)
+                return
+            line.say(self._route(said["route"]))
+
+    def _all_is_known(self) -> bool:
+        """Whether the driver has noticed that a program is gone, or the feed is closed."""
+        return self._state.broken is not None or self._state.closed
+
+    def _route(self, part: int) -> dict[str, str]:
+        """Waits until all programs answer questions. Returns the address of the one that the task
+        of partition `part` must ask, or the error of the feed. ConnectionError if the application
+        has ended."""
+        with self._state.changed:
+            while not self._all_answer():
+                if self._state.closed or self._state.view.ended:
+                    raise ConnectionError("there are no programs")
+                try:
+                    self._state.check_broken()
+                except FeedError as error:
+                    return {"error": str(error)}
+                self._state.moved.wait(LOOK_EVERY)
+            addresses = sorted(self._state.view.addresses.items())
+            return {"address": addresses[part % len(addresses)][1]}
 
     def _all_answer(self) -> bool:
+        if self._state.broken is not None:
+            return False
         programs = [self._state.programs.get(name) for name in self._state.view.addresses]
         return bool(programs) and all(one is not None and one.answers for one in programs)
 

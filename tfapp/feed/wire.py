@@ -124,11 +124,12 @@ class Line:
         """The IP address of this side."""
         return self._socket.getsockname()[0]
 
-    def is_quiet(self) -> bool:
-        """Whether nothing has arrived since the last read, not even the end of the connection."""
+    def is_quiet(self, seconds: float = 0.0) -> bool:
+        """Whether nothing has arrived since the last read, not even the end of the connection, and
+        nothing arrives within `seconds`."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        return not self._socket.pending() and not poll.poll(0)
+        return not self._socket.pending() and not poll.poll(seconds * 1000)
 
     def end(self) -> None:
         """Ends the connection. The thread that reads notices, and must close it."""
