@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks import spark_feed
 from benchmarks.medians import compare
-from benchmarks.spark_feed import WIDTH, arrays, drop_elements, lists, seconds
+from benchmarks.spark_feed import WIDTH, arrays, drop, drop_elements, lists, seconds
 from tfapp.environment import build
 from tfapp.environment.unpacked import unpack
 
@@ -147,14 +147,22 @@ def make_data(spark: Any, kind: str, rows: int, folder: Path) -> Any:
     parts = SMALL[0] if kind == FEW else PARTITIONS
     make = functools.partial(arrays if kind == ARRAYS else lists, rows=rows // parts)
     data = spark.sparkContext.parallelize(range(parts), parts).flatMap(make).persist()
-    data.foreachPartition(drop_elements)
+    read(data)
     return data
+
+
+def read(data: Any) -> None:
+    """Reads it in Spark's Python and drops it."""
+    if hasattr(data, "rdd"):
+        data.mapInArrow(drop, data.schema).count()
+    else:
+        data.foreachPartition(drop_elements)
 
 
 def drive(name: str, rows: Mapping[str, int], folder: Path) -> None:
     """Obeys the lines of stdin, and answers each. "start KIND": makes the data and starts the
-    workers; "feed": the answer is the seconds that it takes; "end": ends the workers, the answer is
-    the number of rows that they have had. All else that is printed goes to stderr."""
+    workers; "feed", "read": the answer is the seconds that it takes; "end": ends the workers, the
+    answer is the number of rows that they have had. All else that is printed goes to stderr."""
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
@@ -172,8 +180,9 @@ def drive(name: str, rows: Mapping[str, int], folder: Path) -> None:
             data = make_data(spark, kind, rows[kind], place)
             feed, end = start(spark, place)
             print("ready", file=answers)
-        elif command == "feed":
-            print(seconds(functools.partial(feed, data)), file=answers)
+        elif command in ("feed", "read"):
+            work = feed if command == "feed" else read
+            print(seconds(functools.partial(work, data)), file=answers)
         else:
             print(end(), file=answers)
             data.unpersist()
@@ -206,6 +215,10 @@ class Driver:
     def fed(self) -> float:
         """Seconds that it takes."""
         return float(self._ask("feed"))
+
+    def read(self) -> float:
+        """Seconds that it takes Spark alone to read the data."""
+        return float(self._ask("read"))
 
     def end(self) -> int:
         """The rows that the workers have had."""
@@ -277,11 +290,12 @@ def measure(kind: str, rows: int, drivers: Mapping[str, Driver]) -> None:
         one.start(kind)
         one.fed()  # Python workers start, Java becomes fast
     ways = {f"{kind}: {name}": one.fed for name, one in drivers.items()}
-    peer, ours = (rows / took for took in compare(ways, ROUNDS).values())
+    ways[f"{kind}: read and dropped"] = drivers[OURS].read
+    peer, ours, alone = (rows / took for took in compare(ways, ROUNDS).values())
     ratio, aim = ours / peer, AIMS[kind]
     print(
         f"{kind}: {PEER} {peer:,.0f} rows/s, {OURS} {ours:,.0f} rows/s: {ratio:.1f}x, "
-        f"{'met' if ratio >= aim else 'MISSED'} (aim {aim}x)",
+        f"{'met' if ratio >= aim else 'MISSED'} (aim {aim}x); the read alone {alone / peer:.1f}x",
         flush=True,
     )
     fed = rows * (ROUNDS + 1)
