@@ -35,12 +35,12 @@ ROOT = Path(__file__).parents[1]
 CLUSTER = ROOT / "examples" / "spark-cluster" / "cluster.py"
 SPARK = "3.5.9"
 PEER, OURS = "TensorFlowOnSpark", "tfapp"
-# What it needs; with those of tfapp, whose driver has the same environment.
+# Of TensorFlowOnSpark. With those of tfapp they make the environment of both drivers.
 REQUIREMENTS = (
     "tensorflowonspark==2.2.5",
     "tensorflow-cpu==2.15.*",
-    "six",  # it imports it, and does not declare it
-    "setuptools<81",  # the same with pkg_resources
+    "six",  # imported and not declared
+    "setuptools<81",  # for pkg_resources
     "pyarrow==21.*",  # for the NumPy of TensorFlow 2.15
     "pandas<3",
 )
@@ -244,7 +244,8 @@ def cluster(python: Path, cache: Path, folder: Path) -> Iterator[str]:
     places = ("--cache", str(cache), "--dir", str(folder / "cluster"))
     words = [str(python), str(CLUSTER)]
     environ = {**os.environ, "TMPDIR": str(folder)}
-    # Everything at 127.0.0.x: TensorFlowOnSpark asks a route to 8.8.8.8 for the own address.
+    # At 127.0.0.x: to find its address TensorFlowOnSpark needs a route to 8.8.8.8, which executors
+    # in network namespaces lack.
     options = ("--spark", SPARK, "--network", "loopback", "--cores", str(sum(CORES.values())))
     try:
         yield subprocess.run(
@@ -279,6 +280,7 @@ def driver(name: str, python: Path, exports: str, rows: int, folder: Path) -> It
     with process:
         try:
             yield Driver(name, process, Path(log.name))
+            process.communicate(timeout=LIMIT)  # the end of its stdin is its end
         finally:
             process.kill()  # its JVM ends with it
 
