@@ -60,12 +60,14 @@ def test_what_is_not_used_for_long_goes(home):
     home.file(UNUSED, KEPT + 1)
     home.file("private.key", 10 * KEPT)
     home.file("environments/0a1b.tar.gz", KEPT + 1)
+    used = home.file("environments/2c3d.tar.gz", KEPT + 1)
+    os.utime(used, (NOW - KEPT + 1, NOW - KEPT - 1))  # read, and not changed
     home.folder("a" * 24, KEPT + 1)
     home.folder("b" * 24, KEPT - 1)
     home.folder(f"tfapp-{'c' * 24}", KEPT + 1)
     home.folder("somebody's own", KEPT + 1)
     tidy(home.path, NOW)
-    assert home.left() == {"private.key", "b" * 24, "somebody's own"}
+    assert home.left() == {"private.key", used.name, "b" * 24, "somebody's own"}
 
 
 def test_what_an_application_is_made_of_stays(home):

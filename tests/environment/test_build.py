@@ -117,10 +117,13 @@ def test_it_is_made_once_and_runs_elsewhere(tmp_path, environ):
     assert any(note.startswith("pip: Installing") for note in notes)
     assert list(folder.iterdir()) == [archive]
     told = len(notes)
+    place = unpacked.folder_of(archive, folder)
+    os.utime(archive, ns=(0, archive.stat().st_mtime_ns))
     assert build.build(wanted, folder, sys.executable, environ, notes.append) == archive
     assert len(notes) == told
+    assert archive.stat().st_atime > 0, "its use is noted"
+    assert unpacked.folder_of(archive, folder) == place, "it is not unpacked again"
     python, _ = unpacked.interpreter(archive, folder)
-    place = unpacked.folder_of(archive, folder)
     assert said(*python, "-c", "import small, sys; print(sys.prefix)") == str(place)
     assert said(place / "bin" / "small") == str(place / "bin" / "python")
 

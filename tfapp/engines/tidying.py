@@ -21,7 +21,7 @@ from tfapp.engines import ENGINES
 from tfapp.engines.definition import Definition
 from tfapp.engines.leftovers import CACHE, file_names
 from tfapp.engines.refusals import DamagedError
-from tfapp.environment.unpacked import folder_of
+from tfapp.environment.unpacked import folder_of, last_use
 from tfapp.frozen import frozen
 
 EVERY = 24 * 3600.0  # seconds between two looks
@@ -85,7 +85,7 @@ def _entries(cache: Path) -> Iterator[_Entry]:
         with contextlib.suppress(FileNotFoundError):
             for found in os.scandir(folder):
                 if pattern.match(found.name):
-                    used = found.stat(follow_symlinks=False).st_mtime
+                    used = last_use(found.stat(follow_symlinks=False))
                     yield _Entry(Path(found.path), used)
 
 

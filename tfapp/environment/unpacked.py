@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import subprocess
+import time
 from pathlib import Path
 
 from tfapp.disk import partial_folder
@@ -41,9 +43,19 @@ def unpack(archive: Path, environments: Path) -> Path:
 
 def note_use(path: Path) -> None:
     """Records that a folder or an archive in the cache is in use. Those that are not used for long
-    are deleted."""
+    are deleted. `last_use` reads it."""
     with contextlib.suppress(OSError):  # of another user, or read-only
-        os.utime(path)
+        if path.is_dir():
+            os.utime(path)
+        else:  # `folder_of` has the time of its last change
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+
+
+def last_use(status: os.stat_result) -> float:
+    """The time of the last use of a folder or an archive in the cache, in seconds since 1970."""
+    if stat.S_ISDIR(status.st_mode):  # the time of its last access changes when it is listed
+        return status.st_mtime
+    return max(status.st_atime, status.st_mtime)
 
 
 def extract(archive: Path, folder: Path) -> None:
