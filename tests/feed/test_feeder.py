@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import itertools
 import socket
 import sys
@@ -27,6 +28,9 @@ from tfapp.feed.programs import Programs
 from tfapp.feed.sender import Order
 from tfapp.feed.state import View
 from tfapp.feed.wire import Credentials, Line, connect
+
+# Threads end here in the middle of what a process would end with them.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning")
 
 LIMIT = 120.0  # seconds, of what takes a moment
 FAILURES = 4  # of one task, until Spark gives up its job
@@ -171,6 +175,8 @@ def without_spark(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", spark)
     monkeypatch.setattr("tfapp.feed.driver.Source", lambda data: data)
     monkeypatch.setattr("tfapp.feed.programs.LOOK_EVERY", 0.02)
+    yield
+    gc.collect()
 
 
 @pytest.fixture
@@ -327,6 +333,8 @@ def test_a_python_worker_that_serves_two_applications(tmp_path, connected):
     for program in worlds[0].programs:
         program.end()
     begin(worlds[0])
+    state = worlds[0].feeder._state
+    wait_for(lambda: state.live and state.ledger.generation == 2)
     for world in worlds:
         world.feeder.feed(Data([40, 40]), final=False)
     assert len(connected) == 2 * 3 + 2

@@ -234,14 +234,14 @@ class Receiver:
             plain.settimeout(20.0)
             connection = self._tls.wrap_socket(plain, server_side=True)
             line = Line(connection)
-            hello = line.hear()
-            connection.settimeout(None)
-            serve = {
-                "ledger": self._serve_driver,
-                "rows": self._serve_rows,
-                "questions": self._serve_questions,
-            }[hello["role"]]
             try:
+                hello = line.hear()
+                connection.settimeout(None)
+                serve = {
+                    "ledger": self._serve_driver,
+                    "rows": self._serve_rows,
+                    "questions": self._serve_questions,
+                }[hello["role"]]
                 serve(line, hello)
             finally:
                 line.close()

@@ -59,10 +59,10 @@ class Tasks:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self._server_tls.wrap_socket(plain, server_side=True)
             line = Line(connection)
-            hello = line.hear()
-            connection.settimeout(None)
-            self._lines.add(line)
             try:
+                hello = line.hear()
+                connection.settimeout(None)
+                self._lines.add(line)
                 if self._state.closed:
                     return
                 if hello["role"] == "sender":

@@ -152,11 +152,15 @@ def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = tls.wrap_socket(plain)
-        connection.settimeout(None)
-        line = Line(connection)
-        line.say(hello)
     except BaseException:
         plain.close()
+        raise
+    line = Line(connection)
+    try:
+        connection.settimeout(None)
+        line.say(hello)
+    except BaseException:
+        line.close()
         raise
     return line
 
