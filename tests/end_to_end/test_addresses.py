@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def running(code: str, address: str):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env={**os.environ, "TF_GRPC_REUSE_PORT": "true"},
     ) as process:
         try:
             yield process
@@ -70,12 +72,13 @@ def ask(client: subprocess.Popen) -> str:
 def test_a_process_is_found_again_at_its_old_address():
     """A server elsewhere is none that anybody looks for. So a process that moves needs a new
     cluster spec in all the others, which is a new generation."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(2)]
+    with contextlib.ExitStack() as started:
+        # Nobody else gets these ports, and nobody listens at them but the servers.
+        sockets = [started.enter_context(socket.socket()) for _ in range(2)]
         for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             each.bind(("127.0.0.1", 0))
         first, second = (f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-    with contextlib.ExitStack() as started:
         with serving(first):
             client = started.enter_context(running(CLIENT, first))
             assert ask(client) == "3.0\n"

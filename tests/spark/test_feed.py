@@ -149,6 +149,13 @@ def test_an_executor_is_killed_another_stopped_for_a_while_and_tasks_fail(
                     time.sleep(0.05)
             yield element
 
+    def executors():
+        return [each for worker in (1, 2) for each in cluster.executors(worker)]
+
+    # Earlier tests have killed some, and decide on which workers the others are.
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    known = [lambda: len(tracker.getExecutorInfos()) - 1, lambda: len(executors())]
+    wait_for(lambda: all(count() >= 2 for count in known), "two executors")
     program = functools.partial(programs.collect, pause=0.01)
     data = rows(spark, 40_000, 6).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
     options = {"site.global.advertise.host": cluster.address("driver")}
@@ -156,12 +163,13 @@ def test_an_executor_is_killed_another_stopped_for_a_while_and_tasks_fail(
         application = functools.partial(app.feed, data.mapPartitionsWithIndex(fragile))
         with Background(application) as feeding:
             wait_for(lambda: len(list(shared.glob("waits-*"))) == 6, "tasks in the middle")
-            stopped = executor_trees(cluster, 1)
+            first, *others = executors()
+            stopped = [each.pid for each in processes.tree(first.pid) if not each.dead]
             for process in stopped:
                 os.kill(process, signal.SIGSTOP)
             try:
                 (shared / "goes-on").touch()
-                os.kill(cluster.executors(2)[0].pid, signal.SIGKILL)
+                os.kill(others[0].pid, signal.SIGKILL)
                 wait_for(lambda: tasks_done(spark) >= 3, "end of the tasks of a new executor")
             finally:
                 for process in stopped:
@@ -173,12 +181,6 @@ def test_an_executor_is_killed_another_stopped_for_a_while_and_tasks_fail(
     assert len(set(ids[0] + ids[1])) == len(ids[0] + ids[1]) == feeding.result.rows
     assert len(ids[0]) == len(ids[1])
     assert feeding.result.dropped < 128
-
-
-def executor_trees(cluster, worker):
-    """The processes of the executors of a worker, from their JVMs on."""
-    trees = [processes.tree(root.pid) for root in cluster.executors(worker)]
-    return [each.pid for tree in trees for each in tree if not each.dead]
 
 
 def tasks_done(spark):
