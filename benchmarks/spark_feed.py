@@ -112,7 +112,7 @@ def arrays(part: int, rows: int) -> Iterator[Any]:
 
 
 def pump(batches: Iterable[Any], address: str, credentials: str) -> Iterator[Any]:
-    """For mapInArrow: sends the bytes of batches over mutual TLS, and nothing else. Or pickles."""
+    """For mapInArrow: only sends the bytes of batches, or of pickles, over mutual TLS."""
     host, _, port = address.rpartition(":")
     tls = Credentials.unpacked(credentials).tls(server=False)
     with tls.wrap_socket(socket.create_connection((host, int(port)))) as connection:
@@ -122,7 +122,7 @@ def pump(batches: Iterable[Any], address: str, credentials: str) -> Iterator[Any
 
 
 def pump_pickles(pickles: Iterable[bytes], address: str, credentials: str) -> None:
-    """For foreachPartition: the same, of the pickles in which Spark has elements."""
+    """For foreachPartition: only sends the pickles in which Spark stores the elements."""
     list(pump(pickles, address, credentials))
 
 

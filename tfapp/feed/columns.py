@@ -191,6 +191,13 @@ def taken(arrays: Mapping[str, Any], which: Any) -> dict[str, Any]:
     return {name: values[which] for name, values in arrays.items()}
 
 
+def joined(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The rows of several arrays by name, one after the other. All parts have the same columns."""
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def record_batch(arrays: Mapping[str, Any]) -> pa.RecordBatch:
     """Arrays of the shape (rows, ...) as a record batch. Further dimensions become lists of fixed
     size."""

@@ -1,10 +1,11 @@
-"""Numbers out of the pickles in which Spark keeps the elements of an RDD, without an object of
-Python for each. It travels to executors.
+"""Reads numbers directly from the pickles in which Spark stores the elements of an RDD, without a
+Python object for each number. This module is shipped to executors.
 
-The pickles of elements that are alike differ in the bytes of their numbers alone; the other bytes
-say the same each time. Those bytes, and where the numbers are, are a layout. It is learned from the
-first elements of a pickle that is unpickled as always, and proven on numbers drawn at random.
-Pickles with other bytes are unpickled.
+The pickles of elements of the same types and sizes differ only in the bytes of their numbers. A
+layout describes such pickles: where the numbers are, and the constant bytes between them. It is
+learned from the first elements of a pickle, and verified: with random numbers in place of the real
+ones, it must give the same result as unpickling. Every pickle is compared with the constant bytes
+of the layout, and is unpickled if it differs.
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfapp.feed.rows import FEW, VALUE, Columns, Elements, columns_of, names_of
+from tfapp.feed.columns import taken
+from tfapp.feed.rows import FEW, VALUE, Columns, Elements, batch_of, names_of
 
-_HEAD = b"]\x94("  # after the protocol: a list, remembered, and a mark
+_HEAD = b"]\x94("  # after the protocol: EMPTY_LIST, MEMOIZE, MARK
 _TAIL = b"e."
 _NEXT_GROUP = b"e("
-_GROUP = 1000  # elements between two marks
+_GROUP = 1000  # elements between MARK and APPENDS
 _FRAME = 0x95
-_LEARNED_FROM = 3  # elements: the first names classes, which the others refer to
-_KEPT = 4  # layouts
-_TRIES = 4  # pickles of a partition that are learned from
+_LEARNED_FROM = 3  # elements. The first one names its classes, and the others refer to these
+_KEPT = 4  # most layouts that a Python worker keeps
+_TRIES = 4  # most pickles of a partition from which it tries to learn a layout
 
-_kept: list[_Layout] = []  # of this Python worker, the last one first
+_kept: list[_Layout] = []  # the layouts of this Python worker, the last used first
 
 
 def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> Iterator[Elements]:
-    """The elements of each pickle. `loads`: how one is unpickled. The first FEW elements are, in
-    any case: what they are decides what all are."""
+    """Yields the elements of each pickle. `loads` unpickles one. The first FEW elements are always
+    unpickled, because their types decide the types of the columns."""
     tries, seen = _TRIES, 0
     for data in pickles:
         body = _without_frames(data)
-        found: Elements | None = _columns_of(body) if body else None
+        found: Elements | None = _read(body) if body else None
         if found is None or seen < FEW:
             elements = list(loads(data))
             if found is None and body and tries:
@@ -50,8 +52,8 @@ def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> I
         seen += len(found)
 
 
-def _columns_of(body: bytes) -> Columns | None:
-    """The elements of a pickle without frames, where there is a layout for it."""
+def _read(body: bytes) -> Columns | None:
+    """The elements of a pickle without frames; None if no layout fits."""
     for place, layout in enumerate(_kept):
         if (found := layout.columns(body)) is not None:
             _kept.insert(0, _kept.pop(place))
@@ -66,8 +68,8 @@ def _keep(layout: _Layout | None) -> None:
 
 
 class _Numbers(NamedTuple):
-    """Numbers of one kind at equal distances in an element's bytes. `first`: the first one's place
-    in the column's row."""
+    """`length` numbers of the type `kind` in the bytes of an element: the first at `at`, the others
+    at equal distances. `first`: the index of the first one in the flattened row of the column."""
 
     at: int
     length: int
@@ -77,7 +79,7 @@ class _Numbers(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """`kind` and `shape`: of its row."""
+    """A column: the type of its numbers, the shape of a row, and where the numbers are."""
 
     kind: np.dtype[Any]
     shape: tuple[int, ...]
@@ -85,7 +87,7 @@ class _Column(NamedTuple):
 
 
 class _Part:
-    """The bytes of one element, and where its numbers are."""
+    """The layout of one element: its constant bytes, and where its numbers are."""
 
     def __init__(self, data: bytes, columns: Mapping[str, _Column]):
         self.size = len(data)
@@ -100,12 +102,13 @@ class _Part:
         self._bytes = np.frombuffer(data, np.uint8)[self._places]
 
     def fits(self, body: bytes, at: int, count: int) -> bool:
-        """Whether so many elements from there on have its bytes."""
+        """Whether the `count` elements from `at` on have the constant bytes."""
         found = np.frombuffer(body, np.uint8, count * self.size, at).reshape(count, self.size)
         return bool((found.take(self._places, axis=1) == self._bytes).all())
 
     def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]], body: bytes, at: int) -> None:
-        """Puts the numbers of elements from there on in `arrays`."""
+        """Copies the numbers of the elements from `at` on to `arrays`, which have the shape
+        (elements, numbers of a row)."""
         for name, column in self.columns.items():
             out = arrays[name]
             for one in column.numbers:
@@ -115,18 +118,18 @@ class _Part:
 
 
 class _Layout:
-    """Of pickles whose first element is as `first`, and whose others are as `other`. `start`: what
-    is before them."""
+    """The layout of a pickled list. `start`: the bytes before the first element. `first`: the
+    layout of the first element; `other`: that of all others."""
 
     def __init__(self, start: bytes, first: _Part, other: _Part):
         self._start, self._first, self._other = start, first, other
 
     def columns(self, body: bytes) -> Columns | None:
-        """None for another pickle."""
+        """The elements of a pickle without frames; None if the layout does not fit."""
         at = len(self._start) + self._first.size
         if not body.startswith(self._start) or not body.endswith(_TAIL) or len(body) <= at:
             return None
-        groups: list[tuple[int, int]] = []  # where they begin, and their elements
+        groups: list[tuple[int, int]] = []  # (position, number of elements)
         rows, room, end = 1, _GROUP - 1, len(body) - len(_TAIL)
         while at < end:
             if not room:
@@ -146,24 +149,18 @@ class _Layout:
             name: np.empty((rows, int(np.prod(column.shape))), column.kind)
             for name, column in self._first.columns.items()
         }
-        self._first.fill(_part(arrays, 0, 1), body, len(self._start))
+        self._first.fill(taken(arrays, slice(0, 1)), body, len(self._start))
         done = 1
         for at, count in groups:
-            self._other.fill(_part(arrays, done, count), body, at)
+            self._other.fill(taken(arrays, slice(done, done + count)), body, at)
             done += count
         shapes = {name: (rows, *column.shape) for name, column in self._first.columns.items()}
         return Columns(rows, {name: arrays[name].reshape(shapes[name]) for name in arrays})
 
 
-def _part(
-    arrays: Mapping[str, np.ndarray[Any, Any]], first: int, count: int
-) -> dict[str, np.ndarray[Any, Any]]:
-    return {name: array[first : first + count] for name, array in arrays.items()}
-
-
 def _without_frames(data: bytes) -> bytes:
-    """A pickle without the lengths that stand between its parts. b"" for those that have none, or
-    parts outside."""
+    """A pickle without the opcodes that divide it into frames. b"" if it has no frames, or large
+    objects outside of frames."""
     if data[:1] != b"\x80" or data[2:3] != bytes([_FRAME]):
         return b""
     view, at = memoryview(data), 2
@@ -173,19 +170,19 @@ def _without_frames(data: bytes) -> bytes:
         parts.append(view[at + 9 : at + 9 + size])
         at += 9 + size
     parts.append(view[at:])
-    return b"".join(parts) if len(parts[-1]) < 4 else b""  # a few bytes have no frame
+    return b"".join(parts) if len(parts[-1]) < 4 else b""  # fewer bytes than 4 get no frame
 
 
 # ---- Learning --------------------------------------------------------------------------------
 class _Argument(NamedTuple):
-    """What an operation of a pickle is about: `size` bytes from `at` on."""
+    """The argument of a pickle opcode: `size` bytes from `at` on, which mean `value`."""
 
     at: int
     size: int
     value: Any
 
 
-_ARGUMENTS = {  # bytes of an operation before those of its argument; of these, if it is known
+_ARGUMENTS = {  # opcode -> (offset of its argument, size of the argument or 0 if it varies)
     "BINFLOAT": (1, 8),
     "BININT1": (1, 1),
     "SHORT_BINBYTES": (2, 0),
@@ -193,13 +190,13 @@ _ARGUMENTS = {  # bytes of an operation before those of its argument; of these, 
     "BINBYTES8": (9, 0),
     "BYTEARRAY8": (9, 0),
 }
-_OTHERS = 256  # operations that are not about numbers
+_OTHERS = 256  # most opcodes of the first elements that are not for numbers
 
 
 def _learn(
     body: bytes, elements: list[Any], loads: Callable[[bytes], Sequence[Any]]
 ) -> _Layout | None:
-    """The layout of a pickle of `elements`, None where it has none."""
+    """The layout of the pickle `body` of `elements`; None if it has none."""
     if len(elements) < _LEARNED_FROM or not body.startswith(_HEAD, 2):
         return None
     first, other = _leaves(elements[0]), _leaves(elements[1])
@@ -215,23 +212,23 @@ def _learn(
                 parts.append(_Part(body[begin:end], columns))
         if len(parts) == 2:
             layout = _Layout(body[: starts[0]], *parts)
-            return layout if _is_proven(layout, body[: starts[2]], starts, parts, loads) else None
+            return layout if _is_verified(layout, body[: starts[2]], starts, parts, loads) else None
     return None
 
 
 def _starts(body: bytes, most: int) -> Iterator[tuple[list[int], list[_Argument]]]:
-    """Where the first three elements of the list may begin, and the arguments in them: where the
-    second has the size of the third, in the first `most` operations. An element can have parts for
-    which this is so as well."""
+    """Yields candidates for the positions of the first three elements, with the arguments up to
+    there: the second and the third element must have the same size. Parts of one element can look
+    like elements, so there can be several candidates. Reads the first `most` opcodes."""
     starts: dict[int, int] = {}
     arguments: list[_Argument] = []
-    marks: list[int] = []  # how many objects were on the stack
+    marks: list[int] = []  # depth of the stack at each open MARK
     depth = 0
     for operation, value, at in itertools.islice(pickletools.genops(body), most):
         place = at or 0
         if len(marks) == 1:
-            elements = depth - marks[0]  # with the parts of one that is not whole
-            starts[elements] = place  # the last one said of this many is where the next begins
+            elements = depth - marks[0]  # including the parts of an incomplete one
+            starts[elements] = place  # the last opcode at this depth begins the next element
             if elements == 3 and place - starts[2] == starts[2] - starts[1]:
                 yield [starts[0], starts[1], starts[2]], arguments
         if operation.name in _ARGUMENTS:
@@ -250,7 +247,7 @@ def _starts(body: bytes, most: int) -> Iterator[tuple[list[int], list[_Argument]
 
 
 class _Leaf(NamedTuple):
-    """A number or an array in an element. `kind`: of its bytes in a pickle."""
+    """A number or an array in an element, with `length` numbers. `kind`: their type in a pickle."""
 
     value: Any
     kind: np.dtype[Any]
@@ -258,14 +255,14 @@ class _Leaf(NamedTuple):
 
 
 class _Leaves(NamedTuple):
-    """Of one column."""
+    """The leaves of one column of an element. `kind` and `shape`: those of a row of the column."""
 
     kind: np.dtype[Any]
     shape: tuple[int, ...]
     leaves: list[_Leaf]
 
 
-_FLOAT, _BYTE = np.dtype(">f8"), np.dtype("u1")  # in a pickle, of a float and of a small int
+_FLOAT, _BYTE = np.dtype(">f8"), np.dtype("u1")  # types of a float and a small int in a pickle
 
 
 def _kinds(columns: Mapping[str, _Leaves]) -> dict[str, Any]:
@@ -273,7 +270,8 @@ def _kinds(columns: Mapping[str, _Leaves]) -> dict[str, Any]:
 
 
 def _leaves(element: Any) -> dict[str, _Leaves] | None:
-    """By column, in the order of the pickle. None for an element with anything but numbers."""
+    """The leaves of an element, by column, in the order of the pickle. None if it has anything but
+    numbers."""
     names = names_of(element)
     if names is None:
         values = {VALUE: element}
@@ -298,7 +296,7 @@ def _leaves_of(value: Any) -> _Leaves | None:
         leaf = _Leaf(value.tobytes(), kind, value.size)
         if isinstance(value, np.ndarray):
             return _Leaves(kind, value.shape, [leaf]) if value.ndim and value.size else None
-        wide = np.dtype("f8" if kind.kind == "f" else "i8")  # those of Python
+        wide = np.dtype("f8" if kind.kind == "f" else "i8")  # as for numbers of Python
         return _Leaves(wide, (), [leaf]) if np.can_cast(kind, wide, "safe") else None
     items = value if type(value) in (list, tuple) else [value]
     kinds = set(map(type, items))
@@ -314,8 +312,8 @@ def _leaves_of(value: Any) -> _Leaves | None:
 def _columns(
     columns: Mapping[str, _Leaves], arguments: list[_Argument], begin: int
 ) -> dict[str, _Column] | None:
-    """Which arguments are the leaves. From the last one backwards: the shape of an array comes
-    after its bytes. None where one is not found."""
+    """Finds the arguments that are the leaves. It searches backwards, because the shape of an array
+    follows its bytes. None if a leaf is not found. `begin`: the position of the element."""
     found: dict[str, _Column] = {}
     rest = list(arguments)
     for name, column in reversed(list(columns.items())):
@@ -329,18 +327,19 @@ def _columns(
             place -= leaf.length
             size = leaf.kind.itemsize
             numbers.append(_Numbers(rest.pop().at - begin, leaf.length, size, leaf.kind, place))
-        found[name] = _Column(column.kind, column.shape, tuple(_joined(numbers[::-1])))
+        found[name] = _Column(column.kind, column.shape, tuple(_merged(numbers[::-1])))
     return dict(reversed(list(found.items())))
 
 
 def _is(leaf: _Leaf, argument: _Argument) -> bool:
-    """Whether the argument can be this leaf. A float that is no number is equal to none."""
+    """Whether the argument can be this leaf. NaN is not equal to itself, so it matches every
+    float."""
     same = argument.value == leaf.value or argument.value != argument.value
     return same and argument.size == leaf.kind.itemsize * leaf.length
 
 
-def _joined(numbers: list[_Numbers]) -> Iterator[_Numbers]:
-    """Single numbers that follow one another at equal distances as one."""
+def _merged(numbers: list[_Numbers]) -> Iterator[_Numbers]:
+    """Merges consecutive single numbers at equal distances."""
     at = 0
     while at < len(numbers):
         first, end = numbers[at], at + 1
@@ -353,14 +352,15 @@ def _joined(numbers: list[_Numbers]) -> Iterator[_Numbers]:
         at = end
 
 
-def _is_proven(
+def _is_verified(
     layout: _Layout,
     data: bytes,
     starts: list[int],
     parts: list[_Part],
     loads: Callable[[bytes], Sequence[Any]],
 ) -> bool:
-    """Whether, with other numbers in the same bytes, it finds what the pickle has."""
+    """Whether the layout gives the same result as unpickling, with random numbers in place of those
+    of the first two elements."""
     drawn = bytearray(data)
     for start, part in zip(starts, parts):
         for column in part.columns.values():
@@ -371,10 +371,10 @@ def _is_proven(
     pickle = bytes(drawn) + _TAIL
     found = layout.columns(pickle)
     try:
-        wanted = columns_of(list(loads(pickle)), 0, 0, {})
-    except Exception:  # what was drawn was no number of an element
+        wanted = batch_of(list(loads(pickle)), 0, 0, {})
+    except Exception:  # a byte that was replaced was not a number of an element
         return False
-    return found is not None and bool(columns_of(found, 0, 0, {}).equals(wanted))
+    return found is not None and bool(batch_of(found, 0, 0, {}).equals(wanted))
 
 
 def _draw(kind: np.dtype[Any]) -> bytes:
@@ -383,4 +383,4 @@ def _draw(kind: np.dtype[Any]) -> bytes:
     return _chance.randbytes(kind.itemsize)
 
 
-_chance = random.Random()  # programs may count on the state of the one that all share
+_chance = random.Random()  # of its own: the job may depend on the state of the shared one

@@ -35,6 +35,7 @@ from tfapp.errors import FeedError
 from tfapp.feed.columns import (
     Feature,
     arrays_of,
+    joined,
     record_batch,
     serialized,
     taken,
@@ -211,7 +212,7 @@ class Receiver:
                 rest = taken(piece.arrays, slice(count, None))
                 self._queue.appendleft(_Piece(rest, piece.rows - count))
             rows -= count
-        return _joined(parts)
+        return joined(parts)
 
     # ---- Connections ---------------------------------------------------------------------------
     @staticmethod
@@ -335,7 +336,7 @@ class Receiver:
                 self._shuffle()
 
     def _shuffle(self) -> None:
-        arrays = _joined([each.arrays for each in self._shuffled])
+        arrays = joined([each.arrays for each in self._shuffled])
         rows = sum(each.rows for each in self._shuffled)
         hello = self._hello
         order = window_order(
@@ -387,12 +388,6 @@ class Receiver:
             with self._changed:
                 self._questions.append(question)
                 self._changed.notify_all()
-
-
-def _joined(parts: Sequence[Arrays]) -> Arrays:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def batches(receiver: Receiver) -> Iterator[Arrays]:

@@ -1,4 +1,4 @@
-"""Elements of an RDD as Arrow record batches. It travels to executors.
+"""Converts the elements of an RDD to Arrow record batches. This module is shipped to executors.
 
 a Row or a named tuple, a dict        one column for each field
 a list or tuple of numbers, an array  the column "value"
@@ -19,18 +19,18 @@ import numpy as np
 import pyarrow as pa
 
 from tfapp.errors import FeedError
-from tfapp.feed.columns import PIECE, column_of, element_type, numpy_type
+from tfapp.feed.columns import PIECE, column_of, element_type, joined, numpy_type, taken
 
-MOST = 1 << 14  # rows of a batch
-FEW = 64  # rows of the first batch, which shows how large they are
-PATIENCE = 0.5  # seconds after which rows of a slow source go on in a smaller batch
+MOST = 1 << 14  # most rows of a batch
+FEW = 64  # rows of the first batch, which shows how large rows are
+PATIENCE = 0.5  # seconds after which the rows of a slow source are sent in a smaller batch
 VALUE = "value"
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Elements as arrays of the shape (rows, ...), by column."""
+    """Elements of an RDD as one array for each column, of the shape (rows, ...)."""
 
     rows: int
     arrays: Mapping[str, np.ndarray[Any, Any]]
@@ -39,22 +39,21 @@ class Columns:
         return self.rows
 
     def __getitem__(self, which: slice) -> Columns:
-        arrays = {name: array[which] for name, array in self.arrays.items()}
-        return Columns(len(range(self.rows)[which]), arrays)
+        return Columns(len(range(self.rows)[which]), taken(self.arrays, which))
 
 
-Elements = Union[list[Any], Columns]  # some, in their order
+Elements = Union[list[Any], Columns]  # consecutive elements of an RDD
 
 
 def batches_of(elements: Iterable[Any], part: int) -> Iterator[pa.RecordBatch]:
-    """The elements of partition `part`, which are all of the first one's kind, in batches of some
-    PIECE bytes. FeedError."""
+    """Converts the elements of partition `part` to batches of about PIECE bytes. FeedError if an
+    element is not of the same kind as the first."""
     rest = iter(elements)
     return _batches(lambda most: list(itertools.islice(rest, most)), part)
 
 
 def batches_of_runs(runs: Iterator[Elements], part: int) -> Iterator[pa.RecordBatch]:
-    """As `batches_of`, of elements that come several at once."""
+    """Like `batches_of`, for elements that arrive several at a time."""
     rest: Elements = []
 
     def take(most: int) -> Elements:
@@ -67,23 +66,23 @@ def batches_of_runs(runs: Iterator[Elements], part: int) -> Iterator[pa.RecordBa
 
 
 def _batches(take: Callable[[int], Elements], part: int) -> Iterator[pa.RecordBatch]:
-    """`take`: up to so many of the next elements, none when there are no more."""
+    """`take(most)` returns up to `most` of the next elements, and none at the end."""
     first, count = 0, FEW
-    kinds: dict[str, pa.DataType] = {}  # of the first batch's columns
+    kinds: dict[str, pa.DataType] = {}  # the types of numbers in the first batch, by column
     run = take(FEW)
     while len(run):
-        taken, rows, run = [run], len(run), []
+        found, rows, run = [run], len(run), []
         patient = time.monotonic() + PATIENCE
         while rows < count and not len(run) and time.monotonic() < patient:
             more = take(min(FEW, count - rows))
             if not len(more):
                 break
-            if _alike(more, taken[0]):
-                taken.append(more)
+            if _alike(more, found[0]):
+                found.append(more)
                 rows += len(more)
             else:
                 run = more
-        batch = columns_of(_joined(taken), first, part, kinds)
+        batch = batch_of(_merged(found), first, part, kinds)
         kinds = kinds or {field.name: element_type(field)[0] for field in batch.schema}
         yield batch
         first += rows
@@ -93,7 +92,7 @@ def _batches(take: Callable[[int], Elements], part: int) -> Iterator[pa.RecordBa
 
 
 def _alike(run: Elements, other: Elements) -> bool:
-    """Whether they can be one batch."""
+    """Whether both can be in one batch."""
     if isinstance(run, Columns) and isinstance(other, Columns):
         first, second = (
             {name: (array.dtype, array.shape[1:]) for name, array in each.arrays.items()}
@@ -103,21 +102,18 @@ def _alike(run: Elements, other: Elements) -> bool:
     return type(run) is type(other)
 
 
-def _joined(runs: list[Elements]) -> Elements:
-    if len(runs) == 1:
-        return runs[0]
+def _merged(runs: list[Elements]) -> Elements:
     columns = [run.arrays for run in runs if isinstance(run, Columns)]
     if columns:
-        arrays = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
-        return Columns(sum(map(len, runs)), arrays)
+        return Columns(sum(map(len, runs)), joined(columns))
     return list(itertools.chain.from_iterable(run for run in runs if isinstance(run, list)))
 
 
-def columns_of(
+def batch_of(
     elements: Elements, first: int, part: int, kinds: Mapping[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """Elements of partition `part` from number `first` on as one batch. `kinds`: of the numbers in
-    earlier ones. FeedError."""
+    """Converts elements to one batch. `first`: the number of the first one in partition `part`.
+    `kinds`: the types of numbers in earlier batches, by column. FeedError."""
     columns = elements.arrays if isinstance(elements, Columns) else _lists(elements, first, part)
     arrays = {
         name: _column(name, found, first, part, kinds.get(name)) for name, found in columns.items()
@@ -126,7 +122,7 @@ def columns_of(
 
 
 def _lists(chunk: list[Any], first: int, part: int) -> dict[str, list[Any]]:
-    """Elements by column."""
+    """The values of elements, by column."""
     names = names_of(chunk[0])
     if names is None:
         return {VALUE: chunk}
@@ -143,7 +139,7 @@ def _lists(chunk: list[Any], first: int, part: int) -> dict[str, list[Any]]:
 
 
 def names_of(element: Any) -> list[str] | None:
-    """Its columns, None for the one that is called VALUE."""
+    """The names of the columns of an element; None if it is one value, in the column VALUE."""
     if isinstance(element, Mapping):
         return [str(name) for name in element]
     if not isinstance(element, (tuple, list)):
@@ -157,8 +153,8 @@ def names_of(element: Any) -> list[str] | None:
 
 
 def _column(name: str, values: Any, first: int, part: int, kind: pa.DataType | None) -> pa.Array:
-    """`values`: a list or an array. `kind`: of the numbers in earlier batches. Whole numbers
-    become floats where these were."""
+    """Converts the values of a column. `values`: a list or an array. `kind`: the type of numbers in
+    earlier batches, to which whole numbers are converted."""
     try:
         if isinstance(values, np.ndarray) or isinstance(values[0], np.ndarray):
             array = np.asarray(values)
@@ -183,7 +179,7 @@ def _column(name: str, values: Any, first: int, part: int, kind: pa.DataType | N
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    """None for lists that have none."""
+    """The shape of a value; None for ragged lists."""
     try:
         return np.shape(value)
     except ValueError:
@@ -191,8 +187,8 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 
 def _packed(values: list[Any], kind: pa.DataType | None) -> np.ndarray[Any, Any] | None:
-    """Lists of as many numbers as the first one has, if its are all floats or all whole numbers.
-    None for others. It takes a third of the time that Arrow does."""
+    """Packs lists into an array, in a third of the time that Arrow takes. None unless all lists
+    have the length of the first one and contain only floats, or only whole numbers."""
     code = None
     if kind is not None:
         code = "d" if kind == pa.float64() else "q" if kind == pa.int64() else None

@@ -1,4 +1,4 @@
-"""What Spark has to feed: a DataFrame or an RDD, and the jobs that send it. In the driver."""
+"""The data of a feed, a DataFrame or an RDD, and the Spark jobs that send it. In the driver."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tfapp.feed.travel import once_per_worker
 
 
 class Source:
-    """The data of one feed. Its partitions are the same in each pass."""
+    """The data of one call of `feed`. Its partitions are the same in every pass."""
 
     def __init__(self, data: Any):
-        """`data`: a DataFrame, or an RDD. FeedError for anything else."""
+        """`data`: a DataFrame or an RDD. FeedError for anything else."""
         self._data = data
         self.is_frame = hasattr(data, "mapInArrow") and hasattr(data, "schema")
         if not self.is_frame and not hasattr(data, "mapPartitionsWithIndex"):
@@ -37,7 +37,8 @@ class Source:
         self._jobs: Any = None
 
     def check(self, columns: Sequence[str] | None) -> None:
-        """FeedError for columns that there are not, or that make no tensor."""
+        """Raises FeedError for unknown columns, and for types that cannot be a tensor. `columns`:
+        the columns that the programs ask for, None for all."""
         if not self.is_frame:
             return
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -60,29 +61,30 @@ class Source:
             element_type(field)
 
     def prepare(self, order: Any, columns: Sequence[str] | None) -> int:
-        """Makes what its jobs run. How many partitions it has. What Spark raises passes
-        through."""
+        """Prepares the jobs for tasks with this `Order`. Returns the number of partitions. Raises
+        the errors of Spark."""
         self._jobs = _jobs(self._data, self.is_frame, order, columns)
         return int(self._jobs.getNumPartitions())
 
     def run(self, partitions: Sequence[int], group: str, label: str) -> None:
-        """Sends these partitions in a job of the group. What Spark raises passes through."""
+        """Runs a job that sends these partitions. `group` and `label`: the id and the description
+        of its job group. Raises the errors of Spark."""
         self.context.setJobGroup(group, label, interruptOnCancel=True)
         gateway = self.context._gateway
         numbers = gateway.new_array(gateway.jvm.int, len(partitions))
         for place, number in enumerate(partitions):
             numbers[place] = number
-        # SparkContext.runJob would take the rows of a DataFrame through a second Python worker.
+        # SparkContext.runJob would pass the rows of a DataFrame through a second Python worker.
         self._jobs._jrdd.collectPartitions(numbers)
 
     def ended(self, group: str) -> set[int]:
-        """The partitions whose tasks in the jobs of a group have ended well. Spark may say it a
-        moment late."""
+        """The partitions whose tasks in the jobs of a group have succeeded. Spark may report a task
+        a moment late."""
         tracker = self.context.statusTracker()
         store = self.context._jsc.sc().statusStore()
         found = set()
         for job in map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)):
-            last = max(job.stageIds) if job is not None else -1  # the others make what it reads
+            last = max(job.stageIds) if job is not None else -1  # other stages compute its input
             stage = tracker.getStageInfo(last)
             for attempt in range(stage.currentAttemptId + 1 if stage is not None else 0):
                 tasks = store.taskList(last, attempt, 1 << 30)
@@ -92,10 +94,10 @@ class Source:
 
 
 def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) -> Any:
-    """An RDD whose partitions, when they are computed, have been sent."""
+    """An RDD whose computation sends the data."""
     if is_frame:
         try:
-            import pandas  # noqa: F401  # what Spark needs for Arrow
+            import pandas  # noqa: F401  # Spark needs it for Arrow
         except ModuleNotFoundError:
             raise FeedError(
                 "Spark hands out DataFrames by pandas and pyarrow, and pandas is not installed: "
@@ -109,8 +111,8 @@ def _jobs(data: Any, is_frame: bool, order: Any, columns: Sequence[str] | None) 
 
 
 def _loads(data: Any) -> Callable[[bytes], Sequence[Any]] | None:
-    """How the pickles in which Spark keeps the elements of an RDD are unpickled. None for an RDD
-    that is computed in the Python worker, and for one that is kept in another way."""
+    """The function that unpickles the elements of an RDD which Spark stores as pickles. None if a
+    Python function computes the elements in the same task, or if Spark stores them differently."""
     from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
     computed = hasattr(data, "_is_pipelinable") and data._is_pipelinable()
@@ -122,7 +124,8 @@ def _loads(data: Any) -> Callable[[bytes], Sequence[Any]] | None:
 
 
 def pickles_of(data: Any) -> Any:
-    """An RDD of the pickles in which Spark keeps the elements of an RDD, several in each."""
+    """The elements of an RDD as the pickles that Spark stores, with several elements in each: an
+    RDD of bytes."""
     from pyspark import RDD
     from pyspark.serializers import NoOpSerializer
 
@@ -130,7 +133,7 @@ def pickles_of(data: Any) -> Any:
 
 
 def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """For DataFrame.mapInArrow."""
+    """A function for DataFrame.mapInArrow that sends its partition."""
     work, told = once_per_worker(_send_frame), tuple(order)
     return lambda batches: work(told, batches)
 
@@ -138,8 +141,8 @@ def frame_task(order: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
 def rdd_task(
     order: Any, columns: Sequence[str] | None, loads: Callable[[bytes], Sequence[Any]] | None
 ) -> Callable[[int, Iterable[Any]], Iterator[int]]:
-    """For RDD.mapPartitionsWithIndex. `loads`: unpickles several elements; without it the RDD has
-    them one by one."""
+    """A function for RDD.mapPartitionsWithIndex that sends its partition. `loads`: unpickles an
+    element of the RDD of `pickles_of`; None if the RDD has the elements themselves."""
     work, told = once_per_worker(_send_elements), tuple(order)
     return lambda part, elements: work(told, columns, loads, part, elements)
 

@@ -1,4 +1,4 @@
-"""How code of the feed reaches Spark's executors, which have no tfapp. In the driver."""
+"""Ships the feed's code to Spark's executors, which need no tfapp. In the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 
 def travel_by_value() -> None:
-    """From now on what tasks call is pickled whole, not by its name."""
+    """Makes cloudpickle include the feed's modules in the functions that it pickles, instead of
+    referring to them by name."""
     from pyspark import cloudpickle
 
     import tfapp.errors
@@ -31,8 +32,9 @@ def travel_by_value() -> None:
 
 
 def once_per_worker(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` for tasks. A Python worker unpickles it for its first task and keeps it, with the
-    state of its modules, for the next ones: that takes longer than a small partition does."""
+    """Wraps a function for tasks. A Python worker unpickles the function once and keeps it, with
+    the state of its modules, for later tasks, because unpickling can take longer than a small
+    partition."""
     from pyspark import cloudpickle
 
     travel_by_value()
