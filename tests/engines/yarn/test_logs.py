@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from tests.engines.yarn.test_aggregated_logs import entry
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.engines.yarn import aggregated_logs
+from tfapp.engines.yarn import aggregated_logs, live_logs
 from tfapp.engines.yarn.cluster import Report
 from tfapp.engines.yarn.layout import Home
 from tfapp.engines.yarn.logs import Logs
-from tfapp.errors import UnavailableError
+from tfapp.errors import UnavailableError, UnreachableError
 
 ID = "application_1_0001"
 REPORT = Report(ID, "app", "ann", (), "FINISHED", "SUCCEEDED", "", "", "http://m/proxy/x", 1.0, 2.0)
@@ -185,3 +187,30 @@ def test_what_was_copied_at_the_end_waits_for_nothing(played):
         assert run.returned_complete.exists() == whole
     played.folder.joinpath("yarn").unlink()
     assert played.returned() == {"worker/0": (record(1, value=5), "")}
+
+
+def test_a_run_that_nobody_follows_to_its_end_is_copied_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_logs, "COPY_EVERY", 0.01)
+    report = dataclasses.replace(REPORT, state="RUNNING", final_status="UNDEFINED")
+    asked = []
+
+    def connect(report):
+        asked.append(report.state)
+        raise UnreachableError("no answer")
+
+    cluster = SimpleNamespace(application=lambda application: report)
+    logs = Logs(Home(tmp_path), cluster, {}, None, connect)
+    assert logs.of(report, ()) == ()
+    wait_until(lambda: len(asked) > 2)
+    assert logs.growing(ID) == ()
+    report = REPORT
+    wait_until(lambda: logs.growing(ID) is None)
+    wait_until(lambda: "tfapp-logs" not in [thread.name for thread in threading.enumerate()])
+    assert asked.count("FINISHED") == 1
+
+
+def wait_until(ready):
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -89,7 +89,8 @@ class Logs:
     def copy_at_end(self, application: str) -> None:
         """If logs are being copied, copies new data before YARN moves the logs. Records of return
         values are copied as well, so that they need not wait for the aggregation."""
-        if application in self._live and self._live[application].copy_at_end():
+        live = self._live.get(application)
+        if live is not None and live.copy_at_end():
             path = self._home.run(application).returned_complete
             with writing(path):
                 make_private(path.parent)
@@ -97,8 +98,9 @@ class Logs:
 
     def close(self, application: str) -> None:
         """The run has ended: stops copying."""
-        if application in self._live:
-            self._live.pop(application).close()
+        live = self._live.pop(application, None)
+        if live is not None:
+            live.close()
 
     def _gathered(
         self,
@@ -151,7 +153,10 @@ class Logs:
 
     def _open(self, application: str, order: Callable[[LogFile], tuple]) -> LiveLogs:
         def connect() -> Connection:
-            return self._connect(self._cluster.application(application))
+            report = self._cluster.application(application)
+            if report.ended:  # and nobody has followed it to its end
+                self.close(application)
+            return self._connect(report)
 
         def facts() -> dict:
             report = self._cluster.application(application)

@@ -49,6 +49,8 @@ class Run:
             raise UnreachableError(f"{report.name} has no master yet", "It waits in its queue.")
         credentials = self._folder.read_credentials()
         if credentials is None:
+            if report.ended:
+                raise UnreachableError(f"{report.name} has ended, and its credentials are deleted")
             credentials = read_credentials(report.id, self._environ)
             self._folder.write_credentials(credentials)
         return Address(report.address, credentials.certificate, credentials.key)
