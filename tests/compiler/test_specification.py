@@ -57,7 +57,8 @@ def test_the_whole_of_it():
             },
             "env": {
                 "JAVA_TOOL_OPTIONS": "-XX:CompressedClassSpaceSize=64m "
-                "-XX:ReservedCodeCacheSize=64m -XX:+UseSerialGC",
+                "-XX:ReservedCodeCacheSize=64m -XX:+UseSerialGC "
+                "-XX:TieredStopAtLevel=1",
                 "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.util=ALL-UNNAMED",
                 "MALLOC_ARENA_MAX": "2",
             },

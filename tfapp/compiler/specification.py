@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 _IMAGE_PYTHON = "python3"  # of an image that names no other
 
 # The master is a JVM. With the sizes its heap is not dwarfed by reserved address space, which
-# YARN's virtual-memory check would kill it for; without java.util opened, Skein's web pages
-# fail on Java 17. Java 8 refuses --add-opens, and does not read JDK_JAVA_OPTIONS.
+# YARN's virtual-memory check would kill it for; with one compiler it takes half of the processor
+# time until it is up; without java.util opened, Skein's web pages fail on Java 17. Java 8 refuses
+# --add-opens, and does not read JDK_JAVA_OPTIONS.
 MASTER_ENVIRONMENT = {
     "JAVA_TOOL_OPTIONS": "-XX:CompressedClassSpaceSize=64m -XX:ReservedCodeCacheSize=64m "
-    "-XX:+UseSerialGC",
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.util=ALL-UNNAMED",
     "MALLOC_ARENA_MAX": "2",
 }
