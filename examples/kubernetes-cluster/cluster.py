@@ -17,12 +17,13 @@ import argparse
 import os
 import shlex
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from kubernetes_cluster import images
 from kubernetes_cluster.cluster import Cluster
 from kubernetes_cluster.processes import ClusterError
-from kubernetes_cluster.programs import codename, prepare
+from kubernetes_cluster.programs import codename, prepare, prepare_debian
 
 NODE_ACTIONS = ("kill", "start", "pause", "resume", "cut", "join")
 API_ACTIONS = ("kill", "start", "pause", "resume")
@@ -79,9 +80,11 @@ def make_parser() -> argparse.ArgumentParser:
 def execute(args: argparse.Namespace, cluster: Cluster) -> None:
     """One command."""
     if args.command == "build":
-        print(prepare(cluster.cache, os.environ).binaries)
-        if codename():  # elsewhere there is no such image, and all else works
-            images.python_layer(cluster.cache, os.environ)
+        # In a process of its own, which a Ctrl-C reaches too: it is done long before Kubernetes.
+        with ProcessPoolExecutor(1) as pool:
+            fetched = pool.submit(fetch_debian, cluster.cache)
+            print(prepare(cluster.cache, os.environ).binaries)
+            fetched.result()
     elif args.command == "start":
         seconds = cluster.start(args.nodes)
         print(f"up after {seconds:.1f} s in {cluster.folder}", file=sys.stderr)
@@ -107,6 +110,13 @@ def execute(args: argparse.Namespace, cluster: Cluster) -> None:
         getattr(cluster, f"{args.action}_node")(args.node)
     else:
         getattr(cluster, f"{args.action}_api")()
+
+
+def fetch_debian(cache: Path) -> None:
+    """All that is Debian's. ClusterError where it cannot be had."""
+    prepare_debian(cache, os.environ)
+    if codename():  # elsewhere there is no such image, and all else works
+        images.python_layer(cache, os.environ)
 
 
 def print_exports(cluster: Cluster) -> None:

@@ -80,9 +80,14 @@ def environ_of(root: Path, inherited: Mapping[str, str]) -> dict[str, str]:
 def prepare(cache: Path, environ: Mapping[str, str]) -> Programs:
     """Has all of them: fetches and builds what `cache` lacks. UnavailableError when that cannot
     be."""
-    found = Programs(build(cache, environ), unpack(cache, PACKAGES, (*PROGRAMS, *PLUGINS), environ))
+    found = Programs(build(cache, environ), prepare_debian(cache, environ))
     found.plugins()
     return found
+
+
+def prepare_debian(cache: Path, environ: Mapping[str, str]) -> Path:
+    """See `unpack`: for what is Debian's of all programs."""
+    return unpack(cache, PACKAGES, (*PROGRAMS, *PLUGINS), environ)
 
 
 # ---- Kubernetes ----------------------------------------------------------------------------------
