@@ -292,6 +292,20 @@ def test_a_task_does_not_fail_before_the_driver_knows_that_its_program_has_gone(
     assert len(data.failures) == 1, "Spark has ended it"
 
 
+def test_spark_is_stopped_while_a_job_is_cancelled(world, connected):
+    class Stopped(Data):
+        def cancelJobGroup(self, group: str) -> None:
+            super().cancelJobGroup(group)
+            raise AttributeError("'NoneType' object has no attribute 'sc'")
+
+    one, other = world.begin()
+    feeding = Later(lambda: world.feeder.feed(Stopped([40_000], connected)))
+    taking = Later(lambda: ids(other))
+    assert len(ids(one, taken=10)) == 10
+    one.feed.stop()
+    assert len(taking.result) == feeding.result.rows / 2
+
+
 def test_inference_waits_for_programs_that_begin_again(world):
     def answer(found: Any) -> Any:
         if world.view.generation == 1:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import secrets
@@ -269,7 +270,8 @@ class Feeder:
                     break
         finally:
             while not over.is_set():  # the first call may come before Spark has started the job
-                source.context.cancelJobGroup(group)
+                with contextlib.suppress(Exception):  # Spark is stopped at the same time
+                    source.context.cancelJobGroup(group)
                 over.wait(LOOK_EVERY)
         ended = set(parts) if not errors else self._ended(source, group)
         with self._state.changed:
