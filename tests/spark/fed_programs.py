@@ -128,6 +128,13 @@ def digits(ctx):
     return {"steps": len(accuracies), "accuracy": sum(last) / len(last)}
 
 
-def answer(ctx, less=0):
-    """Answers with what its rows' numbers add up to."""
-    ctx.feed.serve(lambda found: {"total": found["x"].sum(1)[: len(found["x"]) - less]})
+def answer(ctx, less=0, dies=False):
+    """Answers with what its rows' numbers add up to. With `dies` worker 1 does not live through its
+    first question."""
+
+    def total(found):
+        if dies and (ctx.index, ctx.generation) == (1, 1):
+            os.kill(os.getpid(), 9)
+        return {"total": found["x"].sum(1)[: len(found["x"]) - less]}
+
+    ctx.feed.serve(total)

@@ -609,15 +609,16 @@ def test_a_stream_is_fed_batch_by_batch(spark, shared, submit, tmp_path):
     assert result.rows == 1500
 
 
-def test_inference_keeps_order_and_count(spark, submit):
+def test_inference_keeps_order_and_count_when_a_program_is_killed(spark, submit):
     data = rows(spark, 5000, 4)
-    with submit(programs.answer, needs_folder=False) as app:
+    program = functools.partial(programs.answer, dies=True)
+    with submit(program, needs_folder=False) as app:
         answered = app.infer(data, "total float")
         assert answered.columns == ["id", "x", "total"]
         found = answered.collect()
         totals = app.infer(data.rdd.map(lambda row: {"x": list(row.x)}), "").collect()
         app.end_feed()
-        app.result()
+        assert app.result().restarts == 1
     assert [row.id for row in found] == list(range(5000))
     assert all(row.total == pytest.approx(1.5 * row.id + 1) for row in found)
     assert totals == pytest.approx([row.total for row in found])
