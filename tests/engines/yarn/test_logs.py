@@ -205,8 +205,35 @@ def test_a_run_that_nobody_follows_to_its_end_is_copied_no_more(tmp_path, monkey
     assert logs.growing(ID) == ()
     report = REPORT
     wait_until(lambda: logs.growing(ID) is None)
-    wait_until(lambda: "tfapp-logs" not in [thread.name for thread in threading.enumerate()])
+    wait_until(nothing_is_copied)
     assert asked.count("FINISHED") == 1
+
+
+def test_a_run_whose_logs_nobody_asks_for_is_copied_no_more_until_somebody_does(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(live_logs, "COPY_EVERY", 0.01)
+    monkeypatch.setattr(live_logs, "IDLE_LIMIT", 1.0)
+    report = dataclasses.replace(REPORT, state="RUNNING", final_status="UNDEFINED")
+    asked = []
+
+    def connect(report):
+        asked.append(report.state)
+        raise UnreachableError("no answer")
+
+    cluster = SimpleNamespace(application=lambda application: report)
+    logs = Logs(Home(tmp_path), cluster, {}, None, connect)
+    for _ in range(2):
+        asked.clear()
+        logs.of(report, ())
+        wait_until(lambda: len(asked) > 1)
+        wait_until(nothing_is_copied)
+    report = REPORT
+    assert logs.growing(ID) is None
+
+
+def nothing_is_copied():
+    return "tfapp-logs" not in [thread.name for thread in threading.enumerate()]
 
 
 def wait_until(ready):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 import urllib.error
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tfapp.frozen import frozen
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
 COPY_EVERY = 1.0  # seconds
+IDLE_LIMIT = 60.0  # seconds after the last call of `files` in which logs are still copied
 MARGIN = 1 << 16  # bytes that a log may grow by while it is read
 ATTEMPTS = 5
 NOT_FOUND = 404
@@ -45,9 +47,9 @@ class Source:
 
 
 class LiveLogs:
-    """The logs of one running application, copied below `folder` repeatedly, from the first call of
-    `files` until `close`. `connect` opens a connection to its master. `facts` returns the
-    ResourceManager's data (Web.application)."""
+    """The logs of one running application, copied below `folder` repeatedly, as long as `files` is
+    called now and then, until `close`. `connect` opens a connection to its master. `facts` returns
+    the ResourceManager's data (Web.application)."""
 
     def __init__(
         self,
@@ -68,17 +70,18 @@ class LiveLogs:
         self._lock = threading.Lock()
         self._files: dict[Path, LogFile] = {}
         self._instances: dict[str, str] = {}  # by the master's id of a container
-        self._unseen = (
-            0  # containers whose instance, or record, was not to be known at the last look
-        )
+        # Containers whose instance, or record, was not to be known at the last look.
+        self._unseen = 0
         self._tries: dict[str, int] = {}  # by YARN's id of a finished container
         self._own: tuple[Source, ...] = ()
         self._ended = threading.Event()
+        self._asked = 0.0  # when `files` was last called
         self._thread: threading.Thread | None = None
 
     def files(self) -> tuple[LogFile, ...]:
-        """The logs that exist now. The first call returns when all of them are copied.
-        UnavailableError if the nodes do not show them to the user."""
+        """The logs that exist now. The first call, and one after a long time, returns when all of
+        them are copied. UnavailableError if the nodes do not show them to the user."""
+        self._asked = time.monotonic()
         if self._thread is None:
             self.copy()
             self._thread = threading.Thread(target=self._go_on, name="tfapp-logs", daemon=True)
@@ -186,8 +189,9 @@ class LiveLogs:
         self._ended.set()
 
     def _go_on(self) -> None:
-        while not self._ended.wait(COPY_EVERY):
+        while not self._ended.wait(COPY_EVERY) and time.monotonic() < self._asked + IDLE_LIMIT:
             self.copy()
+        self._thread = None
 
     def _sources(self) -> Iterator[Source]:
         with self._connect() as connection:

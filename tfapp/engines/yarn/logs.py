@@ -84,7 +84,8 @@ class Logs:
         """The logs of a run that are being copied, without a call to the cluster; None for any
         other run."""
         live = self._live.get(application)
-        return None if live is None else live.files()
+        found = None if live is None else live.files()
+        return found if application in self._live else None  # it may have ended unseen
 
     def copy_at_end(self, application: str) -> None:
         """If logs are being copied, copies new data before YARN moves the logs. Records of return
