@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -31,6 +32,9 @@ API_ACTIONS = ("kill", "start", "pause", "resume")
 
 def main(argv: list[str]) -> int:
     """Runs one command; returns the exit code."""
+    # What the command has started, in a session of its own, ends with it.
+    for interrupt in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(interrupt, lambda number, _: sys.exit(128 + number))
     args = make_parser().parse_args(argv)
     cache = args.cache.expanduser()
     cluster = Cluster(args.dir or cache / "kubernetes-cluster", cache)

@@ -24,6 +24,7 @@ from kubernetes_cluster.processes import (
     all_pids,
     marked,
 )
+from kubernetes_cluster.programs import codename
 
 from tests.docker.engine import processes_with
 from tests.kubernetes import EXAMPLE
@@ -404,3 +405,35 @@ def test_what_cannot_be_had_is_said_in_a_sentence(tmp_path):
     assert str(caught.value) == (
         "making namespaces and a bridge failed:\nunshare failed: Operation not permitted"
     )
+
+
+@pytest.mark.parametrize("interrupt", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_is_broken_off_ends_what_it_has_started(tmp_path, interrupt):
+    """Here a `go` that never ends, and an apt-get as well."""
+    for name in ("go", "apt-get"):
+        program = tmp_path / name
+        program.write_text(
+            "#!/bin/sh\n"
+            'if [ "$1" = env ]; then echo go99.0; exit; fi\n'
+            f"echo $$ > {tmp_path}/begun.{name} && exec sleep 600\n"
+        )
+        program.chmod(0o755)
+    words = [sys.executable, PROGRAM, "build", "--cache", tmp_path / "cache"]
+    begun = [tmp_path / "begun.go"]
+    if codename():
+        begun.append(tmp_path / "begun.apt-get")
+    build = subprocess.Popen(
+        list(map(str, words)),
+        env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with build:
+        wait_for(lambda: all(path.exists() and path.read_text() for path in begun), "both")
+        os.killpg(build.pid, interrupt)
+        said = build.stderr.read()
+    assert build.returncode == 128 + interrupt
+    assert all(line.startswith("cluster.py: ") for line in said.splitlines()), said
+    assert not [path.name for path in begun if Path("/proc", path.read_text().strip()).exists()]
