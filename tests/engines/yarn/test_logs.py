@@ -189,47 +189,47 @@ def test_what_was_copied_at_the_end_waits_for_nothing(played):
     assert played.returned() == {"worker/0": (record(1, value=5), "")}
 
 
-def test_a_run_that_nobody_follows_to_its_end_is_copied_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(live_logs, "COPY_EVERY", 0.01)
-    report = dataclasses.replace(REPORT, state="RUNNING", final_status="UNDEFINED")
-    asked = []
+class Running:
+    """A run whose master does not answer. `asked`: the states in which it was connected to."""
 
-    def connect(report):
-        asked.append(report.state)
+    def __init__(self, folder):
+        self.report = dataclasses.replace(REPORT, state="RUNNING", final_status="UNDEFINED")
+        self.asked = []
+        cluster = SimpleNamespace(application=lambda application: self.report)
+        self.logs = Logs(Home(folder), cluster, {}, None, self.connect)
+
+    def connect(self, report):
+        self.asked.append(report.state)
         raise UnreachableError("no answer")
 
-    cluster = SimpleNamespace(application=lambda application: report)
-    logs = Logs(Home(tmp_path), cluster, {}, None, connect)
-    assert logs.of(report, ()) == ()
-    wait_until(lambda: len(asked) > 2)
-    assert logs.growing(ID) == ()
-    report = REPORT
-    wait_until(lambda: logs.growing(ID) is None)
+
+@pytest.fixture
+def running(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_logs, "COPY_EVERY", 0.01)
+    return Running(tmp_path)
+
+
+def test_a_run_that_nobody_follows_to_its_end_is_copied_no_more(running):
+    assert running.logs.of(running.report, ()) == ()
+    wait_until(lambda: len(running.asked) > 2)
+    assert running.logs.growing(ID) == ()
+    running.report = REPORT
+    wait_until(lambda: running.logs.growing(ID) is None)
     wait_until(nothing_is_copied)
-    assert asked.count("FINISHED") == 1
+    assert running.asked.count("FINISHED") == 1
 
 
 def test_a_run_whose_logs_nobody_asks_for_is_copied_no_more_until_somebody_does(
-    tmp_path, monkeypatch
+    running, monkeypatch
 ):
-    monkeypatch.setattr(live_logs, "COPY_EVERY", 0.01)
     monkeypatch.setattr(live_logs, "IDLE_LIMIT", 1.0)
-    report = dataclasses.replace(REPORT, state="RUNNING", final_status="UNDEFINED")
-    asked = []
-
-    def connect(report):
-        asked.append(report.state)
-        raise UnreachableError("no answer")
-
-    cluster = SimpleNamespace(application=lambda application: report)
-    logs = Logs(Home(tmp_path), cluster, {}, None, connect)
     for _ in range(2):
-        asked.clear()
-        logs.of(report, ())
-        wait_until(lambda: len(asked) > 1)
+        running.asked.clear()
+        running.logs.of(running.report, ())
+        wait_until(lambda: len(running.asked) > 1)
         wait_until(nothing_is_copied)
-    report = REPORT
-    assert logs.growing(ID) is None
+    running.report = REPORT
+    assert running.logs.growing(ID) is None
 
 
 def nothing_is_copied():
