@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class FeedResult(NamedTuple):
-    """The result of a feed. `rows`: rows that the programs got. `batches`: batches that each
-    program got in the last generation. `dropped`: rows at the end that were too few for a full
-    batch of every program. `lost`: rows of programs that failed and had no checkpoint with them.
-    `stopped`: whether the programs stopped the feed."""
+    """The result of a feed. `rows`: rows that the programs have taken so far. `batches`: batches
+    that each program gets in the last generation; after a stop some may still be about to take
+    theirs. `dropped`: rows at the end that were too few for a full batch of every program. `lost`:
+    rows of programs that failed and had no checkpoint with them. `stopped`: whether the programs
+    stopped the feed."""
 
     rows: int
     batches: int
