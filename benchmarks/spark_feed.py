@@ -2,10 +2,15 @@
 compared with. On the cluster that the environment names.
 
     python -m benchmarks.spark_feed [ROWS]
+
+Programs on the machine of Spark's tasks share memory with them. Each kind of data is also fed by
+the network alone, as to programs on other machines. What is read alone is read by Python workers of
+its own, without tfapp, and beside it by those that also feed: these search less for garbage.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -16,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,7 @@ import tfapp
 from benchmarks.medians import compare
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import ApplicationFailedError
-from tfapp.feed.source import pickles_of
+from tfapp.feed import pool, source, travel
 from tfapp.feed.wire import Credentials
 
 ROUNDS = 3
@@ -34,6 +39,7 @@ PARTITIONS, WIDTH = 8, 784
 WORKERS = 2
 TICKS = os.sysconf("SC_CLK_TCK")  # a second of CPU time in /proc
 AT_LEAST = 0.7  # of the rows a second that are read and dropped
+SENT = 1 << 20  # bytes that are sent at once where nothing else is done
 CPU_LIMIT = 10.0  # microseconds of Spark's Python and of the programs for a row of a DataFrame
 ANSWERED_AT_LEAST = 0.5  # of the rows a second that are read and dropped
 SMALL = (40, 500)  # partitions, rows of each
@@ -111,19 +117,29 @@ def arrays(part: int, rows: int) -> Iterator[Any]:
     return (row.copy() for _ in range(rows))
 
 
-def pump(batches: Iterable[Any], address: str, credentials: str) -> Iterator[Any]:
-    """For mapInArrow: only sends the bytes of batches, or of pickles, over mutual TLS."""
-    host, _, port = address.rpartition(":")
-    tls = Credentials.unpacked(credentials).tls(server=False)
-    with tls.wrap_socket(socket.create_connection((host, int(port)))) as connection:
-        for batch in batches:
-            connection.sendall(batch if isinstance(batch, bytes) else batch.serialize())
+def pump(batches: Iterable[Any], addresses: Sequence[str], credentials: str) -> Iterator[Any]:
+    """For mapInArrow: only sends the bytes of batches, or of pickles, to one address after the
+    other, over mutual TLS. Python workers keep their connections."""
+    kept = sys.__dict__.setdefault(f"connections to {addresses}", [])
+    if not kept:
+        tls = Credentials.unpacked(credentials).tls(server=False)
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            kept.append(tls.wrap_socket(socket.create_connection((host, int(port)))))
+    waiting: list[Any] = []
+    for batch in batches:
+        waiting.append(batch if isinstance(batch, bytes) else batch.serialize())
+        if sum(map(len, waiting)) >= SENT:
+            kept[0].sendall(b"".join(waiting))
+            kept.append(kept.pop(0))
+            waiting = []
+    kept[0].sendall(b"".join(waiting))
     yield from ()
 
 
-def pump_pickles(pickles: Iterable[bytes], address: str, credentials: str) -> None:
+def pump_pickles(pickles: Iterable[bytes], addresses: Sequence[str], credentials: str) -> None:
     """For foreachPartition: only sends the pickles in which Spark stores the elements."""
-    list(pump(pickles, address, credentials))
+    list(pump(pickles, addresses, credentials))
 
 
 # A process that takes bytes from connections and drops them: host and credentials are its
@@ -146,12 +162,12 @@ while True:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of data. `reads`: reads and drops it; `pumps`: sends its bytes to a sink."""
+    """A kind of data. `reads`: reads and drops it; `pumps`: sends its bytes to sinks."""
 
     rows: int
     data: Any
     reads: Callable[[], Any]
-    pumps: Callable[[str, str], Any]
+    pumps: Callable[[Sequence[str], str], Any]
 
 
 def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
@@ -162,8 +178,8 @@ def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
     table.write.parquet(str(folder / "rows"), mode="overwrite")
     frame = spark.read.parquet(str(folder / "rows"))
 
-    def pump_frame(address: str, credentials: str) -> None:
-        work = functools.partial(pump, address=address, credentials=credentials)
+    def pump_frame(addresses: Sequence[str], credentials: str) -> None:
+        work = functools.partial(pump, addresses=addresses, credentials=credentials)
         frame.mapInArrow(work, frame.schema).count()
 
     found = {
@@ -176,9 +192,9 @@ def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
         data = numbers.flatMap(functools.partial(make, rows=ROWS // PARTITIONS)).persist()
         data.count()
 
-        def pump_rdd(address: str, credentials: str, data: Any = data) -> None:
-            pickles_of(data).foreachPartition(
-                functools.partial(pump_pickles, address=address, credentials=credentials)
+        def pump_rdd(addresses: Sequence[str], credentials: str, data: Any = data) -> None:
+            source.pickles_of(data).foreachPartition(
+                functools.partial(pump_pickles, addresses=addresses, credentials=credentials)
             )
 
         found[name] = Kind(
@@ -208,6 +224,18 @@ def python_cpu() -> float:
     return total / TICKS
 
 
+@contextlib.contextmanager
+def without_shared_memory() -> Iterator[None]:
+    """What tasks send goes by the network."""
+    shared, pool.SHARED = pool.SHARED, 0
+    travel._packed.cache_clear()
+    try:
+        yield
+    finally:
+        pool.SHARED = shared
+        travel._packed.cache_clear()
+
+
 def told(name: str, value: float, words: str, met: bool) -> bool:
     """Prints a figure and its bar."""
     print(f"{name}: {value:,.2f} {words}: {'met' if met else 'MISSED'}")
@@ -223,48 +251,78 @@ class Bench:
         self.spark = spark
         self.kinds = kinds(spark, folder)
 
+    @contextlib.contextmanager
+    def other_workers(self) -> Iterator[None]:
+        """Spark takes other Python workers than for what is fed."""
+        environ = self.spark.sparkContext.environment
+        environ["TFAPP_BENCHMARK"] = "read"
+        try:
+            yield
+        finally:
+            del environ["TFAPP_BENCHMARK"]
+
+    def sinks(self, credentials: str, held: contextlib.ExitStack) -> list[str]:
+        """The addresses of as many processes as programs, which drop what they get."""
+        host = self.spark.sparkContext.getConf().get("spark.driver.host")
+        words = [sys.executable, "-c", SINK, host, credentials]
+        found = []
+        for _ in range(WORKERS):
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+            held.enter_context(process)
+            held.callback(process.kill)
+            assert process.stdout is not None
+            found.append(f"{host}:{process.stdout.readline().strip()}")
+        return found
+
     def fed(self, name: str) -> bool:
         """A kind of data, beside its read alone, and the read with its bytes sent by TLS."""
         kind = self.kinds[name]
-        host = self.spark.sparkContext.getConf().get("spark.driver.host")
         credentials = Credentials(*new_credentials(time.time())).packed()
-        process = subprocess.Popen(
-            [sys.executable, "-c", SINK, host, credentials], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        address = f"{host}:{process.stdout.readline().strip()}"
         spent: list[float] = []
-        with process, tfapp.submit(read, self.workers, **self.more) as app:
-            app.feed(kind.data, final=False)  # the first one starts Spark's Python workers
+        with contextlib.ExitStack() as held, tfapp.submit(read, self.workers, **self.more) as app:
+            addresses = self.sinks(credentials, held)
 
-            def feed() -> None:
+            def alone() -> float:
+                with self.other_workers():
+                    return seconds(kind.reads)
+
+            def feed() -> float:
                 before = python_cpu()
-                app.feed(kind.data, final=False)
+                took = seconds(lambda: app.feed(kind.data, final=False))
                 spent.append(python_cpu() - before)
+                return took
 
-            medians = compare(
-                {
-                    f"{name}: read and dropped": lambda: seconds(kind.reads),
-                    f"{name}: read, and its bytes sent": lambda: seconds(
-                        lambda: kind.pumps(address, credentials)
-                    ),
-                    f"{name}: fed": lambda: seconds(feed),
-                },
-                ROUNDS,
-            )
-            process.kill()
+            def feed_by_network() -> float:
+                with without_shared_memory():
+                    source._jobs(kind.data, kind.data is self.kinds["DataFrame"].data, (), None)
+                    return seconds(lambda: app.feed(kind.data, final=False))
+
+            measured = {
+                f"{name}: read and dropped": alone,
+                f"{name}: the same, by the workers that feed": lambda: seconds(kind.reads),
+                f"{name}: read, and its bytes sent": lambda: seconds(
+                    lambda: kind.pumps(addresses, credentials)
+                ),
+                f"{name}: fed by the network": feed_by_network,
+                f"{name}: fed": feed,
+            }
+            for work in measured.values():
+                work()  # starts Spark's Python workers
+            spent.clear()
+            medians = compare(measured, ROUNDS)
             app.end_feed()
             programs = app.result().returned.values()
-        alone, pumped, fed = medians.values()
+        alone_took, beside, pumped, afar, fed = medians.values()
         cpu = 1e6 * sorted(spent)[len(spent) // 2] / kind.rows, max(one["cpu"] for one in programs)
         print(
-            f"{name}: {kind.rows / fed:,.0f} rows/s; {pumped / fed:.2f} of the read with its bytes "
-            f"sent, which is {alone / pumped:.2f} of the read alone; CPU a row: {cpu[0]:.1f} us "
-            f"of Spark's Python, {cpu[1]:.1f} us of the programs"
+            f"{name}: {kind.rows / fed:,.0f} rows/s, {kind.rows / afar:,.0f} by the network; "
+            f"{beside / fed:.2f} of the read by the same workers; by the network "
+            f"{alone_took / afar:.2f} of the read alone, with its bytes sent and nothing else "
+            f"{alone_took / pumped:.2f}; CPU a row: {cpu[0]:.1f} us of Spark's Python, "
+            f"{cpu[1]:.1f} us of the programs, by both ways"
         )
-        met = told(
-            name, alone / fed, f"of the read alone (bar {AT_LEAST})", alone / fed >= AT_LEAST
-        )
+        ratio = alone_took / fed
+        met = told(name, ratio, f"of the read alone (bar {AT_LEAST})", ratio >= AT_LEAST)
         if name == "DataFrame":
             words = f"us CPU a row in Python (bar {CPU_LIMIT:g})"
             met &= told(name, sum(cpu), words, sum(cpu) <= CPU_LIMIT)
@@ -348,10 +406,8 @@ def main() -> int:
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
-    from tfapp.feed.travel import travel_by_value
-
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    travel_by_value()
+    travel.travel_by_value()
     quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.config(map=quiet).getOrCreate()
     with tempfile.TemporaryDirectory(prefix="tfapp-spark-feed-") as folder:

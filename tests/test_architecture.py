@@ -105,6 +105,7 @@ DOORS: dict[str, set[str]] = {
     "pyarrow": {
         "tfapp.feed.columns",
         "tfapp.feed.inference",
+        "tfapp.feed.memory",
         "tfapp.feed.rows",
         "tfapp.feed.sender",
         "tfapp.feed.source",

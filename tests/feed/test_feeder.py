@@ -20,10 +20,11 @@ import pytest
 from tfapp.contract.status import FeedStatus
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import FeedError
-from tfapp.feed import inference, pool, sender
+from tfapp.feed import inference, memory, pool, sender
 from tfapp.feed.context import Feed
 from tfapp.feed.driver import Feeder
 from tfapp.feed.ledger import SHARE
+from tfapp.feed.memory import SharedMemory
 from tfapp.feed.programs import Programs
 from tfapp.feed.sender import Order
 from tfapp.feed.state import View
@@ -361,6 +362,69 @@ def test_a_python_worker_that_serves_two_applications(tmp_path, connected):
     assert worlds[0].credentials.packed() not in pool._pools
     for world in (worlds[1], last):
         world.close()
+
+
+def shared(lines: Sequence[Line]) -> int:
+    return sum(line.memory is not None for line in lines)
+
+
+def test_rows_travel_through_shared_memory(world, connected, monkeypatch):
+    """All of them, and tasks that follow use the same."""
+    taken = [Later(lambda program=program: ids(program)) for program in world.begin()]
+    reading = []
+    read = SharedMemory.read
+    monkeypatch.setattr(
+        SharedMemory, "read", lambda self, *where: reading.append(where) or read(self, *where)
+    )
+    for _ in range(3):
+        world.feeder.feed(Data([40, 40]), final=False)
+    assert shared(connected) == 2 and len(connected) == 3
+    assert {slot for slot, _ in reading} == {0, 1}
+    world.feeder.end()
+    assert sorted(taken[0].result + taken[1].result) == sorted(3 * [*range(80)])
+    world.close()
+
+    def is_gone() -> bool:
+        pool._pools[world.credentials.packed()].prune()
+        return shared(connected) == 0
+
+    wait_for(is_gone)
+
+
+@pytest.mark.parametrize("why", ["program", "task", "many", "large"])
+def test_rows_that_cannot_travel_through_memory(world, connected, monkeypatch, why):
+    """The program is on another machine, the system of the task has no such memory, there are many
+    programs, or the rows are too large."""
+    if why == "program":
+        monkeypatch.setattr(SharedMemory, "open", lambda self, place: False)
+    elif why == "task":
+        monkeypatch.delattr("os.memfd_create")
+    elif why == "many":
+        monkeypatch.setattr(pool, "SHARED", 1)
+    else:
+        monkeypatch.setattr(memory, "SLOT", 100)
+    taken = [Later(lambda program=program: ids(program)) for program in world.begin()]
+    assert world.feeder.feed(Data([40, 40])).rows == 80
+    assert sorted(taken[0].result + taken[1].result) == list(range(80))
+    assert shared(connected) == {"program": 0, "task": 0, "many": 1, "large": 2}[why]
+
+
+def test_a_failed_task_gives_up_its_memory(world, connected):
+    """The program may read it later, when the next task writes."""
+
+    class Broken(Data):
+        def batches(self, part: int) -> Iterator[pa.RecordBatch]:
+            yield from itertools.islice(super().batches(part), 2)
+            if not self.failures:
+                raise ConnectionError
+
+    taken = [Later(lambda program=program: ids(program)) for program in world.begin()]
+    broken = Broken([20, 20])
+    assert world.feeder.feed(broken).rows == 40
+    assert len(broken.failures) == 1
+    before, after = connected[:3], connected[3:]
+    assert [shared(before), len(after), shared(after)] == [0, 3, 2]
+    assert sorted(taken[0].result + taken[1].result) == list(range(40))
 
 
 def test_a_driver_without_free_files_listens_again(world, monkeypatch):

@@ -15,7 +15,7 @@ from tfapp.errors import FeedError
 from tfapp.feed import pickled
 from tfapp.feed.columns import check, features_of
 from tfapp.feed.pickled import runs
-from tfapp.feed.rows import FEW, Columns, batches_of, batches_of_runs
+from tfapp.feed.rows import FEW, Packed, arrays_of, batches_of, batches_of_runs
 
 WIDTH = 784
 Pair = collections.namedtuple("Pair", ["x", "y"])
@@ -178,8 +178,8 @@ def test_a_pickle_has_a_layout_of_its_own():
     for elements in (lists, arrays):
         assert unpickled_alone(elements) == 100
     (_, found) = runs(pickles(lists, 100), pickle.loads)
-    assert isinstance(found, Columns)
-    assert found.arrays["value"].tolist() == lists[100:]
+    assert isinstance(found, Packed)
+    assert arrays_of([found])["value"].tolist() == lists[100:]
 
 
 def test_the_numbers_of_chance_are_those_of_the_program():

@@ -32,7 +32,9 @@ spark = SparkSession.builder.getOrCreate()
 
 def count(ctx):
     ids = [batch["id"].sum() for batch in ctx.feed.batches(100)]
-    return [len(ids), int(sum(ids))]
+    with open("/proc/self/maps") as maps:
+        shares = "tfapp-feed" in maps.read()  # memory, with the tasks: they are outside the pod
+    return [len(ids), int(sum(ids)), shares]
 
 more = {"engine": "kubernetes", "namespace": namespace, "image": image, "feed": True}
 options = {"site.global.kubernetes.cpu.request": "10m"}
@@ -66,6 +68,7 @@ def test_pods_are_fed_from_spark(cluster, cache, namespace, tmp_path):
     done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     rows, batches, counted, shown = json.loads(done.stdout)
-    assert (rows, batches, [count for count, _ in counted.values()]) == (2000, 10, [10, 10])
-    assert sum(total for _, total in counted.values()) == sum(range(2000))
+    counts, totals, shares = zip(*counted.values())
+    assert (rows, batches, counts, shares) == (2000, 10, (10, 10), (False, False))
+    assert sum(totals) == sum(range(2000))
     assert shown == [2000, {"worker/0": 1000, "worker/1": 1000}, True]

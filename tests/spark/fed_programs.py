@@ -25,7 +25,8 @@ def collect(ctx, folder, batch=64, shuffle=0, pause=0.0, stop_after=0, held_afte
         time.sleep(pause)
     np.save(f"{folder}/{ctx.index}-{ctx.generation}.npy", np.asarray(ids, dtype="int64"))
     print(f"it got {len(ids)} rows")
-    return {"rows": len(ids), "checked": checked}
+    shares = "memfd:tfapp-feed-" in pathlib.Path("/proc/self/maps").read_text()
+    return {"rows": len(ids), "checked": checked, "shares": shares}
 
 
 def learn_ids(ctx, folder, batch, dies_after):

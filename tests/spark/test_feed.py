@@ -91,9 +91,24 @@ def test_every_row_goes_to_one_program_and_all_get_as_many(
     assert sorted(ids[0] + ids[1]) == list(range(20_000))
     assert [one["rows"] for one in values.values()] == [10_000, 10_000]
     assert [one["checked"] for one in values.values()] == [10_000, 10_000]
+    assert [one["shares"] for one in values.values()] == [True, True], "memory, with the tasks"
+    assert max(left_out_of_searches(spark)) > 0, "tasks look for garbage in all that was imported"
     assert (result.rows, result.batches, result.dropped, result.lost) == (20_000, 156, 0, 0)
     assert not result.stopped
     assert set(exports["worker/0"]["worker"]) == {"host_port", "feed"}
+
+
+def left_out_of_searches(spark):
+    """How many objects each Python worker leaves out when it looks for garbage."""
+
+    def count(_):
+        import gc
+
+        import pyarrow as pa
+
+        yield pa.record_batch([pa.array([gc.get_freeze_count()])], names=["objects"])
+
+    return [row.objects for row in rows(spark, 8, 8).mapInArrow(count, "objects long").collect()]
 
 
 def assert_fed(shown):
@@ -119,9 +134,10 @@ def test_epochs_a_shuffle_and_rows_of_an_rdd_on_another_engine(spark, cluster, s
     data = rows(spark, 1000, 3).rdd.map(lambda row: {"id": np.int64(row.id), "x": list(row.x)})
     with submit(program, spark=None, engine="local", options=options) as app:
         result = app.feed(data.persist(), epochs=2, rest="share")
-        app.result()
+        values = app.result().returned
         shown = app.status().feed
     assert (shown.rows, shown.over) == (2000, True)
+    assert [one["shares"] for one in values.values()] == [True, True]
     assert shown.instances == {"worker/0": 1000, "worker/1": 1000}
     ids = got(shared, 2)
     assert sorted(ids[0] + ids[1]) == sorted([*range(1000), *range(1000)])

@@ -5,7 +5,7 @@ The pickles of elements of the same types and sizes differ only in the bytes of 
 layout describes such pickles: where the numbers are, and the constant bytes between them. It is
 learned from the first elements of a pickle, and verified: with random numbers in place of the real
 ones, it must give the same result as unpickling. Every pickle is compared with the constant bytes
-of the layout, and is unpickled if it differs.
+of the layout, and is unpickled if it differs. A form is a layout for pickles of one size.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfapp.feed.columns import taken
-from tfapp.feed.rows import FEW, VALUE, Columns, Elements, batch_of, names_of
+from tfapp.feed.columns import record_batch
+from tfapp.feed.rows import FEW, VALUE, Packed, Run, arrays_of, batch_of, names_of
 
 _HEAD = b"]\x94("  # after the protocol: EMPTY_LIST, MEMOIZE, MARK
 _TAIL = b"e."
@@ -29,18 +29,19 @@ _GROUP = 1000  # elements between MARK and APPENDS
 _FRAME = 0x95
 _LEARNED_FROM = 3  # elements. The first one names its classes, and the others refer to these
 _KEPT = 4  # most layouts that a Python worker keeps
+_FORMS = 16  # most forms that it keeps of each
 _TRIES = 4  # most pickles of a partition from which it tries to learn a layout
 
 _kept: list[_Layout] = []  # the layouts of this Python worker, the last used first
 
 
-def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> Iterator[Elements]:
+def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> Iterator[Run]:
     """Yields the elements of each pickle. `loads` unpickles one. The first FEW elements are always
     unpickled, because their types decide the types of the columns."""
     tries, seen = _TRIES, 0
     for data in pickles:
         body = _without_frames(data)
-        found: Elements | None = _read(body) if body else None
+        found: Run | None = _read(body) if body else None
         if found is None or seen < FEW:
             elements = list(loads(data))
             if found is None and body and tries:
@@ -52,11 +53,12 @@ def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> I
         seen += len(found)
 
 
-def _read(body: bytes) -> Columns | None:
+def _read(body: bytes) -> Packed | None:
     """The elements of a pickle without frames; None if no layout fits."""
     for place, layout in enumerate(_kept):
-        if (found := layout.columns(body)) is not None:
-            _kept.insert(0, _kept.pop(place))
+        if (found := layout.read(body)) is not None:
+            if place:
+                _kept.insert(0, _kept.pop(place))
             return found
     return None
 
@@ -92,29 +94,55 @@ class _Part:
     def __init__(self, data: bytes, columns: Mapping[str, _Column]):
         self.size = len(data)
         self.columns = columns
-        same = np.ones(len(data), bool)
+        self.bytes = np.frombuffer(data, np.uint8)
+        self.constant = np.ones(len(data), bool)  # whether it is, for each byte
         for column in columns.values():
             for one in column.numbers:
                 places = one.at + one.distance * np.arange(one.length)
                 for byte in range(one.kind.itemsize):
-                    same[places + byte] = False
-        self._places = np.flatnonzero(same)
-        self._bytes = np.frombuffer(data, np.uint8)[self._places]
+                    self.constant[places + byte] = False
 
-    def fits(self, body: bytes, at: int, count: int) -> bool:
-        """Whether the `count` elements from `at` on have the constant bytes."""
-        found = np.frombuffer(body, np.uint8, count * self.size, at).reshape(count, self.size)
-        return bool((found.take(self._places, axis=1) == self._bytes).all())
 
-    def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]], body: bytes, at: int) -> None:
-        """Copies the numbers of the elements from `at` on to `arrays`, which have the shape
-        (elements, numbers of a row)."""
-        for name, column in self.columns.items():
-            out = arrays[name]
-            for one in column.numbers:
-                shape, steps = (len(out), one.length), (self.size, one.distance)
-                found = np.ndarray(shape, one.kind, body, at + one.at, steps)
-                out[:, one.first : one.first + one.length] = found
+class _Elements(NamedTuple):
+    """`number` elements of the same layout in a pickle, the first of them at `at`."""
+
+    part: _Part
+    at: int
+    number: int
+
+
+class _Form:
+    """The layout of pickles of one size. `elements`: all of them, in order. Between them are the
+    bytes `others`: (position, bytes)."""
+
+    def __init__(self, size: int, elements: Sequence[_Elements], others: Mapping[int, bytes]):
+        self.rows = sum(each.number for each in elements)
+        self._elements = elements
+        template, constant = np.zeros(size, np.uint8), np.zeros(size, bool)
+        for at, data in others.items():
+            template[at : at + len(data)] = np.frombuffer(data, np.uint8)
+            constant[at : at + len(data)] = True
+        for part, at, number in elements:
+            shape, end = (number, part.size), at + number * part.size
+            template[at:end].reshape(shape)[:] = part.bytes
+            constant[at:end].reshape(shape)[:] = part.constant
+        self._places = np.flatnonzero(constant)
+        self._bytes = template[self._places].tobytes()
+
+    def fits(self, body: bytes) -> bool:
+        """Whether a pickle of this size has the constant bytes."""
+        return np.frombuffer(body, np.uint8).take(self._places).tobytes() == self._bytes
+
+    def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]], first: int, body: bytes) -> None:
+        """See `Packed.fill`."""
+        for part, at, number in self._elements:
+            for name, column in part.columns.items():
+                out = arrays[name]
+                for one in column.numbers:
+                    shape, steps = (number, one.length), (part.size, one.distance)
+                    found = np.ndarray(shape, one.kind, body, at + one.at, steps)
+                    out[first : first + number, one.first : one.first + one.length] = found
+            first += number
 
 
 class _Layout:
@@ -123,39 +151,51 @@ class _Layout:
 
     def __init__(self, start: bytes, first: _Part, other: _Part):
         self._start, self._first, self._other = start, first, other
+        self._kinds = {name: (column.kind, column.shape) for name, column in first.columns.items()}
+        self._forms: dict[int, _Form | None] = {}  # by the size of the pickle
 
-    def columns(self, body: bytes) -> Columns | None:
+    def read(self, body: bytes) -> Packed | None:
         """The elements of a pickle without frames; None if the layout does not fit."""
-        at = len(self._start) + self._first.size
-        if not body.startswith(self._start) or not body.endswith(_TAIL) or len(body) <= at:
-            return None
-        groups: list[tuple[int, int]] = []  # (position, number of elements)
-        rows, room, end = 1, _GROUP - 1, len(body) - len(_TAIL)
+        size = len(body)
+        if size not in self._forms:
+            if len(self._forms) == _FORMS:
+                del self._forms[next(iter(self._forms))]
+            self._forms[size] = self._form(size)
+        form = self._forms[size]
+        return _Pickle(form, self._kinds, body) if form is not None and form.fits(body) else None
+
+    def _form(self, size: int) -> _Form | None:
+        """The form of pickles of `size` bytes; None if there are none."""
+        others = {0: self._start}
+        elements = [_Elements(self._first, len(self._start), 1)]
+        at, room, end = len(self._start) + self._first.size, _GROUP - 1, size - len(_TAIL)
         while at < end:
             if not room:
-                if not body.startswith(_NEXT_GROUP, at):
-                    return None
+                others[at] = _NEXT_GROUP
                 at, room = at + len(_NEXT_GROUP), _GROUP
             count = min(room, (end - at) // self._other.size)
-            if not count or not self._other.fits(body, at, count):
+            if count <= 0:
                 return None
-            groups.append((at, count))
-            at, room, rows = at + count * self._other.size, room - count, rows + count
+            elements.append(_Elements(self._other, at, count))
+            at, room = at + count * self._other.size, room - count
             if room and at < end:
                 return None
-        if not self._first.fits(body, len(self._start), 1):
-            return None
-        arrays = {
-            name: np.empty((rows, int(np.prod(column.shape))), column.kind)
-            for name, column in self._first.columns.items()
-        }
-        self._first.fill(taken(arrays, slice(0, 1)), body, len(self._start))
-        done = 1
-        for at, count in groups:
-            self._other.fill(taken(arrays, slice(done, done + count)), body, at)
-            done += count
-        shapes = {name: (rows, *column.shape) for name, column in self._first.columns.items()}
-        return Columns(rows, {name: arrays[name].reshape(shapes[name]) for name in arrays})
+        others[end] = _TAIL
+        return _Form(size, elements, others) if at == end else None
+
+
+class _Pickle(Packed):
+    def __init__(
+        self,
+        form: _Form,
+        kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+        body: bytes,
+    ):
+        super().__init__(form.rows, kinds)
+        self._form, self._body = form, body
+
+    def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]], first: int) -> None:
+        self._form.fill(arrays, first, self._body)
 
 
 def _without_frames(data: bytes) -> bytes:
@@ -369,12 +409,12 @@ def _is_verified(
                     at = start + one.at + number * one.distance
                     drawn[at : at + one.kind.itemsize] = _draw(one.kind)
     pickle = bytes(drawn) + _TAIL
-    found = layout.columns(pickle)
+    found = layout.read(pickle)
     try:
-        wanted = batch_of(list(loads(pickle)), 0, 0, {})
+        wanted = batch_of(loads(pickle))
     except Exception:  # a byte that was replaced was not a number of an element
         return False
-    return found is not None and bool(batch_of(found, 0, 0, {}).equals(wanted))
+    return found is not None and bool(record_batch(arrays_of([found])).equals(wanted))
 
 
 def _draw(kind: np.dtype[Any]) -> bytes:

@@ -1,6 +1,6 @@
 """The pool of connections in a Spark task. Connections of a task that ends well are used again by
-the next task of the same Python worker, without new TLS handshakes. This module is shipped to
-executors."""
+the next task of the same Python worker, without new TLS handshakes, and so is the memory that it
+shares with programs. This module is shipped to executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import contextlib
 import ssl
 from collections.abc import Callable, Iterator
 
+from tfapp.feed.memory import share
 from tfapp.feed.wire import Credentials, Line, connect
+
+SHARED = 8  # most programs with which a Python worker shares memory
 
 
 class _Pool:
@@ -48,8 +51,15 @@ def connections(credentials: str) -> Iterator[Callable[[str, str], Line]]:
 
     def connected(address: str, role: str) -> Line:
         idle = pool.idle.get((address, role))
-        line = idle.pop() if idle else connect(address, pool.tls, {"role": role})
+        if idle:
+            line = idle.pop()
+            used.append(((address, role), line))
+            return line
+        line = connect(address, pool.tls, {"role": role})
         used.append(((address, role), line))
+        lines = [line for _, line in used] + [line for idle in pool.idle.values() for line in idle]
+        if role == "rows" and sum(each.memory is not None for each in lines) < SHARED:
+            share(line)
         return line
 
     try:

@@ -42,6 +42,7 @@ from tfapp.feed.columns import (
     value_batch,
 )
 from tfapp.feed.ledger import window_order
+from tfapp.feed.memory import SharedMemory
 from tfapp.feed.wire import Credentials, Line
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
@@ -349,9 +350,15 @@ class Receiver:
     def _serve_rows(self, line: Line, hello: dict[str, Any]) -> None:
         """Receives pieces. Each gets an answer, in their order: whether the ledger has committed
         it."""
+        memory = SharedMemory()
         while True:
             head = line.hear()
-            piece = _Piece(self._arrays(line.body(head.pop("size"))), head["rows"])
+            if "memory" in head:
+                line.say({"shared": memory.open(head["memory"])})
+                continue
+            size, slot = head.pop("size"), head.pop("slot", None)
+            body = line.body(size) if slot is None else memory.read(slot, size)
+            piece = _Piece(self._arrays(body), head["rows"])
             entered = threading.Event()
             answer: list[bool] = []
 

@@ -8,18 +8,18 @@ a number, a text, bytes               the column "value"
 
 from __future__ import annotations
 
-import dataclasses
+import abc
 import itertools
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
 import pyarrow as pa
 
 from tfapp.errors import FeedError
-from tfapp.feed.columns import PIECE, column_of, element_type, joined, numpy_type, taken
+from tfapp.feed.columns import PIECE, column_of, element_type, numpy_type
 
 MOST = 1 << 14  # most rows of a batch
 FEW = 64  # rows of the first batch, which shows how large rows are
@@ -28,21 +28,23 @@ VALUE = "value"
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """Elements of an RDD as one array for each column, of the shape (rows, ...)."""
+class Packed(abc.ABC):
+    """Consecutive elements of an RDD, all numbers, that are still in their pickle."""
 
-    rows: int
-    arrays: Mapping[str, np.ndarray[Any, Any]]
+    def __init__(self, rows: int, kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]):
+        """`kinds`: column -> (type of its numbers, shape of one row)."""
+        self.rows, self.kinds = rows, kinds
 
     def __len__(self) -> int:
         return self.rows
 
-    def __getitem__(self, which: slice) -> Columns:
-        return Columns(len(range(self.rows)[which]), taken(self.arrays, which))
+    @abc.abstractmethod
+    def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]], first: int) -> None:
+        """Copies the numbers to the rows from `first` on of `arrays`, which have the shape
+        (rows, numbers of a row)."""
 
 
-Elements = Union[list[Any], Columns]  # consecutive elements of an RDD
+Run = Union[list[Any], Packed]  # consecutive elements of an RDD
 
 
 def batches_of(elements: Iterable[Any], part: int) -> Iterator[pa.RecordBatch]:
@@ -52,37 +54,26 @@ def batches_of(elements: Iterable[Any], part: int) -> Iterator[pa.RecordBatch]:
     return _batches(lambda most: list(itertools.islice(rest, most)), part)
 
 
-def batches_of_runs(runs: Iterator[Elements], part: int) -> Iterator[pa.RecordBatch]:
+def batches_of_runs(runs: Iterator[Run], part: int) -> Iterator[pa.RecordBatch]:
     """Like `batches_of`, for elements that arrive several at a time."""
-    rest: Elements = []
-
-    def take(most: int) -> Elements:
-        nonlocal rest
-        run = rest if len(rest) else next(runs, [])
-        rest = run[most:]
-        return run[:most]
-
-    return _batches(take, part)
+    return _batches(lambda _: next(runs, []), part)
 
 
-def _batches(take: Callable[[int], Elements], part: int) -> Iterator[pa.RecordBatch]:
-    """`take(most)` returns up to `most` of the next elements, and none at the end."""
+def _batches(take: Callable[[int], Run], part: int) -> Iterator[pa.RecordBatch]:
+    """`take(most)` returns about `most` of the next elements, and none at the end."""
     first, count = 0, FEW
     kinds: dict[str, pa.DataType] = {}  # the types of numbers in the first batch, by column
     run = take(FEW)
     while len(run):
         found, rows, run = [run], len(run), []
         patient = time.monotonic() + PATIENCE
-        while rows < count and not len(run) and time.monotonic() < patient:
-            more = take(min(FEW, count - rows))
-            if not len(more):
+        while rows < count and time.monotonic() < patient:
+            run = take(min(FEW, count - rows))
+            if not len(run) or not _alike(run, found[0]) or rows + len(run) > max(count, FEW):
                 break
-            if _alike(more, found[0]):
-                found.append(more)
-                rows += len(more)
-            else:
-                run = more
-        batch = batch_of(_merged(found), first, part, kinds)
+            found.append(run)
+            rows, run = rows + len(run), []
+        batch = _batch(_merged(found), first, part, kinds)
         kinds = kinds or {field.name: element_type(field)[0] for field in batch.schema}
         yield batch
         first += rows
@@ -91,30 +82,43 @@ def _batches(take: Callable[[int], Elements], part: int) -> Iterator[pa.RecordBa
             run = take(min(FEW, count))
 
 
-def _alike(run: Elements, other: Elements) -> bool:
+def _alike(run: Run, other: Run) -> bool:
     """Whether both can be in one batch."""
-    if isinstance(run, Columns) and isinstance(other, Columns):
-        first, second = (
-            {name: (array.dtype, array.shape[1:]) for name, array in each.arrays.items()}
-            for each in (run, other)
-        )
-        return first == second
+    if isinstance(run, Packed) and isinstance(other, Packed):
+        return run.kinds is other.kinds or run.kinds == other.kinds
     return type(run) is type(other)
 
 
-def _merged(runs: list[Elements]) -> Elements:
-    columns = [run.arrays for run in runs if isinstance(run, Columns)]
-    if columns:
-        return Columns(sum(map(len, runs)), joined(columns))
-    return list(itertools.chain.from_iterable(run for run in runs if isinstance(run, list)))
+def _merged(runs: Sequence[Run]) -> list[Any] | dict[str, Any]:
+    """The elements of runs that are alike: a list, or arrays by column."""
+    packed = [run for run in runs if isinstance(run, Packed)]
+    lists = [run for run in runs if isinstance(run, list)]
+    return arrays_of(packed) if packed else list(itertools.chain.from_iterable(lists))
 
 
-def batch_of(
-    elements: Elements, first: int, part: int, kinds: Mapping[str, pa.DataType]
+def arrays_of(runs: Sequence[Packed]) -> dict[str, np.ndarray[Any, Any]]:
+    """The numbers of runs that are alike, by column. Arrays have the shape (rows, ...)."""
+    rows = sum(map(len, runs))
+    shaped = {name: np.empty((rows, *shape), of) for name, (of, shape) in runs[0].kinds.items()}
+    flat = {name: array.reshape(rows, -1) for name, array in shaped.items()}
+    first = 0
+    for run in runs:
+        run.fill(flat, first)
+        first += len(run)
+    return shaped
+
+
+def batch_of(elements: Sequence[Any]) -> pa.RecordBatch:
+    """Converts the first elements of an RDD to one batch. FeedError."""
+    return _batch(list(elements), 0, 0, {})
+
+
+def _batch(
+    elements: list[Any] | Mapping[str, Any], first: int, part: int, kinds: Mapping[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """Converts elements to one batch. `first`: the number of the first one in partition `part`.
-    `kinds`: the types of numbers in earlier batches, by column. FeedError."""
-    columns = elements.arrays if isinstance(elements, Columns) else _lists(elements, first, part)
+    """Converts elements, or their columns, to one batch. `first`: the number of the first one in
+    partition `part`. `kinds`: the types of numbers in earlier batches, by column. FeedError."""
+    columns = _lists(elements, first, part) if isinstance(elements, list) else elements
     arrays = {
         name: _column(name, found, first, part, kinds.get(name)) for name, found in columns.items()
     }

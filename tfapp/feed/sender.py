@@ -9,6 +9,11 @@ Lines to the ledger's server, each with an answer; several partitions may follow
     {"lost": true}    a program is gone; has no answer: the driver ends the job or the connection
     {"fail": "..."}    the reason why this data cannot be fed, by any attempt; has no answer
 
+Lines to a program, for each piece:
+    {"part": [0, 3], "attempt": 7, "first": 128, "rows": 64, "digest": 12, "size": BYTES}
+        -> {"ok": true}, once the ledger has committed the rows
+The rows follow the line, or are in the slot "slot" of shared memory: see tfapp.feed.memory.
+
 The server answers a superseded attempt only when the partition is finished: the task must not fail,
 and must not end well before that.
 
@@ -37,10 +42,11 @@ from tfapp.feed.columns import (
     size_of,
 )
 from tfapp.feed.intervals import DIGESTS
+from tfapp.feed.memory import SLOTS
 from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.wire import Line
 
-IN_FLIGHT = 2  # most pieces that a program has not answered
+IN_FLIGHT = SLOTS  # most pieces that a program has not answered
 
 
 class Order(NamedTuple):
@@ -167,7 +173,6 @@ class _Sender:
                 rows, first = rows.slice(count), first + count
 
     def _send_piece(self, worker: _Worker, piece: pa.RecordBatch, first: int) -> None:
-        stream = serialized(piece)
         self._settle(worker, IN_FLIGHT - 1)
         head = {
             "part": [self._pass, self._part],
@@ -176,8 +181,14 @@ class _Sender:
             "rows": piece.num_rows,
             "digest": digest_of(piece, first),
         }
+        memory, slot = worker.line.memory, worker.sent % SLOTS
+        size = memory.write(slot, piece) if memory is not None else None
         with telling_of_loss(self._ledger):
-            worker.line.send(head, stream)
+            if size is None:
+                worker.line.send(head, serialized(piece))
+            else:
+                worker.line.say({**head, "slot": slot, "size": size})
+        worker.sent += 1
         worker.flying += 1
 
     def _settle(self, worker: _Worker, left: int) -> None:
@@ -208,9 +219,11 @@ class _Sender:
 
 
 class _Worker:
+    """A program that gets rows. `sent`: number of pieces. `flying`: those without an answer."""
+
     def __init__(self, line: Line):
         self.line = line
-        self.flying = 0
+        self.sent = self.flying = 0
 
 
 def _named(features: Iterable[Feature]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ def travel_by_value() -> None:
         columns,
         inference,
         intervals,
+        memory,
         pickled,
         pool,
         rows,
@@ -26,7 +29,7 @@ def travel_by_value() -> None:
         wire,
     )
 
-    travelling = (columns, inference, intervals, pickled, pool, rows, sender, source, wire)
+    travelling = (columns, inference, intervals, memory, pickled, pool, rows, sender, source, wire)
     for module in (tfapp.errors, tfapp.feed, *travelling):
         cloudpickle.register_pickle_by_value(module)
 
@@ -34,20 +37,34 @@ def travel_by_value() -> None:
 def once_per_worker(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function for tasks. A Python worker unpickles the function once and keeps it, with
     the state of its modules, for later tasks, because unpickling can take longer than a small
-    partition."""
-    from pyspark import cloudpickle
+    partition.
 
-    travel_by_value()
-    packed = cloudpickle.dumps(function)
-    key = hashlib.sha256(packed).hexdigest()
+    After each task, Spark's Python workers search all objects for garbage, which would take longer
+    still: more than 15 ms with pyarrow and NumPy. What is there after the unpickling is left out of
+    that from then on."""
+    packed, key = _packed(function)
 
     def call(*args: Any) -> Any:
+        import gc
         import pickle
         import sys
+        import zlib
 
         kept = sys.__dict__.setdefault("_tfapp_kept", {})
         if key not in kept:
-            kept[key] = pickle.loads(packed)
+            kept[key] = pickle.loads(zlib.decompress(packed))
+            gc.collect()
+            gc.freeze()
         return kept[key](*args)
 
     return call
+
+
+@functools.cache
+def _packed(function: Callable[..., Any]) -> tuple[bytes, str]:
+    """The function as bytes, and their digest."""
+    from pyspark import cloudpickle
+
+    travel_by_value()
+    packed = zlib.compress(cloudpickle.dumps(function))
+    return packed, hashlib.sha256(packed).hexdigest()

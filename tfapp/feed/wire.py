@@ -69,9 +69,11 @@ class Credentials(NamedTuple):
 
 class Line:
     """A connection on which both sides send lines. Several threads may write to it, and one may
-    read. Its methods raise OSError if it has ended."""
+    read. Its methods raise OSError if it has ended. `memory`: the memory that this side shares with
+    the other, see tfapp.feed.memory."""
 
     def __init__(self, connection: ssl.SSLSocket):
+        self.memory: Any = None
         notice_silence(connection)
         self._socket = connection
         self._reader = connection.makefile("rb", buffering=1 << 18)
@@ -139,6 +141,9 @@ class Line:
     def close(self) -> None:
         """Closes the connection. Only for the thread that reads."""
         self.end()
+        if self.memory is not None:
+            self.memory.close()
+            self.memory = None
         with contextlib.suppress(OSError):
             self._reader.close()
         with contextlib.suppress(OSError):

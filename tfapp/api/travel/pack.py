@@ -30,7 +30,7 @@ _OWN = ("__init__.py", "errors.py", "frozen.py", "tf_yarn.py", "topology.py")
 _SPARK = ("__init__", "TFNode", "compat")
 
 _FEED = (
-    *("__init__", "columns", "context", "dataset", "intervals", "ledger", "receiver"),
+    *("__init__", "columns", "context", "dataset", "intervals", "ledger", "memory", "receiver"),
     *("serving", "wire"),
 )
 
