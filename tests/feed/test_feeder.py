@@ -210,6 +210,10 @@ def ids(program: Program, rows: int = 10, taken: int | None = None) -> list[int]
     return found
 
 
+def shared(lines: Sequence[Line]) -> int:
+    return sum(line.memory is not None for line in lines)
+
+
 def wait_for(ready: Callable[[], object]) -> None:
     deadline = time.monotonic() + LIMIT
     while not ready():
@@ -308,6 +312,19 @@ def test_spark_is_stopped_while_a_job_is_cancelled(world, connected):
     assert len(taking.result) == 10 * feeding.result.batches
 
 
+@pytest.mark.parametrize("how", ["memory", "network"])
+def test_questions_are_answered_in_their_order(world, connected, monkeypatch, how):
+    if how == "network":
+        monkeypatch.setattr(SharedMemory, "open", lambda self, place: False)
+    for program in world.begin():
+        Later(lambda program=program: program.feed.serve(lambda found: found["id"] + 1))
+    batches = Data([5000]).batches(0)
+    found = inference.ask(world.feeder.order(None), batches, 0, 0, None)
+    answers = [one for _, (column,) in found for one in column.to_pylist()]
+    assert answers == list(range(1, 5001))
+    assert shared(connected) == (how == "memory")
+
+
 def test_inference_waits_for_programs_that_begin_again(world):
     def answer(found: Any) -> Any:
         if world.view.generation == 1:
@@ -362,10 +379,6 @@ def test_a_python_worker_that_serves_two_applications(tmp_path, connected):
     assert worlds[0].credentials.packed() not in pool._pools
     for world in (worlds[1], last):
         world.close()
-
-
-def shared(lines: Sequence[Line]) -> int:
-    return sum(line.memory is not None for line in lines)
 
 
 def test_rows_travel_through_shared_memory(world, connected, monkeypatch):

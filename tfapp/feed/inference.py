@@ -2,10 +2,10 @@
 in the same order.
 
 A task first asks the driver's server for a program: {"route": PART} -> {"address": "host:port"} |
-{"error": "..."}. It sends {"rows": N, "size": BYTES} and a batch to the program, which answers with
-{"size": BYTES} and a batch, or with {"error": "..."}. After an error that every attempt would get,
-the task sends {"wrong": "...", "stage": S} to the server. If the program is gone, it sends
-{"lost": true}, and fails when the server ends the connection.
+{"error": "..."}. It sends {"rows": N} and a batch (see tfapp.feed.memory) to the program, which
+answers with {"size": BYTES} and a batch, or with {"error": "..."}. After an error that every
+attempt would get, the task sends {"wrong": "...", "stage": S} to the server. If the program is
+gone, it sends {"lost": true}, and fails when the server ends the connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfapp.errors import FeedError
-from tfapp.feed.columns import ANSWER, check, features_of, pieces, serialized
+from tfapp.feed import memory
+from tfapp.feed.columns import ANSWER, check, features_of, pieces
 from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.rows import batches_of
 from tfapp.feed.sender import Order
@@ -109,7 +110,7 @@ def _asked(
     line: Line, server: Line, batches: Iterable[Any], part: int, wanted: Any
 ) -> Iterator[tuple[Any, list[Any]]]:
     waiting: deque[Any] = deque()
-    features, first = None, 0
+    features, first, number = None, 0, 0
     for batch in pieces(batches):
         if not batch.num_rows:
             continue
@@ -117,7 +118,8 @@ def _asked(
         check(batch, features, first, part)
         first += batch.num_rows
         with telling_of_loss(server):
-            line.send({"rows": batch.num_rows}, serialized(batch))
+            memory.send(line, {"rows": batch.num_rows}, batch, number % (AHEAD + 1))
+        number += 1
         waiting.append(batch)
         if len(waiting) > AHEAD:
             yield _heard(line, server, waiting.popleft(), wanted)

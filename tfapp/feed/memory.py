@@ -8,7 +8,8 @@ file's name is random and confirms that it is the right one.
 
 The first line on the connection, and its answer:
     {"memory": {"process": 123, "file": 7, "name": "tfapp-feed-..."}} -> {"shared": true}
-If the program cannot open the file, rows are sent on the connection.
+Lines with rows have "size", the bytes of an Arrow stream. It follows the line, or is in the slot
+"slot" of the memory. A slot is free again once the line has been answered.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfapp.feed.columns import PIECE
+from tfapp.feed.columns import PIECE, serialized
 from tfapp.feed.wire import Line
 
-SLOTS = 2
+SLOTS = 3
 SLOT = PIECE + (1 << 16)  # bytes of a slot, which holds one piece
 
 
@@ -78,6 +79,16 @@ def share(line: Line) -> None:
         line.memory = None
 
 
+def send(line: Line, what: dict[str, Any], rows: pa.RecordBatch, slot: int) -> None:
+    """Sends a line with rows. `slot`: a free slot of the memory, if there is one. Raises
+    OSError."""
+    size = line.memory.write(slot, rows) if line.memory is not None else None
+    if size is None:
+        line.send(what, serialized(rows))
+    else:
+        line.say({**what, "slot": slot, "size": size})
+
+
 class SharedMemory:
     """The program's side."""
 
@@ -105,3 +116,20 @@ class SharedMemory:
         if self._bytes is None or not (0 <= slot < SLOTS and 0 <= size <= SLOT):
             raise ConnectionError(f"a message of {size} bytes in slot {slot}")
         return self._bytes[slot * SLOT : slot * SLOT + size]
+
+
+class RowsReader:
+    """Reads the lines with rows of a task from its connection."""
+
+    def __init__(self, line: Line):
+        self._line, self._memory = line, SharedMemory()
+
+    def next(self) -> tuple[dict[str, Any], bytes]:
+        """Waits for the next line. Returns it without "size" and "slot", and the Arrow stream.
+        Raises OSError."""
+        said = self._line.hear()
+        while "memory" in said:
+            self._line.say({"shared": self._memory.open(said["memory"])})
+            said = self._line.hear()
+        size, slot = said.pop("size"), said.pop("slot", None)
+        return said, self._line.body(size) if slot is None else self._memory.read(slot, size)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfapp.feed.columns import record_batch
-from tfapp.feed.rows import FEW, VALUE, Packed, Run, arrays_of, batch_of, names_of
+from tfapp.feed.rows import FEW, VALUE, Packed, Run, alike, arrays_of, batch_of, names_of
 
 _HEAD = b"]\x94("  # after the protocol: EMPTY_LIST, MEMOIZE, MARK
 _TAIL = b"e."
@@ -36,21 +36,31 @@ _kept: list[_Layout] = []  # the layouts of this Python worker, the last used fi
 
 
 def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> Iterator[Run]:
-    """Yields the elements of each pickle. `loads` unpickles one. The first FEW elements are always
-    unpickled, because their types decide the types of the columns."""
-    tries, seen = _TRIES, 0
-    for data in pickles:
+    """Yields the elements of each pickle. `loads` unpickles one. The first FEW elements decide the
+    types of the columns, so they are unpickled unless all are alike."""
+    tries = _TRIES
+    first: list[tuple[bytes, Run]] = []  # the first FEW elements, with their pickles
+
+    def read(data: bytes) -> Run:
+        nonlocal tries
         body = _without_frames(data)
-        found: Run | None = _read(body) if body else None
-        if found is None or seen < FEW:
-            elements = list(loads(data))
-            if found is None and body and tries:
-                tries -= 1
-                _keep(_learn(body, elements, loads))
-            found = elements
-        if len(found):
-            yield found
-        seen += len(found)
+        found = _read(body) if body else None
+        if found is not None:
+            return found
+        elements = list(loads(data))
+        if body and tries:
+            tries -= 1
+            _keep(_learn(body, elements, loads))
+        return elements
+
+    rest = iter(pickles)
+    while sum(len(run) for _, run in first) < FEW and (data := next(rest, None)) is not None:
+        first.append((data, read(data)))
+    if all(isinstance(run, Packed) and alike(run, first[0][1]) for _, run in first):
+        yield from (run for _, run in first)
+    else:
+        yield from (list(loads(data)) if isinstance(run, Packed) else run for data, run in first)
+    yield from map(read, rest)
 
 
 def _read(body: bytes) -> Packed | None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from tfapp.feed.memory import share
 from tfapp.feed.wire import Credentials, Line, connect
 
-SHARED = 8  # most programs with which a Python worker shares memory
+SHARED = 8  # most connections of a Python worker that have shared memory
+WITH_ROWS = ("rows", "questions")  # roles of connections
 
 
 class _Pool:
@@ -58,7 +59,7 @@ def connections(credentials: str) -> Iterator[Callable[[str, str], Line]]:
         line = connect(address, pool.tls, {"role": role})
         used.append(((address, role), line))
         lines = [line for _, line in used] + [line for idle in pool.idle.values() for line in idle]
-        if role == "rows" and sum(each.memory is not None for each in lines) < SHARED:
+        if role in WITH_ROWS and sum(each.memory is not None for each in lines) < SHARED:
             share(line)
         return line
 

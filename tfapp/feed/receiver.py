@@ -42,7 +42,7 @@ from tfapp.feed.columns import (
     value_batch,
 )
 from tfapp.feed.ledger import window_order
-from tfapp.feed.memory import SharedMemory
+from tfapp.feed.memory import RowsReader
 from tfapp.feed.wire import Credentials, Line
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
@@ -350,14 +350,9 @@ class Receiver:
     def _serve_rows(self, line: Line, hello: dict[str, Any]) -> None:
         """Receives pieces. Each gets an answer, in their order: whether the ledger has committed
         it."""
-        memory = SharedMemory()
+        reader = RowsReader(line)
         while True:
-            head = line.hear()
-            if "memory" in head:
-                line.say({"shared": memory.open(head["memory"])})
-                continue
-            size, slot = head.pop("size"), head.pop("slot", None)
-            body = line.body(size) if slot is None else memory.read(slot, size)
+            head, body = reader.next()
             piece = _Piece(self._arrays(body), head["rows"])
             entered = threading.Event()
             answer: list[bool] = []
@@ -378,9 +373,10 @@ class Receiver:
             line.say({"ok": answer[0]})
 
     def _serve_questions(self, line: Line, hello: dict[str, Any]) -> None:
+        reader = RowsReader(line)
         while True:
-            head = line.hear()
-            arrays = self._arrays(line.body(head["size"]))
+            head, body = reader.next()
+            arrays = self._arrays(body)
 
             def reply(found: Arrays) -> None:
                 line.send({}, serialized(record_batch(found)))

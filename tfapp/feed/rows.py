@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,11 @@ class Packed(abc.ABC):
     def __len__(self) -> int:
         return self.rows
 
+    def rows_of_a_batch(self) -> int:
+        """How many such rows make a batch."""
+        each = sum(kind.itemsize * math.prod(shape) for kind, shape in self.kinds.values())
+        return max(1, min(MOST, PIECE // max(1, each)))
+
     @abc.abstractmethod
     def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]], first: int) -> None:
         """Copies the numbers to the rows from `first` on of `arrays`, which have the shape
@@ -56,7 +62,7 @@ def batches_of(elements: Iterable[Any], part: int) -> Iterator[pa.RecordBatch]:
 
 def batches_of_runs(runs: Iterator[Run], part: int) -> Iterator[pa.RecordBatch]:
     """Like `batches_of`, for elements that arrive several at a time."""
-    return _batches(lambda _: next(runs, []), part)
+    return _batches(lambda _: next(filter(len, runs), []), part)
 
 
 def _batches(take: Callable[[int], Run], part: int) -> Iterator[pa.RecordBatch]:
@@ -65,11 +71,13 @@ def _batches(take: Callable[[int], Run], part: int) -> Iterator[pa.RecordBatch]:
     kinds: dict[str, pa.DataType] = {}  # the types of numbers in the first batch, by column
     run = take(FEW)
     while len(run):
+        if isinstance(run, Packed):
+            count = run.rows_of_a_batch()
         found, rows, run = [run], len(run), []
         patient = time.monotonic() + PATIENCE
         while rows < count and time.monotonic() < patient:
             run = take(min(FEW, count - rows))
-            if not len(run) or not _alike(run, found[0]) or rows + len(run) > max(count, FEW):
+            if not len(run) or not alike(run, found[0]) or rows + len(run) > count:
                 break
             found.append(run)
             rows, run = rows + len(run), []
@@ -82,7 +90,7 @@ def _batches(take: Callable[[int], Run], part: int) -> Iterator[pa.RecordBatch]:
             run = take(min(FEW, count))
 
 
-def _alike(run: Run, other: Run) -> bool:
+def alike(run: Run, other: Run) -> bool:
     """Whether both can be in one batch."""
     if isinstance(run, Packed) and isinstance(other, Packed):
         return run.kinds is other.kinds or run.kinds == other.kinds

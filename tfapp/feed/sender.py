@@ -10,9 +10,9 @@ Lines to the ledger's server, each with an answer; several partitions may follow
     {"fail": "..."}    the reason why this data cannot be fed, by any attempt; has no answer
 
 Lines to a program, for each piece:
-    {"part": [0, 3], "attempt": 7, "first": 128, "rows": 64, "digest": 12, "size": BYTES}
+    {"part": [0, 3], "attempt": 7, "first": 128, "rows": 64, "digest": 12}
         -> {"ok": true}, once the ledger has committed the rows
-The rows follow the line, or are in the slot "slot" of shared memory: see tfapp.feed.memory.
+The rows come with the line: see tfapp.feed.memory.
 
 The server answers a superseded attempt only when the partition is finished: the task must not fail,
 and must not end well before that.
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfapp.errors import FeedError
+from tfapp.feed import memory
 from tfapp.feed.columns import (
     Feature,
     check,
@@ -38,15 +39,13 @@ from tfapp.feed.columns import (
     element_type,
     features_of,
     pieces,
-    serialized,
     size_of,
 )
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.memory import SLOTS
 from tfapp.feed.pool import connections, telling_of_loss
 from tfapp.feed.wire import Line
 
-IN_FLIGHT = SLOTS  # most pieces that a program has not answered
+IN_FLIGHT = 2  # most pieces that a program has not answered
 
 
 class Order(NamedTuple):
@@ -181,13 +180,8 @@ class _Sender:
             "rows": piece.num_rows,
             "digest": digest_of(piece, first),
         }
-        memory, slot = worker.line.memory, worker.sent % SLOTS
-        size = memory.write(slot, piece) if memory is not None else None
         with telling_of_loss(self._ledger):
-            if size is None:
-                worker.line.send(head, serialized(piece))
-            else:
-                worker.line.say({**head, "slot": slot, "size": size})
+            memory.send(worker.line, head, piece, worker.sent % IN_FLIGHT)
         worker.sent += 1
         worker.flying += 1
 
