@@ -33,6 +33,12 @@ from tests.kubernetes.namespace import LIMIT, wait_for
 PROGRAM = EXAMPLE / "cluster.py"
 RBAC = "rbac.authorization.k8s.io/v1"
 
+# A process whose first thread ends, and another one once it is told so.
+THREADS = """
+import ctypes, os, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(0))).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
 # Takes one connection and prints what comes.
 SERVER = "import socket; print(socket.create_server(('', 5000)).accept()[0].recv(99).decode())"
 CLIENT = """
@@ -386,6 +392,19 @@ def test_a_folder_that_the_machines_would_hide_is_refused(tmp_path):
     cluster = Cluster(Path("/var/lib/tfapp-cluster"), tmp_path)
     with pytest.raises(ClusterError, match="/var/lib/tfapp-cluster is below /var/lib, which"):
         cluster._claim()
+
+
+def test_a_process_has_ended_with_its_last_thread():
+    """Until then it has its ports."""
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdin=subprocess.PIPE) as process:
+        found = Process.of(process.pid)
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "a thread's end")
+        assert found.alive()
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_for(lambda: not found.alive(), "the other thread's end")
 
 
 def test_it_needs_root(tmp_path, monkeypatch):

@@ -154,11 +154,11 @@ class Machine:
 
 
 def end(waiting: Process) -> None:
-    """SIGKILL for a program that `Machine.start` has started."""
-    for process in waiting.children():
+    """SIGKILL for a program that `Machine.start` has started. Returns when its ports are free."""
+    ending = [*waiting.children(), waiting]  # where the program is paused, so is what waits for it
+    for process in ending:
         process.send(signal.SIGKILL)
-    waiting.send(signal.SIGKILL)  # where the program is paused, so is what waits for it
-    wait(lambda: not waiting.alive(), "end of a program", STOP_LIMIT)
+    wait(lambda: not any(process.alive() for process in ending), "end of a program", STOP_LIMIT)
 
 
 def pause(waiting: Process) -> None:

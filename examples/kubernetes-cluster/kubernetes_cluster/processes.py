@@ -34,7 +34,7 @@ class Process:
     def of(cls, pid: int) -> Process:
         """ProcessLookupError when there is no such process, or it has ended."""
         state, _, started = _stat(pid)
-        if state in "ZX":
+        if state in "ZX" and not _has_threads(pid):
             raise ProcessLookupError(pid)
         return cls(pid, started)
 
@@ -76,6 +76,15 @@ def _stat(pid: int) -> tuple[str, int, int]:
     except OSError:
         raise ProcessLookupError(pid) from None
     return fields[0], int(fields[1]), int(fields[19])
+
+
+def _has_threads(pid: int) -> bool:
+    """Whether a process has other threads than its first. One whose first thread has ended still
+    has its ports and files until the others have ended too."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
 
 
 def all_pids() -> list[int]:
