@@ -182,6 +182,14 @@ def test_a_pickle_has_a_layout_of_its_own():
     assert arrays_of([found])["value"].tolist() == lists[100:]
 
 
+def test_what_is_unpickled_does_not_wait_for_others():
+    """The source may be slow."""
+    read = []
+    kept = pickles([f"text {row}" for row in range(60)], 10)
+    found = runs((read.append(one) or one for one in kept), pickle.loads)
+    assert [(len(run), len(read)) for run in found] == [(10, number) for number in range(1, 7)]
+
+
 def test_the_numbers_of_chance_are_those_of_the_program():
     random.seed(3)
     wanted = random.random()

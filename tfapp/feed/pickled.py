@@ -38,8 +38,8 @@ _kept: list[_Layout] = []  # the layouts of this Python worker, the last used fi
 def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> Iterator[Run]:
     """Yields the elements of each pickle. `loads` unpickles one. The first FEW elements decide the
     types of the columns, so they are unpickled unless all are alike."""
-    tries = _TRIES
-    first: list[tuple[bytes, Run]] = []  # the first FEW elements, with their pickles
+    tries, seen, is_alike = _TRIES, 0, True
+    first: list[tuple[bytes, Run]] = []  # the first elements, with their pickles
 
     def read(data: bytes) -> Run:
         nonlocal tries
@@ -54,12 +54,15 @@ def runs(pickles: Iterable[bytes], loads: Callable[[bytes], Sequence[Any]]) -> I
         return elements
 
     rest = iter(pickles)
-    while sum(len(run) for _, run in first) < FEW and (data := next(rest, None)) is not None:
+    while seen < FEW and (data := next(rest, None)) is not None:
         first.append((data, read(data)))
-    if all(isinstance(run, Packed) and alike(run, first[0][1]) for _, run in first):
-        yield from (run for _, run in first)
-    else:
-        yield from (list(loads(data)) if isinstance(run, Packed) else run for data, run in first)
+        run = first[-1][1]
+        seen += len(run)
+        is_alike = is_alike and isinstance(run, Packed) and alike(run, first[0][1])
+        if not is_alike:
+            yield from (list(loads(one)) if isinstance(run, Packed) else run for one, run in first)
+            first.clear()
+    yield from (run for _, run in first)
     yield from map(read, rest)
 
 
