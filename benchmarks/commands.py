@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks.medians import compare
+from benchmarks.medians import compare, parser
 from tfapp.shipped import app_packages_dir
 
 ROUNDS = 15
@@ -30,6 +30,7 @@ def command(*words: str) -> Callable[[], float]:
 
 
 if __name__ == "__main__":
+    rounds = parser(__doc__, ROUNDS).parse_args().rounds
     package = str(app_packages_dir() / "tensorflow")
     compare(
         {
@@ -37,5 +38,5 @@ if __name__ == "__main__":
             "tfapp --help": command("-m", "tfapp", "--help"),
             "tfapp validate app-packages/tensorflow": command("-m", "tfapp", "validate", package),
         },
-        ROUNDS,
+        rounds,
     )

@@ -5,7 +5,8 @@ other their addresses by another one, wait for both, and begin.
     python -m benchmarks.kubernetes_startup IMAGE
 
 On the cluster and in the namespace that the kubeconfig names: examples/kubernetes-cluster is one.
-IMAGE has a Python with grpcio and protobuf, and is on the nodes: pulls are not measured.
+IMAGE has a Python with TensorFlow, grpcio and protobuf, and is on the nodes: pulls are not
+measured.
 
 The floor: the same two pods, made by a third one, as an application master in a pod makes them.
 The first line: two pods that run the program at once, alone.
@@ -19,11 +20,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import time
 
-from benchmarks.medians import compare
+from benchmarks.medians import compare, parser
 from tfapp.shipped import app_packages_dir
 
 ROUNDS = 7
@@ -132,11 +133,11 @@ if way != "alone":
 class Bench:
     """`folder` is for files."""
 
-    def __init__(self, folder: Path, image: str):
+    def __init__(self, folder: Path, image: str, environ: Mapping[str, str]):
         self._image = image
         self._program = folder / "program.py"
         self._program.write_text(PROGRAM)
-        self._environ = {**os.environ, "TFAPP_HOME": str(folder / "home")}
+        self._environ = {**environ, "TFAPP_HOME": str(folder / "home")}
         self._names = (f"startup-{os.getpid()}-{n}" for n in itertools.count())
 
     def tfapp(self) -> float:
@@ -184,17 +185,20 @@ def _latest(said: str) -> float:
 
 def main() -> None:
     """Prints the medians, and the ratio beside its bar."""
-    (image,) = sys.argv[1:]
+    arguments = parser(__doc__, ROUNDS)
+    arguments.add_argument("image", metavar="IMAGE")
+    args = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measured = Bench(Path(folder), image)
-        measured.tfapp()  # what it keeps from one application to the next
+        measured = Bench(Path(folder), args.image, os.environ)
+        if args.rounds > 1:
+            measured.tfapp()  # what it keeps from one application to the next
         ways: dict[str, Callable[[], float]] = {
             "two pods alone": lambda: measured.bare("alone"),
             "two pods that wait for each other": lambda: measured.bare("waiting"),
             "the same, made by a pod": lambda: measured.bare("made"),
             "tfapp create --engine kubernetes": measured.tfapp,
         }
-        alone, bare, made, ours = compare(ways, ROUNDS).values()
+        alone, bare, made, ours = compare(ways, args.rounds).values()
     print(f"the floor: {made / bare:.2f}x; two pods alone: {alone / bare:.2f}x")
     print(f"tfapp: {ours / made:.2f}x of the floor")
     times = ours / bare

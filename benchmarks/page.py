@@ -1,15 +1,15 @@
 """CPU time of `tfapp ui` while a page is open over an application that runs and reports metrics: in
 percent of a core, beside the bar. The page is played: it asks as its script does, for all news.
 
-python -m benchmarks.page [INSTANCES] [SECONDS]
+    python -m benchmarks.page [INSTANCES] [SECONDS]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -52,7 +52,7 @@ def watch(address: str, seconds: float) -> tuple[int, int]:
     return looks, news
 
 
-def main(instances: int = 2, seconds: float = 60.0) -> None:
+def main(instances: int, seconds: float) -> None:
     """Prints one line."""
     with tempfile.TemporaryDirectory(prefix="tfapp-page-") as folder:
         work = Path(folder)
@@ -62,7 +62,7 @@ def main(instances: int = 2, seconds: float = 60.0) -> None:
         ui = tfapp.start("ui", "app", stderr=subprocess.DEVNULL)
         try:
             address = ui.stdout.readline().strip()  # type: ignore[union-attr]
-            watch(address, 5.0)  # it has followed for a while
+            watch(address, min(5.0, seconds))  # it has followed for a while
             before, begin = used(ui.pid), time.monotonic()
             looks, news = watch(address, seconds)
             percent = 100 * (used(ui.pid) - before) / (time.monotonic() - begin)
@@ -78,4 +78,8 @@ def main(instances: int = 2, seconds: float = 60.0) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("instances", metavar="INSTANCES", type=int, nargs="?", default=2)
+    parser.add_argument("seconds", metavar="SECONDS", type=float, nargs="?", default=60.0)
+    args = parser.parse_args()
+    main(args.instances, args.seconds)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.commands import command
-from benchmarks.medians import compare
+from benchmarks.medians import compare, parser
 from tfapp.shipped import app_packages_dir
 
 ROUNDS = 7
@@ -99,20 +99,23 @@ def verdict(times: float, bar: float) -> str:
     return f"{times:.2f}x ({'met' if times <= bar else 'missed'}: at most {bar}x)"
 
 
-def main(engine: str) -> None:
+def main(engine: str, rounds: int) -> None:
     """Prints the medians, and the ratios beside their bars."""
-    nothing, imported = compare(
-        {"python -c pass": command("-c", "pass"), "import tfapp": command("-c", "import tfapp")}, 15
-    ).values()
+    ways = {"python -c pass": command("-c", "pass"), "import tfapp": command("-c", "import tfapp")}
+    nothing, imported = compare(ways, 2 * rounds).values()
     print(verdict(imported / nothing, IMPORT_BAR))
     with tempfile.TemporaryDirectory() as text:
         environ = {**os.environ, "TFAPP_HOME": f"{text}/home"}
         measured = Bench(Path(text), engine, environ)
-        measured.create()  # fills the caches, and on YARN starts a driver
+        if rounds > 1:
+            measured.create()  # fills the caches, and on YARN starts a driver
         ways = {"tfapp create": measured.create, "tfapp.run": measured.call}
-        by_command, by_call = compare(ways, ROUNDS).values()
+        by_command, by_call = compare(ways, rounds).values()
     print(verdict(by_call / by_command, BAR))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if sys.argv[1:] else "local")
+    arguments = parser(__doc__, ROUNDS)
+    arguments.add_argument("engine", nargs="?", choices=("local", "yarn"), default="local")
+    args = arguments.parse_args()
+    main(args.engine, args.rounds)

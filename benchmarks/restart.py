@@ -11,10 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.medians import compare
+from benchmarks.medians import compare, parser
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
 
 ROUNDS = 5
@@ -77,8 +77,8 @@ def restart(
     return seconds
 
 
-def measurements(folder: Path) -> dict[str, Callable[[], float]]:
-    """By hand, then a program killed, a program failed and a runner killed among N = 1, 2, 3."""
+def measurements(folder: Path, instances: Sequence[int]) -> dict[str, Callable[[], float]]:
+    """By hand, then a program killed, a program failed and a runner killed among N instances."""
     tfapp = CommandLine(folder, folder / "home")
     (folder / "program.py").write_text(PROGRAM)
     metainfo = shutil.copytree(PACKAGE, folder / "package") / "metainfo.yaml"
@@ -95,10 +95,13 @@ def measurements(folder: Path) -> dict[str, Callable[[], float]]:
     }
     return {
         "by hand": lambda: by_hand(folder),
-        **{kind.format(n): signalled(n, *how) for kind, how in kinds.items() for n in (1, 2, 3)},
+        **{kind.format(n): signalled(n, *how) for kind, how in kinds.items() for n in instances},
     }
 
 
 if __name__ == "__main__":
+    arguments = parser(__doc__, ROUNDS)
+    arguments.add_argument("--instances", metavar="N", type=int, nargs="+", default=(1, 2, 3))
+    args = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        compare(measurements(Path(folder)), ROUNDS)
+        compare(measurements(Path(folder), args.instances), args.rounds)

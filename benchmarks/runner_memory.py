@@ -6,20 +6,21 @@ In docker on a real engine of the tests' own, which takes root on Debian; --loca
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.docker.engine import BASE, Engine, processes_with
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+from tests.runner.docker.engine import BASE, Engine, processes_with
 
-BAR = 80.0  # MB resident, of a runner
+BARS = {"local": 50.0, "docker": 65.0}  # MB resident, of a runner, by run mode
 DEADLINE = 120  # seconds
 PROGRAM = "import signal\nprint('at work', flush=True)\nsignal.pause()\n"
 FLOORS = {
-    "Python with Skein": "import skein",
-    "Python with Skein and Docker's library": "import skein, docker",
+    "Python with tfapp's protocol": "import tfapp.protocol.client",
+    "Python with tfapp's protocol and Docker's library": "import tfapp.protocol.client, docker",
 }
 RUNNER, GUARD = "tfapp-runtime\0runner", "tfapp.runner.docker.guard"
 
@@ -33,11 +34,10 @@ def memory(pid: int) -> tuple[float, float]:
     return found["Rss:"], found["Pss:"]
 
 
-def show(what: str, pid: int) -> None:
+def show(what: str, pid: int, bar: float | None = None) -> None:
     resident, share = memory(pid)
-    print(
-        f"{resident:7.1f} MB  {resident / BAR:5.2f} of the bar  ({share:.1f} MB by share)  {what}"
-    )
+    beside = f", {resident / bar:.2f} of the bar of {bar:g} MB" if bar else ""
+    print(f"{resident:7.1f} MB  ({share:.1f} MB by share)  {what}{beside}")
 
 
 def floor(what: str, imports: str) -> None:
@@ -60,7 +60,7 @@ def runner(tfapp: CommandLine, mode: str, *options: str) -> None:
         *("--detach", "--wait", DEADLINE),
     )
     pid = tfapp.process(name, "worker/0", RUNNER)
-    show(f"runner, run mode {mode}", pid)
+    show(f"runner, run mode {mode}", pid, BARS[mode])
     for guard in processes_with(GUARD, f":{pid}:"):
         show("its guard", guard)
     tfapp.ok("stop", name, "--force")
@@ -88,5 +88,8 @@ def main(folder: Path, with_docker: bool) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--local", action="store_true", help="without run mode docker")
+    local = parser.parse_args().local
     with tempfile.TemporaryDirectory() as folder:
-        main(Path(folder), "--local" not in sys.argv)
+        main(Path(folder), not local)

@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 import tfapp
-from benchmarks.medians import compare
+from benchmarks.medians import compare, parser
 
 ROUNDS = 5
 CONTAINERS = 2
@@ -199,21 +199,27 @@ def main() -> None:
     """Prints the medians, and each beside its bar."""
     from pyspark.sql import SparkSession
 
-    containers = int(sys.argv[1]) if sys.argv[1:] else CONTAINERS
+    arguments = parser(__doc__, ROUNDS)
+    arguments.add_argument(
+        "containers", metavar="CONTAINERS", type=int, nargs="?", default=CONTAINERS
+    )
+    args = arguments.parse_args()
+    containers, rounds = args.containers, args.rounds
     builder = SparkSession.builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.config("spark.log.level", "ERROR").getOrCreate()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
         os.environ["TFAPP_HOME"] = home
         measured = Bench(Path(folder), spark, containers)
-        measured.by_spark()  # executors, their Pythons, and what tfapp keeps
-        measured.by_tfapp()
+        if rounds > 1:
+            measured.by_spark()  # executors, their Pythons, and what tfapp keeps
+            measured.by_tfapp()
         for seconds in measured.up.values():
             seconds.clear()
         ways = {
             f"{containers} Spark jobs": measured.by_spark,
             f"tfapp.run, {containers} containers": measured.by_tfapp,
         }
-        alone, ours = compare(ways, ROUNDS).values()
+        alone, ours = compare(ways, rounds).values()
     for what, seconds in measured.up.items():
         print(f"{what}: {median(seconds):.3f} s until all have begun")
     own = ours - alone
@@ -221,10 +227,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["TFAPP_HOME"] = home
         for how in ("a program raises", "a program is killed", "an executor is killed"):
-            told = median(until_known(spark, how) for _ in range(ROUNDS))
+            told = median(until_known(spark, how) for _ in range(rounds))
             print(f"{told:.3f} s until the driver knows that {how} ({verdict(told, TOLD_BAR)})")
         spark.stop()
-        left = median(until_nothing_is_left() for _ in range(ROUNDS))
+        left = median(until_nothing_is_left() for _ in range(rounds))
         print(f"{left:.3f} s until nothing is left of a killed driver's programs")
 
 

@@ -26,15 +26,17 @@ from pathlib import Path
 from typing import Any
 
 import tfapp
-from benchmarks.medians import compare
+from benchmarks.feed_programs import answer, fail, read
+from benchmarks.medians import compare, parser
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import ApplicationFailedError
-from tfapp.feed import pool, source, travel
+from tfapp.feed.driver import data as fed_data
+from tfapp.feed.driver import travel
+from tfapp.feed.task import pool
 from tfapp.feed.wire import Credentials
 
 ROUNDS = 3
-ROWS = int(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else 60_000  # of an RDD
-FRAME_ROWS = 5 * ROWS
+ROWS = 60_000  # of an RDD
 PARTITIONS, WIDTH = 8, 784
 WORKERS = 2
 TICKS = os.sysconf("SC_CLK_TCK")  # a second of CPU time in /proc
@@ -46,44 +48,6 @@ SMALL = (40, 500)  # partitions, rows of each
 SMALL_AT_LEAST = 14_000  # rows a second: 20 times what TensorFlowOnSpark does
 GROWS_LIMIT = 32.0  # MiB of a program, at ten times the data
 KNOWN_LIMIT = 2.0  # seconds until the driver knows that a program has failed
-
-
-# ---- Programs --------------------------------------------------------------------------------
-def read(ctx: Any) -> dict[str, float]:
-    """Takes batches and drops them. Its largest memory after the first tenth and at the end, in
-    MiB, and the CPU time of its process for a row, in microseconds."""
-    import resource
-
-    def now() -> Any:
-        return resource.getrusage(resource.RUSAGE_SELF)
-
-    rows, first, early = 0, None, 0
-    for found in ctx.feed.batches(256):
-        first = first or now()
-        rows += len(next(iter(found.values())))
-        if rows < FRAME_ROWS // WORKERS:
-            early = now().ru_maxrss
-    last = now()
-    first = first or last
-    spent = last.ru_utime + last.ru_stime - first.ru_utime - first.ru_stime
-    return {"grown": (last.ru_maxrss - early) / 1024, "cpu": 1e6 * spent / max(1, rows)}
-
-
-def answer(ctx: Any) -> None:
-    """Answers with a number for each row."""
-    ctx.feed.serve(lambda rows: {"y": next(iter(rows.values()))[:, 0]})
-
-
-def fail(ctx: Any, how: str) -> None:
-    """Says when, and fails in the middle."""
-    import signal
-
-    for number, _ in enumerate(ctx.feed.batches(256)):
-        if number == 10 and ctx.index == 1:
-            print(f"failed at {time.time():.3f}", flush=True)
-            if how == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError(how)
 
 
 # ---- What Spark does -------------------------------------------------------------------------
@@ -170,9 +134,9 @@ class Kind:
     pumps: Callable[[Sequence[str], str], Any]
 
 
-def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
-    """By name."""
-    table = spark.range(0, FRAME_ROWS, 1, PARTITIONS).selectExpr(
+def kinds(spark: Any, folder: Path, rows: int) -> dict[str, Kind]:
+    """By name. `rows`: of an RDD; a DataFrame has five times as many."""
+    table = spark.range(0, 5 * rows, 1, PARTITIONS).selectExpr(
         f"transform(sequence(1, {WIDTH}), v -> cast((id * v) % 256 AS float)) x"
     )
     table.write.parquet(str(folder / "rows"), mode="overwrite")
@@ -184,21 +148,21 @@ def kinds(spark: Any, folder: Path) -> dict[str, Kind]:
 
     found = {
         "DataFrame": Kind(
-            FRAME_ROWS, frame, lambda: frame.mapInArrow(drop, frame.schema).count(), pump_frame
+            5 * rows, frame, lambda: frame.mapInArrow(drop, frame.schema).count(), pump_frame
         )
     }
     numbers = spark.sparkContext.parallelize(range(PARTITIONS), PARTITIONS)
     for name, make in (("RDD of lists", lists), ("RDD of arrays", arrays)):
-        data = numbers.flatMap(functools.partial(make, rows=ROWS // PARTITIONS)).persist()
+        data = numbers.flatMap(functools.partial(make, rows=rows // PARTITIONS)).persist()
         data.count()
 
         def pump_rdd(addresses: Sequence[str], credentials: str, data: Any = data) -> None:
-            source.pickles_of(data).foreachPartition(
+            fed_data.pickles_of(data).foreachPartition(
                 functools.partial(pump_pickles, addresses=addresses, credentials=credentials)
             )
 
         found[name] = Kind(
-            ROWS, data, functools.partial(data.foreachPartition, drop_elements), pump_rdd
+            rows, data, functools.partial(data.foreachPartition, drop_elements), pump_rdd
         )
     return found
 
@@ -245,11 +209,13 @@ def told(name: str, value: float, words: str, met: bool) -> bool:
 class Bench:
     """The measurements, on one Spark session."""
 
-    def __init__(self, spark: Any, folder: Path):
+    def __init__(self, spark: Any, folder: Path, rows: int = ROWS, rounds: int = ROUNDS):
         self.more = {"spark": spark, "feed": True, "show": False}
         self.workers = {"worker": tfapp.Component("512 MiB", instances=WORKERS)}
         self.spark = spark
-        self.kinds = kinds(spark, folder)
+        self.kinds = kinds(spark, folder, rows)
+        self.read = functools.partial(read, first_rows=5 * rows // WORKERS)
+        self.rounds = rounds
 
     @contextlib.contextmanager
     def other_workers(self) -> Iterator[None]:
@@ -279,7 +245,10 @@ class Bench:
         kind = self.kinds[name]
         credentials = Credentials(*new_credentials(time.time())).packed()
         spent: list[float] = []
-        with contextlib.ExitStack() as held, tfapp.submit(read, self.workers, **self.more) as app:
+        with (
+            contextlib.ExitStack() as held,
+            tfapp.submit(self.read, self.workers, **self.more) as app,
+        ):
             addresses = self.sinks(credentials, held)
 
             def alone() -> float:
@@ -288,7 +257,7 @@ class Bench:
 
             def prepare() -> None:
                 """Pickles the function of the tasks, as the first feed of a session does."""
-                source._jobs(kind.data, name == "DataFrame", (), None)
+                fed_data._jobs(kind.data, name == "DataFrame", (), None)
 
             def feed() -> float:
                 prepare()
@@ -315,7 +284,7 @@ class Bench:
                 work()  # starts Spark's Python workers
             spent.clear()
             # An RDD takes less than a second.
-            rounds = ROUNDS if name == "DataFrame" else 3 * ROUNDS
+            rounds = self.rounds if name == "DataFrame" else 3 * self.rounds
             medians = compare(measured, rounds)
             app.end_feed()
             programs = app.result().returned.values()
@@ -340,7 +309,7 @@ class Bench:
         parts, each = SMALL
         frame = self.kinds["DataFrame"].data.limit(parts * each).repartition(parts).persist()
         count = frame.count()
-        with tfapp.submit(read, self.workers, **self.more) as app:
+        with tfapp.submit(self.read, self.workers, **self.more) as app:
             app.feed(frame, final=False)
             medians = compare(
                 {
@@ -349,7 +318,7 @@ class Bench:
                     ),
                     "small partitions: fed": lambda: seconds(lambda: app.feed(frame, final=False)),
                 },
-                3 * ROUNDS,  # Java needs some to become fast
+                3 * self.rounds,  # Java needs some to become fast
             )
             app.end_feed()
             app.result()
@@ -359,7 +328,7 @@ class Bench:
 
     def memory(self) -> bool:
         """What programs grow by between the data and ten times the data."""
-        with tfapp.submit(read, self.workers, **self.more) as app:
+        with tfapp.submit(self.read, self.workers, **self.more) as app:
             app.feed(self.kinds["DataFrame"].data, epochs=10)
             grown = max(one["grown"] for one in app.result().returned.values())
         words = f"MiB more memory of a program at ten times the data (bar {GROWS_LIMIT:g})"
@@ -384,7 +353,7 @@ class Bench:
                     "inference: read and dropped": alone,
                     "inference: answered": lambda: seconds(infer),
                 },
-                ROUNDS,
+                self.rounds,
             )
             app.end_feed()
             app.result()
@@ -417,13 +386,16 @@ def main() -> int:
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
+    arguments = parser(__doc__, ROUNDS)
+    arguments.add_argument("rows", metavar="ROWS", type=int, nargs="?", default=ROWS)
+    args = arguments.parse_args()
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     travel.travel_by_value()
     quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.config(map=quiet).getOrCreate()
     with tempfile.TemporaryDirectory(prefix="tfapp-spark-feed-") as folder:
         Path(folder).chmod(0o777)
-        bench = Bench(spark, Path(folder))
+        bench = Bench(spark, Path(folder), args.rows, args.rounds)
         met = [bench.fed(name) for name in bench.kinds]
         met += [bench.small_partitions(), bench.memory(), bench.answered()]
         met += [bench.failed("raises"), bench.failed("killed")]

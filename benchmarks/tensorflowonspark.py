@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import spark_feed
-from benchmarks.medians import compare
+from benchmarks.feed_programs import BATCH, count
+from benchmarks.medians import compare, parser
 from benchmarks.spark_feed import WIDTH, arrays, drop, drop_elements, lists, seconds
 from tfapp.environment import build
 from tfapp.environment.unpacked import unpack
@@ -46,7 +47,7 @@ REQUIREMENTS = (
 )
 ROUNDS = 3
 ROWS = 60_000
-WORKERS, BATCH = 2, 256
+WORKERS = 2
 PARTITIONS = WORKERS  # so both feed with as many tasks
 SMALL = (40, 500)  # partitions, rows of each
 LISTS, ARRAYS, FRAME = "RDD of lists", "RDD of arrays", "DataFrame"
@@ -72,9 +73,9 @@ SETTINGS = {
 }
 
 
-# ---- Programs: they take batches, drop them, and count the rows -------------------------------
+# ---- The program of TensorFlowOnSpark ---------------------------------------------------------
 def peer_program(folder: str, ctx: Any) -> None:
-    """Of TensorFlowOnSpark. The count goes to a file."""
+    """Takes batches and drops them. The number of their rows goes to a file."""
     import pathlib
 
     feed = ctx.get_data_feed()
@@ -84,11 +85,6 @@ def peer_program(folder: str, ctx: Any) -> None:
     part = pathlib.Path(folder, f"{ctx.task_index}.part")
     part.write_text(str(rows))
     part.rename(part.with_suffix(".rows"))
-
-
-def our_program(ctx: Any) -> int:
-    """Of tfapp."""
-    return sum(len(next(iter(found.values()))) for found in ctx.feed.batches(BATCH))
 
 
 # ---- A driver --------------------------------------------------------------------------------
@@ -128,7 +124,7 @@ def start_ours(spark: Any, _: Path) -> tuple[Callable[[Any], object], Callable[[
     import tfapp
 
     workers = {"worker": tfapp.Component("512 MiB", instances=WORKERS)}
-    application = tfapp.submit(our_program, workers, spark=spark, feed=True, show=False)
+    application = tfapp.submit(count, workers, spark=spark, feed=True, show=False)
 
     def end() -> int:
         application.end_feed()
@@ -286,21 +282,21 @@ def driver(name: str, python: Path, exports: str, rows: int, folder: Path) -> It
 
 
 # ---- Measurements ----------------------------------------------------------------------------
-def measure(kind: str, rows: int, drivers: Mapping[str, Driver]) -> None:
+def measure(kind: str, rows: int, drivers: Mapping[str, Driver], rounds: int) -> None:
     """Prints the figures of a kind of data."""
     for one in drivers.values():
         one.start(kind)
         one.fed()  # Python workers start, Java becomes fast
     ways = {f"{kind}: {name}": one.fed for name, one in drivers.items()}
     ways[f"{kind}: read and dropped"] = drivers[OURS].read
-    peer, ours, alone = (rows / took for took in compare(ways, ROUNDS).values())
+    peer, ours, alone = (rows / took for took in compare(ways, rounds).values())
     ratio, aim = ours / peer, AIMS[kind]
     print(
         f"{kind}: {PEER} {peer:,.0f} rows/s, {OURS} {ours:,.0f} rows/s: {ratio:.1f}x, "
         f"{'met' if ratio >= aim else 'MISSED'} (aim {aim}x); the read alone {alone / peer:.1f}x",
         flush=True,
     )
-    fed = rows * (ROUNDS + 1)
+    fed = rows * (rounds + 1)
     for name, one in drivers.items():
         had = one.end()
         if had != fed:
@@ -309,10 +305,10 @@ def measure(kind: str, rows: int, drivers: Mapping[str, Driver]) -> None:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tensorflowonspark")
-    parser.add_argument("rows", nargs="?", type=int, default=ROWS, metavar="ROWS")
-    parser.add_argument("--drive", nargs=2, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    arguments = parser(__doc__, ROUNDS)
+    arguments.add_argument("rows", nargs="?", type=int, default=ROWS, metavar="ROWS")
+    arguments.add_argument("--drive", nargs=2, help=argparse.SUPPRESS)
+    args = arguments.parse_args()
     asked = args.rows // PARTITIONS * PARTITIONS
     rows = {LISTS: asked, ARRAYS: asked, FRAME: asked, FEW: SMALL[0] * SMALL[1]}
     if args.drive:
@@ -330,7 +326,7 @@ def main() -> None:
             for name in (PEER, OURS)
         }
         for kind in AIMS:
-            measure(kind, rows[kind], drivers)
+            measure(kind, rows[kind], drivers, args.rounds)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -10,8 +8,9 @@ import hypothesis
 import pytest
 
 from tests import parts
-from tests.docker.engine import Engine, UnavailableError
+from tests.lacking import lacking
 from tests.left_behind import watched
+from tests.runner.docker.engine import Engine, UnavailableError
 
 # Machines that run these tests are shared: an example that is slow once says nothing. The same
 # examples in every run, so that a failure is the change's own.
@@ -29,6 +28,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite what tests expect")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_of_the_session(tmp_path_factory):
     """Ends what its fixtures could not end."""
@@ -42,6 +45,16 @@ def tfapp_home(tmp_path_factory, monkeypatch):
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("TFAPP_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def utc(monkeypatch):
+    """Local times are UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
@@ -100,10 +113,7 @@ def session_docker_engine(tmp_path_factory) -> Iterator[Engine]:
         engine.start()
         yield engine
     except UnavailableError as error:
-        reason = f"this machine has no Docker engine: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(f"this machine has no Docker engine: {error}")
     finally:
         engine.stop()
 

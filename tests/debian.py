@@ -1,5 +1,4 @@
-"""Programs of Debian's packages, for tests that need services of their own: nothing of them is
-installed."""
+"""Programs of Debian's packages, for tests that need services of their own: none is installed."""
 
 from __future__ import annotations
 

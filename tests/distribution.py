@@ -1,16 +1,17 @@
 """How `pytest -n` shares the tests among processes: those that need what is started once for all
 of them stay together, and what takes long begins early."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
 # By the beginnings of their names, in the order in which they begin.
 TOGETHER = (
-    *("tests/yarn/", "tests/docker/", "tests/kubernetes/", "tests/yarn/test_kerberos.py"),
-    "tests/spark/",
+    "tests/clusters/yarn/",
+    "tests/runner/docker/",
+    "tests/clusters/kubernetes/",
+    "tests/clusters/yarn/test_kerberos.py",
+    "tests/clusters/spark/",
 )
 APART = (
     "tests/end_to_end/",

@@ -1,7 +1,5 @@
 """A way to a daemon that a test closes and opens."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The imports among tfapp's modules, read from the source."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator
@@ -14,12 +12,10 @@ ROOT = Path(tfapp.__file__).resolve().parent
 
 
 class Import(NamedTuple):
-    """`importer` imports `imported` (a dotted module name). `at_load`: when it is loaded itself,
-    not in a function and not for type checkers alone."""
+    """`importer` imports `imported` (a dotted module name)."""
 
     importer: str
     imported: str
-    at_load: bool
 
 
 @functools.cache
@@ -43,32 +39,22 @@ def imports() -> tuple[Import, ...]:
     """Every import in tfapp, inside functions and type-checking blocks too."""
     known = modules()
     return tuple(
-        Import(name, imported, at_load)
+        Import(name, imported)
         for name, path in known.items()
-        for imported, at_load in _imports_of(path, known)
+        for imported in _imports_of(path, known)
     )
 
 
-def _imports_of(path: Path, known: dict[str, Path]) -> Iterator[tuple[str, bool]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node, at_load in _walk(tree, True):
+def _imports_of(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, at_load
+                yield alias.name
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
                 member = f"{node.module}.{alias.name}"
-                yield (member if member in known else str(node.module)), at_load
-
-
-def _walk(node: ast.AST, at_load: bool) -> Iterator[tuple[ast.AST, bool]]:
-    for child in ast.iter_child_nodes(node):
-        later = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) or (
-            isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
-        )
-        yield child, at_load and not later
-        yield from _walk(child, at_load and not later)
+                yield member if member in known else str(node.module)
 
 
 def cycles(edges: set[tuple[str, str]]) -> list[list[str]]:

@@ -4,8 +4,6 @@ Fixtures end what they start. Where the session is killed they cannot: a process
 that by the end of a pipe, and kills what has the session's folder in its environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -15,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docker.engine import unmount_below
+from tests.runner.docker.engine import unmount_below
 
 LIMIT = 60.0  # seconds
 _MARK = "TFAPP_TEST_SESSION"  # the session's folder, for what has it nowhere else

@@ -12,11 +12,11 @@ PARTS = (YARN, DOCKER, KUBERNETES, SPARK, TRAININGS, REST)
 
 def part_of(nodeid: str, fixtures: Collection[str], marks: Collection[str]) -> str:
     """The part of a test, by what it asks for: the first of PARTS that fits."""
-    if nodeid.startswith("tests/yarn/") and "cluster" in fixtures:
+    if nodeid.startswith("tests/clusters/yarn/") and "cluster" in fixtures:
         return YARN
-    if nodeid.startswith("tests/kubernetes/") and "cluster" in fixtures:
+    if nodeid.startswith("tests/clusters/kubernetes/") and "cluster" in fixtures:
         return KUBERNETES
-    if nodeid.startswith("tests/spark/") and "cluster" in fixtures:
+    if nodeid.startswith("tests/clusters/spark/") and "cluster" in fixtures:
         return SPARK
     if "docker_engine" in fixtures:
         return DOCKER

@@ -1,8 +1,6 @@
 """Small Python environments, packed as venv-pack packs them. No network is needed: what this
 interpreter has installed, they find by a path file. And one that pip makes, once per machine."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -14,7 +12,7 @@ import venv
 from pathlib import Path
 from unittest import mock
 
-from tfapp.engines.leftovers import CACHE
+from tfapp.compiler.store import CACHE
 from tfapp.environment import build
 from tfapp.environment.unpacked import unpack
 

@@ -1,7 +1,5 @@
 """The README's command blocks, and tables of the documentation."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,8 +12,7 @@ def blocks() -> list[str]:
 
 
 def table(page: str, heading: str = "") -> list[list[str]]:
-    """The rows of the first table under `heading`, or of the page's beginning, of a page of docs/,
-    as cells."""
+    """The rows, as cells, of the first table under `heading`, or of a page of docs/."""
     text = (README.parent / "docs" / page).read_text(encoding="utf-8")
     section = (text.split(f"\n## {heading}\n")[1] if heading else text).split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]

@@ -3,8 +3,6 @@ prints its port and serves until its standard input ends, with whoever started i
 Skein's own messages. Its switches are keys: `end-streams` ends all watches, `fail` (a status and a
 number, such as `UNKNOWN 2`) is how the next calls end."""
 
-from __future__ import annotations
-
 import os
 import queue
 import sys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,50 +19,97 @@ from tfapp.engines import ENGINES
 REPOSITORY = ROOT.parent
 
 # Rooms and the rooms they may import. Whatever is missing in a row is above it.
-EVERYWHERE = {"frozen"}
+EVERYWHERE = {"frozen", "threads"}
 BASE = {"close_match", "contract", "errors", "placeholders", "problems", "shipped"}
 MAY_IMPORT: dict[str, set[str]] = {
     "": {"errors"},
     "close_match": set(),
+    "course": set(),
     "frozen": set(),
     "errors": set(),
     "problems": set(),
     "contract": set(),
     "disk": {"errors"},
+    "temporary": {"disk"},
     "interrupts": set(),
+    "threads": set(),
+    "listener": set(),
+    "library_path": set(),
+    "tools": set(),
     "topology": set(),
     "processes": {"contract"},
     "placeholders": set(),
     "shipped": set(),
-    "skein_library": set(),
+    "standalone": set(),
+    "skein_library": {"library_path"},
     "documents": {"errors", "problems"},
-    "schema": {"close_match", "documents", "errors", "problems", "shipped"},
-    "page": {"contract"},
+    "schema": {"close_match", "documents", "errors", "library_path", "problems", "shipped"},
+    "page": {"contract", "listener"},
     "package": BASE | {"documents", "schema"},
-    "environment": {"disk", "errors", "problems"},
+    "environment": {"contract", "disk", "errors", "problems", "standalone", "tools"},
     "compiler": BASE | {"", "disk", "package", "environment", "skein_library"},
     # What travels into containers.
     "script": {"contract", "errors"},
     "protocol": {"contract", "errors"},
-    "runner": {"contract", "errors", "placeholders", "processes", "script", "protocol"},
-    "coordinator": {"contract", "errors", "page", "protocol"},
+    "runner": {
+        "contract",
+        "course",
+        "errors",
+        "placeholders",
+        "processes",
+        "script",
+        "protocol",
+        "temporary",
+    },
+    "coordinator": {"contract", "course", "errors", "page", "protocol"},
     # The part of programs travels too.
-    "feed": {"contract", "engines", "errors"},
-    "program": {"errors", "feed"},
-    "master": {"contract", "errors", "protocol"},
+    "feed": {"contract", "errors", "listener"},
+    "program": {"course", "errors", "feed"},
+    "master": {"contract", "errors", "listener", "protocol"},
     "engines": BASE
-    | {"", "disk", "documents", "master", "processes", "environment", "package", "compiler"}
-    | {"protocol", "skein_library"},
+    | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
+    | {"temporary"}
+    | {"compiler"}
+    | {"protocol", "skein_library", "standalone", "tools"},
     "api": BASE
     | {"disk", "environment", "engines", "compiler", "interrupts", "launch", "package"}
-    | {"feed", "program", "topology"},
+    | {"feed", "page", "program", "topology"},
     "launch": BASE
-    | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"},
+    | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"}
+    | {"interrupts", "tools"},
     "cli": BASE
-    | {"", "api", "interrupts", "schema", "package", "page", "compiler", "engines", "launch"},
+    | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
+    | {"launch"},
     "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},
+}
+
+# Tests of no module of their own, by folder; see test_a_test_is_where_its_module_is.
+WITHOUT_MODULE: dict[str, str] = {
+    "api": "bad_input docs names package run tf_yarn",
+    "api/travel": "preflight",
+    "cli": "bad_input processes tf_spawner",
+    "cli/commands": "damaged known_application",
+    "compiler": "bytecode golden limits shipped start_script success",
+    "contract": "checkpoint_dir",
+    "coordinator/policy": "beginnings cannot_start random_histories replayed_histories",
+    "documents": "read",
+    "engines": "contract engines isolated played_contract",
+    "engines/kubernetes": "docs golden printed",
+    "engines/local": "container outcomes survival",
+    "engines/yarn": "negotiation",
+    "feed": "consumed generations objects protocol",
+    "launch": "known_to_fit writing",
+    "master": "background containers pages store_events store_operations store_ownership "
+    "store_transactions store_writing",
+    "package": "failure_policy mistakes random_edits slider_samples",
+    "page": "in_a_browser",
+    "program": "trainings",
+    "runner": "main_metrics restart",
+    "runner/docker": "application call deaths lines lost_engine pull_progress",
+    "schema": "cases shipped_schemas",
+    "standalone": "standalone",
 }
 
 # Libraries and the modules (or the rooms below) that may import them.
@@ -94,28 +142,24 @@ DOORS: dict[str, set[str]] = {
     "pyspark": {
         "tfapp.engines.spark",
         "tfapp.feed.driver",
-        "tfapp.feed.inference",
-        "tfapp.feed.source",
-        "tfapp.feed.travel",
+        "tfapp.feed.task",
         "tfapp.tensorflowonspark",
     },
+    "keras": {"tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "pathspec": {"tfapp.package.folder"},
-    "pandas": {"tfapp.feed.source"},
+    "pandas": {"tfapp.feed.driver.data"},
     "pyarrow": {
         "tfapp.feed.columns",
-        "tfapp.feed.inference",
         "tfapp.feed.memory",
-        "tfapp.feed.rows",
-        "tfapp.feed.sender",
-        "tfapp.feed.source",
+        "tfapp.feed.driver.data",
+        "tfapp.feed.task",
         "tfapp.tensorflowonspark.predicting",
     },
     "websocket": {"tfapp.engines.kubernetes.websockets"},  # what the Kubernetes library uses
     "typing_extensions": {"tfapp.api.call", "tfapp.frozen"},  # for type checkers
     "tensorflow": {
-        "tfapp.feed.context",  # for types alone
-        "tfapp.feed.dataset",
+        "tfapp.feed.program.context",
         "tfapp.program.keras",
         "tfapp.program.keras_evaluator",
         "tfapp.program.keras_model",
@@ -123,6 +167,32 @@ DOORS: dict[str, set[str]] = {
         "tfapp.tensorflowonspark",
     },
 }
+
+
+# Who may do by itself what a room is for, and why. In tfapp.threads a thread says why it ends; in
+# tfapp.listener a stranger takes no place for long.
+ALONE = {
+    r"\b(Thread|Timer|InheritableThread|start_new_thread|to_thread|run_in_executor)\(": set(),
+    # Of commands, which tell an error to whoever has called them.
+    r"\bThreadPoolExecutor\(": {
+        "tfapp.cli.several",
+        "tfapp.engines.known",
+        "tfapp.engines.kubernetes.logs",
+        "tfapp.engines.kubernetes.preflight",
+        "tfapp.engines.yarn.doctor",
+        "tfapp.engines.yarn.submission",
+    },
+    r"\.accept\(|sock_accept\(|serve_forever|start_server\(": {
+        "tfapp.listener",
+        "tfapp.engines.kubernetes.forward",  # on loopback, for the moments of one command
+    },
+}
+
+
+@pytest.mark.parametrize("calls", ALONE)
+def test_what_one_room_does_is_done_there_alone(calls):
+    found = {name for name, path in modules().items() if re.search(calls, path.read_text())}
+    assert found == ALONE[calls]
 
 
 def is_below(module: str, doors: set[str]) -> bool:
@@ -133,10 +203,17 @@ def test_every_room_has_its_row():
     assert {room(module) for module in modules()} == set(MAY_IMPORT)
 
 
+def test_contributors_are_told_of_every_room():
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = "".join(re.findall(r"(?m)^\| (`.*?) \|", text))
+    told = {name.rstrip("/") for name in re.findall(r"`(\w+/?)`", rows)}
+    assert told >= set(MAY_IMPORT) - {"", "__main__"}
+
+
 def test_rooms_import_downwards_only():
     wrong = {
         f"{importer} imports {imported}"
-        for importer, imported, _ in imports()
+        for importer, imported in imports()
         if imported.split(".")[0] == "tfapp"
         and room(imported) != room(importer)
         and room(imported) not in MAY_IMPORT[room(importer)] | EVERYWHERE
@@ -149,18 +226,31 @@ def test_the_rows_themselves_have_no_ring():
 
 
 def test_modules_have_no_ring():
-    loads = {(a, b) for a, b, at_load in imports() if at_load and b in modules()}
-    assert cycles(loads) == []
+    """Nor by imports inside functions or for type checkers alone."""
+    assert cycles({(a, b) for a, b in imports() if b in modules()}) == []
+
+
+def test_what_tests_import_is_there():
+    """Also in the programs that they have as strings, which nothing else reads before they run."""
+    words = {name: set(re.findall(r"\w+", path.read_text())) for name, path in modules().items()}
+    wrong = set()
+    for path in (*REPOSITORY.glob("tests/**/*.py"), *REPOSITORY.glob("benchmarks/*.py")):
+        for module, names in re.findall(r"from (tfapp[\w.]*) import ([\w, ]+)", path.read_text()):
+            for name in names.split(","):
+                name = name.partition(" as ")[0].strip()
+                if name and f"{module}.{name}" not in words and name not in words.get(module, ()):
+                    wrong.add((path.name, module, name))
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("library", DOORS)
 def test_libraries_have_few_doors(library):
-    importers = {a for a, b, _ in imports() if b.split(".")[0] == library}
+    importers = {a for a, b in imports() if b.split(".")[0] == library}
     assert {module for module in importers if not is_below(module, DOORS[library])} == set()
 
 
 def test_what_the_python_call_needs_has_no_flags_signals_or_terminal():
-    importers = {a for a, b, _ in imports() if b.split(".")[0] in ("argparse", "signal", "rich")}
+    importers = {a for a, b in imports() if b.split(".")[0] in ("argparse", "signal", "rich")}
     assert {module for module in importers if is_below(module, {"tfapp.launch"})} == set()
 
 
@@ -168,7 +258,7 @@ def test_third_party_libraries_are_declared():
     known = sys.stdlib_module_names if sys.version_info >= (3, 10) else None
     if known is None:
         pytest.skip("this machine has no Python 3.10: the list of standard modules is new there")
-    foreign = {b.split(".")[0] for _, b, _ in imports()} - set(known) - {"tfapp"}
+    foreign = {b.split(".")[0] for _, b in imports()} - set(known) - {"tfapp"}
     assert foreign <= set(DOORS)
 
 
@@ -186,23 +276,43 @@ def test_each_command_is_a_file_with_a_manual():
 
 def test_each_engine_is_a_folder():
     folders = {path.parent.name for path in (ROOT / "engines").glob("*/__init__.py")}
-    assert set(ENGINES) == folders
-
-
-# What runs beside a driver of Spark is a process, as on the local engine.
-BUILDS_ON = {"spark": {"local"}}
+    assert set(ENGINES) == folders - {"machine"}  # what engines share
 
 
 def test_engines_know_nothing_of_each_other():
     wrong = {
         f"{importer} imports {imported}"
-        for importer, imported, _ in imports()
+        for importer, imported in imports()
         for engine in ENGINES
-        for other in set(ENGINES) - {engine} - BUILDS_ON.get(engine, set())
+        for other in set(ENGINES) - {engine}
         if is_below(importer, {f"tfapp.engines.{engine}"})
         and is_below(imported, {f"tfapp.engines.{other}"})
     }
     assert wrong == set()
+
+
+@pytest.mark.parametrize("place", ["task", "program"])
+def test_what_travels_with_a_feed_needs_nothing_of_other_processes(place):
+    others = {f"tfapp.feed.{other}" for other in {"driver", "task", "program"} - {place}}
+    wrong = {
+        f"{importer} imports {imported}"
+        for importer, imported in imports()
+        if is_below(importer, {f"tfapp.feed.{place}"}) and is_below(imported, others)
+    }
+    assert wrong == set()
+
+
+def test_a_test_is_where_its_module_is():
+    """tests/<room>/test_<module>.py, but for those of WITHOUT_MODULE, of clusters, of whole
+    applications and of what is no room. Rows without a file are gone."""
+    found: dict[str, list[str]] = {}
+    for name in {module.split(".")[1] for module in modules() if "." in module}:
+        for path in (REPOSITORY / "tests" / name).rglob("test_*.py"):
+            place = path.relative_to(REPOSITORY / "tests").parent
+            tested = path.stem.partition("_")[2]
+            if not (REPOSITORY / "tfapp" / place / f"{tested}.py").exists():
+                found.setdefault(str(place), []).append(tested)
+    assert {place: " ".join(sorted(names)) for place, names in found.items()} == WITHOUT_MODULE
 
 
 def test_setup_cfg_lists_every_package():

@@ -1,7 +1,5 @@
 """CI counts a skipped test that should have run as a failure."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -48,3 +46,10 @@ def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
     assert "the tests take too long" in done.stdout, done.stdout
     assert "slowest 3 durations" in done.stdout
     assert " passed" not in done.stdout
+
+
+def test_a_word_that_it_does_not_know():
+    run = ["bash", str(README.parent / ".ci" / "run"), "tests"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    usage = "usage: bash .ci/run [lint|types|fast|clusters]\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfapp.close_match import close_match
@@ -22,6 +20,10 @@ MATCHES = [
     ("site.global.batch", ""),
     ("site.global.zzz", ""),
     ("yarn.gpus", ""),
+    ("yarn.mem", "yarn.memory"),
+    ("yarn.v", ""),
+    ("site.global.user", "site.global.user.scripts.entry"),
+    ("site.", ""),
     ("", ""),
 ]
 

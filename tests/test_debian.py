@@ -1,7 +1,5 @@
 """Packages that several test processes need at the same time are fetched once."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import debian

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -32,7 +30,8 @@ def test_a_lock_dies_with_its_holder(tmp_path):
 
 def test_files_are_private_and_whole(tmp_path):
     path = tmp_path / "f.json"
-    assert read_json(path) is None
+    with pytest.raises(FileNotFoundError):
+        read_json(path)
     write_json(path, {"a": [1, "\u00e9"]})
     assert read_json(path) == {"a": [1, "\u00e9"]}
     assert path.stat().st_mode & 0o777 == 0o600
@@ -88,3 +87,13 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypa
     assert disk.read_json(path) == {"a": 1}
     disk.write_json(tmp_path / "other.json", {}, durable=False)
     assert len(seen) == 1
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def flock(file, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(disk.fcntl, "flock", flock)
+    for lock in (disk.locked(tmp_path / "lock"), disk.partial_folder(tmp_path / "cache")):
+        with pytest.raises(UnavailableError, match="cannot be locked: No locks available"), lock:
+            pass

@@ -1,16 +1,14 @@
 """Tests that share a cluster or an engine run in one process of `pytest -n`."""
 
-from __future__ import annotations
-
 from tests.distribution import group_of, rank
 
 # In the order in which they begin, each with its group; "" is the test itself.
 TESTS = {
-    "tests/yarn/test_docker.py::test_a": "tests/yarn/",
-    "tests/docker/test_deaths.py::test_a[1]": "tests/docker/",
-    "tests/kubernetes/test_cluster.py::test_a": "tests/kubernetes/",
-    "tests/yarn/test_kerberos.py::test_a": "tests/yarn/test_kerberos.py",
-    "tests/spark/test_cluster.py::test_a": "tests/spark/",
+    "tests/clusters/yarn/test_docker.py::test_a": "tests/clusters/yarn/",
+    "tests/runner/docker/test_deaths.py::test_a[1]": "tests/runner/docker/",
+    "tests/clusters/kubernetes/test_cluster.py::test_a": "tests/clusters/kubernetes/",
+    "tests/clusters/yarn/test_kerberos.py::test_a": "tests/clusters/yarn/test_kerberos.py",
+    "tests/clusters/spark/test_cluster.py::test_a": "tests/clusters/spark/",
     "tests/end_to_end/test_lives.py::test_a": "",
     "tests/test_readme.py::test_a": "",
     "tests/coordinator/policy/test_random_histories.py::test_a[2]": "",

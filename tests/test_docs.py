@@ -1,7 +1,5 @@
 """What the pages of docs/ say of the code is so, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import collections
@@ -24,7 +22,7 @@ from tfapp.schema import check_document
 from tfapp.script import Script
 
 ROOT = README.parent
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
@@ -37,13 +35,13 @@ TESTS = {
     ("README.md", "sh"): (5, "tests/test_readme.py"),
     ("README.md", "python"): (1, "tests/api/test_docs.py"),
     ("commands.md", "yaml"): (1, "tests/launch/test_defaults.py"),
-    ("feed.md", "python"): (4, "tests/spark/test_docs.py"),
+    ("feed.md", "python"): (4, "tests/clusters/spark/test_docs.py"),
     ("getting-started.md", "sh"): (5, "tests/test_readme.py"),
     ("kubernetes.md", "yaml"): (1, "tests/engines/kubernetes/test_docs.py"),
     ("packages.md", "python"): (1, "tests/test_docs.py"),
     ("python-call.md", "python"): (2, "tests/api/test_docs.py"),
     ("slider.md", "json"): (1, "tests/test_docs.py"),
-    ("tensorflowonspark.md", "python"): (2, "tests/spark/test_docs.py"),
+    ("tensorflowonspark.md", "python"): (2, "tests/clusters/spark/test_docs.py"),
     ("tf-yarn.md", "python"): (1, "tests/api/test_tf_yarn.py"),
 }
 MARK = re.compile(r"# needs a \w+ cluster\n")
@@ -119,13 +117,16 @@ def test_every_command_is_one_and_has_its_flags(page):
 
 def test_every_page_is_named_in_the_readme():
     named = {target for target, _ in LINK.findall(README.read_text(encoding="utf-8"))}
-    assert {f"docs/{page.name}" for page in PAGES[1:]} <= named
+    assert {name(page) for page in PAGES[1:]} <= named
 
 
-def test_the_page_of_keys_is_what_the_command_prints():
-    command = [sys.executable, "-m", "tfapp", "schema", "--format", "markdown"]
+@pytest.mark.parametrize(
+    ("page", "flags"), [("keys.md", ()), ("keys-without-effect.md", ("--without-effect",))]
+)
+def test_the_pages_of_keys_are_what_the_command_prints(page, flags):
+    command = [sys.executable, "-m", "tfapp", "schema", "--format", "markdown", *flags]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert page.partition("\n\n## ")[2] == printed.partition("## ")[2]
 
 

@@ -1,7 +1,5 @@
 """A test session leaves nothing running, even when it is killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,4 @@
-"""The installed tfapp: the wheel holds all that tfapp reads, and an installed tfapp finds it from
-any working directory."""
-
-from __future__ import annotations
+"""The wheel holds all that tfapp reads, and an installed tfapp finds it from any folder."""
 
 import os
 import shutil
@@ -20,7 +17,6 @@ MAPPED = {"tfapp/schemas": "schemas", "tfapp/app_packages": "app-packages"}
 
 
 def run(*words: object, cwd: Path) -> str:
-    """Standard output of a program that must succeed."""
     # Coverage and import settings of the calling test run are none of the child's business.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -92,8 +88,7 @@ def install(python: Path, *what: object) -> None:
 
 
 def found_from(python: Path, cwd: Path) -> list[str]:
-    """The folders in which the tfapp of `python` finds its schemas and its packages; both are tried
-    out."""
+    """The folders in which the tfapp of `python` finds its schemas and packages; both are tried."""
     tfapp = python.parent / "tfapp"
     assert run(tfapp, "schema", "metainfo", "--format", "json", cwd=cwd).startswith("{")
     run(tfapp, "init", "app", cwd=cwd)
@@ -123,3 +118,6 @@ def test_an_editable_install_finds_what_is_beside(checkout, tmp_path):
     install(python, "--editable", checkout)
     beside = [str(checkout / "schemas"), str(checkout / "app-packages")]
     assert found_from(python, tmp_path) == beside
+    # Type checkers follow a path, and no import hook.
+    (path,) = (tmp_path / "venv").glob("lib/python3*/site-packages/*tfapp*.pth")
+    assert path.read_text().split() == [str(checkout)]

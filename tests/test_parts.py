@@ -1,7 +1,5 @@
 """A test's part follows from what the test asks for."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import subprocess
@@ -18,15 +16,20 @@ REPOSITORY = README.parent
 @pytest.mark.parametrize(
     ("nodeid", "fixtures", "marks", "part"),
     [
-        ("tests/yarn/test_docker.py::test_a", {"cluster", "docker_engine"}, set(), parts.YARN),
-        ("tests/yarn/test_cluster.py::test_a", {"tmp_path"}, set(), parts.REST),
-        ("tests/kubernetes/test_cluster.py::test_a", {"cluster"}, set(), parts.KUBERNETES),
-        ("tests/kubernetes/test_programs.py::test_a", {"tmp_path"}, set(), parts.REST),
-        ("tests/spark/test_cluster.py::test_a", {"cluster", "spark"}, set(), parts.SPARK),
-        ("tests/spark/test_cluster.py::test_b", {"tmp_path"}, set(), parts.REST),
-        ("tests/docker/test_pull.py::test_a", {"docker_engine"}, {"trains"}, parts.DOCKER),
+        (
+            "tests/clusters/yarn/test_docker.py::test_a",
+            {"cluster", "docker_engine"},
+            set(),
+            parts.YARN,
+        ),
+        ("tests/clusters/yarn/test_cluster.py::test_a", {"tmp_path"}, set(), parts.REST),
+        ("tests/clusters/kubernetes/test_cluster.py::test_a", {"cluster"}, set(), parts.KUBERNETES),
+        ("tests/clusters/kubernetes/test_programs.py::test_a", {"tmp_path"}, set(), parts.REST),
+        ("tests/clusters/spark/test_cluster.py::test_a", {"cluster", "spark"}, set(), parts.SPARK),
+        ("tests/clusters/spark/test_cluster.py::test_b", {"tmp_path"}, set(), parts.REST),
+        ("tests/runner/docker/test_pull.py::test_a", {"docker_engine"}, {"trains"}, parts.DOCKER),
         ("tests/end_to_end/test_a.py::test_a", {"tmp_path"}, {"trains"}, parts.TRAININGS),
-        ("tests/docker/test_lines.py::test_a", (), set(), parts.REST),
+        ("tests/runner/docker/test_lines.py::test_a", (), set(), parts.REST),
     ],
 )
 def test_part_of(nodeid, fixtures, marks, part):
@@ -47,7 +50,7 @@ def test_table():
 
 def test_the_marker_is_set_before_tests_are_selected(tmp_path):
     """In this suite, and its times are shown."""
-    file = REPOSITORY / "tests" / "docker" / "test_lines.py"
+    file = REPOSITORY / "tests" / "runner" / "docker" / "test_lines.py"
     trains = REPOSITORY / "tests" / "end_to_end" / "test_tensorflow.py"
     # A folder of its own: pytest deletes those of old sessions at its end.
     words = ["-n", "0", "-m", "not cluster", f"--basetemp={tmp_path / 'session'}"]

@@ -1,7 +1,5 @@
 """Placeholders: what is one, where it stands, and what replacing it gives."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,4 @@
-from __future__ import annotations
-
+import errno
 import os
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from tfapp.processes import (
     with_environment,
 )
 
-DEADLINE = 30.0  # seconds
+DEADLINE = 120.0  # seconds
 
 
 @pytest.fixture
@@ -136,3 +135,23 @@ def test_what_is_left_behind_hides_from_one_look(start, monkeypatch):
     monkeypatch.setattr(processes, "left_behind", lambda: next(looks, (processes.stat(child.pid),)))
     assert processes.kill_left_behind(DEADLINE, spare=child.pid) == ()
     assert not is_alive(Process(child.pid, processes.stat(child.pid).started))
+
+
+def test_a_process_that_may_not_be_killed_is_told_and_not_waited_for(start, monkeypatch):
+    """Such as a daemon that a program has started by sudo."""
+    mine, theirs = start(start_new_session=True), start(start_new_session=True)
+    kill = os.kill
+
+    def refuse(pid, number):
+        if pid == theirs.pid:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        kill(pid, number)
+
+    def shown():
+        return tuple(filter(None, map(processes.stat, (mine.pid, theirs.pid))))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "left_behind", shown)
+        patch.setattr(os, "kill", refuse)
+        assert processes.kill_left_behind(float("inf")) == (theirs.pid,)
+    assert [identify(process.pid) is None for process in (mine, theirs)] == [True, False]

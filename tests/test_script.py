@@ -7,26 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract_values import FAILURE_POLICY, LIMITS
-from tfapp.contract.job import ComponentJob, Job, Resources
+from tests.contract_values import make_component, make_job
 from tfapp.script import Context, Script, ScriptError
 
 
 def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Context:
-    component = ComponentJob(
-        name="worker",
-        role="worker",
-        instances=2,
-        min_instances=0,
-        max_instances=None,
-        container=Resources(1024, 1),
-        script="scripts/own.py",
-        script_timeout=600,
-        exports=(),
-        python="python3",
-        site=site,
-    )
-    job = Job("digits", "tf", "1.0", "ada", (component,), ("worker",), LIMITS, FAILURE_POLICY)
+    component = make_component(site=site)
     known = values or {}
 
     def expand(key: str, text: str) -> str:
@@ -35,7 +21,7 @@ def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Co
         return text
 
     return Context(
-        job=job,
+        job=make_job(component),
         component=component,
         index=1,
         generation=1,
@@ -56,15 +42,17 @@ def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Co
 class PlayedHandle:
     pid = 1
 
-    def __init__(self, alive: bool = True):
+    def __init__(self, alive: bool = True, catcher: str = ""):
         self.alive = alive
+        self.catcher = catcher
         self.signals: list[int] = []
 
     def running(self) -> bool:
         return self.alive
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: int) -> str:
         self.signals.append(number)
+        return self.catcher
 
 
 def test_an_instance_has_a_name():

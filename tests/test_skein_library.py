@@ -1,7 +1,5 @@
 """Skein as it is imported: in fresh interpreters, since an import happens once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

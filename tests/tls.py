@@ -1,7 +1,5 @@
 """A certificate for servers of tests on this machine."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import ssl

@@ -23,10 +23,15 @@ _NAMES = {
 }
 
 
+__all__ = [*_NAMES, "errors"]
+
+
 def __getattr__(name):  # type: ignore[no-untyped-def]
     """Imports a public name when it is first used."""
     import importlib
 
+    if name == "errors":
+        return importlib.import_module("tfapp.errors")
     if name not in _NAMES:
         raise AttributeError(f"module 'tfapp' has no attribute {name!r}")
     try:
@@ -41,7 +46,7 @@ def __getattr__(name):  # type: ignore[no-untyped-def]
 
 
 def __dir__():  # type: ignore[no-untyped-def]
-    return sorted({*globals(), *_NAMES})
+    return sorted({*globals(), *__all__})
 
 
 def _not_here(name):  # type: ignore[no-untyped-def]

@@ -1,3 +1,4 @@
+from tfapp import errors as errors
 from tfapp.api.call import compile as compile
 from tfapp.api.call import open as open
 from tfapp.api.call import run as run

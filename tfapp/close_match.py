@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _ALIKE = 0.75  # least likeness of a match; 0: nothing in common, 1: equal
+_SHORTENED = 3  # characters, at least, of a beginning that stands for a whole name
 
 
 def close_match(word: str, known: Iterable[str]) -> str:
@@ -19,7 +20,17 @@ def close_match(word: str, known: Iterable[str]) -> str:
     if best and _likeness(word, best) >= _ALIKE:
         return best
     longer = [candidate for candidate in words if candidate.endswith(f".{word}")]
+    if not longer and len(word.rpartition(".")[2]) >= _SHORTENED:
+        longer = [candidate for candidate in words if candidate.startswith(word)]
     return longer[0] if len(longer) == 1 else ""
+
+
+def did_you_mean(
+    word: str, known: Iterable[str], otherwise: str = "", form: str = "Did you mean {}?"
+) -> str:
+    """A hint that offers the close match, in this form; `otherwise` if there is none."""
+    match = close_match(word, known)
+    return form.format(match) if match else otherwise
 
 
 def _likeness(word: str, candidate: str) -> float:

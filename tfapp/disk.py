@@ -28,6 +28,17 @@ _REASONS = {
 }
 
 
+class Below:
+    """An attribute of a class with a `path`: the path of these names below it."""
+
+    def __init__(self, *names: str):
+        self._names = names
+
+    def __get__(self, folder: Any, owner: type) -> Path:
+        below: Path = folder.path.joinpath(*self._names)
+        return below
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns an OSError in the block into an UnavailableError that says that `path` cannot be
@@ -55,7 +66,8 @@ def using_cache(folder: Path) -> Iterator[None]:
             hint = "Free some space there, or set TFAPP_HOME to a folder on another disk."
         else:
             number = errno.ENOTDIR if isinstance(error, FileExistsError) else error.errno
-            message = f"{folder} cannot be used: {os.strerror(number or errno.EIO)}"
+            place = error.filename if error.errno in (errno.EISDIR, errno.ELOOP) else folder
+            message = f"{place} cannot be used: {os.strerror(number or errno.EIO)}"
             hint = "Make it writable, or set TFAPP_HOME to a folder of your own."
         raise UnavailableError(message, hint) from error
 
@@ -106,11 +118,11 @@ def write_json(path: Path, value: Any, durable: bool = False) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file, or None if it does not exist."""
+    """The content of a JSON file. OSError; ValueError if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def delete_tree(path: Path) -> None:
@@ -152,19 +164,28 @@ def locked(
     """Opens the lock file `path` at once, or raises OSError. The `with` statement then waits up to
     `timeout` seconds (None: without limit) for the lock, yields whether it got it, and releases it
     at the end. `shared`: other processes may hold a shared lock at the same time. The kernel
-    releases the lock of a process that dies."""
+    releases the lock of a process that dies. UnavailableError where the file system has no
+    locks."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    return _holding(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout)
+    return _holding(descriptor, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout)
 
 
 def _locked_folder(folder: Path, timeout: float | None) -> contextlib.AbstractContextManager[bool]:
-    return _holding(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX, timeout)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    return _holding(descriptor, folder, fcntl.LOCK_EX, timeout)
 
 
 @contextlib.contextmanager
-def _holding(descriptor: int, how: int, timeout: float | None) -> Iterator[bool]:
+def _holding(descriptor: int, path: Path, how: int, timeout: float | None) -> Iterator[bool]:
     try:
-        yield _lock(descriptor, how, timeout)
+        try:
+            held = _lock(descriptor, how, timeout)
+        except OSError as error:
+            raise UnavailableError(
+                f"{path} cannot be locked: {error.strerror}",
+                "Its file system may have no locks. Name a folder on another one with TFAPP_HOME.",
+            ) from error
+        yield held
     finally:
         os.close(descriptor)
 
@@ -183,3 +204,15 @@ def _lock(descriptor: int, how: int, timeout: float | None) -> bool:
             time.sleep(0.02)  # flock has no timeout, so the lock is polled
         else:
             return True
+
+
+def size_of(path: Path) -> int:
+    """The size of a file, or of all files below a folder, in bytes; 0 if it does not exist."""
+    total = 0
+    with contextlib.suppress(OSError):
+        total = path.lstat().st_size
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import enum
-from typing import Any
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of the `tfapp` command. The numbers are those of Apache Slider where it had
-    them."""
+    """Exit codes of the `tfapp` command (docs/commands.md): Apache Slider's where it had them."""
 
     SUCCESS = 0
     USAGE = 2
@@ -28,25 +32,20 @@ class ExitCode(enum.IntEnum):
     FALSE = 255
 
 
-EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
-    ExitCode.SUCCESS: "success; for `create`, `start`, `run` and `wait`: the application succeeded",
-    ExitCode.USAGE: "the command line is wrong",
-    ExitCode.NOT_FOUND: "a file, export group or instance that was asked for does not exist",
-    ExitCode.UNREACHABLE: "the application's master does not answer",
-    ExitCode.INTERNAL_ERROR: "a bug in tfapp; the message says where the report is",
-    ExitCode.UNAVAILABLE: "this machine or cluster cannot run it: disk full, folder not writable, "
-    "a library missing, too few GPUs",
-    ExitCode.FAILED: "the application failed",
-    ExitCode.KILLED: "the application was stopped before it succeeded",
-    ExitCode.TIMED_OUT: "a time limit ran out",
-    ExitCode.UNKNOWN_APPLICATION: "there is no application of this name",
-    ExitCode.BAD_STATE: "the application is not in a state in which this can be done",
-    ExitCode.IN_USE: "the application is running",
-    ExitCode.EXISTS: "an application, or a file or folder, of this name exists already",
-    ExitCode.BAD_CONFIGURATION: "the package, its configuration or its resources are wrong",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
-    ExitCode.FALSE: "`exists --live`: the application exists and is not running",
-}
+_SCREEN = 40  # lines of an error in a notebook
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """`error`, and what is below it: what it was raised from, and what libraries quote in it."""
+    unseen: list[Any] = [error]
+    seen: set[int] = set()
+    while unseen:
+        found = unseen.pop()
+        if isinstance(found, BaseException) and id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            quoted = (*found.args, getattr(found, "reason", None))
+            unseen += [*quoted, found.__cause__, found.__context__]
 
 
 class TfappError(Exception):
@@ -64,6 +63,47 @@ class TfappError(Exception):
         self.hint = hint
         if exit_code is not None:
             self.exit_code = exit_code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python's own way is to call the class with `args`, which other arguments have made.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it: one screen, from the cell to the call of tfapp."""
+        import traceback
+
+        told = traceback.TracebackException.from_exception(self)
+        told.stack[:] = _cells(told.stack)
+        lines = "".join(told.format()).splitlines()
+        return lines if len(lines) <= _SCREEN else ["...", *lines[-_SCREEN:]]
+
+
+def _cells(stack: Iterable[Any]) -> Iterator[Any]:
+    """The frames between IPython, which runs a cell, and tfapp. A cell's file is called In[3]."""
+    ipython: Any = sys.modules.get("IPython")
+    for frame in stack:
+        if frame.filename.startswith(os.path.dirname(__file__)):
+            return
+        if not frame.filename.startswith(os.path.dirname(ipython.__file__)):
+            frame.filename = cell_name(frame.filename)
+            yield frame
+
+
+def cell_name(file: str) -> str:
+    """ "In[3]" for the file of a cell of a notebook; any other name as it is."""
+    notebook: Any = sys.modules.get("IPython")
+    try:
+        found = notebook.get_ipython().compile.format_code_name(file)
+    except AttributeError:  # no notebook, or one of long ago
+        return file
+    return str(found[1]) if found else file
+
+
+def _unpickled(kind: type[TfappError], args: tuple[Any, ...], state: dict[str, Any]) -> TfappError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(TfappError):
@@ -136,22 +176,54 @@ class InvalidPackageError(TfappError):
     exit_code = ExitCode.BAD_CONFIGURATION
     what = "the package"
 
-    def __init__(self, problems: tuple):
+    def __init__(self, problems: tuple[Any, ...]):
         self.problems = tuple(problems)
         count = sum(1 for problem in self.problems if problem.severity == "error")
         super().__init__(f"{count} error{'s' if count != 1 else ''} in {self.what}")
 
 
 class ApplicationFailedError(TfappError):
-    """The application has ended without success. `result`: its `tfapp.Result`."""
+    """The application has ended without success. `result`: its `tfapp.Result`. `__cause__`: the
+    exception of the program that failed, as a `RemoteError`, if its last lines have one."""
 
     def __init__(self, result: Any):
         self.result = result
+        self.__cause__ = result.raised
         lines = [result.summary]
-        if result.last_lines:
+        if result.last_lines and self.__cause__ is None:
             lines += [f"last lines of {result.cause.instance}:"]
             lines += [f"  {line}" for line in result.last_lines.splitlines()]
         super().__init__("\n".join(lines), exit_code=ExitCode(result.exit_code))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.result,)
+
+
+class RemoteError(Exception):
+    """An exception that has ended a program. It is of the class of that exception as well if Python
+    has it built in, but without its attributes. `instance`: "worker/0". `traceback`: as text."""
+
+    def __init__(self, instance: str, traceback: str):
+        super().__init__(instance, traceback)
+        self.instance = instance
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        return f"in {self.instance}:\n{self.traceback}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return remote_error, (type(self).__name__, self.instance, self.traceback)
+
+
+def remote_error(kind: str, instance: str, traceback: str) -> RemoteError:
+    """A RemoteError for an exception whose class is called `kind`."""
+    built_in = getattr(builtins, kind, None)
+    if isinstance(built_in, type) and issubclass(built_in, Exception):
+        # SyntaxError and a few others need attributes of their own.
+        with contextlib.suppress(TypeError, ValueError):
+            both = type(kind, (RemoteError, built_in), {"__module__": built_in.__module__})
+            return cast(RemoteError, both(instance, traceback))
+    return RemoteError(instance, traceback)
 
 
 class FeedError(TfappError):

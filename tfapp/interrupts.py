@@ -1,8 +1,10 @@
-"""Makes Ctrl-C a request to stop the application, in place of a KeyboardInterrupt."""
+"""What signals do to a command that follows an application: Ctrl-C asks to stop it, in place of a
+KeyboardInterrupt; SIGTERM and SIGHUP end the command alone, which says so."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -37,3 +39,30 @@ def ctrl_c_asks(ask: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def last_words(text: str) -> Iterator[None]:
+    """In the `with` block, SIGTERM and SIGHUP write a line to standard error before they end this
+    process. Nothing changes for a signal that somebody else handles or ignores, or in a thread
+    other than the main one."""
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+        and threading.current_thread() is threading.main_thread()
+    ]
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            os.write(2, f"{text}\n".encode())  # sys.stderr may be in the middle of a write
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    for number in numbers:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)

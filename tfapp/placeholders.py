@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from tfapp.frozen import frozen
 
@@ -199,7 +200,9 @@ def resolve(values: Mapping[str, str]) -> dict[str, str]:
     return done
 
 
-def _resolve(key: str, values: Mapping[str, str], done: dict[str, str], trail: tuple) -> str:
+def _resolve(
+    key: str, values: Mapping[str, str], done: dict[str, str], trail: tuple[Any, ...]
+) -> str:
     if key in done:
         return done[key]
     if key in trail:

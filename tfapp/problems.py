@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 ERROR = "error"
@@ -32,6 +32,12 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.position}: {self.severity}: {self.message} [{self.code}]"
+
+
+def first_of(names: Sequence[object], most: int) -> str:
+    """The first `most` of some names, for a message: "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 def has_errors(problems: Iterable[Problem]) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tfapp import threads
 from tfapp.contract.names import ENV_GUARD
 from tfapp.frozen import frozen
 
@@ -24,6 +25,8 @@ KILL_LIMIT = 30.0  # seconds that SIGKILL may take to work
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _POLL = 0.01  # seconds between two checks of processes that were sent SIGKILL
+# Programs that run others and pass no signal on; Alpine's are all busybox.
+_SHELLS = frozenset(("ash", "bash", "busybox", "dash", "fish", "ksh", "ksh93", "mksh", "sh", "zsh"))
 _STOPPED = "T"  # by SIGSTOP; "t" is stopped by a debugger, which somebody wants
 
 
@@ -130,12 +133,83 @@ def send(process: Process, number: int) -> None:
             os.kill(process.pid, number)
 
 
+# ---- Requests to end --------------------------------------------------------------------------
+
+
+def ask(process: Process, number: int) -> None:
+    """Sends the signal `number` to a program alone: its helpers are its own affair.
+
+    A shell passes nothing on, so its process group gets the signal. It would end before the program
+    for which it waits, and a container with it: a shell that does not catch the signal is stopped,
+    and gets the signal when the others have ended. Returns at once."""
+    if not is_shell(process.pid):
+        send(process, number)
+    elif catches(process.pid, number):
+        for each in (process, *_others_of_group(process.pid)):
+            send(each, number)
+    else:
+        send(process, signal.SIGSTOP)  # so that it does not run its next command
+        threads.start_surely("tfapp-ask", _ask_group, process, number)
+
+
+def _ask_group(shell: Process, number: int) -> None:
+    asked: set[Process] = set()
+    while is_alive(shell) and (others := _others_of_group(shell.pid)):
+        for process in set(others) - asked:
+            send(process, number)
+        asked.update(others)
+        wait_for_exit(others[0], 0.5)
+    send(shell, number)
+    send(shell, signal.SIGCONT)
+
+
+def _others_of_group(pid: int) -> list[Process]:
+    """The living processes of the process group of `pid`, without itself."""
+    found = []
+    with contextlib.suppress(OSError):
+        group = os.getpgid(pid)
+        for process in _others():
+            with contextlib.suppress(OSError):  # it has ended, or may not be looked at
+                if process.pid != pid and os.getpgid(process.pid) == group:
+                    found.append(Process(process.pid, process.started))
+    return found
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for the signal `number`."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (PROC / str(pid) / "status").read_text(errors="replace").splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def file_at(pid: int, address: int) -> str:
+    """The path of the file whose code a process has at `address`; "" if it has none there."""
+    with contextlib.suppress(OSError):
+        for line in (PROC / str(pid) / "maps").read_text(errors="replace").splitlines():
+            span, _, rest = line.partition(" ")
+            first, last = (int(end, 16) for end in span.split("-"))
+            if first <= address < last:
+                return (rest.split(None, 4)[4:] or [""])[0]
+    return ""
+
+
+def is_shell(pid: int) -> bool:
+    """Whether a process is a shell now."""
+    try:
+        return Path(os.readlink(PROC / str(pid) / "exe")).name in _SHELLS
+    except OSError:
+        return False
+
+
 # ---- Families ---------------------------------------------------------------------------------
 
 
 def all_processes() -> Iterator[Stat]:
     """All processes that are visible in /proc."""
-    return filter(None, map(stat, _pids()))
+    pids = (int(name) for name in os.listdir(PROC) if name.isdigit())
+    return filter(None, map(stat, pids))
 
 
 def tree(root: int) -> tuple[Stat, ...]:
@@ -230,21 +304,29 @@ def kill_left_behind(
 ) -> tuple[int, ...]:
     """Kills all processes that are left behind, and those that they fork meanwhile. Waits up to
     `limit` seconds for their end; with 0 it does not wait. Returns the pids that are still alive,
-    normally none: a process in uninterruptible sleep ends only after its I/O. `spare`: the pid of a
-    child that is killed but not reaped, as for `reap`."""
+    normally none: a process in uninterruptible sleep ends only after its I/O, and one of another
+    user, such as a daemon that sudo started, may not be killed and is not waited for. `spare`: the
+    pid of a child that is killed but not reaped, as for `reap`."""
     end = clock() + limit
     while True:
         reap(spare)
         alive = _alive_left_behind() or _alive_left_behind()
-        for pid in alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if not alive:
+        ending = [pid for pid in alive if _kill(pid)]
+        if not ending or clock() >= end:
             reap(spare)
-            return ()
-        if clock() >= end:
             return tuple(alive)
         time.sleep(_POLL)
+
+
+def _kill(pid: int) -> bool:
+    """Sends SIGKILL. Returns whether this process may do that."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has ended meanwhile
+        return True
+    except PermissionError:
+        return False
+    return True
 
 
 # ---- Processes by environment and working directory -------------------------------------------
@@ -297,10 +379,5 @@ def kill_all(find: Callable[[], Iterable[Process]], timeout: float) -> list[Proc
 
 
 def _others() -> Iterator[Stat]:
-    """All living processes except this one."""
     me = os.getpid()
     return (process for process in all_processes() if process.pid != me and not process.dead)
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir(PROC) if name.isdigit()]

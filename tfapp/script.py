@@ -15,6 +15,7 @@ import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from tfapp.contract.job import ComponentJob, Job
@@ -115,14 +116,23 @@ class Handle(Protocol):
     def running(self) -> bool:
         """Whether the program is still running. Its child processes do not count."""
 
-    def signal(self, number: int) -> None:
-        """Sends the signal `number` to the program and all of its process group. Does nothing if
-        the program has ended."""
+    def signal(self, number: int) -> str:
+        """Sends the signal `number` to the program alone, and not to processes that it has started.
+        While the program is a shell, which passes nothing on, all of its process group gets the
+        signal. Does nothing if the program has ended.
+
+        Returns the path of the file that has the code of the handler that has caught it, such as
+        the Python interpreter or a library; "" if there is none, or that cannot be known."""
 
 
 class Script:
     """The base class of scripts, which start, stop and check the program of a component. Each call
-    may take at most the component's `commandScript.timeout`."""
+    may take at most the component's `commandScript.timeout`.
+
+    `versions`: what its `prepare` has found out about what the program runs with, such as
+    {"Python": "3.12.4"}. `tfapp status` shows it."""
+
+    versions: Mapping[str, str] = MappingProxyType({})
 
     def prepare(self, context: Context) -> None:
         """Checks that the program can run here; raises ScriptError if not. Called once, before the

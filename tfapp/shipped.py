@@ -12,7 +12,6 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def schemas_dir() -> Path:
-    """The folder of the `*.schema.json` files."""
     return _find("schemas", "schemas", "metainfo.schema.json")
 
 

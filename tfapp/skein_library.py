@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from tfapp.library_path import installed_first
+
 _ASKED_FOR = "distutils.version"
 
 
@@ -43,7 +45,7 @@ def _small_distutils() -> Iterator[None]:
 
 
 def _import_skein() -> Any:
-    with _small_distutils():
+    with _small_distutils(), installed_first():
         import skein
     return skein
 

@@ -77,7 +77,7 @@ class TaskSpec:
         if isinstance(nb_proc_per_worker, NodeLabel):  # the fourth argument in older versions
             flavor, nb_proc_per_worker = nb_proc_per_worker, 1
         if nb_proc_per_worker != 1:
-            raise UsageError(
+            raise _usage_error(
                 "nb_proc_per_worker has no meaning here: an instance is one process",
                 "Give more instances.",
             )
@@ -142,7 +142,7 @@ def get_safe_experiment_fn(full_fn_name: str, *args: Any) -> Any:
 
     module, dot, name = full_fn_name.rpartition(".")
     if not dot:
-        raise UsageError(f"{full_fn_name!r} names no module", 'Expected "module.function".')
+        raise _usage_error(f"{full_fn_name!r} names no module", 'Expected "module.function".')
     return NamedFunction(module, name, args)
 
 
@@ -173,9 +173,11 @@ def run_on_yarn(
     `tfapp.run`.
 
     Accepts tf-yarn's arguments; `engine`, "yarn" or "local"; and all arguments of `tfapp.run`.
-    After a failure the application itself goes on from its last checkpoint, `nb_retries` times; no
-    other application is submitted. A shipped environment (`pip_packages`, `python`) gets the
-    version of TensorFlow that is installed here, unless `pip_packages` names one.
+    After a failure the application itself goes on from its last checkpoint, `nb_retries` times. No
+    other application is submitted: the loss of its master raises RunFailed, and `tfapp start NAME`
+    goes on. Metrics are logged to the active MLflow run, if there is one. A shipped environment
+    (`pip_packages`, `python`) gets the version of TensorFlow that is installed here, unless
+    `pip_packages` names one.
 
     >>> def train():  # in place of a function that returns an Experiment or KerasExperiment
     ...     return {"accuracy": 0.75}
@@ -186,8 +188,9 @@ def run_on_yarn(
     """
     try:
         from tfapp.api.call import run
+        from tfapp.api.mlflow import logging_to_active_run
     except ModuleNotFoundError:
-        raise UsageError(
+        raise _usage_error(
             "run_on_yarn cannot be called in a container",
             'Call it where you submit from: below `if __name__ == "__main__":`.',
         ) from None
@@ -207,6 +210,7 @@ def run_on_yarn(
     shared = archives.get("chief")
     if shared is not None:
         options[_ARCHIVE] = shared
+    on_change = logging_to_active_run(more.pop("on_change", None))
     result = run(
         experiment_fn,
         {
@@ -224,6 +228,7 @@ def run_on_yarn(
         name=new_name(name or "run-on-yarn"),
         engine=engine,
         options=options,
+        on_change=on_change,
         **more,
     )
     return _metrics(result)
@@ -232,14 +237,14 @@ def run_on_yarn(
 def _check(specs: Mapping[str, TaskSpec]) -> None:
     unknown = sorted(set(specs) - set(TASK_TYPES))
     if unknown:
-        raise UsageError(
+        raise _usage_error(
             f"task_specs: there is no task type {unknown[0]!r}", f"Types: {', '.join(TASK_TYPES)}."
         )
     if "chief" not in specs or specs["chief"].instances != 1:
-        raise UsageError("task_specs: exactly one chief is needed", 'Add "chief": TaskSpec(...).')
+        raise _usage_error("task_specs: exactly one chief is needed", 'Add "chief": TaskSpec(...).')
     for one in ("evaluator", "tensorboard"):
         if one in specs and specs[one].instances > 1:
-            raise UsageError(f"task_specs: one {one} at most", "Give it instances=1.")
+            raise _usage_error(f"task_specs: one {one} at most", "Give it instances=1.")
 
 
 def _component(spec: TaskSpec, archive: str | None) -> Component:
@@ -306,7 +311,14 @@ def _metrics(result: Any) -> Metrics:
 
 def _refuse(argument: str, value: Any, hint: str) -> None:
     if value is not None:
-        raise UsageError(f"{argument} has no meaning here", hint)
+        raise _usage_error(f"{argument} has no meaning here", hint)
+
+
+def _usage_error(message: str, hint: str) -> UsageError:
+    """The error with its hint in its text, as a traceback shows it."""
+    error = UsageError(message, hint)
+    error.args = (f"{message}\n{hint}",)
+    return error
 
 
 def _without_meaning(argument: str, reason: str) -> None:

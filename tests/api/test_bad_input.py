@@ -8,14 +8,8 @@ import pytest
 
 import tfapp
 from tfapp.api.errors import told_in_full
-from tfapp.engines.yarn.preflight_queue import queue_refused
-from tfapp.errors import (
-    InvalidPackageError,
-    NotFoundError,
-    ProgramError,
-    TfappError,
-    UsageError,
-)
+from tfapp.engines.yarn.preflight import queue_refused
+from tfapp.errors import InvalidPackageError, NotFoundError, ProgramError, TfappError, UsageError
 from tfapp.problems import Position, Problem
 from tfapp.shipped import app_packages_dir
 
@@ -84,6 +78,7 @@ def test_programs_that_are_fed_begin_again_together(tmp_path, tfapp_home):
         ({"components": {"worker": 2}}, UsageError, ["components['worker']", "tfapp.Component"]),
         ({"components": ["worker"]}, UsageError, ["components is a list", "mapping"]),
         ({"components": {}}, UsageError, ["components is empty", "instances=2"]),
+        ({"components": tfapp.all_reduce(0)}, UsageError, ["has an instance", "instances=2"]),
         ({"retries": -1}, InvalidPackageError, ["retries"]),
         ({"retries": "often"}, InvalidPackageError, ["retries"]),
         ({"timeout": "soon"}, InvalidPackageError, ["timeout"]),
@@ -98,7 +93,7 @@ def test_programs_that_are_fed_begin_again_together(tmp_path, tfapp_home):
         ({"env": {"A B": "1"}}, UsageError, ["A B"]),
         ({"env_file": "/no/such.env"}, NotFoundError, ["env_file", "/no/such.env"]),
         ({"package": "/no/such/package"}, InvalidPackageError, ["/no/such/package"]),
-        ({"checkpoints": "relative/path"}, InvalidPackageError, ["checkpoints"]),
+        ({"checkpoints": "${NO_SUCH}/x"}, InvalidPackageError, ["checkpoints", "NO_SUCH"]),
         ({"program": None}, UsageError, ["no program", "chief"]),
         ({"program": 5}, ProgramError, ["5"]),
         ({"program": "no_such_module"}, ProgramError, ["no_such_module"]),
@@ -128,9 +123,29 @@ def test_an_argument_that_there_is_none_of():
 
 
 def test_what_an_engine_finds_is_told_by_the_argument_too():
-    refused = (queue_refused("ours", "ann"), Problem(Position("resources.yaml", 3, 1), "a", "b"))
+    refused = (
+        queue_refused("ours", "ann", "it is full"),
+        Problem(Position("resources.yaml", 3, 1), "a", "b"),
+    )
     with pytest.raises(InvalidPackageError) as caught, told_in_full():
         raise InvalidPackageError(refused)
     told = str(caught.value)
-    assert "\nqueue='ours': error: queue 'ours' takes no applications of ann [queue]\n" in told
+    said = "queue 'ours' does not take the application of ann: it is full"
+    assert f"\nqueue='ours': error: {said} [queue]\n" in told
     assert "\nresources.yaml:3:1: error: b [a]" in told
+
+
+@pytest.mark.parametrize(
+    ("message", "hint", "told"),
+    [
+        ("app exists", "give --replace, or --name OTHER", "give replace=True, or name= OTHER"),
+        ("x is missing", "ship it with --files x", "ship it with files= x"),
+        ("a", "`tfapp stop app --force` ends it", "`tfapp stop app --force` ends it"),
+        ("a", "--unknown stays", "--unknown stays"),
+        ("--env-file: no", "", "env_file=: no"),
+    ],
+)
+def test_flags_of_the_command_line_are_told_as_arguments(message, hint, told):
+    with pytest.raises(UsageError) as caught, told_in_full():
+        raise UsageError(message, hint)
+    assert told in str(caught.value)

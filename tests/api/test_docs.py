@@ -1,7 +1,5 @@
 """The examples of the guide and of the docstrings of public names run as they stand."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import os

@@ -1,16 +1,14 @@
 """Metrics of an application in a real MLflow, with a folder as its store."""
 
-from __future__ import annotations
-
 import doctest
 
 import pytest
 
 import tfapp
 import tfapp.api.mlflow
+from tfapp.api.mlflow import logging_to_active_run
 from tfapp.errors import ApplicationFailedError, UnavailableError
-
-mlflow = pytest.importorskip("mlflow")
+from tfapp.tf_yarn import TaskSpec, run_on_yarn
 
 PROGRAM = """
 def train(context):
@@ -23,7 +21,12 @@ def fails(context):
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def mlflow():
+    return pytest.importorskip("mlflow")  # not at the top: each process of the suite collects
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch, mlflow):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
@@ -38,7 +41,7 @@ def test_the_example_of_its_docstring(store):
     assert (done.failed, done.attempted > 0) == (0, True)
 
 
-def test_metrics_and_the_verdict_are_logged(module, store):
+def test_metrics_and_the_verdict_are_logged(module, store, mlflow):
     program = module(PROGRAM)
     with mlflow.start_run() as mine:
         log = tfapp.log_to_mlflow()
@@ -53,7 +56,18 @@ def test_metrics_and_the_verdict_are_logged(module, store):
     assert tags == {"tfapp.application": "logged", "tfapp.state": "SUCCEEDED"}
 
 
-def test_a_run_that_is_begun_ends_as_the_application_does(module, store):
+def test_tf_yarn_logs_to_the_active_run(module, store, mlflow):
+    specs = {"chief": TaskSpec(512, 1)}
+    seen = []
+    with mlflow.start_run() as mine:
+        run_on_yarn(module(PROGRAM).train, specs, engine="local", on_change=seen.append, show=False)
+    assert store.get_run(mine.info.run_id).data.metrics == {"chief/0/loss": 0.25}
+    assert seen[-1].state == "SUCCEEDED"
+    assert logging_to_active_run(None) is None
+    assert logging_to_active_run(seen.append) == seen.append
+
+
+def test_a_run_that_is_begun_ends_as_the_application_does(module, store, mlflow):
     log = tfapp.log_to_mlflow()
     begun = mlflow.active_run()
     with pytest.raises(ApplicationFailedError):
@@ -64,7 +78,7 @@ def test_a_run_that_is_begun_ends_as_the_application_does(module, store):
     assert found.data.metrics == {"chief/0/loss": 0.75}
 
 
-def test_a_store_that_mlflow_cannot_use(store):
+def test_a_store_that_mlflow_cannot_use(store, mlflow):
     mlflow.set_tracking_uri("moon://base")
     with pytest.raises(UnavailableError, match="cannot log to moon://base"):
         tfapp.log_to_mlflow()

@@ -1,10 +1,9 @@
 """The public names: what `import tfapp` has, and that type checkers see the same."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -24,10 +23,22 @@ def test_type_checkers_see_the_public_names():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert found == tfapp._NAMES
+    assert found == {**tfapp._NAMES, "errors": "tfapp"}
+    assert sorted(found) == sorted(tfapp.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(tfapp._NAMES))
+def test_help_shows_the_public_names():
+    text = pydoc.plain(pydoc.render_doc(tfapp))
+    assert set(tfapp.__all__) <= set(dir(tfapp))
+    for line in (
+        "    class Component(",
+        "    run(program: 'object' = None",
+        "    class Application(",
+    ):
+        assert f"\n{line}" in text
+
+
+@pytest.mark.parametrize("name", sorted(tfapp.__all__))
 def test_a_public_name_is_there_and_says_what_it_is(name):
     assert inspect.getdoc(getattr(tfapp, name))
 

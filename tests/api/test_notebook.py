@@ -40,6 +40,15 @@ def test_the_notebook_of_the_guide_runs_as_it_stands(tmp_path, tfapp_home):
     client.execute()
     shown = [output_of(cell) for cell in notebook.cells if cell.cell_type == "code"]
     trained, accuracies, refused, waits, stopped, package = shown[2:]
+    # Where HTML is not shown, one line is.
+    plain = [
+        o["data"]["text/plain"]
+        for cell in notebook.cells
+        for o in cell.get("outputs", ())
+        if "data" in o
+    ]
+    assert any(text.startswith("notebook-digits on local: Succeeded") for text in plain)
+    assert not any("IPython.core.display" in text or len(text) > 500 for text in plain)
     # The table has changed in place: its last state says how it ended.
     assert "<b>notebook-digits</b>" in trained
     assert "Succeeded" in trained

@@ -1,7 +1,5 @@
 """What a call means: as a Skein specification, and as a package on disk."""
 
-from __future__ import annotations
-
 import skein
 
 import tfapp

@@ -1,7 +1,5 @@
 """What programs returned is what the caller gets, or a ReturnedError."""
 
-from __future__ import annotations
-
 import base64
 import collections
 import enum
@@ -14,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfapp.api.returned import decode, fetch_returned
+from tfapp.api.returned import Lazy, decode, fetch_returned
 from tfapp.engines.base import LogFile
 from tfapp.errors import ReturnedError
 from tfapp.program import returned
@@ -49,7 +47,7 @@ Pair = collections.namedtuple("Pair", "x y")
 
 
 @pytest.mark.parametrize(
-    "value, expected",
+    ("value", "expected"),
     [
         *(
             (same, same)
@@ -225,7 +223,7 @@ def test_what_programs_said_is_raised_with_their_name(write, tmp_path):
     for instance, said in [
         ("worker/0", "worker/0: returned['h'] is a set, which is no data; return a list, or "),
         ("worker/1", "worker/1: what it returned cannot be read: No such file or directory: "),
-        ("worker/2", "worker/2: what it returned cannot be had: its node h is lost"),
+        ("worker/2", "worker/2: what it returned cannot be read: its node h is lost"),
     ]:
         with pytest.raises(ReturnedError) as raised:
             found[instance]
@@ -239,3 +237,15 @@ def test_nothing_is_unpickled_by_the_way(write, monkeypatch):
 
     monkeypatch.setattr(pickle, "loads", loads)
     assert decode(write({"a": [1, (2, b"3")]}), pickles=True) == {"a": [1, (2, b"3")]}
+
+
+@pytest.mark.parametrize(
+    ("names", "about", "text"),
+    [
+        (["worker/0"], "", "<worker/0>"),
+        ([], "", "<nothing>"),
+        ([], "returned by ", "<returned by nobody>"),
+    ],
+)
+def test_a_mapping_is_shown_by_its_instances(names, about, text):
+    assert repr(Lazy(lambda: names, str, about)) == text

@@ -140,6 +140,10 @@ def test_a_failure_carries_the_verdict_and_the_last_lines(module, capfd):
     assert error.result.state == "FAILED"
     assert error.result.cause.instance == "chief/0"
     assert "ValueError: no such luck" in str(error).splitlines()[-1]
+    assert isinstance(error.__cause__, ValueError)
+    told = str(error.__cause__).splitlines()
+    assert (told[0], told[-1]) == ("in chief/0:", "ValueError: no such luck")
+    assert '    raise ValueError("no such luck")' in told
     assert "about to fail" in error.result.logs["chief/0"]
     assert capfd.readouterr() == ("", "")
 
@@ -235,6 +239,40 @@ if __name__ == "__main__":
     except KeyboardInterrupt as error:
         sys.exit(f"KeyboardInterrupt: {error}")
 """
+
+
+SWEEP = """
+import multiprocessing, tfapp
+
+def helper(number):
+    return 7 * number
+
+def train(context):
+    if context.data_dir:
+        raise ValueError("boom")
+    return helper(6)
+
+def one(data):
+    return tfapp.run(train, name=f"sweep-{bool(data)}".lower(), data=data, show=False)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(one, [None]).value)
+        try:
+            pool.apply(one, ["/"])
+        except tfapp.errors.ApplicationFailedError as error:
+            print(error.result.state, error.result.cause.instance)
+"""
+
+
+def test_in_processes_that_multiprocessing_spawns(tmp_path):
+    script = tmp_path / "sweep.py"
+    script.write_text(SWEEP)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path
+    )
+    assert done.stdout.split("\n", 1)[0] == "42", done.stderr
+    assert done.stdout.splitlines()[1] == "FAILED chief/0", done.stderr
 
 
 def test_ctrl_c_stops_the_application_once(tmp_path):

@@ -1,7 +1,5 @@
 """tf-yarn's names: on the local engine, which tf-yarn itself has not."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import subprocess
@@ -135,13 +133,15 @@ def test_access_that_is_not_enabled_is_not_asked_for(asked):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_has_no_meaning_is_said(asked, specs, more, told):
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as raised:
         run_on_yarn(experiment, specs, **more)
     assert asked == []
+    assert raised.value.hint
+    assert str(raised.value).endswith(f"\n{raised.value.hint}")
 
 
 def test_processes_of_an_instance():
-    with pytest.raises(UsageError, match="nb_proc_per_worker"):
+    with pytest.raises(UsageError, match="nb_proc_per_worker(.|\n)*Give more instances"):
         TaskSpec(1, 1, nb_proc_per_worker=2)
 
 

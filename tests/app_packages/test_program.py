@@ -1,7 +1,5 @@
 """The program that `tfapp init` brings."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

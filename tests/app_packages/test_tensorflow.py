@@ -22,7 +22,7 @@ from tfapp import shipped
 from tfapp.program.main import CALL_FILE
 from tfapp.runner import ports, tensorflow_env
 from tfapp.runner.package_script import load_script
-from tfapp.runner.process_mode import execute
+from tfapp.runner.run_mode import execute
 from tfapp.script import Context, ScriptError
 
 PACKAGE = shipped.app_packages_dir() / "tensorflow"
@@ -146,11 +146,33 @@ def test_keras_2_is_asked_for_where_it_is_beside_keras_3(
     assert ("tf-keras is not installed" in capfd.readouterr().out) == warned
 
 
+@pytest.mark.parametrize(
+    ("distributions", "tensorflow"),
+    [
+        (["tensorflow-2.16.1"], {"TensorFlow": "2.16.1"}),
+        (["tensorflow_cpu-2.20.0rc1", "tensorflow_io-0.37.1"], {"TensorFlow": "2.20.0rc1"}),
+        (["tf_nightly-2.21.0.dev20261101"], {"TensorFlow": "2.21.0.dev20261101"}),
+        (["tensorflow_datasets-4.9.0"], {}),
+    ],
+)
+def test_the_versions_that_a_program_runs_with_are_told(
+    script, context, tmp_path, distributions, tensorflow
+):
+    for name in ("tensorflow", *(f"{one}.dist-info" for one in distributions)):
+        (tmp_path / "modules" / name).mkdir(parents=True)
+    (tmp_path / "modules" / "tensorflow" / "__init__.py").write_text("raise RuntimeError")
+    python = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
+    assert not script.versions
+    script.prepare(context(python=python, env={"PYTHONPATH": str(tmp_path / "modules")}))
+    assert script.versions == {"Python": sys.version.split()[0].rstrip("+"), **tensorflow}
+
+
 def test_a_program_without_python_is_not_told_of_keras(script, context):
     made = context(python="/nowhere/python", config={**CONFIG, "user.scripts.entry": "run.sh"})
     (made.files_dir / "run.sh").write_text("exec true")
     script.prepare(made)
     assert "TF_USE_LEGACY_KERAS" not in script.start(made).env
+    assert not script.versions
 
 
 @pytest.mark.parametrize(("legacy", "asks"), [("true", 1), ("false", 0)])
@@ -166,6 +188,15 @@ def test_the_python_of_a_shell_script_is_asked_before_its_start(script, context,
     assert len(asked) == asks
 
 
+@pytest.mark.parametrize("name", ["TRAIN.PY", "train.pyw", "app.pyz"])
+def test_python_runs_what_is_named_as_python(script, context, name):
+    made = context("worker", config={**CONFIG, "user.scripts.entry": name})
+    path = made.files_dir / name
+    path.write_text("")
+    script.prepare(made)
+    assert script.start(made).argv[:2] == (made.python, str(path))
+
+
 def test_what_is_no_python_is_run_as_it_is(script, context):
     made = context("worker", "train.py", config={**CONFIG, "user.scripts.entry": "run.sh"})
     path = made.files_dir / "run.sh"
@@ -176,6 +207,25 @@ def test_what_is_no_python_is_run_as_it_is(script, context):
     assert script.start(made).argv == ("bash", str(path), "train.py")
     path.write_text("#!/bin/sh\nexec python3 train.py")
     assert script.start(made).argv == (str(path), "train.py")
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ("#!/usr/bin/env python3", ("/usr/bin/env", "python3")),
+        ("#! /usr/bin/env -S python3 -u\r", ("/usr/bin/env", "-S python3 -u")),
+        ("#!/bin/bash -e", ("/bin/bash", "-e")),
+        ("#!", ("bash",)),
+        ("# none", ("bash",)),
+    ],
+)
+@pytest.mark.parametrize("name", ["train", "run.sh"])
+def test_the_interpreter_of_the_first_line_runs_what_is_not_executable(
+    script, context, name, first, words
+):
+    made = context("worker", config={**CONFIG, "user.scripts.entry": name})
+    (made.files_dir / name).write_text(f"{first}\n")
+    assert script.start(made).argv == (*words, str(made.files_dir / name))
 
 
 def test_tensorboard_serves_the_port_that_is_exported(script, context):
@@ -192,11 +242,14 @@ def test_tensorboard_serves_the_port_that_is_exported(script, context):
 
 def test_checkpoints_without_a_prefix_are_warned_of(script, context, capfd):
     config = {key: value for key, value in CONFIG.items() if "prefix" not in key}
-    script.start(context(config=config))
-    assert capfd.readouterr().out == (
+    warning = (
         "tfapp: warning: site.global.user.checkpoint.prefix is not set: checkpoints go to "
-        "/ckpt/digits, which no other instance sees and which ends with this container\n"
+        "/ckpt/digits, which no other instance sees and which ends with this container"
     )
+    anew = "; after any restart all instances begin anew, with empty folders"
+    for members, more in ((cluster(worker=1, ps=1), ""), (cluster(worker=2), anew)):
+        script.start(context(config=config, members=members))
+        assert capfd.readouterr().out == f"{warning}{more}\n"
 
 
 def test_stop_and_status_use_the_handle(script, context):
@@ -204,8 +257,32 @@ def test_stop_and_status_use_the_handle(script, context):
     script.stop(context(), handle)
     script.stop(context(config={**CONFIG, "stop.signal": "SIGINT"}), handle)
     assert handle.signals == [signal.SIGTERM, signal.SIGINT]
+    script.stop(context(), (handle := PlayedHandle(catcher="/usr/lib/libpython3.11.so.1.0")))
+    assert handle.signals == [signal.SIGTERM]
     assert script.status(context(), handle) is True
     assert script.status(context(), PlayedHandle(alive=False)) is False
+
+
+@pytest.mark.parametrize(
+    ("catcher", "touched", "signals"),
+    [
+        ("/env/tensorflow/libtensorflow_cc.so.2", False, [signal.SIGTERM, signal.SIGINT]),
+        ("/env/tensorflow/libtensorflow_cc.so.2", True, [signal.SIGTERM]),
+        ("/tensorflow/bin/python3.11", False, [signal.SIGTERM]),
+        ("", False, [signal.SIGTERM]),
+    ],
+)
+def test_sigint_follows_where_tensorflow_has_caught_sigterm(
+    script, context, tmp_path, monkeypatch, catcher, touched, signals
+):
+    """Unless the program says by its progress file that it saves."""
+    monkeypatch.setitem(type(script).stop.__globals__, "SECOND_SIGNAL", 0.0)
+    made, handle = context(env={"TFAPP_PROGRESS_FILE": str(tmp_path / "progress")}), PlayedHandle()
+    handle.catcher = catcher
+    (tmp_path / "progress").touch()
+    os.utime(tmp_path / "progress", (2**40, 2**40) if touched else (0, 0))
+    script.stop(made, handle)
+    assert handle.signals == signals
 
 
 @pytest.mark.parametrize("role", ["worker", "tensorboard"])

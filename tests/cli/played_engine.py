@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ def instance(name: str, state: str, **more) -> InstanceStatus:
 
 
 def status(state: str, *instances: InstanceStatus, verdict: Verdict | None = None):
-    """The status of an application called "app"."""
     return ApplicationStatus("app", state, 1, 1.0e9, 1.0e9, instances, verdict)
 
 
@@ -64,17 +62,10 @@ class PlayedEngine:
         self._stopped = threading.Event()
 
     def write_log(self, name: str, text: str) -> None:
-        """Makes or extends the log of an instance."""
         path = self._log(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(text)
-
-    def write_returned(self, name: str, value: object) -> None:
-        """The program of an instance returns a value of plain JSON."""
-        path = self.folder / name / RETURNED_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"generation": 1, "value": value}))
 
     def _log(self, name: str) -> Path:
         return self.folder / name / "log"
@@ -142,10 +133,10 @@ class PlayedEngine:
         paths = sorted(self.folder.glob(f"**/{name}"))
         return tuple(LogFile(p.parent.relative_to(self.folder).as_posix(), p) for p in paths)
 
-    def checkpoints(self, name: str):
+    def checkpoints(self, name: str, beside: str = ""):
         """Those in `folder`/checkpoints."""
         self._application(self.history[-1], name)
-        return contextlib.nullcontext(FolderCheckpoints(self.folder / "checkpoints"))
+        return contextlib.nullcontext(FolderCheckpoints(self.folder / f"checkpoints{beside}"))
 
     @contextlib.contextmanager
     def reach(self, name: str, instance: str, address: str):
@@ -182,7 +173,6 @@ class Output(io.TextIOWrapper):
 
     @property
     def text(self) -> str:
-        """All that was written."""
         self.flush()
         return self.buffer.getvalue().decode()  # type: ignore[attr-defined]
 

@@ -1,7 +1,5 @@
 """Completion by the Tab key, as the shell asks for it."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,9 +1,23 @@
-from __future__ import annotations
+import dataclasses
 
 import pytest
 
-from tests.cli.played_engine import Output
-from tfapp.cli.console import columns, fact_lines, how_long, live_rows, style, terminal_width, when
+from tests.cli.played_engine import Output, status
+from tfapp.cli.console import (
+    clock_ahead,
+    columns,
+    duration,
+    fact_lines,
+    how_long,
+    live_rows,
+    style,
+    terminal_width,
+    when,
+)
+from tfapp.contract.names import RUNNING, SUCCEEDED
+from tfapp.engines.base import DAMAGED, Application
+
+NOW = 1_800_000_000.0
 
 
 @pytest.mark.parametrize(
@@ -106,3 +120,23 @@ def test_never():
 )
 def test_how_long(seconds, text):
     assert how_long(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "updated", "expected", "told"),
+    [
+        (RUNNING, -90.0, -5.0, "1m30s", ""),
+        (RUNNING, -90.0, 3.0, "1m33s", ""),
+        (RUNNING, 7200.0, 7260.0, "1m00s", " (by a clock that is 2h01m ahead of this one)"),
+        (RUNNING, 7200.0 - 90.0, 7190.0, "1m20s", " (by a clock that is 1h59m ahead of this one)"),
+        (SUCCEEDED, -90.0, -30.0, "1m00s", ""),
+        (SUCCEEDED, 7200.0, 7260.0, "1m00s", " (by a clock that is 2h01m ahead of this one)"),
+        (DAMAGED, -90.0, -30.0, "-", ""),
+    ],
+)
+def test_a_clock_elsewhere(monkeypatch, state, started, updated, expected, told):
+    monkeypatch.setattr("time.time", lambda: NOW)
+    times = {"started": NOW + started, "updated": NOW + updated}
+    found = dataclasses.replace(status(state), **times)
+    application = Application("app", "kubernetes", "id", 1, state == RUNNING, found)
+    assert (duration(application), clock_ahead(found)) == (expected, told)

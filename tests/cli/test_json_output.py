@@ -75,7 +75,6 @@ def strict(schema):
 
 
 def document(text: str, kind: str) -> dict:
-    """The JSON document of this kind."""
     found = json.loads(text)
     schema = {**strict(SCHEMA), "anyOf": [{"$ref": f"#/$defs/{kind}"}]}
     jsonschema.Draft202012Validator.check_schema(schema)

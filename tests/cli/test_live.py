@@ -4,19 +4,12 @@ import argparse
 import dataclasses
 import functools
 import os
+import re
 import signal
 
 import pytest
 
-from tests.cli.played_engine import (
-    SUCCESS,
-    Output,
-    PlayedEngine,
-    failure,
-    instance,
-    shell,
-    status,
-)
+from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, failure, instance, shell, status
 from tfapp.cli.live import (
     component_rows,
     ctrl_c_asks,
@@ -217,8 +210,11 @@ def test_ctrl_c_stops_once_and_gives_130(tmp_path, monkeypatch):
     interrupt_at_log_lookup(engine, monkeypatch, times=1)
     assert run(engine, a_shell) == 130
     assert engine.stops == [("stopped by Ctrl-C", False)]
-    assert a_shell.err.text.endswith(
-        "stopping app (Ctrl-C once more: at once)\napp: KILLED\napp: Stopped: a test\n"
+    text = re.sub(r"\d\d:\d\d:\d\d", "TIME", a_shell.err.text)
+    assert text.endswith(
+        "stopping app (Ctrl-C once more: at once)\n"
+        "app: its programs are asked to end, killed at TIME\n"
+        "app: KILLED\napp: Stopped: a test\n"
     )
 
 

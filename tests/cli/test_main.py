@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -9,8 +7,7 @@ import pytest
 
 import tfapp
 from tests.cli.played_engine import shell
-from tfapp.cli.commands import COMMANDS
-from tfapp.cli.foreign import INSTEAD
+from tfapp.cli.commands import COMMANDS, INSTEAD
 from tfapp.cli.main import Outcome, dispatch, error_boundary, main
 from tfapp.cli.parser import parse
 from tfapp.errors import (
@@ -164,7 +161,11 @@ def test_a_usage_error_shows_what_is_needed(capsys):
             ["registry", "--name", "x"],
             "usage: tfapp registry --name NAME (--listexp | --getexp GROUP) [options]\n",
         ),
-        (["run"], "usage: tfapp run SCRIPT|MODULE:FUNCTION [-w N] [--ps N] [options] [-- ARGS"),
+        (
+            ["run"],
+            "usage: tfapp run SCRIPT|MODULE:FUNCTION|-m MODULE [-w N] [--ps N] [options] [--",
+        ),
+        (["run", "a.py", "-m", "a"], "usage: tfapp run SCRIPT|MODULE:FUNCTION|-m MODULE [-w N]"),
     ):
         with pytest.raises(SystemExit):
             main(words)

@@ -1,7 +1,5 @@
 """The commands as a person gives them: one after another, from several shells, with Ctrl-C."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The page for those who come from TF-Spawner has a row for each of its flags."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

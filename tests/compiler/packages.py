@@ -10,6 +10,7 @@ from tests.contract_values import FAILURE_POLICY
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
 from tfapp.contract.job import Resources
 from tfapp.documents.scalars import source_text
+from tfapp.engines.yarn import specification
 from tfapp.errors import NotFoundError
 from tfapp.package.model import (
     AppPackage,
@@ -60,7 +61,6 @@ def values(line: int, settings: Mapping[str, str]) -> dict[str, ConfigValue]:
 
 
 def component(name: str, role: str = "", **changes) -> Component:
-    """A component of metainfo.yaml."""
     built = Component(
         name=name,
         role=role or name,
@@ -78,7 +78,6 @@ def component(name: str, role: str = "", **changes) -> Component:
 
 
 def resources(name: str, instances: int = 1, priority: int = 1, **changes) -> ComponentResources:
-    """The resources of one component."""
     built = ComponentResources(
         name=name,
         instances=instances,
@@ -171,7 +170,6 @@ def package(
 
 
 def port_of(name: str) -> str:
-    """The port placeholder of component `name`."""
     return f"${{{name}.ALLOCATED_PORT}}{{PER_CONTAINER}}"
 
 
@@ -184,10 +182,11 @@ def options(**changes) -> CompileOptions:
         cache=Path("/home/ann/.tfapp/cache"),
         runtime=RUNTIME,
         private_key=b"key",
+        check=specification.check,
+        adapt=specification.adapt,
     )
     return dataclasses.replace(built, **changes)
 
 
 def compile_with(built: AppPackage, **changes) -> Compiled:
-    """`built` compiled with `options(**changes)`."""
     return compile_application(built, options(**changes))

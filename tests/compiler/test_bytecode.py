@@ -1,7 +1,5 @@
 """Bytecode of source files, from Python's own cache or made in it."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import py_compile
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tfapp.compiler.bytecode import bytecode
+from tfapp.compiler.runtime import bytecode
 
 SOURCE = b"print('as it was')\n"
 NEWER = b"print('as it is now')\n"

@@ -1,13 +1,13 @@
 """Values of credentials, from the places where users keep them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
-from tests.compiler.packages import values
-from tfapp.compiler.credentials import MAX_CREDENTIAL, read_credentials
+from tests.compiler.packages import compile_with, component, package, values
+from tfapp.compiler.credentials import MAX_CREDENTIAL, build_private, read_credentials
+from tfapp.contract.job import Private
+from tfapp.errors import InvalidPackageError, UsageError
 
 
 def read(source, environ, folder):
@@ -61,3 +61,107 @@ def test_what_cannot_be_had(tmp_path, source, why):
         {},
         [f"app/appConfig.yaml:80:20: error: credential 'KEY': {why.format(tmp_path)} [credential]"],
     )
+
+
+def test_what_wins_over_what():
+    configured = {"ps": {"A": "config", "B": "config"}, "worker": {}}
+    private = build_private(configured, {"B": "file", "C": "12"}, {"KEY": "hunter22"})
+    assert private == Private(
+        env={
+            "ps": {"A": "config", "B": "file", "C": "12", "KEY": "hunter22"},
+            "worker": {"B": "file", "C": "12", "KEY": "hunter22"},
+        },
+        redact=("hunter22",),
+    )
+
+
+def test_plain_variables_are_not_secret():
+    assert build_private({"worker": {"MODE": "train"}}, {"EXPERIMENT": "keras"}, {}).redact == ()
+
+
+def test_only_files_that_are_declared_secret_are_struck_out():
+    options = {"environment": {"A": "keras", "B": "plain"}, "secret_environment": {"B": "hunter22"}}
+    private = compile_with(package(), **options).private
+    assert private.redact == ("hunter22",)
+    assert {"A": "keras", "B": "hunter22"}.items() <= private.env["worker"].items()
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"A": "x" * 131069}, ""),
+        ({"A": "x" * 131070}, "variable A of worker has 131073 bytes"),
+        ({"A": "é" * 65535}, "variable A of worker has 131073 bytes"),
+        ({f"V{n:03}": "x" * 130_000 for n in range(16)}, ""),
+        ({f"V{n:03}": "x" * 130_000 for n in range(17)}, "variables of worker have 2210102 bytes"),
+    ],
+)
+def test_more_than_a_process_can_be_given_is_refused(variables, told):
+    """One that is secret as well. No value is in the message."""
+    for words in (({"worker": variables}, {}, {}), ({"worker": {}}, {}, variables)):
+        if not told:
+            assert build_private(*words).env["worker"] == variables
+            continue
+        with pytest.raises(UsageError) as error:
+            build_private(*words)
+        assert told in str(error.value)
+        assert "xxx" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("secret", "redacted"),
+    [
+        ("abc", ()),
+        ("abcd", ("abcd",)),
+        (
+            "-----BEGIN-----\nMIIEvQIBADAN\nab\n",
+            ("-----BEGIN-----\nMIIEvQIBADAN\nab\n", "-----BEGIN-----", "MIIEvQIBADAN"),
+        ),
+    ],
+)
+def test_redacted(secret, redacted):
+    assert build_private({}, {}, {"KEY": secret}).redact == redacted
+
+
+def test_a_longer_secret_goes_before_one_inside_it():
+    assert build_private({}, {}, {"A": "pass", "B": "password"}).redact == ("password", "pass")
+
+
+@pytest.mark.parametrize(
+    ("built", "secrets", "expected"),
+    [
+        (
+            package(credentials={"db.password": "env:P"}),
+            {"db.password": "x"},
+            "app/appConfig.yaml:80:3: error: credential 'db.password' cannot be an "
+            "environment variable of that name [credential]",
+        ),
+        (
+            package(credentials={"KEY": "env:P"}),
+            {},
+            "app/appConfig.yaml:80:20: error: the value of credential 'KEY' was not given "
+            "[credential]",
+        ),
+        (
+            package(credentials={"TF_CONFIG": "env:P"}),
+            {"TF_CONFIG": "x"},
+            "app/appConfig.yaml:80:3: error: credential 'TF_CONFIG' cannot be an environment "
+            "variable of that name [credential]",
+        ),
+        (
+            package(
+                component("ps"),
+                component("worker"),
+                settings={"env.KEY": "1"},
+                credentials={"KEY": "env:P"},
+            ),
+            {"KEY": "hunter22"},
+            "app/appConfig.yaml:12:3: error: env.KEY is also a credential (at "
+            "app/appConfig.yaml:80:3) [credential]",
+        ),
+    ],
+)
+def test_credentials_that_cannot_be(built, secrets, expected):
+    with pytest.raises(InvalidPackageError) as caught:
+        compile_with(built, secrets=secrets)
+    assert [str(problem) for problem in caught.value.problems] == [expected]

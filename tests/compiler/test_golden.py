@@ -79,7 +79,7 @@ def test_golden(case, request):
     rendered = {"spec.yaml": spec, "job.json": job}
     if case != "minimal":
         rendered = {"differs.yaml": differences(compiled, problems)}
-    if request.config.getoption("--update-golden", default=False):
+    if request.config.getoption("--update-golden"):
         for name, text in rendered.items():
             (GOLDEN / case / name).write_text(text, encoding="utf-8")
     expected = {name: (GOLDEN / case / name).read_text(encoding="utf-8") for name in rendered}

@@ -1,10 +1,8 @@
 """Deadlines, in all units, and the components that have to show progress."""
 
-from __future__ import annotations
-
 from tests.compiler.packages import component, package
 from tests.contract_values import make_limits
-from tfapp.compiler.limits import progress_timeout, read_limits
+from tfapp.compiler.job import progress_timeout, read_limits
 from tfapp.contract.job import Settings
 
 

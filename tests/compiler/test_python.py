@@ -1,7 +1,5 @@
 """The Python that a specification asks for."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from tests import python_environments
 from tests.compiler.packages import compile_with, component, options, package
-from tfapp.compiler.python import own_python
+from tfapp.compiler.python import find_python
 from tfapp.compiler.specification import container_script
 from tfapp.errors import InvalidPackageError
 
@@ -25,6 +23,12 @@ def archive(tmp_path_factory):
     folder = tmp_path_factory.mktemp("python")
     environment = python_environments.make(folder / "env", borrow=False)
     return python_environments.pack(environment, folder / "env.tar.gz")
+
+
+def own_python(built, name="", **changes) -> tuple[str, str]:
+    """The interpreter of tfapp's own part, and the key that names it."""
+    found = find_python(built, options(**changes), name)
+    return found.own, found.key
 
 
 def files(part) -> dict[str, tuple[str, str, str]]:
@@ -86,9 +90,9 @@ def test_one_on_a_cluster_stays_there():
 )
 def test_what_runs_tfapp_on_a_node(settings, python, key):
     built = package(settings=settings)
-    assert own_python(built, options()) == own_python(built, options(), "worker") == (python, key)
-    here = options(python_runs=True)
-    assert own_python(built, here, "worker") == ("/opt/python/bin/python3", EXECUTABLE)
+    assert own_python(built) == own_python(built, "worker") == (python, key)
+    here = own_python(built, "worker", python_runs=True)
+    assert here == ("/opt/python/bin/python3", EXECUTABLE)
 
 
 HDFS = {"tfapp-python": ("hdfs:///own.tgz", "ARCHIVE", "APPLICATION")}
@@ -130,11 +134,11 @@ def test_an_archive_of_a_component_takes_the_place_of_what_all_have(
     spec, job = compiled.spec, compiled.job
     assert files(spec.services["worker"]) == HDFS
     assert files(spec.services["ps"]) == files(spec.master) == of_all
-    assert own_python(built, options()) == own_python(built, options(), "ps")
-    assert own_python(built, options())[0] == coordinator
+    assert own_python(built) == own_python(built, "ps")
+    assert own_python(built)[0] == coordinator
     runner = settings.get(RUNNER)
     expected = (runner, RUNNER) if runner else (RUNS, ARCHIVE)
-    assert own_python(built, options(), "worker") == expected
+    assert own_python(built, "worker") == expected
     assert (job.component("worker").python, job.component("ps").python) == (RUNS, program)
 
 

@@ -1,7 +1,5 @@
 """The printed specification: readable, complete, without credentials."""
 
-from __future__ import annotations
-
 import skein
 from hypothesis import given
 from hypothesis import strategies as st

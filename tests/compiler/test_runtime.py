@@ -1,7 +1,5 @@
 """The part of tfapp that travels: complete in itself, and it starts."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess
@@ -11,14 +9,15 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.compiler.packages import compile_with, package
-from tfapp.compiler.archive import Entry, pack
+from tfapp.compiler.contents import ArchiveEntry, pack
 from tfapp.compiler.runtime import read_runtime
 from tfapp.contract.names import JOB_FILE, PRIVATE_FILE
+from tfapp.engines.kubernetes.pods import MASTER_FILES, MASTER_PROGRAM
 
 RUNTIME = dict(read_runtime())
 SOURCES = [name for name in RUNTIME if name.endswith(".py")]
 # What pods get: containers unpack it, and the master runs from it as it is.
-WITH_MASTER = dict(read_runtime(master=True, compiled=False))
+WITH_MASTER = dict(read_runtime(MASTER_FILES, compiled=False))
 
 
 @pytest.fixture
@@ -95,16 +94,18 @@ def test_every_module_can_be_imported_from_the_archive_alone(unpacked):
     assert (result.stdout, result.stderr, result.returncode) == ("[]\n", "", 0)
 
 
-@pytest.mark.parametrize("arguments", [(), ("nobody",)])
+@pytest.mark.parametrize("arguments", [(), ("nobody",), ("contract",)])
 def test_a_program_that_is_not_there(unpacked, arguments):
     result = run(unpacked, "tfapp-runtime", *arguments)
-    usage = "usage: runner | coordinator | master | check\n"
+    usage = "usage: check | PACKAGE, where tfapp.PACKAGE.main is shipped\n"
     assert (result.returncode, result.stderr) == (2, usage)
 
 
 def test_the_master_of_pods_runs_from_the_archive_as_it_is(tmp_path):
-    (tmp_path / "runtime.zip").write_bytes(pack(Entry(*file) for file in WITH_MASTER.items()))
-    result = run(tmp_path, "runtime.zip", "master")
+    (tmp_path / "runtime.zip").write_bytes(
+        pack(ArchiveEntry(*file) for file in WITH_MASTER.items())
+    )
+    result = run(tmp_path, "runtime.zip", MASTER_PROGRAM)
     assert (result.returncode, result.stderr) == (
         1,
         "tfapp: master: this pod was not made by tfapp: 'TFAPP_NAME'\n",

@@ -1,7 +1,5 @@
 """The placeholders that the compiler replaces, and those that it leaves to the containers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.compiler.packages import package, port_of
@@ -10,7 +8,8 @@ from tfapp.compiler.settings import ComponentSettings
 
 def compiled(settings, own=None):
     built = package(settings=settings, own={"worker": own or {}})
-    return ComponentSettings(built, "worker", user="Ann", application="digits")
+    values = built.config.components["worker"]
+    return ComponentSettings(values, "worker", user="Ann", application="digits")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The app packages that ship with tfapp compile, for engines that say what "max" is or not."""
 
-from __future__ import annotations
-
 import pytest
 import skein
 

@@ -1,7 +1,5 @@
 """The Skein specification: its shape, whole, and what Skein's own classes make of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import skein
 
 from tests.compiler.packages import MASTER, compile_with, component, package, resources
 from tfapp.compiler.specification import container_script
-from tfapp.compiler.tags import definition_file, of_the_user
+from tfapp.engines.definition import definition_file, of_the_user
 from tfapp.errors import InvalidPackageError
 
 CACHE = "file:///home/ann/.tfapp/cache/"

@@ -1,7 +1,5 @@
 """The script that each container begins with, run by bash."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv

@@ -1,7 +1,5 @@
 """The cache: whole files or none, for the owner alone, and what a bad disk gets."""
 
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import os

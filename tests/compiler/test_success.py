@@ -1,13 +1,11 @@
 """The components whose end is the application's success."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
 from tests.compiler.packages import component, package
-from tfapp.compiler.success import success_components
+from tfapp.compiler.job import success_components
 
 
 @pytest.mark.parametrize(

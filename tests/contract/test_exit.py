@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfapp.contract.exit import REASONS, container_message, read_container_message

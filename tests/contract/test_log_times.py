@@ -1,6 +1,6 @@
-from __future__ import annotations
-
 import os
+
+import pytest
 
 from tfapp.contract.log_times import Log, Times, TimesWriter, times_path
 
@@ -84,3 +84,19 @@ def test_a_clock_that_is_set_back(tmp_path):
     for offset, moment in ((0, 1000.0), (10, 900.0), (20, 900.05)):
         writer.note(offset, moment)
     assert times_path(path).read_text() == "0 1000.00\n10 900.00\n"
+
+
+@pytest.mark.parametrize(
+    "half", [b"1", b"12 17", b"12 1000.", b"", b"\xff\0", b"-1 -2", b"nan nan"]
+)
+def test_half_an_entry_hides_no_other(tmp_path, half):
+    """A disk that was full for a moment, or whatever else stands there."""
+    log = tmp_path / "log"
+    TimesWriter(log).note(0, 1000.0)
+    with times_path(log).open("ab") as file:
+        file.write(half)
+    TimesWriter(log).note(12, 2000.0)
+    TimesWriter(log).note(20, 3000.0)
+    times = Times(log)
+    assert times.update()
+    assert [times.at(place) for place in (0, 11, 12, 20)] == [1000.0, 1000.0, 2000.0, 3000.0]

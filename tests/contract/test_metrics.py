@@ -15,6 +15,7 @@ from tfapp.contract.status import (
     ApplicationStatus,
     InstanceStatus,
     Moment,
+    Outputs,
     Verdict,
     format_diagnostics,
     parse_diagnostics,
@@ -59,6 +60,7 @@ def ended(workers: int, metrics: int) -> ApplicationStatus:
                 exports={"g": {"host_port": "127.0.0.1:4001"}},
                 metrics=values,
                 step=7,
+                outputs=Outputs("/kept/app.outputs", (("model.txt", 7),), 1, 7),
             )
             for name in names
         ),
@@ -85,6 +87,7 @@ def test_the_verdict_s_line_has_room_for_the_metrics_of_few(workers, metrics, ke
     assert {i.instance for i in found.instances if i.metrics} == kept
     assert len(found.instances) == workers + 1
     assert {i.step for i in found.instances} == {7}
+    assert all(i.outputs for i in found.instances) == (workers < 70)
     if kept:
         assert found.timeline == status.timeline
         assert all(i.exports for i in found.instances)

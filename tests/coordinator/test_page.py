@@ -1,7 +1,5 @@
 """The page that the coordinator serves where its master leads browsers to it."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request
@@ -12,10 +10,10 @@ import pytest
 from tests.page.applications import restarted
 from tfapp.contract.names import PAGE_ROUTE
 from tfapp.coordinator.nodes import leads_to_pages, load
-from tfapp.coordinator.page import ASK_EVERY, MAX_LOG, NOT_TOLD, READ_EVERY, Logs, shown
+from tfapp.coordinator.page import ASK_EVERY, MAX_LOG, NOT_TOLD, READ_EVERY, LogReader, shown
 from tfapp.engines.yarn import nodes as of_yarn
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.page.document import Address, Log
+from tfapp.page.document import PageAddress, PageLog
 from tfapp.protocol.connection import ContainerReport
 
 
@@ -106,14 +104,14 @@ def test_only_yarn_s_master_leads_there():
 
 def test_logs_are_those_that_nodes_show_and_all_have_a_link():
     connection, nodes, now = Connection(), Nodes(), [100.0]
-    logs = Logs(connection, nodes, "ada", lambda: now[0])  # type: ignore[arg-type]
+    logs = LogReader(connection, nodes, "ada", lambda: now[0])  # type: ignore[arg-type]
     first, second, third = restarted().instances
-    link = Address("log", "worker/0", "//n0:1/node/containerlogs/container_0/ada")
-    assert logs.of(first) == ((link,), (Log("worker/0", "line 1\nline 2"),))
+    link = PageAddress("log", "worker/0", "//n0:1/node/containerlogs/container_0/ada")
+    assert logs.of(first) == ((link,), (PageLog("worker/0", "line 1\nline 2"),))
     (link,), (log,) = logs.of(second)
     assert link.address == "//n1:1/node/containerlogs/container_1/ada"
     assert (log.text, log.missing) == ("", NOT_TOLD)
-    assert logs.of(third) == ((), (Log("worker/2", "", "its container has not begun"),))
+    assert logs.of(third) == ((), (PageLog("worker/2", "", "its container has not begun"),))
     logs.of(first)
     assert len(nodes.read) == 2, "the same is not read again at once"
     assert nodes.read[0] == ("n0:1", "container_0", "worker.log", MAX_LOG)
@@ -127,5 +125,5 @@ def test_logs_are_those_that_nodes_show_and_all_have_a_link():
 
 
 def test_a_master_that_does_not_answer_leaves_the_page_without_logs():
-    logs = Logs(Connection(refuses=True), Nodes(), "ada")  # type: ignore[arg-type]
+    logs = LogReader(Connection(refuses=True), Nodes(), "ada")  # type: ignore[arg-type]
     assert logs.of(restarted().instances[0])[1][0].missing == "its container has not begun"

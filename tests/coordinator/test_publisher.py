@@ -5,19 +5,30 @@ import dataclasses
 import pytest
 
 from tests.coordinator.world import World, job
-from tfapp.contract.messages import Beat
-from tfapp.contract.status import FeedStatus
+from tfapp.contract.messages import Answer, Beat
+from tfapp.contract.status import (
+    MAX_DIAGNOSTICS_JSON,
+    ApplicationStatus,
+    FeedStatus,
+    Verdict,
+    format_diagnostics,
+    parse_diagnostics,
+)
 from tfapp.coordinator.policy import events
-from tfapp.coordinator.policy.state import Stage
+from tfapp.coordinator.policy.state import Instance, Stage
 from tfapp.coordinator.publisher import (
     INTERVAL,
     METRICS_INTERVAL,
     METRICS_INTERVAL_EACH,
     PREPARING_INTERVAL,
+    Curves,
     Publisher,
     progress,
     status,
 )
+from tfapp.course import MAX_CURVES, MAX_POINTS, Course
+
+SINCE = 1000.0  # the application's start
 
 
 class Sink:
@@ -53,6 +64,26 @@ def test_changes_are_published_together_and_a_new_phase_at_once():
     publisher.publish(world.state)
     assert sink.puts == 3
     assert sink.progress == [0.0, 0.05, 0.1]
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 7200.0, -1e8, 2e8])
+def test_a_calendar_that_is_set_changes_no_duration(jump):
+    world = World(job("worker=1"))
+    now, calendar = [100.0], [1700000000.0]
+    publisher = Publisher(Sink(), lambda: now[0], lambda: calendar[0])  # type: ignore[arg-type]
+    world.begin()
+    now[0], calendar[0] = 112.0, 1700000012.0 + jump
+    status = publisher.status(world.state)
+    assert (status.started, status.updated) == (1700000000.0, 1700000012.0)
+
+
+def test_the_versions_of_an_answer_are_published():
+    world = World(job("worker=1"))
+    world.begin()
+    assert status(world.state, 0.0, 1.0).instances[0].versions == {}
+    answer = Answer(1, "worker/0", "h", "worker_0", {}, versions={"Python": "3.12.4"})
+    world.feed(events.Answered(1.0, answer))
+    assert status(world.state, 0.0, 1.0).instances[0].versions == {"Python": "3.12.4"}
 
 
 def test_nothing_new_is_not_published():
@@ -173,3 +204,76 @@ def test_it_tells_since_when_an_instance_takes_part():
     world = World(job("worker=2"))
     world.play("1 all answer\n40 flex worker +1\n41 worker/2 answers\n42 all answer")
     assert status(world.state, 0.0, 42.0).joined == {"worker/2": 2}
+
+
+def instance(name: str, **points: tuple) -> Instance:
+    component, _, index = name.partition("/")
+    return Instance(name, component, int(index), component, points=points)
+
+
+def course(count: int, begins: float = 0.0) -> tuple:
+    course: Course[float] = Course()
+    for step in range(count):
+        course.add(SINCE + begins + step, step, step / 7)
+    return course.points()
+
+
+def test_each_component_s_first_instance_is_followed():
+    curves = Curves()
+    for count in range(1, 4):
+        both = instance("worker/0", loss=course(count)), instance("worker/1", loss=course(9))
+        curves.observe((*both, instance("evaluator/0")), SINCE)
+    (curve,) = curves.known()
+    assert (curve.instance, curve.metric) == ("worker/0", "loss")
+    assert curve.points == ((0.0, 0, 0.0), (1.0, 1, 1 / 7), (2.0, 2, 2 / 7))
+
+
+def test_a_program_that_starts_again_goes_on_after_the_one_before():
+    curves = Curves()
+    for begins in (0.0, 10.0, 20.0):
+        for count in (2, 3, 3):
+            curves.observe((instance("worker/0", loss=course(count, begins)),), SINCE)
+    told = [(time, step) for time, step, _ in curves.known()[0].points]
+    assert told == [(begins + n, n) for begins in (0.0, 10.0, 20.0) for n in range(3)]
+    resumed = Curves(curves.known())
+    resumed.observe((instance("worker/0", loss=course(1, 30.0)),), SINCE)
+    assert resumed.known()[0].points == (*curves.known()[0].points, (30.0, 0, 0.0))
+
+
+def test_a_program_that_fails_for_ever_takes_no_more_room():
+    curves = Curves()
+    for number in range(300):
+        curves.observe((instance("worker/0", loss=course(100, 100.0 * number)),), SINCE)
+        assert len(curves.known()[0].points) <= MAX_POINTS + 1
+    assert curves.known()[0].points[0] == (0.0, 0, 0.0)
+
+
+def test_a_clock_that_is_behind_makes_no_time_before_the_start():
+    curves = Curves()
+    curves.observe((instance("worker/0", loss=course(2, -0.5)),), SINCE)
+    assert [time for time, _, _ in curves.known()[0].points] == [0.0, 0.5]
+
+
+def test_there_are_few_curves():
+    curves = Curves()
+    told = {f"m{n}": course(1) for n in range(32)}
+    curves.observe((instance("worker/0", **told),), SINCE)
+    assert len(curves.known()) == MAX_CURVES
+
+
+def test_the_verdict_s_line_keeps_as_many_points_as_fit():
+    curves = Curves()
+    told = {f"metric {n}": course(5000) for n in range(MAX_CURVES)}
+    curves.observe((instance("worker/0", **told),), SINCE)
+    verdict = Verdict("SUCCEEDED", 0, "Done.")
+    status = ApplicationStatus("a", "SUCCEEDED", 1, 1.0, 2.0, (), verdict)
+    status = dataclasses.replace(status, curves=curves.known())
+    text = format_diagnostics(status)
+    found = parse_diagnostics(text)
+    assert found is not None
+    assert len(text.rpartition("\n")[2].encode()) <= MAX_DIAGNOSTICS_JSON
+    assert len(found.curves) == MAX_CURVES
+    for before, after in zip(status.curves, found.curves):
+        assert after.points[0] == before.points[0]
+        assert after.points[-1] == before.points[-1]
+        assert len(after.points) > 8

@@ -9,7 +9,7 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     9 worker/1 starts too late  1 worker/1 beats            9 worker/1 had died 9
     6 worker/1 is taken for dead
     6 worker/1 is cut off        7 worker/0 exits 3 stuck a last line
-    7 worker/0 exits 3 mute
+    7 worker/0 exits 3 mute      7 worker/0 reports 100 loss=0.5    7 worker/0 reports - loss=0.5
 
 The first container of an instance is there when the history begins; `refused` is every later one.
 
@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
-from tests.contract_values import make_failure_policy, make_limits
+from tests.contract_values import make_component, make_failure_policy, make_job, make_limits
 from tfapp.contract.exit import Exit
-from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits, Resources
+from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
 from tfapp.contract.names import initial_container, parse_instance
 from tfapp.coordinator.policy import actions, events
@@ -47,18 +48,11 @@ STORE_ACTIONS = (actions.Announce, actions.PublishCluster, actions.PublishReleas
 
 def component(name: str, instances: int, requires: tuple[str, ...] = ()) -> ComponentJob:
     roles = ("chief", "worker", "ps", "evaluator", "tensorboard")
-    return ComponentJob(
+    return make_component(
         name=name,
         role=name if name in roles else "other",
         instances=instances,
-        min_instances=0,
-        max_instances=None,
-        container=Resources(512, 1),
-        script="scripts/x.py",
-        script_timeout=60.0,
-        exports=(),
-        python="python3",
-        site={},
+        site={"site.global.user.checkpoint.prefix": "/checkpoints"},
         requires=requires,
     )
 
@@ -78,7 +72,9 @@ def job(
         components.append(component(name, int(count), tuple(filter(None, requires.split(",")))))
     names = {c.name for c in components if c.instances}
     default = ("chief",) if "chief" in names else ("worker",) if "worker" in names else ()
-    return Job("j", "j", "1", "me", tuple(components), success or default, limits, failure)
+    return make_job(
+        *components, name="j", success=success or default, limits=limits, failure=failure
+    )
 
 
 def killed_by(signal: str) -> Exit:
@@ -111,6 +107,7 @@ class Runner:
     heard: bool = False  # by its answer or its heartbeat, which go on from then
     beat: float = math.inf  # when it is due
     sequence: int = 0
+    reports: tuple[str, ...] = ()  # a step ("-" for none) and metrics, in place of made-up ones
 
 
 class World:
@@ -124,6 +121,7 @@ class World:
         self.messages: dict[str, str] = {}  # container -> what the master says of its end
         self.logs: dict[str, str] = {}  # instance -> what its containers' logs say
         self.replies: list[str] = []
+        self.reports: tuple[str, ...] = ()  # of runners without some of their own
         self.refused = dict.fromkeys(refused, "too big")
         self.actions: list[actions.Action] = []
         self.log: list[str] = []  # what was ordered and published, readable
@@ -264,6 +262,10 @@ class World:
 
     def measured(self, runner: Runner) -> dict[str, Any]:
         """A runner's heartbeat with its program's metrics. One names the instance."""
+        if reports := runner.reports or self.reports:
+            step, *pairs = reports
+            values = {name: float(value) for name, _, value in (p.partition("=") for p in pairs)}
+            return {"metrics": values, "step": None if step == "-" else int(step)}
         metrics = {"age": self.now - runner.began, runner.instance: 1.0}
         return {"metrics": metrics, "step": runner.sequence, "steps_per_second": 1.0}
 
@@ -381,6 +383,12 @@ class World:
 
     # -- histories as text --
     def play(self, history: str) -> World:
+        for _ in self.played(history):
+            pass
+        return self
+
+    def played(self, history: str) -> Iterator[str]:
+        """Each line, when it has happened."""
         lines = [line.split() for line in history.strip().splitlines()]
         for who, what, *rest in (words[1:] for words in lines if words[2:3] == ["refused"]):
             assert what == "refused"
@@ -391,7 +399,7 @@ class World:
             if words and words[1:2] != ["refused"]:
                 self.happen(*words)
                 self.feed(events.Tick(self.now))
-        return self
+            yield " ".join((when, *words))
 
     def happen(self, who: str, *what: str) -> None:
         text = " ".join(what)
@@ -407,6 +415,9 @@ class World:
         elif what[0] == "answers":
             self.answer(who)
         elif what[0] == "beats":
+            self.beat(who)
+        elif what[0] == "reports":
+            self.runners[who].reports = what[1:]
             self.beat(who)
         elif what[0] == "exits":
             exit = Exit(int(what[1]), None, "exit", f"exit code {what[1]}")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfapp.documents import Document, read_document
@@ -52,7 +50,7 @@ def test_every_key_and_value_has_its_place(document, path, key, value):
 
 def test_a_scalar_keeps_its_source_text(document):
     assert [document.text((key,)) for key in ("version", "quoted")] == ["1.10", "1.10"]
-    assert [document.plain((key,)) for key in ("version", "quoted")] == [True, False]
+    assert [document.node((key,)).plain for key in ("version", "quoted")] == [True, False]
     assert document.text(("components", 0, "empty")) == ""
 
 
@@ -103,7 +101,7 @@ def test_python_values_are_a_document_without_lines():
     assert document.data == {"a": [1, "x", None, True, 1.5], "b": {}}
     assert document.at(("a", 1)) == document.key_at(("b",)) == Position("<python>")
     assert [document.text(("a", i)) for i in range(5)] == ["1", "x", "null", "true", "1.5"]
-    assert [document.plain(("a", i)) for i in range(2)] == [True, False]
+    assert [document.node(("a", i)).plain for i in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("value", [{1: "a"}, {"a": object()}, {"a": b"bytes"}, [{None: 1}]])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -64,8 +62,8 @@ def test_places_and_source_text():
     assert document.key_at(("v",)) == Position("f", 2, 3)
     assert document.at(("v",)) == Position("f", 2, 8)
     assert document.at(("l", 2)) == Position("f", 3, 20)
-    assert (document.text(("v",)), document.plain(("v",))) == ("1.10", True)
-    assert (document.text(("l", 1)), document.plain(("l", 1))) == ("é", False)
+    assert (document.text(("v",)), document.node(("v",)).plain) == ("1.10", True)
+    assert (document.text(("l", 1)), document.node(("l", 1)).plain) == ("é", False)
 
 
 def test_a_number_that_is_not_finite_stays_text():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfapp.documents.scalars import resolve_plain, source_text

@@ -30,8 +30,6 @@ PLAIN_PACKAGE = Path(__file__).parent / "packages" / "plain"
 
 
 class Ended(NamedTuple):
-    """The result of a command."""
-
     code: int
     out: str
     err: str
@@ -109,7 +107,6 @@ class CommandLine:
         return json.loads(self.asks("status", name, "--format", "json", *flags))
 
     def names(self) -> list[str]:
-        """All applications there are."""
         listed = json.loads(self.asks("list", "--format", "json"))
         return [row["name"] for row in listed["applications"]]
 
@@ -160,8 +157,7 @@ class CommandLine:
         return pid
 
     def mark(self, application: Mapping[str, Any]) -> bytes:
-        """The text that all processes of an application, given as its status, have in their
-        environment or command."""
+        """The text that all of an application's processes have in their environment or command."""
         return os.fsencode(self.home / "apps" / application["name"])
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.end_to_end.command_line import CommandLine

@@ -1,7 +1,5 @@
 """What TensorFlow allows when one process of a running cluster is started again."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -16,6 +14,7 @@ pytestmark = pytest.mark.trains
 
 SERVER = """
 import sys, time
+sys.modules["sklearn"] = None  # Keras would load it, which takes long
 import tensorflow as tf
 server = tf.distribute.Server({"worker": [sys.argv[1]]}, job_name="worker", task_index=0)
 print("up", flush=True)
@@ -24,6 +23,7 @@ time.sleep(100000)
 
 CLIENT = """
 import sys
+sys.modules["sklearn"] = None
 import tensorflow as tf
 tf.config.experimental_connect_to_host(sys.argv[1], "worker")
 for line in sys.stdin:

@@ -1,7 +1,5 @@
 """Whoever is killed in the middle: the rest ends, the verdict says why, nothing is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -22,7 +20,7 @@ signal.pause()
 def running(tfapp):
     """Two workers that are at work."""
     tfapp.program(PATIENT)
-    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", 60)
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
     tfapp.ok("create", "app", *flags)
     for worker in ("worker/0", "worker/1"):
         process = tfapp.start("logs", "app", worker, "-f")
@@ -61,7 +59,7 @@ def test_a_program(running):
     assert ended.err.splitlines()[-1] == f"app: {summary}"
     assert status["verdict"]["cause"]["instance"] == "worker/1"
     assert [i["state"] for i in status["instances"]] == ["KILLED", "FAILED"]
-    assert "\nat work\n" in running.ok("logs", "app", "worker/1")
+    assert "\nat work\n" in running.asks("logs", "app", "worker/1")
 
 
 def test_a_runner(running):
@@ -87,7 +85,7 @@ def test_the_coordinator(running):
 
 
 def test_the_master(running):
-    os.kill(running.process("app", "", "engines.daemon"), signal.SIGKILL)
+    os.kill(running.process("app", "", "machine.daemon"), signal.SIGKILL)
     found = running.status("app")
     assert (found["live"], found["status"]["state"]) == (False, "FAILED")
     assert found["status"]["verdict"]["summary"] == (
@@ -96,7 +94,7 @@ def test_the_master(running):
     )
     assert running.living() == []
     assert running("wait", "app").code == 65
-    running.ok("start", "app", "--detach", "--wait", 60)
+    running.ok("start", "app", "--detach", "--wait", LIMIT)
     assert running.status("app")["run"] == 2
     running.ok("stop", "app")
 

@@ -1,7 +1,5 @@
 """The life of applications without TensorFlow, seen from one shell and from several."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,13 +13,19 @@ import pytest
 import yaml
 
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
+from tests.waiting import wait
 
 PLAIN = ("--appdef", PLAIN_PACKAGE)
-SERVES = (
-    "import os, signal\n"
-    "print('up', flush=True)\n"
-    "if os.environ['TFAPP_INSTANCE'].startswith('server'):\n    signal.pause()\n"
-)
+SERVES = """
+import os, pathlib, signal, time
+up = pathlib.Path({work!r}, "up")
+if os.environ["TFAPP_INSTANCE"].startswith("server"):
+    print("up", flush=True)
+    up.touch()
+    signal.pause()
+while not up.exists():
+    time.sleep(0.05)
+"""
 
 
 def test_of_two_that_create_one_name_one_wins(tfapp):
@@ -50,7 +54,8 @@ def test_what_runs_is_replaced_and_its_checkpoints_stay(tfapp):
         "time.sleep(600)\n"
     )
     one = (*PLAIN, "--files", "program.py", "--component", "worker", 1)
-    tfapp.ok("create", "app", *one, "--detach", "--wait", 300)
+    tfapp.ok("create", "app", *one, "--detach", "--wait", LIMIT)
+    wait(lambda: "begins" in tfapp.asks("logs", "app"), "it has not begun", LIMIT)
     folder = tfapp.home / "checkpoints" / "app"
     tfapp.program(
         "import os\n"
@@ -81,20 +86,19 @@ def test_what_runs_is_replaced_and_its_checkpoints_stay(tfapp):
     taken = tfapp("run", "program.py", "-w", 1, "--name", "app", "--fresh")
     assert (taken.code, "earlier" in taken.err, (folder / "model").exists()) == (75, False, True)
     assert tfapp("destroy", "app", "--checkpoints").err == (
-        f"app is destroyed; its checkpoints in {folder} are deleted\n"
+        f"app is destroyed; its files in {folder} are deleted\n"
     )
     assert not folder.exists()
     own = ("--option", "site.global.user.checkpoint.prefix", tfapp.work)
     tfapp.ok("run", "program.py", "-w", 1, "--name", "app", *own)
     (tfapp.work / "app" / "model").touch()
     assert tfapp("destroy", "app", "--checkpoints").err == (
-        f"app is destroyed; its checkpoints stay in {tfapp.work}/app, which is not tfapp's own "
-        "place\n"
+        f"app is destroyed; its files stay in {tfapp.work}/app, which is not tfapp's own place\n"
     )
 
 
 def test_who_serves_is_stopped_when_the_workers_are_done(tfapp):
-    tfapp.program(SERVES)
+    tfapp.program(SERVES.format(work=str(tfapp.work)))
     tfapp.ok("create", "app", *PLAIN, "--files", "program.py", "--component", "server", 1)
     assert tfapp.living() == []
     instances = tfapp.status("app")["status"]["instances"]
@@ -103,7 +107,7 @@ def test_who_serves_is_stopped_when_the_workers_are_done(tfapp):
         "worker/1": ("SUCCEEDED", "exit code 0"),
         "server/0": ("STOPPED", "killed by SIGTERM (15)"),
     }
-    assert "server/0 | up\n" in tfapp.ok("logs", "app", "server")
+    assert "server/0 | up\n" in tfapp.asks("logs", "app", "server")
 
 
 def test_the_metrics_of_programs_that_end_at_once_arrive(tfapp):
@@ -126,12 +130,12 @@ def test_the_metrics_of_programs_that_end_at_once_arrive(tfapp):
 def test_logs_and_exports_are_kept_for_each_run(tfapp):
     tfapp.program("import sys, time\nprint('at', time.time())\n")
     tfapp.ok("create", "app", *PLAIN, "--files", "program.py")
-    first = tfapp.ok("logs", "app", "worker/0")
+    first = tfapp.asks("logs", "app", "worker/0")
     tfapp.ok("start", "app")
-    second = tfapp.ok("logs", "app", "worker/0")
+    second = tfapp.asks("logs", "app", "worker/0")
     assert first != second
-    assert tfapp.ok("logs", "app", "worker/0", "--run", 1) == first
-    groups = json.loads(tfapp.ok("registry", "--name", "app", "--getexp", "worker"))
+    assert tfapp.asks("logs", "app", "worker/0", "--run", 1) == first
+    groups = json.loads(tfapp.asks("registry", "--name", "app", "--getexp", "worker"))
     exports = {
         i["instance"]: i["exports"]["worker"]["host_port"]
         for i in tfapp.status("app")["status"]["instances"]
@@ -235,3 +239,44 @@ def test_the_verdict_is_waited_for_when_nobody_reads_any_more(tfapp, streams):
     assert (shell.returncode, shell.stdout.count(b"\n")) == (65, 1)
     assert b"Traceback" not in shell.stderr
     assert not tfapp.status("app")["live"]
+
+
+def test_what_a_program_leaves_in_its_working_folder_is_kept(tfapp):
+    """That of both runs, and of a program that fails and one that is stopped."""
+    program = (
+        "import os, sys, time\n"
+        "who = os.environ['TFAPP_INSTANCE'] + os.environ['TFAPP_GENERATION']\n"
+        "open('model.txt', 'w').write(who)\n"
+        "open('large.bin', 'wb').truncate(70 << 20)\n"
+        "open('/dev/null' if 'worker/0' in who else 'own.txt', 'w').write('x')\n"
+        "{end}\n"
+    )
+    tfapp.program(program.format(end="sys.exit(3)"))
+    failed = tfapp("run", "program.py", "-w", 2, "--name", "app")
+    assert failed.code == 65
+    assert "worker/1 keeps model.txt (9 bytes), own.txt (1 bytes)" in failed.err
+    assert "does not keep large.bin (70.0 MiB): more than 64 MiB" in failed.err
+    status = tfapp.status("app")
+    folder = f"{tfapp.home}/checkpoints/app.outputs/{status['id']}/worker_0"
+    outputs = [instance["outputs"] for instance in status["status"]["instances"]]
+    assert outputs[0]["folder"] == folder
+    assert (outputs[0]["files"], outputs[0]["count"]) == ([["model.txt", 9]], 1)
+    assert [one["left"] for one in outputs] == [[["large.bin", 70 << 20]]] * 2
+    assert tfapp.ok("fetch", "app", "out", "--outputs").splitlines() == [
+        f"out/worker_{file}" for file in ("0/model.txt", "1/model.txt", "1/own.txt")
+    ]
+    assert (tfapp.work / "out" / "worker_1" / "model.txt").read_text() == "worker/11"
+
+    tfapp.program(program.format(end="print('at work', flush=True); time.sleep(600)"))
+    more = ("-O", "site.global.outputs.max.mb", 100, "--replace")
+    tfapp.ok("run", "program.py", "-w", 1, "--name", "app", "--detach", "--wait", 300, *more)
+    wait(lambda: "at work" in tfapp.asks("logs", "app"), "no line of the program", LIMIT)
+    tfapp.ok("stop", "app")
+    assert tfapp.ok("fetch", "app", "new", "--outputs").splitlines() == [
+        "new/worker_0/large.bin",
+        "new/worker_0/model.txt",
+    ]
+    assert Path(folder, "model.txt").exists()  # that of the earlier application
+    ended = tfapp("destroy", "app", "--checkpoints").err
+    assert ended == f"app is destroyed; its files in {Path(folder).parents[1]} are deleted\n"
+    assert not Path(folder).parents[1].exists()

@@ -1,8 +1,6 @@
 """Programs, runners and containers are killed: the training goes on from where it was,
 or the verdict says why not."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -74,22 +72,6 @@ def test_what_stands_still_does_not_hold_up_the_others(tfapp, tmp_path):
     told = training.told()
     assert "worker/1 on 127.0.0.1 hung in generation 1" in told
     assert "worker/0 on 127.0.0.1 was lost in generation 2: nothing was heard of it" in told
-
-
-def test_the_same_failure_until_the_budget_is_spent(tfapp, tmp_path):
-    policy = "{maxRestarts: 2, startupSeconds: 0, endOnRepeatedFailure: false}"
-    folder = with_policy(COUNTING, tmp_path / "package", policy)
-    (folder / "files" / "program.py").write_text("import sys; sys.exit('no data')\n")
-    tfapp.ok("create", "app", "--appdef", folder, "--detach")
-    ended = tfapp("wait", "app")
-    assert (ended.code, tfapp.left()) == (65, [])
-    status = tfapp.status("app")["status"]
-    assert (status["generation"], status["restarts"]) == (3, 2)
-    assert (
-        "It was not restarted again: that was done twice (failurePolicy.maxRestarts)."
-        in (status["verdict"]["summary"])
-    )
-    assert status["verdict"]["cause"]["last_lines"] == "no data"
 
 
 @pytest.mark.parametrize("saves", [False, True])

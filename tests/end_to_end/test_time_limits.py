@@ -1,8 +1,6 @@
 """Each time limit has a verdict of its own: exit code 67, and the name of what was missing. A
 program that makes no progress for too long is a failure like others."""
 
-from __future__ import annotations
-
 import re
 import shutil
 
@@ -62,8 +60,8 @@ def test_a_limit_that_runs_out(tfapp, script, option, summary):
     verdict = tfapp.status("app")["status"]["verdict"]
     assert (verdict["state"], verdict["exit_code"]) == ("FAILED", 67)
     assert re.fullmatch(f"Timed out: {summary}", verdict["summary"])
-    assert re.search(f"Timed out: {summary}", tfapp.ok("diagnostics", "app"))
-    assert re.search(f"Timed out: {summary}", tfapp.ok("status", "app"))
+    assert re.search(f"Timed out: {summary}", tfapp.asks("diagnostics", "app"))
+    assert re.search(f"Timed out: {summary}", tfapp.asks("status", "app"))
     if verdict["cause"]["exit"]["reason"] == "timeout":
         assert "signal.pause()  # for ever" in verdict["cause"]["last_lines"]
 

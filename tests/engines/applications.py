@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import skein
 
-from tests.contract_values import FAILURE_POLICY, LIMITS
+from tests.contract_values import make_component, make_job
+from tests.waiting import wait
 from tfapp.api.returned import fetch_returned
 from tfapp.compiler.python import Travelling
-from tfapp.compiler.tags import TAG
 from tfapp.contract.job import ComponentJob, Job, Resources
 from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
 from tfapp.engines.base import Application, Engine
-from tfapp.engines.folders import Home, RunFolder
+from tfapp.engines.definition import TAG
 from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.state import read_state
+from tfapp.engines.machine.folders import Home, RunFolder
+from tfapp.engines.machine.state import read_state
 from tfapp.errors import UnreachableError
 from tfapp.processes import Process, with_environment, working_under
 
@@ -37,7 +37,7 @@ class CompiledLike:
 
     spec: skein.ApplicationSpec
     job: Job
-    package: None = None
+    plan: None = None
     environments: Mapping[str, Travelling] = dataclasses.field(default_factory=dict)
 
 
@@ -60,8 +60,7 @@ def compiled(
         acls=skein.ACLs(enable=True, view_users=["*"]),  # YARN's pages do not know who asks
     )
     components = tuple(component(n, s.instances, s.resources.gpus) for n, s in services.items())
-    who = (name, "test", "1", "somebody")
-    return CompiledLike(spec, Job(*who, components, (), LIMITS, FAILURE_POLICY))
+    return CompiledLike(spec, make_job(*components, name=name, user="somebody", success=()))
 
 
 def lasting(application: Application) -> Application:
@@ -100,23 +99,10 @@ def returned(engine: Engine, run: int | None = None) -> dict[str, object]:
 
 
 def component(name: str, instances: int, gpus: int) -> ComponentJob:
-    return ComponentJob(
-        name=name,
-        role="worker",
-        instances=instances,
-        min_instances=0,
-        max_instances=None,
-        container=Resources(32, 1, gpus),
-        script="",
-        script_timeout=60.0,
-        exports=(),
-        python="python3",
-        site={},
-    )
+    return make_component(name=name, instances=instances, container=Resources(32, 1, gpus))
 
 
 def environ(**more: str) -> dict[str, str]:
-    """A submitting user's environment."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return {**kept, "CUDA_VISIBLE_DEVICES": "", **more}
 
@@ -130,9 +116,8 @@ def local_engine(home: Path, **kwargs: Any) -> Iterator[LocalEngine]:
     finally:
         for application in engine.list():
             engine.stop(application.name, "the test is over", force=True)
-        left = processes_under(home)
-        commands = [Path(f"/proc/{process.pid}/cmdline") for process in left]
-        assert not left, [path.read_bytes() for path in commands if path.exists()]
+        # What is killed is there for a moment.
+        wait(lambda: not processes_under(home), lambda: commands_under(home), DEADLINE)
 
 
 def run_folder(engine: LocalEngine, name: str = "app", number: int = 1) -> RunFolder:
@@ -160,17 +145,18 @@ def processes_under(home: Path) -> list[Process]:
     return [*told, *working_under(str(apps))]
 
 
+def commands_under(home: Path) -> list[bytes]:
+    """The command lines of `processes_under`."""
+    paths = [Path(f"/proc/{process.pid}/cmdline") for process in processes_under(home)]
+    return [path.read_bytes() for path in paths if path.exists()]
+
+
 def eventually(condition: Callable[[], Any], what: str = "it") -> Any:
     """The first true result of `condition`."""
-    end = time.monotonic() + DEADLINE
-    while not (result := condition()):
-        assert time.monotonic() < end, f"{what} did not happen in {DEADLINE} s"
-        time.sleep(0.01)
-    return result
+    return wait(condition, f"{what} did not happen in {DEADLINE} s", DEADLINE, every=0.01)
 
 
 def ended(engine: LocalEngine, name: str = "app") -> Any:
-    """Waits for the verdict."""
     *_, last = engine.follow(name)
     assert not last.live
     return last

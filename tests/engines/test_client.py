@@ -1,16 +1,12 @@
-from __future__ import annotations
-
 import dataclasses
 import threading
 
 import pytest
 
-from tests.engines.applications import FOREVER, compiled, run_folder, service, stock_client
+from tests.engines.applications import FOREVER, compiled, service, stock_client
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import KEY_STATUS, KEY_STOP, SUCCEEDED
 from tfapp.contract.status import Verdict
-from tfapp.engines.recorded import _Serving
-from tfapp.engines.state import read_config, read_state
 from tfapp.errors import UnreachableError
 
 LIMIT = 180.0  # seconds
@@ -19,8 +15,9 @@ LIMIT = 180.0  # seconds
 @pytest.fixture
 def serving(engine):
     engine.create("app", compiled(master=FOREVER, w=service()))
-    run = run_folder(engine)
-    return _Serving(run, read_config(run), read_state(run), engine._clear_up)
+    run = engine._run("app")
+    assert not run.settle()
+    return run
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """The contract of every engine, run against those that need no cluster: the local one, and a third
-that is one folder and one line (tests/engines/isolated). tests/yarn/test_contract.py runs it on a
-YARN cluster, where an application takes seconds to begin: few of them are made."""
-
-from __future__ import annotations
+that is one folder and one line (tests/engines/isolated). test_played_contract.py runs what needs no
+containers on clusters in memory. tests/clusters/yarn/test_contract.py runs it on a YARN cluster,
+where an application takes seconds to begin: few of them are made."""
 
 import dataclasses
 import sys
@@ -28,12 +27,7 @@ from tests.engines.applications import (
 )
 from tfapp.contract.encoding import encode
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
-from tfapp.errors import (
-    ExistsError,
-    InUseError,
-    NotFoundError,
-    UnknownApplicationError,
-)
+from tfapp.errors import ExistsError, InUseError, NotFoundError, UnknownApplicationError
 
 # A coordinator that publishes what stands in `status.json` and ends with `diagnostics`, once the
 # key tfapp.report.stop is there; "now" makes it end at once.
@@ -170,7 +164,7 @@ def test_logs_outlive_the_application(engine):
     engine.create(
         "app",
         compiled(
-            master="echo coordinating; sleep 1000000",
+            master="echo coordinating; exec sleep 1000000",
             b=service(runner(returning(tell, "b"), "b")),
             # Two containers of one instance: the newer one has seen fewer generations.
             c=service(runner(returning(tell, "$SKEIN_CONTAINER_ID", generation), "c", 0), 2),
@@ -186,7 +180,7 @@ def logs_of_fixed_containers_stay(engine):
     engine.create(
         "app",
         compiled(
-            master="echo coordinating; sleep 1000000",
+            master="echo coordinating; exec sleep 1000000",
             b=service(returning(tell, "b")),
             c=service(returning(tell, "$SKEIN_CONTAINER_ID"), 2),
         ),
@@ -196,8 +190,7 @@ def logs_of_fixed_containers_stay(engine):
 
 
 def logs_stay(engine, expected, values):
-    """The first three logs of "app", and what its programs returned, are there, also after its
-    end."""
+    """The first three logs of "app", and its programs' values, are there, also after its end."""
 
     def texts():
         return [(log.instance, log.path.read_text()) for log in engine.logs("app")]
@@ -213,7 +206,15 @@ def logs_stay(engine, expected, values):
 
 def test_runs_are_numbered_and_kept(engine):
     script = returning("echo run $SKEIN_APPLICATION_ID", "$SKEIN_APPLICATION_ID")
-    engine.create("app", compiled(w=service(runner(script, "w"))))
+    for run in two_runs(engine, compiled(w=service(runner(script, "w")))):
+        (log, _) = engine.logs("app", run.run)
+        assert log.path.read_text() == f"run {run.id}\n"
+        assert returned(engine, run.run) == {"w/0": run.id}
+
+
+def two_runs(engine, compiled):
+    """The runs of "app", which have ended, one after the other."""
+    engine.create("app", compiled)
     first = ended(engine)
     second = engine.start("app")
     assert (second.run, second.live, second.tags) == (2, True, first.tags)
@@ -222,12 +223,9 @@ def test_runs_are_numbered_and_kept(engine):
     assert engine.find("app") == second
     assert list(engine.follow("app")) == [second]
     assert engine.find("app", 1) == first
-    for run in (first, second):
-        (log, _) = engine.logs("app", run.run)
-        assert log.path.read_text() == f"run {run.id}\n"
-        assert returned(engine, run.run) == {"w/0": run.id}
     with pytest.raises(NotFoundError):
         engine.find("app", 3)
+    return first, second
 
 
 def test_list_is_newest_first(engine):
@@ -308,7 +306,10 @@ def test_of_many_that_create_one_wins(engine):
     assert [lasting(application) for application in engine.list()] == [lasting(winner)]
 
 
-@pytest.mark.parametrize("method", ["find", "follow", "logs", "returned", "start", "destroy"])
+METHODS = ["find", "follow", "logs", "returned", "connect", "start", "destroy"]
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_unknown_name(engine, method):
     with pytest.raises(UnknownApplicationError):
         result = getattr(engine, method)("nobody")

@@ -1,7 +1,5 @@
 """Requests to a running application; a master plays the coordinator's part."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

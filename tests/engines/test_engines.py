@@ -1,7 +1,5 @@
 """The table of engines."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.engines import open_engine

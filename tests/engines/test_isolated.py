@@ -1,8 +1,6 @@
 """Containers that see neither the disk of their master nor its loopback, on an engine that is one
 folder and one line."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 

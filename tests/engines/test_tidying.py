@@ -1,13 +1,11 @@
-from __future__ import annotations
-
 import hashlib
 import os
 
 import pytest
 
-from tfapp.disk import write_json
+from tfapp.disk import size_of, write_json
 from tfapp.engines.definition import Definition
-from tfapp.engines.tidying import EVERY, KEPT, RECENT, size_of, tidy
+from tfapp.engines.tidying import EVERY, KEPT, RECENT, tidy
 from tfapp.environment.unpacked import folder_of
 
 NOW = 2.0e9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import platform
@@ -17,7 +16,6 @@ import pytest
 from tfapp.environment import build, interpreter, unpacked
 from tfapp.errors import UnavailableError
 
-ROOT = Path(__file__).parents[2]
 HERE = platform.python_version()
 MINOR = "{}.{}".format(*sys.version_info)
 
@@ -64,12 +62,6 @@ def test_what_is_wanted_follows_from_the_nodes(
     assert (wanted.requirements, (wanted.version, wanted.platform)) == (("a==1",), expected)
 
 
-def test_what_tfapp_needs_is_what_it_declares():
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg", encoding="utf-8")
-    assert set(build.OWN) <= set(config["options"]["install_requires"].split())
-
-
 def wheel(folder: Path, name: str, tag: str = "py3-none-any", needs: tuple[str, ...] = ()) -> None:
     """`needs`: requirements. Its script of the same name prints where its interpreter is."""
     info = f"{name}-1.0.dist-info"
@@ -87,7 +79,7 @@ def wheel(folder: Path, name: str, tag: str = "py3-none-any", needs: tuple[str, 
 @pytest.fixture
 def wheels(tmp_path, monkeypatch):
     """All that pip finds."""
-    monkeypatch.setattr(build, "OWN", ())
+    monkeypatch.setattr(build, "REQUIREMENTS", ())
     folder = tmp_path / "wheels"
     folder.mkdir()
     wheel(folder, "small")
@@ -184,7 +176,7 @@ def test_where_this_machine_has_none_uv_brings_it(tmp_path, environ, monkeypatch
         build.build(wanted, folder, sys.executable, environ, lambda _: None)
     assert (str(error.value), error.value.hint) == (
         f"there is no Python {MINOR} to send to {build.HERE}\n"
-        f"  /no/python {HERE}: false fails: exit code 1\n"
+        f"  /no/python {HERE}: /bin/false fails: exit code 1\n"
         "  uv: it is not installed",
         f"`pip install uv`: it brings one; or install Python {MINOR} on this machine.",
     )
@@ -243,3 +235,27 @@ def test_for_another_platform_it_is_made_of_wheels(tmp_path, environ, wheels, mo
         build.build(wanted, folder, sys.executable, environ, lambda _: None)
     assert "No matching distribution found for sourceonly" in str(error.value)
     assert "only wheels are installed from here" in error.value.hint
+
+
+@pytest.mark.slow  # pip makes environments
+def test_an_environment_is_added_to_what_is_installed(tmp_path, environ, wheels):
+    """Its own packages come first; what it is added to is not installed again, but must agree."""
+    wheel(wheels, "yaml")
+    folder = tmp_path / "environments"
+
+    def made(*requirements: str, kept: tuple[str, ...] = (), added: str = build.MINE):
+        wanted = build.Wanted(requirements, kept=kept, added=added)
+        return build.build(wanted, folder, sys.executable, environ, lambda _: None)
+
+    python, _ = unpacked.interpreter(made("yaml", kept=("pytest",)), folder)
+    found = said(*python, "-c", "import yaml, pytest; print(yaml.__file__, pytest.__file__)")
+    assert found.split()[0].startswith(str(folder))
+    assert found.split()[1] == pytest.__file__
+    assert made("yaml") != made("yaml", added=build.THEIRS)
+    settings = unpacked.unpack(made("yaml", added=build.THEIRS), folder) / "pyvenv.cfg"
+    assert "include-system-site-packages = true\n" in settings.read_text()
+    wheel(wheels, "picky", needs=("pytest<1",))
+    with pytest.raises(UnavailableError) as error:
+        made("picky", kept=(f"pytest=={pytest.__version__}",))
+    assert "conflicting dependencies" in str(error.value)
+    assert f"The packages are added to pytest=={pytest.__version__}. For" in error.value.hint

@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import pytest
 
-from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS, imports_of
+from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS, imports_of, variables_of
 
 SOURCE = """\
 import os, tensorflow.keras as keras
@@ -80,3 +78,25 @@ def test_a_relative_import_without_a_package_means_nothing():
 @pytest.mark.parametrize("source", ["if x\n", b"x\0", "(" * 10_000])
 def test_what_this_python_cannot_read(source):
     assert imports_of(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ('import os\nprint(os.environ["A"], os.environ.get("B", 1), os.getenv("C"))', "ABC"),
+        ('from os import environ, getenv\nenviron["A"]; getenv("B"); environ.get("C")', "ABC"),
+        ('os.environ.setdefault("A", "1"); os.environ.pop("B", None)', "AB"),
+        ('def f():\n  class X:\n    y = lambda: os.environ["A"]', "A"),
+        ('os.environ["A"] = "1"; del os.environ["B"]; "C" in os.environ', ""),
+        ('os.environ[name]; os.getenv(name); os.getenv(); os.environ[1]; d.get("A")', ""),
+        ("os.environ[", ""),
+        ("print('environ')", ""),
+    ],
+)
+def test_variables(source, names):
+    assert [one.name for one in variables_of(source.encode())] == list(names)
+
+
+def test_where_they_are_read():
+    (one,) = variables_of(b'import os\nif 1:\n  a = os.environ["A"]\n')
+    assert (one.line, one.column) == (3, 7)

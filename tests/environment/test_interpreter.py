@@ -1,7 +1,5 @@
 """Interpreters of this machine, found and copied."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -25,6 +23,32 @@ def test_modules(command):
     assert told.version == tuple(sys.version_info[:3])
     assert told.lacking == ("google.nothing", "x.y", "no_such_thing")
     assert told.syntax is None
+
+
+def test_no_package_is_loaded_to_look_into_it(tmp_path):
+    packages = {
+        "plain": "raise RuntimeError",
+        "changes_its_path": "raise RuntimeError(__path__)",
+        "makes_some": "import sys; raise RuntimeError(sys.modules)",
+    }
+    for name, text in packages.items():
+        for inside in ("below", "no_package"):
+            (tmp_path / name / inside).mkdir(parents=True)
+            (tmp_path / name / inside / "there.py").touch()
+        (tmp_path / name / "below" / "__init__.py").touch()
+        (tmp_path / name / "__init__.py").write_text(text)
+    (tmp_path / "module.py").touch()
+    interpreter = tmp_path / "python"
+    interpreter.write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'import runpy, sys; sys.path.insert(0, "
+        f'"{tmp_path}"); sys.argv = sys.argv[1:]; sys.path.insert(0, ""); '
+        'runpy.run_path(sys.argv[0], run_name="__main__")\' "$@"\n'
+    )
+    interpreter.chmod(0o755)
+    below = ("below.there", "below.nothing", "no_package.nothing", "nothing")
+    asked = [f"{name}.{one}" for name in packages for one in below]
+    told = ask([str(interpreter)], os.environ, [*asked, "module.nothing"], b"")
+    assert told.lacking == ("plain.below.nothing", "plain.nothing")
 
 
 @pytest.mark.parametrize("how", ["working folder", "PYTHONPATH"])

@@ -1,8 +1,8 @@
 """Arrow's columns as arrays, and what makes no tensor."""
 
-from __future__ import annotations
-
+import collections
 import itertools
+import random
 import subprocess
 import sys
 
@@ -23,7 +23,18 @@ from tfapp.feed.columns import (
     serialized,
 )
 from tfapp.feed.intervals import DIGESTS
-from tfapp.feed.rows import FEW, batches_of
+from tfapp.feed.task.rows import FEW, batches_of
+
+AB, BA, AC = (collections.namedtuple("Names", names) for names in ("a b", "b a", "a c"))
+
+
+class Row(tuple):
+    """As pyspark's, whose fields are its own, in any order."""
+
+    def __new__(cls, **fields):
+        made = super().__new__(cls, fields.values())
+        made.__fields__ = list(fields)
+        return made
 
 
 def batch(**columns):
@@ -106,15 +117,74 @@ def test_a_type_that_makes_no_tensor_is_refused(kind):
         features_of(made)
 
 
+def rows_of_all_kinds(count=200):
+    draw = np.random.RandomState(5)
+    return pa.record_batch(
+        {
+            "x": pa.array(draw.rand(count, 3).tolist(), pa.list_(pa.float32())),
+            "odd": pa.array(draw.randint(0, 9, (count, 7)).tolist(), pa.list_(pa.int8(), 7)),
+            "n": pa.array(np.arange(count)),
+            "flag": pa.array(draw.rand(count) < 0.5),
+            "text": pa.array([f"text {n}" for n in range(count)]),
+            "bytes": pa.array([b"x" * (n % 3) for n in range(count)]),
+        }
+    )
+
+
 def test_digests_add_up_whatever_the_pieces():
-    made = batch(x=[[float(n), 1.0] for n in range(1000)], text=[str(n) for n in range(1000)])
+    made = rows_of_all_kinds()
     whole = digest_of(made, 5)
-    for cuts in ([1], [64, 65], [100, 500, 999]):
-        pieces = [0, *cuts, 1000]
+    for cuts in ([1], [64, 65], [10, 50, 199]):
+        pieces = [0, *cuts, 200]
         parts = [digest_of(made.slice(a, b - a), 5 + a) for a, b in zip(pieces, pieces[1:])]
         assert sum(parts) % DIGESTS == whole
-    moved = made.take(pa.array(np.random.RandomState(1).permutation(1000)))
-    assert digest_of(moved, 5) != whole
+
+
+def test_a_digest_is_the_same_in_every_process():
+    """The first attempt at a partition may be on another machine than the second one."""
+    made = record_batch({"x": np.arange(12, dtype="float32").reshape(2, 6), "n": np.arange(2)})
+    code = (
+        "import numpy as np; from tfapp.feed.columns import *; print(digest_of(record_batch("
+        "{'x': np.arange(12, dtype='float32').reshape(2, 6), 'n': np.arange(2)}), 3))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{digest_of(made, 3)}\n", done.stderr
+
+
+def changed_rows():
+    """(what is different, the same rows with this difference)."""
+    made, draw = rows_of_all_kinds(), random.Random(3)
+    for _ in range(60):
+        one, other = draw.sample(range(200), 2)
+        order = list(range(200))
+        order[one], order[other] = other, one
+        yield f"rows {one} and {other} have changed places", made.take(pa.array(order))
+        name = draw.choice(made.schema.names)
+        values = made.column(name).to_pylist()
+        if values[one] != values[other]:
+            values[one] = values[other]
+            place = made.schema.get_field_index(name)
+            column = pa.array(values, made.schema.field(name).type)
+            yield f"{name} of row {one}", made.set_column(place, name, column)
+    halves = [made.column("x").to_pylist(), [[0.0, 0.0, 0.0]] * 200]
+    for name in ("x", "odd"):
+        values = made.column(name).to_pylist()
+        values[7] = values[7][::-1]
+        place = made.schema.get_field_index(name)
+        column = pa.array(values, made.schema.field(name).type)
+        yield f"the order in {name}", made.set_column(place, name, column)
+    yield "many rows", made.set_column(0, "x", pa.array(halves[1], pa.list_(pa.float32())))
+
+
+def test_a_digest_sees_every_row():
+    """Of every 64th row alone it saw nothing else."""
+    whole = digest_of(rows_of_all_kinds(), 5)
+    assert [what for what, made in changed_rows() if digest_of(made, 5) == whole] == []
+    small = [
+        record_batch({"n": np.array(each, "float64")})
+        for each in itertools.product((0, 1, 2), repeat=4)
+    ]
+    assert len({digest_of(each, 0) for each in small}) == 3**4
 
 
 @pytest.mark.parametrize(
@@ -126,11 +196,33 @@ def test_digests_add_up_whatever_the_pieces():
         ([([1.0, 2.0], 7), ([3.0, 4.0], 8)], {"0": [[1.0, 2.0], [3.0, 4.0]], "1": [7, 8]}),
         ([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], {"a": [1, 2], "b": ["x", "y"]}),
         ([b"ab", b"c"], {"value": [b"ab", b"c"]}),
+        ([{"a": 1, "b": "x"}, {"b": "y", "a": 2}], {"a": [1, 2], "b": ["x", "y"]}),
+        ([AB(1, "x"), BA("y", 2)], {"a": [1, 2], "b": ["x", "y"]}),
+        ([Row(a=1, b="x"), Row(b="y", a=2)], {"a": [1, 2], "b": ["x", "y"]}),
+        ([Row(a=1, b="x"), {"b": "y", "a": 2}], {"a": [1, 2], "b": ["x", "y"]}),
+        ([{1: 1, 2: "x"}, {2: "y", 1: 2}], {"1": [1, 2], "2": ["x", "y"]}),
+        ([(1, "x"), [2, "y"]], {"0": [1, 2], "1": ["x", "y"]}),
     ],
 )
 def test_elements_of_an_rdd_become_columns(elements, columns):
+    """Values that have names are found by them."""
     (made,) = of_rows(elements)
     assert made.to_pydict() == columns
+    first, last = of_rows(elements[:1] * FEW + elements[1:])
+    assert (first.schema.names, last.schema.names) == (list(columns), list(columns))
+    assert last.to_pydict() == {name: values[1:] for name, values in columns.items()}
+
+
+@pytest.mark.parametrize("values", [range(FEW), range(2 * FEW)])
+def test_columns_that_nobody_asks_for_are_not_converted(values):
+    """They may be what makes no tensor, and need not be in all elements."""
+    elements = [{"a": n, "when": object()} if n % 2 else {"b": n, "a": n} for n in values]
+    made = list(batches_of(elements, 3, ["a"]))
+    assert [each.schema.names for each in made] == [["a"]] * len(made)
+    assert sum((each.column(0).to_pylist() for each in made), []) == list(values)
+    words = "row 65 of partition 3: the program asks for column 'c', and the data has a"
+    with pytest.raises(FeedError, match=words):
+        list(batches_of([{"a": 1, "c": 2}] * 65 + [{"a": 1}], 3, ["c"]))
 
 
 @pytest.mark.parametrize(("width", "most"), [(4, 1 << 14), (1 << 16, 16), (1 << 21, 1)])
@@ -174,14 +266,14 @@ def test_later_rows_have_the_type_of_the_first(first, later, kind):
 
 def test_later_rows_that_cannot_have_that_type_are_refused():
     for first, later in ((1, 1.5), (np.zeros(2, "int32"), np.zeros(2))):
-        with pytest.raises(FeedError, match="column 'value', partition 3, rows from 64 on"):
+        with pytest.raises(FeedError, match="column 'value', row 64 of partition 3: "):
             of_rows([first] * FEW + [later])
     made = of_rows([[1, 2]] * FEW + [[1.5, 2.5]])
     assert element_type(made[1].schema.field(0))[0] == pa.float64()  # the sender refuses it
 
 
 def test_a_slow_source_does_not_wait_for_a_full_batch(monkeypatch):
-    monkeypatch.setattr("tfapp.feed.rows.PATIENCE", 0.0)
+    monkeypatch.setattr("tfapp.feed.task.rows.PATIENCE", 0.0)
     assert [each.num_rows for each in of_rows([1] * 200)] == [64, 64, 64, 8]
 
 
@@ -196,14 +288,51 @@ def test_lists_that_are_not_alike_are_found(elements):
     ("elements", "words"),
     [
         ([np.ones(2), np.ones(1)], "column 'value', row 1 of partition 3: it has the shape"),
-        ([{"a": 1}, {"b": 1}], "partition 3, rows from 0 on: an element is not like the first"),
-        ([(1, "a"), (1, "a", 2)], "different numbers of items"),
-        ([object(), object()], "column 'value', partition 3, rows from 0 on: they make no tensor"),
+        ([{"a": 1}, {"b": 1}], "row 1 of partition 3: it has b where the first element has a: the"),
+        ([{"a": 1}, {"a": 1, "b": 2}], "row 1 of .*: it has a, b where .* has a: 'b' is new"),
+        ([AB(1, 2), AC(1, 2)], "row 1 of partition 3: it has a, c where .* a, b: there is no 'b'"),
+        ([AB(1, 2), (1, "x")], "row 1 of partition 3: its values have no names, and those of the"),
+        ([(1, "x"), AB(1, "x")], "row 1 of partition 3: its values have names, and those of the"),
+        ([(1.0, 2.0), AB(1.0, 2.0)], "row 1 of partition 3: its values have names"),
+        ([1.0, {"a": 1}], "row 1 of partition 3: its values have names"),
+        ([(1, "a"), (1, "a", 2)], "row 1 of partition 3: it has 3 items where the first .* has 2"),
+        ([(1, "a"), "ab"], "row 1 of partition 3: it has value where the first element has 0, 1"),
+        ([(1, "a"), (2, 3)], "column '1', row 1 of partition 3: int makes no tensor here"),
+        ([Row(a=1), Row(a=1, b=2)], "row 1 of partition 3: it has a, b where"),
+        ([(1, 2), ()], "row 1 of partition 3: it is empty: \\(\\)"),
+        ([1, object()], "column 'value', row 1 of partition 3: object makes no tensor here"),
+        ([1, 1 << 64], "column 'value', row 1 of partition 3: int makes no tensor here: .* too l"),
+        ([np.uint64(1), np.uint64(1 << 63)], "row 1 of partition 3: uint64 makes no tensor here"),
+        ([1, "x"], "column 'value', row 1 of partition 3: str makes no tensor here"),
+        ([[1.0], None], "column 'value', row 1 of partition 3: it is null"),
     ],
 )
 def test_elements_that_are_not_alike_are_named(elements, words):
+    """In the first batch, and in a later one."""
     with pytest.raises(FeedError, match=words):
-        of_rows(elements)
+        checked(elements)
+    with pytest.raises(FeedError, match=f"row {FEW} of partition 3: "):
+        checked(elements[:1] * FEW + elements[1:])
+
+
+def checked(elements):
+    first, seen = None, 0
+    for made in batches_of(elements, 3):
+        first = first or features_of(made)
+        check(made, first, seen, 3)
+        seen += made.num_rows
+
+
+@pytest.mark.parametrize("element", [(), [], {}, np.zeros(0), Row()])
+def test_an_empty_element_does_not_vanish(element):
+    with pytest.raises(FeedError, match="row 0 of partition 3: "):
+        checked([element] * 5)
+
+
+def test_an_empty_array_is_named():
+    made = batch(x=[[], [1.0, 2.0]])
+    with pytest.raises(FeedError, match="column 'x', row 0 of partition 3: it is an empty array"):
+        check(made, features_of(made), first=0, part=3)
 
 
 def test_a_program_takes_rows_without_pandas(tmp_path):

@@ -1,7 +1,5 @@
 """Rows travel through memory that a task and a program share, where they can."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -14,6 +12,7 @@ import pytest
 
 from tfapp.feed.columns import PIECE, arrays_of, record_batch
 from tfapp.feed.memory import SLOT, SLOTS, Memory, SharedMemory
+from tfapp.feed.wire import ImpossibleError
 
 if not hasattr(os, "memfd_create"):
     pytest.skip("there is no memfd_create", allow_module_level=True)
@@ -61,14 +60,14 @@ def test_rows_that_are_too_large(memory, shared, size):
     assert arrays_of(shared.read(0, memory.write(0, rows(64))))["x"].tolist() == [[7] * 64]
 
 
-@pytest.mark.parametrize("slot,size", [(SLOTS, 1), (-1, 1), (0, SLOT + 1), (0, -1)])
+@pytest.mark.parametrize(("slot", "size"), [(SLOTS, 1), (-1, 1), (0, SLOT + 1), (0, -1)])
 def test_no_such_slot(shared, slot, size):
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ImpossibleError):
         shared.read(slot, size)
 
 
 def test_memory_that_was_not_opened():
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ImpossibleError):
         SharedMemory().read(0, 1)
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.played_engine import PlayedEngine, shell
@@ -22,7 +20,7 @@ def test_what_is_not_seen_from_here_stays(tmp_path, engine, folder):
         checkpoints.prepare(folder, engine, caller, fresh=True)
     for delete in (False, True):
         said = checkpoints.settle(folder, engine, caller, delete)
-        assert said.startswith(f"its checkpoints stay in {folder}")
+        assert said.startswith(f"its files stay in {folder}")
 
 
 def test_who_has_no_folder_has_nothing_to_move(tmp_path, engine):

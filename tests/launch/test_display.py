@@ -42,7 +42,7 @@ def test_a_pipe_gets_a_line_of_metrics_now_and_then_and_at_the_end(tmp_path):
 
     a_shell = shell(tmp_path)
     lines = StateLines(a_shell)
-    for second in range(0, 100):
+    for second in range(100):
         lines.update(at(second, step=None if second < 5 else min(second, 40)))
     lines.update(at(101, "SUCCEEDED", step=50, verdict=SUCCESS))
     assert a_shell.err.text.splitlines() == [
@@ -65,6 +65,7 @@ def test_metrics_in_a_line():
 
     assert words() == ""
     assert words(step=0) == "step 0"
+    assert words(epoch=3) == "epoch 3"
     assert words(metrics={"rate": 0.001}) == "rate 0.001"
     many = {
         "accuracy": 0.91234567,

@@ -1,17 +1,25 @@
 """Python environments on the local engine, by the commands: real archives, real processes."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import python_environments
+from tests.cli.played_engine import shell
+from tfapp.environment import build
+from tfapp.environment.additions import name_of
+from tfapp.launch import environments
+from tfapp.launch.environments import Needed, Needs
+from tfapp.package.load import load_package
+from tfapp.package.overrides import Overrides
+from tfapp.problems import Position
+from tfapp.shipped import app_packages_dir
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "tests" / "end_to_end" / "packages" / "plain"
@@ -162,28 +170,118 @@ def test_an_own_module_that_lies_beside_the_program(create, tmp_path):
     lacks = f"which {sys.executable} does not have [missing-module]"
     assert said[-5:] == [
         f"HERE/program.py:1:1: error: the program imports own, {lacks}",
-        "  it lies beside the program: ship it with --files HERE, the folder above own/",
+        "  it lies beside the program: ship it with --files HERE/own",
         f"HERE/program.py:2:1: error: the program imports near, {lacks}",
         "  it lies beside the program: ship it with --files HERE/near.py",
         "error: 2 errors in the package",
     ]
 
 
-def test_a_data_file_that_lies_beside_the_program(create, tmp_path):
-    (tmp_path / "digits.csv").write_text("1,2")
-    (tmp_path / "program.py").write_text("open('digits.csv')\n")
-    done = create("one")
-    assert done.returncode == 65
-    assert done.stderr.splitlines()[-1] == (
-        f"digits.csv lies beside the program and was not shipped: --files {tmp_path / 'digits.csv'}"
+def test_a_module_that_its_package_does_not_have(create, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "net.py").write_text("")
+    (tmp_path / "program.py").write_text(
+        "if 0: import own.perhaps\n"
+        "import own.net, own.nett\n"
+        "import os.path, xml.sax, google.protobuf\n"
+        "import yaml.nothing\n"
+        "import no_such.thing\n"  # so that nothing is started
     )
+    more = ("--component", "server", "0", "--files", str(tmp_path / "own"))
+    said = create("one", more=more).stderr
+    assert [line.replace(f"{tmp_path}", "HERE") for line in said.splitlines()][:4] == [
+        "HERE/program.py:2:1: warning: the program imports own.nett, which the shipped own does "
+        "not have [missing-module]",
+        "  correct the name, or ship that module too",
+        f"HERE/program.py:4:1: warning: the program imports yaml.nothing, which {sys.executable} "
+        "does not have [missing-module]",
+        "  correct the name, or use a version of PyYAML that has it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "lies", "said"),
+    [
+        ("train.py", "own.py", "beside the program: ship it with --files own.py"),
+        ("src/train.py", "src/own.py", "beside the program: ship it with --files src/own.py"),
+        ("own/train.py", "own/net.py", "in the working folder: ship it with --files own"),
+        ("a/own/train.py", "a/own/net.py", "above the program: ship it with --files a/own"),
+        ("src/train.py", "own/net.py", "in the working folder: ship it with --files own"),
+        ("train.py", "lib/own.py", "on PYTHONPATH, which programs do not get: "
+         "ship it with --files lib/own.py"),
+        ("train.py", "other/own.py", ""),
+    ],
+)  # fmt: skip
+def test_where_a_module_that_is_missing_lies(tmp_path, program, lies, said):
+    for name in (program, lies):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    caller = shell(tmp_path, None, cwd=tmp_path, environ={"PYTHONPATH": "lib:"})
+    found = environments._where(Needed("own.net", Position(program, 1, 1)), caller)
+    assert found == (f"it lies {said}" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("statement", "file", "way"),
+    [
+        ("open('digits.csv')", "digits.csv", "digits.csv"),
+        ("open('./data/digits.csv')", "data/digits.csv", "data"),
+        ("importlib.import_module('near')", "near.py", "near.py"),
+    ],
+)
+def test_a_file_that_a_function_misses_and_that_lies_beside_it(tmp_path, statement, file, way):
     (tmp_path / "data").mkdir()
-    (tmp_path / "digits.csv").rename(tmp_path / "data" / "digits.csv")
-    (tmp_path / "program.py").write_text("open('./data/digits.csv')\n")
-    assert create("two").stderr.splitlines()[-1] == (
-        f"data/digits.csv lies beside the program and was not shipped: --files {tmp_path} "
-        "(the folder above data/)"
+    (tmp_path / file).write_text("1")
+    (tmp_path / "trains.py").write_text(f"import importlib\ndef train():\n    {statement}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tfapp", "run", "trains:train", "-w", "1"],
+        env={**os.environ, "TFAPP_HOME": str(tmp_path / "home")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
+    assert done.returncode == 65, done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"{file} lies beside the program and was not shipped: --files {way}"
+    )
+
+
+TENSORFLOW = app_packages_dir() / "tensorflow"
+CALL_FILES = {"tfapp-call/main.py": Path(__file__)}
+
+
+def needing(module: str) -> Needs:
+    return Needs({"worker": (Needed(module, Position("train.py", 1, 1)),)})
+
+
+@pytest.mark.parametrize(
+    ("engine", "package", "packages", "version", "files", "needs", "added", "kept"),
+    [
+        ("local", TENSORFLOW, "pandas", "", {}, Needs(), build.MINE, True),
+        ("local", TENSORFLOW, "keras<3, tensorflow==2.15.*", "", {}, Needs(), "", False),
+        ("local", TENSORFLOW, "pandas", "3.11", {}, Needs(), "", True),
+        ("local", TENSORFLOW, "", "3.11", {}, Needs(), "", True),
+        ("local", PLAIN, "pandas", "", {}, Needs(), build.MINE, False),
+        ("yarn", TENSORFLOW, "pandas", "", {}, Needs(), "", True),
+        ("yarn", PLAIN, "pandas", "", {}, Needs(), "", False),
+        ("yarn", TENSORFLOW, "pandas", "", CALL_FILES, needing("keras.layers"), "", True),
+        ("yarn", TENSORFLOW, "pandas", "", CALL_FILES, needing("numpy"), "", False),
+        ("kubernetes", TENSORFLOW, "pandas", "", {}, Needs(), build.THEIRS, False),
+        ("kubernetes", TENSORFLOW, "pandas", "3.11", {}, Needs(), "", True),
+    ],
+)
+def test_packages_are_added_to_what_programs_find_without_them(
+    engine, package, packages, version, files, needs, added, kept
+):
+    keys = {"packages": packages, "version": version}
+    options = [(f"site.global.python.{key}", text) for key, text in keys.items() if text]
+    loaded = load_package(package, overrides=Overrides(tuple(options)), user_files=files).package
+    there = SimpleNamespace(name=engine, sees_home=engine == "local")
+    wanted = environments._wanted_environment(loaded, there, needs)
+    assert wanted.added == added
+    names = [name_of(requirement) for requirement in wanted.kept]
+    assert names == (["tensorflow", "tf-keras", "tensorboard"] if kept else [])
 
 
 OWN = """\
@@ -202,7 +300,8 @@ def test_an_environment_with_an_interpreter_of_its_own(tmp_path, monkeypatch, ca
     from tfapp.cli.main import main
     from tfapp.environment import build
 
-    monkeypatch.setattr(build, "OWN", ())  # the local engine's runners have tfapp's own Python
+    # The local engine's runners have tfapp's own Python.
+    monkeypatch.setattr(build, "REQUIREMENTS", ())
     program = tmp_path / "program.py"
     program.write_text(OWN.format(base=f"{sys.base_prefix}/lib/python"))
     minor = "{}.{}".format(*sys.version_info)

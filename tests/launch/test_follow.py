@@ -1,8 +1,8 @@
-from __future__ import annotations
-
 import io
+import re
 import sys
 import threading
+import time
 
 import pytest
 
@@ -11,15 +11,16 @@ from tfapp.engines.base import Application
 from tfapp.errors import UnreachableError
 from tfapp.launch.caller import Caller
 from tfapp.launch.display import PlainDisplay
-from tfapp.launch.follow import Feed, Stopper, follow, has_ended, is_running, wait_until
+from tfapp.launch.follow import States, Stopper, follow, has_ended, is_running, telling, wait_until
 from tfapp.launch.submission import Request, submit
 from tfapp.shipped import app_packages_dir
 
 FORMING, RUNNING = status("FORMING"), status("RUNNING")
 ENDED = status("SUCCEEDED", verdict=SUCCESS)
+LIMIT = 60.0
 
 
-def states(feed: Feed) -> list[str]:
+def states(feed: States) -> list[str]:
     found = []
     with pytest.raises(EOFError):
         while True:
@@ -31,7 +32,7 @@ def states(feed: Feed) -> list[str]:
 
 def test_a_feed_gives_every_change_and_then_ends(tmp_path):
     engine = PlayedEngine(tmp_path, [FORMING, RUNNING, ENDED])
-    assert states(Feed(engine, "app")) == ["FORMING", "RUNNING", "SUCCEEDED"]
+    assert states(States(engine, "app")) == ["FORMING", "RUNNING", "SUCCEEDED"]
 
 
 def test_a_feed_hands_on_what_the_engine_raises(tmp_path, monkeypatch):
@@ -42,7 +43,7 @@ def test_a_feed_hands_on_what_the_engine_raises(tmp_path, monkeypatch):
         raise UnreachableError("the master does not answer")
 
     monkeypatch.setattr(engine, "follow", follow)
-    feed = Feed(engine, "app")
+    feed = States(engine, "app")
     assert feed.next(60) == engine.find("app")
     with pytest.raises(UnreachableError, match="does not answer"):
         feed.next(60)
@@ -50,7 +51,7 @@ def test_a_feed_hands_on_what_the_engine_raises(tmp_path, monkeypatch):
 
 def test_a_feed_gives_nothing_while_nothing_changes(tmp_path):
     engine = PlayedEngine(tmp_path, [FORMING])
-    feed = Feed(engine, "app")
+    feed = States(engine, "app")
     assert feed.next(60) is not None
     assert feed.next(0) is None
     engine.stop("app", "end of the test")
@@ -65,7 +66,7 @@ def test_a_feed_gives_nothing_while_nothing_changes(tmp_path):
     ],
 )
 def test_waiting_ends_with_what_it_waits_for_or_with_the_end(tmp_path, history, reached, state):
-    found = wait_until(Feed(PlayedEngine(tmp_path, history), "app"), reached)
+    found = wait_until(States(PlayedEngine(tmp_path, history), "app"), reached)
     assert found is not None
     assert found.status.state == state
 
@@ -73,7 +74,7 @@ def test_waiting_ends_with_what_it_waits_for_or_with_the_end(tmp_path, history, 
 def test_waiting_ends_when_the_time_is_over(tmp_path):
     engine = PlayedEngine(tmp_path, [FORMING])
     ticks = iter(range(100))
-    feed = Feed(engine, "app")
+    feed = States(engine, "app")
     assert wait_until(feed, is_running, timeout=0.5, clock=lambda: float(next(ticks))) is None
     engine.stop("app", "end of the test")
 
@@ -104,6 +105,8 @@ def test_a_run_from_its_package_to_its_end_in_a_thread_with_streams_of_text(tmp_
     assert out.getvalue() == "epoch 1\n"
     notes = err.getvalue().splitlines()
     assert notes[0].startswith("checkpoints go to ")
+    (deadline,) = (note for note in notes if " killed at " in note)
+    notes.remove(deadline)
     assert sorted(notes[1:]) == sorted(
         ["app: RUNNING", "worker: 1 RUNNING", "tfapp: ready", "stopping app", "app: KILLED"]
     )
@@ -119,3 +122,30 @@ def test_a_second_ask_stops_without_grace(tmp_path):
     stopper.act()
     engine._stopped.wait(60)
     assert engine.stops == [("enough", True)]
+
+
+def said_while_it_stops(tmp_path, *instances, wanted: str) -> str:
+    """Until it has said what is `wanted`."""
+    engine = PlayedEngine(tmp_path, [status("STOPPING", *instances)])
+    caller = shell(tmp_path)
+    end = time.monotonic() + LIMIT
+    with telling(engine, engine.find_first(), caller, every=0.01):
+        while not re.search(wanted, caller.err.text):
+            assert time.monotonic() < end, caller.err.text
+            time.sleep(0.01)
+    return caller.err.text
+
+
+def test_who_has_not_ended_is_named_with_the_time_that_is_left(tmp_path):
+    instances = [instance(f"worker/{n}", "STOPPING") for n in range(6)]
+    ended = instance("worker/6", "SUCCEEDED")
+    said = said_while_it_stops(tmp_path, ended, *instances, wanted="waits for .*\\n")
+    first, second, *_ = said.splitlines()
+    assert first == "app: its programs are asked to end, and have 30 s"
+    named = "worker/0, worker/1, worker/2, worker/3 and 2 more"
+    assert re.fullmatch(
+        rf"app waits for {named}, killed at \d\d:\d\d:\d\d \(TensorFlow may ignore SIGTERM: "
+        r"see site.global.stop.signal; "
+        r"--force does not wait\)",
+        second,
+    )

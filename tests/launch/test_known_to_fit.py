@@ -1,7 +1,5 @@
 """Documents that fit are checked once; all else is checked again."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -10,8 +8,8 @@ import jsonschema
 import pytest
 
 from tfapp.documents import Document
-from tfapp.launch import known_to_fit
-from tfapp.launch.known_to_fit import remembering
+from tfapp.launch import submission
+from tfapp.launch.submission import remembering
 from tfapp.schema import check_document, check_extension
 from tfapp.shipped import app_packages_dir
 
@@ -90,7 +88,7 @@ def test_nothing_is_written_unless_wanted_and_a_full_disk_does_not_matter(tmp_pa
 
 
 def test_the_file_does_not_grow_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(known_to_fit, "MOST", 2)
+    monkeypatch.setattr(submission, "MOST_KNOWN", 2)
     path = tmp_path / "known"
     path.write_text("a\nb")
     with remembering(path, keep=True):

@@ -1,5 +1,5 @@
-from __future__ import annotations
-
+import itertools
+import threading
 import time
 from pathlib import Path
 
@@ -8,6 +8,8 @@ import pytest
 from tests.cli.played_engine import PlayedEngine, instance, shell, status
 from tfapp.contract.log_times import TimesWriter
 from tfapp.engines.base import LogFile
+from tfapp.errors import ForbiddenError, UnavailableError
+from tfapp.launch import logs
 from tfapp.launch.logs import (
     LIST_EVERY,
     LineTail,
@@ -59,26 +61,42 @@ def test_the_last_lines(tmp_path, monkeypatch, chunk, text, count, shown):
     tail.close()
 
 
+def lines(tail, final=False):
+    return list(itertools.chain.from_iterable(tail.read_lines(final)))
+
+
 def test_a_line_tail_waits_for_whole_lines(tmp_path):
     path = tmp_path / "log"
     tail = LineTail(path)
     path.write_bytes(b"a\nb")
-    assert tail.read_lines() == [b"a\n"]
+    assert lines(tail) == [b"a\n"]
     with path.open("ab") as file:
         file.write(b"c\nd")
-    assert tail.read_lines() == [b"bc\n"]
-    assert tail.read_lines(final=True) == [b"d\n"]
-    assert tail.read_lines(final=True) == []
+    assert lines(tail) == [b"bc\n"]
+    assert lines(tail, final=True) == [b"d\n"]
+    assert lines(tail, final=True) == []
     tail.close()
 
 
-@pytest.fixture
-def utc(monkeypatch):
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+@pytest.mark.parametrize("stamped", [False, True])
+def test_a_log_is_never_whole_in_memory(tmp_path, utc, monkeypatch, stamped):
+    """Lines, one that is longer than what is kept, and one that has not ended."""
+    monkeypatch.setattr(logs, "_MOST", 1000)
+    monkeypatch.setattr(logs, "_CHUNK", 100)
+    path = tmp_path / "log"
+    text = b"".join(b"line %d\n" % n for n in range(1000)) + b"x" * 2500 + b"\nlast"
+    path.write_bytes(text)
+    TimesWriter(path).note(0, 1000.0)
+    tail = TimedTail(path, stamped=True) if stamped else LineTail(path)
+    found = list(tail.read_lines(final=True))
+    stamp = b"1970-01-01T00:16:40.000+00:00 " if stamped else b""
+    assert max(sum(len(line) - len(stamp) for line in each) for each in found) <= 1100
+    shown = b"".join(line[len(stamp) :] for each in found for line in each)
+    assert shown.replace(b"\n", b"") == text.replace(b"\n", b"")
+    assert shown.startswith(b"line 0\nline 1\n")
+    assert shown.endswith(b"x\nlast\n")
+    assert list(tail.read_lines(final=True)) == []
+    tail.close()
 
 
 def timed_log(path):
@@ -93,16 +111,16 @@ def timed_log(path):
 def test_lines_behind_their_times(tmp_path, utc):
     path = tmp_path / "log"
     tail = TimedTail(path, stamped=True)
-    assert tail.read_lines() == []
+    assert lines(tail) == []
     timed_log(path)
     first = b"1970-01-01T00:16:40.500+00:00 "
-    assert tail.read_lines() == [first + b"one\n", first + b"two\n"]
+    assert lines(tail) == [first + b"one\n", first + b"two\n"]
     with path.open("ab") as file:
         TimesWriter(path).note(file.tell(), 1020.0)
         file.write(b"ee\nfour")
-    assert tail.read_lines() == [b"1970-01-01T00:16:50.000+00:00 three\n"]
+    assert lines(tail) == [b"1970-01-01T00:16:50.000+00:00 three\n"]
     # It began with what came at 1020.
-    assert tail.read_lines(final=True) == [b"1970-01-01T00:17:00.000+00:00 four\n"]
+    assert lines(tail, final=True) == [b"1970-01-01T00:17:00.000+00:00 four\n"]
     assert not tail.timeless
     tail.close()
 
@@ -121,15 +139,15 @@ def test_lines_since_a_moment(tmp_path, since, last, shown):
     path = tmp_path / "log"
     timed_log(path)
     tail = TimedTail(path, last, since)
-    found = tail.read_lines()
+    found = lines(tail)
     with path.open("ab") as file:
         TimesWriter(path).note(file.tell(), 1010.05)
         file.write(b"ee\n")
-    assert found + tail.read_lines() == shown
+    assert found + lines(tail) == shown
     with path.open("ab") as file:
         TimesWriter(path).note(file.tell(), 2000.0)
         file.write(b"later\n")
-    assert tail.read_lines() == [b"later\n"]
+    assert lines(tail) == [b"later\n"]
     tail.close()
 
 
@@ -137,7 +155,7 @@ def test_a_log_without_times_is_shown(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"one\n")
     tail = TimedTail(path, since=1e9, stamped=True)
-    assert (tail.read_lines(), tail.timeless) == ([b"- one\n"], True)
+    assert (lines(tail), tail.timeless) == ([b"- one\n"], True)
     tail.close()
 
 
@@ -241,3 +259,64 @@ def test_a_log_that_comes_later_is_found(scene, later, final):
     scene.now += later
     scene.printer.print_new(final)
     assert scene.shell.out.text == "worker/0 | one\nworker/1 | two\n"
+
+
+def test_an_engine_that_does_not_answer_is_asked_again(scene):
+    """What is copied already is printed meanwhile, and nothing of it twice."""
+    answers = iter([None, UnavailableError("the API is away"), None])
+    list_logs, asked = scene.engine.logs, threading.Semaphore(0)
+
+    def logs(name, run=None):
+        asked.release()
+        answer = next(answers, None)
+        if answer is not None:
+            raise answer
+        return list_logs(name, run)
+
+    scene.engine.logs = logs
+    scene.engine.write_log("worker/0", "one\n")
+    with scene.printer.listing_aside():
+        for _ in range(2):
+            assert asked.acquire(timeout=60)
+        scene.printer.print_new()
+        assert scene.shell.out.text == "worker/0 | one\n"
+        scene.engine.write_log("worker/0", "two\n")
+        scene.printer.print_new()
+        assert asked.acquire(timeout=60)
+    scene.printer.print_new(final=True)
+    assert scene.shell.out.text == "worker/0 | one\nworker/0 | two\n"
+
+
+@pytest.mark.parametrize("error", [ForbiddenError("you may not"), ValueError("a bug")])
+def test_an_error_that_asking_again_does_not_mend(scene, error):
+    called = threading.Event()
+
+    def logs(name, run=None):
+        called.set()
+        raise error
+
+    scene.engine.logs = logs
+    with pytest.raises(type(error), match=str(error)), scene.printer.listing_aside():
+        assert called.wait(60)
+        for _ in range(6000):
+            scene.printer.print_new()
+            time.sleep(0.01)
+
+
+def test_two_containers_share_no_line(tmp_path):
+    """The first has ended in the middle of a line."""
+    engine = PlayedEngine(tmp_path, [status("RUNNING", instance("worker/0", "RUNNING"))])
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"one\ntw")
+    second.write_bytes(b"o")
+    logs = [LogFile("worker/0", path) for path in (first, second)]
+    engine.logs = lambda name, run=None: tuple(logs)
+    a_shell = shell(tmp_path)
+    printer = LogPrinter(a_shell, engine, engine.find("app"), "worker/0")
+    for _ in range(2):
+        printer.print_new(final=True)
+    with second.open("ab") as file:
+        file.write(b"ne\n")
+    printer.print_new(final=True)
+    printer.close()
+    assert a_shell.out.text == "one\ntw\none\n"

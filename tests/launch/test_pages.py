@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.cli.commands.call import call
-from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
+from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, failure, instance, status
 from tests.page.applications import embedded
 from tfapp.engines.base import Link
 from tfapp.errors import UnavailableError, UnreachableError
@@ -244,6 +244,19 @@ def test_the_command_writes_the_page(tmp_path):
     assert shell.out.text.startswith("<!doctype html>")
     assert "Succeeded: all workers exited 0" in shell.out.text
     assert call(tmp_path, engine, "report", "other")[0] == 69
+    code, shell = call(tmp_path, engine, "report", "app", "-o", "app.html", cwd=tmp_path)
+    assert (code, shell.out.text) == (0, "")
+    assert (tmp_path / "app.html").read_text().startswith("<!doctype html>")
+    code, shell = call(tmp_path, engine, "report", "app", "-o", "no/app.html", cwd=tmp_path)
+    assert (code, "no/app.html" in shell.err.text) == (53, True)
+
+
+def test_a_terminal_gets_no_page(tmp_path):
+    engine = PlayedEngine(tmp_path, [ENDED])
+    terminal = Output(terminal=True)
+    code, shell = call(tmp_path, engine, "report", "app", out=terminal)
+    assert (code, terminal.text) == (2, "")
+    assert "-o app.html" in shell.err.text
 
 
 def test_a_port_that_is_taken(tmp_path, engine):
@@ -251,7 +264,7 @@ def test_a_port_that_is_taken(tmp_path, engine):
         port = str(server.server_port)
         code, shell = call(tmp_path, engine, "ui", "--port", port)
     assert code == 53
-    assert f"port {port} of this machine cannot be had" in shell.err.text
+    assert f"port {port} of this machine cannot be used" in shell.err.text
     assert call(tmp_path, engine, "ui", "other")[0] == 69
 
 

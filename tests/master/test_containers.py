@@ -1,7 +1,5 @@
 """Containers, as Skein's own client asks for them."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -16,8 +14,8 @@ from tests.engines.applications import (
     stock_client,
     wait_for_containers,
 )
-from tfapp.compiler.tags import TAG
 from tfapp.engines.credentials import new_credentials
+from tfapp.engines.definition import TAG
 
 OK = "Application completed successfully."
 DRIVER_OK = "Application driver completed successfully."

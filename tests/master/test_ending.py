@@ -1,18 +1,19 @@
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import (
+    SUSPENDS,
     ApplicationStatus,
     Cause,
     InstanceStatus,
+    Moment,
     Verdict,
     format_diagnostics,
 )
-from tfapp.master.ending import Driver, ending
+from tfapp.master.ending import ending
+from tfapp.master.launcher import Ended
 
 NOW = 50.0
 
@@ -46,7 +47,7 @@ def test_the_coordinators_own_word():
 
 
 def test_a_coordinator_that_published_its_verdict_and_died():
-    found = ending("FAILED", "driver failed", DECIDED, NOW, Driver(1, ""))
+    found = ending("FAILED", "driver failed", DECIDED, NOW, Ended(1).exit)
     assert found.status == DECIDED
 
 
@@ -82,10 +83,22 @@ def test_other_words(final, state, code):
 )
 def test_a_lost_coordinator(code, exit, summary):
     verdict = Verdict("FAILED", 65, summary, Cause("", 2, "", "", exit, "last lines"))
-    found = ending("FAILED", "driver failed", KNOWN, NOW, Driver(code, "last lines"))
+    found = ending("FAILED", "driver failed", KNOWN, NOW, Ended(code).exit, "last lines")
     assert found.status == concluded(verdict, "KILLED")
 
 
 def test_a_coordinator_that_ends_well_without_a_word():
-    found = ending("SUCCEEDED", "done", KNOWN, NOW, Driver(0, ""))
+    found = ending("SUCCEEDED", "done", KNOWN, NOW, Ended(0).exit)
     assert found.status == concluded(Verdict("SUCCEEDED", 0, "done"), "KILLED")
+
+
+def test_a_suspension_is_no_ending_unless_there_was_a_verdict():
+    ended = ending("SUSPENDED", "it is suspended", KNOWN, NOW)
+    assert (ended.status.state, ended.status.verdict, ended.status.updated) == (
+        "SUSPENDED",
+        None,
+        NOW,
+    )
+    assert {i.state for i in ended.status.instances} == {"REQUESTED"}
+    assert ended.status.timeline[-1] == Moment(NOW, "it is suspended", SUSPENDS, "", 2)
+    assert ending("SUSPENDED", "it is suspended", DECIDED, NOW).status == DECIDED

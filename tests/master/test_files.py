@@ -1,7 +1,5 @@
 """Files from the master itself, asked for as a container does."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -15,13 +13,14 @@ from types import SimpleNamespace
 
 import pytest
 
-import tfapp.master.bootstrap
+import tfapp.standalone.bootstrap
+from tfapp.contract.names import LOG_BEGINS
 from tfapp.engines.credentials import new_credentials
 from tfapp.errors import UnavailableError
-from tfapp.master.bootstrap import Master
 from tfapp.master.files import FileServer
 from tfapp.master.server import Endpoint
 from tfapp.protocol.definition import messages
+from tfapp.standalone.bootstrap import MasterClient
 
 CERTIFICATE, KEY = new_credentials(time.time())
 
@@ -50,7 +49,7 @@ def ask(folder, granted, *paths):
             return await asyncio.to_thread(all_answers, files.address)
 
     def all_answers(address):
-        master = Master(address, folder / "certificate", folder / "key")
+        master = MasterClient(address, folder / "certificate", folder / "key")
         return [answer(master, path) for path in paths]
 
     def answer(master, path):
@@ -86,12 +85,13 @@ class TestStay:
             with FileServer(ENDPOINT, stay=True) as files, files.offering(*container(script)):
                 words = (files.address, "w_0", *credentials(folder), folder / "box")
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, tfapp.master.bootstrap.__file__, *map(str, words)),
+                    *(sys.executable, tfapp.standalone.bootstrap.__file__, *map(str, words)),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                 )
                 first = await asyncio.wait_for(process.stdout.readline(), 300)
-                if first == b"ready\n":
+                first += await asyncio.wait_for(process.stdout.readline(), 300)
+                if first.endswith(b"ready\n"):
                     process.terminate()
                 rest, _ = await asyncio.wait_for(process.communicate(), 300)
                 return process.returncode, (first + rest).decode()
@@ -103,15 +103,15 @@ class TestStay:
         script = f"echo at work\nprintf %s '{value}' > $LOG_DIRS/tfapp-returned.json\nexit 3"
         assert self.start(tmp_path, script) == (
             3,
-            'at work\ntfapp: returned {"generation":1,"value":"a b"}\n',
+            f'{LOG_BEGINS}\nat work\ntfapp: returned {{"generation":1,"value":"a b"}}\n',
         )
 
     def test_nothing_was_returned(self, tmp_path):
-        assert self.start(tmp_path, "echo at work; kill -9 $$") == (137, "at work\n")
+        assert self.start(tmp_path, "echo at work; kill -9 $$") == (137, f"{LOG_BEGINS}\nat work\n")
 
     def test_it_passes_the_signal_on(self, tmp_path):
         script = "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
-        assert self.start(tmp_path, script) == (5, "ready\ntold\n")
+        assert self.start(tmp_path, script) == (5, f"{LOG_BEGINS}\nready\ntold\n")
 
 
 class TestUploads:
@@ -140,7 +140,7 @@ class TestUploads:
                 return answers
 
         def one(address, digest, content, length=None):
-            tls = Master(address, *credentials(folder.parent)).tls
+            tls = MasterClient(address, *credentials(folder.parent)).tls
             host, port = address.split(":")
             connection = http.client.HTTPSConnection(host, int(port), context=tls, timeout=60)
             try:

@@ -1,7 +1,5 @@
 """The rules by which containers come and go, without processes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.master.lifecycle import EXIT_MESSAGES, Lifecycle, ServiceRules

@@ -1,15 +1,13 @@
-from __future__ import annotations
-
 import pytest
 
-from tfapp.master.pages import Page, Pages
+from tfapp.master.service import MasterPages, Page
 from tfapp.master.store import RequestError
 
 BOARD = Page("board", "http://127.0.0.1:6006/x", "Board")
 
 
 def test_added_and_removed():
-    pages = Pages()
+    pages = MasterPages()
     pages.add(BOARD)
     pages.add(Page("plain", "https://host"))
     pages.add(Page("plain2", "https://host"))
@@ -30,7 +28,7 @@ def test_added_and_removed():
     ],
 )
 def test_refused(page, code, message):
-    pages = Pages()
+    pages = MasterPages()
     pages.add(BOARD)
     with pytest.raises(RequestError, match=message) as refused:
         pages.add(page)
@@ -40,5 +38,5 @@ def test_refused(page, code, message):
 
 def test_removing_what_is_not_there():
     with pytest.raises(RequestError, match="doesn't exist") as refused:
-        Pages().remove("a")
+        MasterPages().remove("a")
     assert refused.value.code == "FAILED_PRECONDITION"

@@ -1,20 +1,18 @@
 """The store by itself."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfapp.master.store import (
     Delete,
-    Entry,
     Get,
     KeyRange,
     KeyValueStore,
     Owner,
-    Put,
     RequestError,
+    StoreEntry,
+    StorePut,
 )
 
 A, B = Owner("w", 0), Owner("w", 1)
@@ -22,8 +20,8 @@ EVERYTHING = Get(KeyRange())
 
 keys = st.text(alphabet="abc\ufffd\U0001f600", max_size=3)
 operations = st.one_of(
-    st.builds(Put, keys, st.binary(max_size=2), st.sampled_from([None, A, B])),
-    st.builds(Put, keys, st.binary(max_size=2), keep_owner=st.just(True)),
+    st.builds(StorePut, keys, st.binary(max_size=2), st.sampled_from([None, A, B])),
+    st.builds(StorePut, keys, st.binary(max_size=2), keep_owner=st.just(True)),
     st.builds(Delete, st.builds(KeyRange, keys, keys)),
     st.builds(Get, st.builds(KeyRange, keys, keys)),
 )
@@ -55,7 +53,7 @@ def test_events_tell_the_whole_story(history):
     for operation in history:
         before = dict(replica.entries)
         result = store.apply(operation)
-        if isinstance(operation, Put):
+        if isinstance(operation, StorePut):
             assert result == before.get(operation.key)
         elif isinstance(operation, Delete):
             assert {e.key: e for e in result} == {
@@ -73,19 +71,19 @@ def test_events_tell_the_whole_story(history):
 def test_each_owned_key_has_a_deletion_of_its_own():
     store, log = open_store()
     for key in "ba":
-        store.apply(Put(key, owner=A))
+        store.apply(StorePut(key, owner=A))
     del log[:]
     store.drop_owner(A)
     store.drop_owner(A)
-    assert log == [("DELETE", (Entry("a"),)), ("DELETE", (Entry("b"),))]
+    assert log == [("DELETE", (StoreEntry("a"),)), ("DELETE", (StoreEntry("b"),))]
 
 
 def test_a_range_is_deleted_by_one_event():
     store, log = open_store()
     for key in "abc":
-        store.apply(Put(key, b"1"))
+        store.apply(StorePut(key, b"1"))
     store.apply(Delete(KeyRange("b")))
-    assert log[-1] == ("DELETE", (Entry("b"), Entry("c")))
+    assert log[-1] == ("DELETE", (StoreEntry("b"), StoreEntry("c")))
     store.apply(Delete(KeyRange("b")))
     assert len(log) == 4
 
@@ -97,7 +95,7 @@ def test_refused_operations_change_nothing():
     log = []
     store = KeyValueStore(lambda *event: log.append(event), nobody)
     with pytest.raises(RequestError, match="no w_0"):
-        store.transaction([], [Put("a", b"1"), Put("b", b"2", A)], [])
+        store.transaction([], [StorePut("a", b"1"), StorePut("b", b"2", A)], [])
     with pytest.raises(RequestError, match="can't both be true"):
-        store.apply(Put("a", keep_value=True, keep_owner=True))
+        store.apply(StorePut("a", keep_value=True, keep_owner=True))
     assert (store.apply(EVERYTHING), log) == ([], [])

@@ -1,7 +1,5 @@
 """Events: who gets which, in which order, and how streams end."""
 
-from __future__ import annotations
-
 import queue
 import threading
 
@@ -112,15 +110,6 @@ def test_subscribing_and_unsubscribing(client):
         events.subscribe(key="a")
         client.kv["a"] = b"3"
         assert plain(events, 1) == [("PUT", "a", b"3", None)]
-
-
-def test_an_abandoned_queue_is_unsubscribed(client):
-    events = client.kv.events(prefix="a")
-    del events
-    assert client.kv._filter_to_queues == {}
-    with client.kv.events(key="a") as events:
-        client.kv["a"] = b"1"
-        assert plain(events, 1) == [("PUT", "a", b"1", None)]
 
 
 def test_events_of_owned_keys(client, boxes):

@@ -1,9 +1,6 @@
-"""One key and ranges of keys, through Skein's own client."""
-
-from __future__ import annotations
+"""One key and ranges of keys, through Skein's own client, which makes a range of a prefix."""
 
 from collections import OrderedDict
-from collections.abc import MutableMapping
 
 import pytest
 
@@ -30,7 +27,6 @@ RANGES = [
     ({"start": "z", "end": "a"}, []),
     ({"start": "\0"}, NAMES),
 ]
-PREFIXES = [("app", ["app", "apple", "applet", "apply"]), ("pear", ["pear"]), ("fig", [])]
 
 
 def values(keys):
@@ -77,33 +73,6 @@ class TestRange:
         assert fruit.discard_range(**arguments, return_keys=True) == []
 
 
-@pytest.mark.parametrize(("prefix", "keys"), PREFIXES)
-class TestPrefix:
-    def test_counts_and_lists(self, fruit, prefix, keys):
-        assert fruit.count(prefix=prefix) == len(keys)
-        assert fruit.list_keys(prefix=prefix) == keys
-
-    def test_gets(self, fruit, prefix, keys):
-        assert fruit.get_prefix(prefix) == values(keys)
-        assert fruit.get_prefix(prefix, return_owner=True) == pairs(keys)
-
-    def test_pops(self, fruit, prefix, keys):
-        assert fruit.pop_prefix(prefix) == values(keys)
-        assert fruit.pop_prefix(prefix) == OrderedDict()
-
-    def test_pops_with_owners(self, fruit, prefix, keys):
-        assert fruit.pop_prefix(prefix, return_owner=True) == pairs(keys)
-        assert fruit.pop_prefix(prefix, return_owner=True) == OrderedDict()
-
-    def test_discards(self, fruit, prefix, keys):
-        assert fruit.discard_prefix(prefix) == len(keys)
-        assert fruit.discard_prefix(prefix) == 0
-
-    def test_discards_and_tells_keys(self, fruit, prefix, keys):
-        assert fruit.discard_prefix(prefix, return_keys=True) == keys
-        assert fruit.discard_prefix(prefix, return_keys=True) == []
-
-
 @pytest.mark.parametrize("method", ["get", "pop"])
 class TestOneKey:
     def test_value(self, fruit, method):
@@ -136,55 +105,12 @@ def test_discard(fruit):
     assert not fruit.discard("fig")
 
 
-class TestMapping:
-    def test_is_one(self, client):
-        assert isinstance(client.kv, MutableMapping)
-        assert (len(client.kv), list(client.kv), dict(client.kv)) == (0, [], {})
-
-    def test_items(self, client):
-        client.kv["b"] = b"2"
-        client.kv["a"] = b"1"
-        assert list(client.kv) == ["a", "b"]
-        assert len(client.kv) == 2
-        assert client.kv["a"] == b"1"
-        del client.kv["a"]
-        assert list(client.kv) == ["b"]
-
-    def test_missing_key(self, client):
-        with pytest.raises(KeyError):
-            client.kv["a"]
-        with pytest.raises(KeyError):
-            del client.kv["a"]
-
-    def test_wrong_types_never_arrive(self, client):
-        with pytest.raises(TypeError):
-            client.kv["a"] = "text"
-        with pytest.raises(TypeError):
-            client.kv[1]
-        with pytest.raises(TypeError):
-            del client.kv[1]
-        assert len(client.kv) == 0
-
-    def test_setdefault(self, client):
-        assert client.kv.setdefault("a", b"1") == b"1"
-        assert client.kv.setdefault("a", b"2") == b"1"
-
-    def test_clear(self, fruit):
-        fruit.clear()
-        assert len(fruit) == 0
-
-    @pytest.mark.parametrize(
-        ("arguments", "keywords"),
-        [
-            ([{"a": b"1", "b": b"2"}], {}),
-            ([[("a", b"1"), ("b", b"2")]], {}),
-            ([{"a": b"1", "b": b"wrong"}], {"b": b"2"}),
-            ([], {"a": b"1", "b": b"2"}),
-        ],
-    )
-    def test_update(self, client, arguments, keywords):
-        client.kv.update(*arguments, **keywords)
-        assert client.kv.get_range() == {"a": b"1", "b": b"2"}
+def test_as_a_mapping(fruit):
+    fruit["fig"] = b"7"
+    del fruit["app"]
+    assert list(fruit) == sorted([*NAMES, "fig"])[1:]
+    fruit.clear()
+    assert (len(fruit), dict(fruit)) == (0, {})
 
 
 class TestValues:

@@ -1,7 +1,5 @@
 """A container's keys live as long as it does."""
 
-from __future__ import annotations
-
 
 def test_keys_go_with_their_container(client, boxes):
     first, second = boxes

@@ -1,7 +1,5 @@
 """Conditions, branches, all or nothing."""
 
-from __future__ import annotations
-
 import operator
 
 import pytest
@@ -154,16 +152,3 @@ def test_owner_only_put_of_a_key_that_the_transaction_deletes(client, box):
 
 def test_nothing_asked(client):
     assert client.kv.transaction() == (True, [])
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"conditions": [kv.get("a")]},
-        {"on_success": [kv.value("a") == b""]},
-        {"on_failure": [kv.value("a") == b""]},
-    ],
-)
-def test_wrong_types_never_arrive(client, arguments):
-    with pytest.raises(TypeError):
-        client.kv.transaction(**arguments)

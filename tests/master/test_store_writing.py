@@ -1,7 +1,5 @@
 """put and swap: value, owner, or both."""
 
-from __future__ import annotations
-
 import pytest
 
 NEW, OLD = object(), b"old"

@@ -1,5 +1,4 @@
-"""Packages for tests: a sound base with other files over it, findings as text, and the table of
-mistakes."""
+"""Packages for tests: a sound base with files over it, findings as text, the table of mistakes."""
 
 from __future__ import annotations
 
@@ -67,7 +66,6 @@ class Mistake:
 
 
 def read_mistake(path: Path) -> Mistake:
-    """The mistake in the file at `path`."""
     before, *parts = _SECTION.split(path.read_bytes())
     assert before == b"", f"{path} does not begin with a section"
     sections = dict(zip((name.decode() for name in parts[::2]), parts[1::2]))

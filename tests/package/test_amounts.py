@@ -1,7 +1,5 @@
 """Amounts with a unit: what they come to, and the schemas' patterns for the same grammar."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A package in a .zip: what is in it, and what keeps it from being shipped."""
 
-from __future__ import annotations
-
 import stat
 import zipfile
 

@@ -1,7 +1,5 @@
 """Texts about Docker containers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.contract.job import Mount
@@ -9,7 +7,7 @@ from tfapp.package.docker import CLOSE_THE_QUOTE, DockerError, parse_mounts, par
 
 
 @pytest.mark.parametrize(
-    "text, mounts",
+    ("text", "mounts"),
     [
         ("", ()),
         ("/a", (Mount("/a", "/a"),)),
@@ -23,7 +21,7 @@ def test_mounts(text, mounts):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("a", "'a' is no mount: 'a' is not an absolute path"),
         ("/a:b", "'/a:b' is no mount: 'b' is not an absolute path"),
@@ -53,7 +51,7 @@ def test_options():
 
 
 @pytest.mark.parametrize(
-    "text, message, hint",
+    ("text", "message", "hint"),
     [
         (
             "-v /:/host",

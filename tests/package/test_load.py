@@ -1,7 +1,5 @@
 """Loading as a whole: which files are read, and how far each stage goes when another fails."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Every mistake of the table: what is said of it, word for word. A new mistake is a new file in
 mistakes/, whose form tests.package.packages.Mistake describes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

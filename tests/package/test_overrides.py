@@ -1,7 +1,5 @@
 """The command line's changes: where each goes, and where its findings stand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.package.packages import make_package, report
@@ -32,6 +30,19 @@ def test_entries_in_the_order_of_application():
         Override("resources", ("global", "yarn.memory"), "5", at("--resopt yarn.memory")),
         Override("resources", (*worker, "yarn.memory"), "6", at("--rescompopt worker yarn.memory")),
     ]
+
+
+def test_the_options_for_people_to_read():
+    program = ("site.global.user.scripts.args", "--epochs 8")
+    assert Overrides(options=(program,)).in_words() == ()
+    assert ALL.in_words() == (
+        "site.global.x=1",
+        "yarn.memory=2",
+        "yarn.memory=5",
+        "worker env.A",
+        "worker yarn.vcores=4",
+        "worker yarn.memory=6",
+    )
 
 
 def test_apply_touches_its_own_document():

@@ -1,7 +1,5 @@
 """Whatever is edited in a package, it loads with findings, or compiles: nothing crashes."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

@@ -4,8 +4,6 @@ The sample asks for run mode docker without naming an image. It loads: the image
 default that the schema documents, and a warning says which.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 

@@ -1,7 +1,5 @@
 """`--files`: what a user's files and folders become below files/."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.package.packages import report
@@ -15,16 +13,44 @@ def refusal(*paths):
     return report(caught.value.problems, paths[0].parent)
 
 
-def test_files_and_folders(tmp_path):
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ([], []),
+        (["train.py"], ["train.py"]),
+        (["src/train.py"], ["train.py"]),
+        (["src"], ["src/model/net.py", "src/train.py"]),
+        (["src/model"], ["model/net.py"]),
+        (["src/"], ["model/net.py", "train.py"]),
+        (["src/."], ["model/net.py", "train.py"]),
+        (["src/model/.."], ["model/net.py", "train.py"]),
+        (["."], ["src/model/net.py", "src/train.py", "train.py"]),
+        (["train.py", "src"], ["src/model/net.py", "src/train.py", "train.py"]),
+        ([".", "train.py", "src"], ["src/model/net.py", "src/train.py", "train.py"]),
+    ],
+    ids=str,
+)
+def test_files_and_folders(tmp_path, monkeypatch, given, names):
     (tmp_path / "src" / "model").mkdir(parents=True)
     for name in ("train.py", "src/train.py", "src/model/net.py"):
         (tmp_path / name).write_text(name)
-    assert collect_user_files([tmp_path / "train.py"]) == {"train.py": tmp_path / "train.py"}
-    assert collect_user_files([tmp_path / "train.py", tmp_path / "src"]) == {
-        "train.py": tmp_path / "src" / "train.py",
-        "model/net.py": tmp_path / "src" / "model" / "net.py",
-    }
-    assert collect_user_files([]) == {}
+    monkeypatch.chdir(tmp_path)
+    found = collect_user_files(given)
+    assert sorted(found) == names
+    assert all(path.samefile(path.read_text()) for path in found.values())
+
+
+@pytest.mark.parametrize("given", [("a/x.json", "b/x.json"), ("x.json", "a/"), ("a/", "b/")])
+def test_two_files_of_one_name_are_refused(tmp_path, monkeypatch, given):
+    for name in ("a/x.json", "b/x.json", "x.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidPackageError) as caught:
+        collect_user_files(given)
+    (problem,) = caught.value.problems
+    assert "x.json is to be shipped as x.json too" in problem.message
+    assert sorted(collect_user_files(["a", "b", "x.json"])) == ["a/x.json", "b/x.json", "x.json"]
 
 
 def test_nothing_there(tmp_path):
@@ -46,13 +72,16 @@ def test_two_that_cannot_stand_side_by_side(tmp_path):
     (tmp_path / "Train.py").write_text("")
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text("")
-    assert "differ only in capitals" in refusal(tmp_path / "Train.py", tmp_path / "src")
+    assert "differ only in capitals" in refusal(tmp_path / "Train.py", f"{tmp_path / 'src'}/")
 
 
 def test_link_out_of_a_folder(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "key").symlink_to("/etc/passwd")
     assert refusal(tmp_path / "src").startswith("src/key: error: this link leads out")
+    (tmp_path / "src" / "key").unlink()
+    (tmp_path / "src" / "loop").symlink_to(".")
+    assert refusal(tmp_path / "src").startswith("src/loop: error: this is a link to a folder")
 
 
 def test_what_is_not_shipped_is_told(tmp_path):
@@ -63,7 +92,7 @@ def test_what_is_not_shipped_is_told(tmp_path):
         (tmp_path / name).write_text(name)
     (tmp_path / ".tfappignore").write_text("# large\n/data/*\n!small.csv\n*.log\n")
     notes = []
-    assert sorted(collect_user_files([tmp_path], notes.append)) == sorted(kept)
+    assert sorted(collect_user_files([f"{tmp_path}/"], notes.append)) == sorted(kept)
     assert notes == [
         f"{tmp_path}: does not ship .git/, .pytest_cache/, data/big.csv (.tfappignore), "
         "env/ (a virtual environment), notes/a.log (.tfappignore)"

@@ -1,7 +1,5 @@
 """Statuses of applications whose pages are looked at."""
 
-from __future__ import annotations
-
 import json
 
 from tfapp.contract.exit import Exit
@@ -29,7 +27,6 @@ def embedded(text: str) -> dict:
 
 
 def instance(name: str, state: str = "RUNNING", **more) -> InstanceStatus:
-    """An instance whose component is its role."""
     component = name.partition("/")[0]
     values = {"host": "node-1", "container": name.replace("/", "_"), **more}
     return InstanceStatus(name, component, component, state, **values)

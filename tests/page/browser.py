@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -11,7 +10,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.debian import Packages, UnavailableError
+from tests.waiting import wait
 
 PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 PROGRAMS = ("chromium", "chromedriver")
@@ -84,17 +83,11 @@ class Browser:
         self._devtools("Emulation.setEmulatedMedia", {"features": [feature]})
 
     def widths(self) -> tuple[int, int]:
-        """The width of the page's content, and that of the window: more means that one has to
-        scroll sideways."""
+        """The width of the page's content, and of the window: more means scrolling sideways."""
         page, window = self.run(
             "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
         )
         return page, window
-
-    def picture(self, path: Path) -> None:
-        """Writes a PNG of the whole page."""
-        taken = self._devtools("Page.captureScreenshot", {"captureBeyondViewport": True})
-        path.write_bytes(base64.b64decode(taken["data"]))
 
     def complaints(self) -> list[str]:
         """What the browser has said of the page since the last call: errors of its script, what its
@@ -103,7 +96,6 @@ class Browser:
         return [entry["message"] for entry in logged]
 
     def close(self) -> None:
-        """Ends the browser."""
         self._ask("DELETE", self._session)
 
     def _devtools(self, command: str, parameters: dict[str, Any]) -> Any:
@@ -125,11 +117,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def wait_for(look: Callable[[], T], what: str, limit: float = LIMIT) -> T:
     """What `look` finds, once that is something. AssertionError after `limit` seconds."""
-    deadline = time.monotonic() + limit
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what} did not come within {limit:g} s"
-        time.sleep(0.1)
-    return found
+    return wait(look, f"{what} did not come within {limit:g} s", limit)
 
 
 @contextlib.contextmanager

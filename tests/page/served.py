@@ -1,7 +1,5 @@
 """`tfapp ui` as a process, and what it answers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

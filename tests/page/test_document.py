@@ -1,7 +1,5 @@
 """What a page shows, and what it does not."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -17,16 +15,20 @@ from tfapp.contract.status import (
     STARTS,
     ApplicationStatus,
     FeedStatus,
+    InstanceStatus,
     Moment,
+    Ran,
+    RanComponent,
 )
 from tfapp.page.document import (
     About,
-    Log,
+    PageLog,
     feed_in_words,
     in_words,
     last_lines,
     of_application,
     of_list,
+    ran_in_words,
     row,
 )
 from tfapp.page.history import FORMS, RUNS, Generation, Mark, Part, history
@@ -47,6 +49,30 @@ def test_a_restart_is_lanes_bands_and_a_mark():
     assert parts["worker/0"] == (Part(0.0, 2.0, FORMS), Part(2.0, 20.0, RUNS), *second)
     assert parts["worker/2"] == second, "it joined in generation 2"
     assert [(mark.at, mark.instance) for mark in found.marks] == [(20.0, "worker/1")]
+
+
+def test_what_an_application_runs():
+    worker = RanComponent("worker", "fit.py --epochs 8", 2, 1024, 1, 0, "python3", "")
+    ps = RanComponent("ps", "", 1, 512, 2, 1, "python3", "img:1")
+    versions = {"Python": "3.12.4", "TensorFlow": "2.16.1"}
+    instances = (instance("worker/0", versions=versions), instance("worker/1"), instance("ps/0"))
+    status = dataclasses.replace(
+        restarted(),
+        instances=instances,
+        ran=Ran((worker, ps), ("k=v", "env.A"), "1.2", "ada", "abc"),
+    )
+    what = "2 x 1024 MiB, 1 vcore; python3 (Python 3.12.4, TensorFlow 2.16.1)"
+    told = [
+        ("worker program", f"fit.py --epochs 8; {what}"),
+        ("ps program", "1 x 512 MiB, 2 vcores, 1 GPU; python3 in img:1"),
+        ("options", "k=v, env.A"),
+        ("user", "ada"),
+        ("commit", "abc"),
+        ("tfapp", "1.2"),
+    ]
+    assert ran_in_words(status) == told
+    assert of_application(ABOUT, status)["ran"] == [list(fact) for fact in told]
+    assert of_application(ABOUT, restarted())["ran"] == []
 
 
 def test_one_instance_starts_again_in_its_generation():
@@ -158,7 +184,7 @@ def test_rows_of_a_feed_are_those_of_instances():
 
 def test_what_programs_and_packages_say_is_never_markup():
     name = f"app{HOSTILE}"
-    log = Log("worker/0", f"</script>{HOSTILE}\u2028")
+    log = PageLog("worker/0", f"</script>{HOSTILE}\u2028")
     about = dataclasses.replace(ABOUT, name=name, tags=(HOSTILE,), waits=HOSTILE)
     document = of_application(about, restarted(), logs=(log,))
     text = page(document)
@@ -187,8 +213,7 @@ def test_a_page_needs_nothing_from_elsewhere():
 
 
 def test_a_document_has_the_fields_of_a_page_and_no_others():
-    """Not a container's environment, a path of credentials, or whatever a status may have one
-    day."""
+    """Not a container's environment, a path of credentials, or what a status may have one day."""
     status = dataclasses.replace(
         restarted(), instances=(instance("worker/0", docker="d" * 64, container="secret"),)
     )
@@ -205,6 +230,7 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         "preparing",
         "rows",
         "step",
+        "epoch",
         "speed",
         "metrics",
     }
@@ -217,7 +243,7 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         (b"one\r\ntwo", "one\ntwo"),
         (b" 1/9\r 2/9\r 9/9\ndone\n", " 9/9\ndone"),
         (b"\x1b[31mred\x1b[0m \x1b[1;32mgreen\x1b[m\n", "red green"),
-        (b"a\x00b\x07\tc\n", "ab\tc"),
+        (b"a\x00b\x07\tc\n", "a\ufffdb\ufffd\tc"),
         (b"\xff\xfe\n", "\ufffd\ufffd"),
         (b"", ""),
     ],
@@ -235,3 +261,27 @@ def test_ends_without_a_cause_are_no_failures():
     status = restarted()
     moments = (*status.timeline, Moment(BEGUN + 50, "Succeeded.", ENDS, "", 2))
     assert len(history(dataclasses.replace(status, timeline=moments), False).marks) == 1
+
+
+def test_a_suspension_ends_a_generation():
+    """Nothing runs until the next one begins."""
+    timeline = (
+        Moment(5.0, "generation 1 starts", "starts", "", 1),
+        Moment(9.0, "the application is suspended", "suspends", "", 1),
+        Moment(30.0, "generation 2 begins", "begins", "", 2),
+        Moment(31.0, "generation 2 starts", "starts", "", 2),
+        Moment(40.0, "the application is suspended", "suspends", "", 2),
+    )
+    instances = (InstanceStatus("w/0", "w", "worker", "REQUESTED"),)
+    status = ApplicationStatus("a", "SUSPENDED", 2, 0.0, 40.0, instances, timeline=timeline)
+    found = history(status, live=True)
+    assert [(g.begins, g.ends) for g in found.generations] == [(0.0, 9.0), (30.0, 40.0)]
+    assert [(p.since, p.until, p.kind) for p in found.lanes[0].parts] == [
+        (0.0, 5.0, "forms"),
+        (5.0, 9.0, "runs"),
+        (30.0, 31.0, "forms"),
+        (31.0, 40.0, "runs"),
+    ]
+    assert in_words(status, "its Job is suspended") == (
+        "Suspended: nothing runs now. Its Job is suspended."
+    )

@@ -17,7 +17,7 @@ from tests.page.applications import HOSTILE, large, restarted
 from tests.page.browser import Browser, wait_for
 from tests.page.served import fetched, served
 from tfapp.contract.status import FeedStatus
-from tfapp.page.document import About, Log, of_application
+from tfapp.page.document import About, PageLog, of_application
 from tfapp.page.html import page
 
 PHONE = (375, 800)
@@ -184,7 +184,7 @@ def code(url: str, **headers: str) -> int:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), PHONE, (320, 600)])
 def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, height, dark):
-    logs = [Log("worker/0", f"{HOSTILE}\n{'x' * 3000}")]
+    logs = [PageLog("worker/0", f"{HOSTILE}\n{'x' * 3000}")]
     feed = FeedStatus(1_234_567, {"worker/0": 1_234_567}, waits=HOSTILE)
     fed = dataclasses.replace(restarted(), feed=feed)
     for name, status in (("large", large()), ("restarted", fed)):

@@ -14,9 +14,10 @@ from typing import Any
 import cloudpickle
 
 import tfapp
+from tfapp.api.travel import pack
 from tfapp.program import entry
 
-SHIPPED = ("__init__.py", "errors.py", "frozen.py", "program")
+SHIPPED = (*pack._OWN, "program")
 LIMIT = 300.0  # seconds
 
 

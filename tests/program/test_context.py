@@ -22,7 +22,7 @@ def two(first, second):
 
 
 @pytest.mark.parametrize(
-    "function, wanted",
+    ("function", "wanted"),
     [
         (lambda: 0, False),
         (lambda anything: 0, True),

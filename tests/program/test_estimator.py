@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,7 @@ class Estimator:
     model_dir = "/shared/app"
 
     def __init__(self, strategy=None):
+        self.variables = {"dense/kernel": 0.5, "global_step": 30}
         self.config = types.SimpleNamespace(train_distribute=strategy)
         self.asked: list[object] = []
 
@@ -26,11 +30,14 @@ class Estimator:
         self.asked.append((input_fn, how))
         return {"accuracy": 0.5, "global_step": 20.0}
 
+    def get_variable_names(self):
+        return [*self.variables]
+
     def get_variable_value(self, name):
-        return {"global_step": 30}[name]
+        return self.variables[name]
 
     def latest_checkpoint(self):
-        return "model.ckpt-20"
+        return "model.ckpt-20" if self.variables else None
 
 
 class Exporter:
@@ -101,6 +108,54 @@ def test_a_chief_with_an_evaluator_only_trains(tensorflow, reported):
     alone = Context(role="chief", component="chief", members=members)
     assert estimator.run(made, alone) == {"global_step": 30}
     assert made.estimator.asked == []
+
+
+OF_KERAS = "estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+@pytest.mark.parametrize(
+    ("variables", "returned"),
+    [
+        ({OF_KERAS: 30, "layer/kernel": 0.5}, {"global_step": 30}),
+        ({"layer/kernel": 0.5}, None),
+        ({}, None),
+    ],
+)
+def test_a_training_succeeds_whatever_its_checkpoint_names(
+    tensorflow, reported, variables, returned
+):
+    made, _ = experiment("chief")
+    made.estimator.variables = variables
+    members = context("evaluator", chief=("h:1",)).members
+    alone = Context(role="chief", component="chief", members=members)
+    assert estimator.run(made, alone) == returned
+
+
+def test_what_is_no_number_is_no_metric(tensorflow, reported, monkeypatch):
+    found = {"accuracy": 0.5, "by class": [0.5, 0.5], "image": b"a summary", "global_step": 20}
+    monkeypatch.setattr(Estimator, "evaluate", lambda self, input_fn, **how: found)
+    made, _ = experiment("chief")
+    returned = estimator.run(made, context("chief", chief=("h:1",)))
+    assert returned == {"accuracy": 0.5, "global_step": 20}
+    assert reported == [({"accuracy": 0.5}, 20)]
+
+
+def test_checkpoints_that_no_other_instance_sees_are_refused(tensorflow, reported):
+    both = {"chief": ("h:1",), "worker": ("h:2",)}
+    rows = [
+        ("worker", both, "mirrored", True),
+        ("worker", {**both, "ps": ("h:3",)}, None, False),
+        ("evaluator", {"chief": ("h:1",)}, None, True),
+        ("chief", {"chief": ("h:1",)}, None, False),
+    ]
+    for role, cluster, strategy, refused in rows:
+        made, _ = experiment(role, strategy)
+        made.estimator.model_dir = "/container/checkpoints"
+        where = dataclasses.replace(context(role, **cluster), work_dir=Path("/container/work"))
+        with contextlib.ExitStack() as stack:
+            if refused:
+                stack.enter_context(pytest.raises(ProgramError, match="no other instance sees /"))
+            estimator.run(made, where)
 
 
 def test_a_worker_returns_nothing(tensorflow, reported):

@@ -9,12 +9,7 @@ import pytest
 
 import tfapp.program.experiment
 from tfapp.program import experiment
-from tfapp.program.experiment import (
-    Experiment,
-    KerasExperiment,
-    makes_strategy,
-    returns,
-)
+from tfapp.program.experiment import Experiment, KerasExperiment, makes_strategy, returns
 from tfapp.program.experiment import KerasExperiment as Renamed
 
 

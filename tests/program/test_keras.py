@@ -1,7 +1,5 @@
 """What is refused before anything trains, and a training alone in one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -11,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.program.digits import write_digits
+from tfapp.contract import messages
 from tfapp.errors import ProgramError
 from tfapp.program import keras
 from tfapp.program.context import Context, Member
 from tfapp.program.experiment import KerasExperiment
+from tfapp.program.keras_model import mark_of
+from tfapp.runner import tensorflow_env
 
 WORKER = Context(checkpoint_dir="/shared/app", work_dir=Path("/container/work"))
 
@@ -34,7 +35,7 @@ def member(role, index=0):
 
 
 @pytest.mark.parametrize(
-    "made, context, said",
+    ("made", "context", "said"),
     [
         (None, WORKER, "the function returned nothing (None), and a tfapp.KerasExperiment was "),
         (
@@ -154,3 +155,44 @@ def test_alone_it_trains_with_keras_3_and_not_twice(tmp_path):
         line[: len("tfapp: epoch 1:")] for line in lines if line.startswith("tfapp: epoch ")
     ]
     assert outside == "the model of the KerasExperiment was built outside the scope of its strategy"
+
+
+BACKUPS = Path(__file__).with_name("backups.py")
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("legacy", ["0", "1"])
+def test_a_damaged_backup(tmp_path, legacy):
+    """The state before is taken where there is one; else the folder and the way out are named."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.program.backups", str(tmp_path)],
+        cwd=BACKUPS.parents[2],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": legacy, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(rows) == (3 if legacy == "1" else 12), done.stderr
+    for row in rows:
+        if not row["alone"]:
+            assert row["told"] == [1, 2], row
+        elif row["told"] != [2]:  # else it can be read in spite of its damage
+            said, hint = row["told"]
+            assert str(tmp_path / "damaged") in said and "--fresh" in hint, row
+
+
+@pytest.mark.parametrize("trainers", [("chief", "worker"), ("worker", "worker"), ("chief", "ps")])
+def test_all_instances_have_the_same_mark(trainers):
+    """Else the evaluator would wait for an end that it does not recognise."""
+    roles = (*trainers, "evaluator")
+    members = [
+        messages.Member(f"i/{n}", "i", n, role, "h", {"i": {"host_port": f"h:{n + 1}"}})
+        for n, role in enumerate(roles)
+    ]
+    marks = []
+    for member in members:
+        environ = {"TF_CONFIG": tensorflow_env.tf_config(member.instance, members)}
+        marks.append(mark_of(Context.from_environ(environ)))
+    assert marks == [marks[0]] * len(members)
+    assert marks[0]["cluster"].keys() == set(trainers)

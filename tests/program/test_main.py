@@ -1,7 +1,5 @@
 """A shipped program in a process of its own, with the variables that a runner sets."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -129,6 +127,23 @@ def test_a_traceback_begins_in_the_users_code_and_ends_with_the_exception(run):
     assert lines[-2:] == ["ValueError: of the", "user's own"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "missed"),
+    [
+        ("2, 'No such file', './data/a.csv'", "./data/a.csv"),
+        ("2, 'No such file', 3", None),  # a file's number
+        ("'a.csv not found.'", None),  # no message is read
+    ],
+)
+def test_the_runner_is_told_which_file_was_missed(run, tmp_path, arguments, missed):
+    (tmp_path / "files" / "own.py").write_text(
+        f"def f():\n    raise FileNotFoundError({arguments})"
+    )
+    file = tmp_path / "missed"
+    assert run(function("f"), TFAPP_MISSED_FILE=str(file)).returncode == 1
+    assert (file.read_text() if file.exists() else None) == missed
+
+
 def test_a_stale_result_is_gone(run, tmp_path):
     stale = tmp_path / "log" / "tfapp-returned.json"
     stale.parent.mkdir()
@@ -147,7 +162,7 @@ HERE, THERE = ("{}.{}".format(*version) for version in (sys.version_info, OTHER)
 
 
 @pytest.mark.parametrize(
-    "program, call, said",
+    ("program", "call", "said"),
     [
         (
             {"kind": "pickle", "file": "program.pkl", "name": "train"},
@@ -238,7 +253,7 @@ def test_an_experiment_is_trained(run, tmp_path):
         "from tfapp.program.experiment import Experiment\n"
         "def train():\n"
         "    config = SimpleNamespace(train_distribute=None)\n"
-        "    estimator = SimpleNamespace(config=config, evaluate=None)\n"
+        "    estimator = SimpleNamespace(config=config, evaluate=None, model_dir='/m')\n"
         "    return Experiment(estimator, 'with this', 'and that')\n"
     )
     done = run({**function("train"), "module": "old"}, TFAPP_ROLE="worker")

@@ -14,8 +14,10 @@ import pytest
 
 from tests.runner.driving import eventually
 from tfapp.contract import metrics
+from tfapp.course import MAX_CURVES
 from tfapp.program import reporting
 from tfapp.program.reporting import Reporter
+from tfapp.runner.metrics import _MOST_BYTES
 
 
 @pytest.fixture
@@ -36,7 +38,35 @@ def make(tmp_path):
 
 
 def read(path: Path) -> dict | None:
-    return json.loads(path.read_text()) if path.exists() else None
+    """What a reporter has written, without the points of courses."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
+    del found["points"]
+    return found
+
+
+def test_points_are_all_that_was_reported_each_with_its_own_step(make, tmp_path):
+    reporter = make(interval=600)
+    for step in range(3):
+        reporter.report({"loss": float("nan") if step == 1 else 0.5}, step=step)
+    reporter.report({}, step=7)
+    reporter.report({"accuracy": 1})
+    reporter.report({f"more {n}": n for n in range(20)})
+    reporter.flush()
+    points = json.loads((tmp_path / "file").read_text())["points"]
+    assert points["loss"] == [[1.5e9, 0, 0.5], [1.5e9, 1, "nan"], [1.5e9, 2, 0.5]]
+    assert points["accuracy"] == [[1.5e9, 7, 1.0]]
+    assert len(points) == MAX_CURVES
+
+
+def test_the_longest_file_is_read_whole(make, tmp_path):
+    reporter = make(interval=600)
+    for step in range(10_000):
+        values = {f"{'n' * 60} {n}": step / 3 + 1e-300 for n in range(32)}
+        reporter.report(values, step=2**62 + step)
+    reporter.flush()
+    assert (tmp_path / "file").stat().st_size <= _MOST_BYTES
 
 
 def test_limits_are_those_of_the_runner():

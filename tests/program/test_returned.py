@@ -76,7 +76,7 @@ LOOP.append(LOOP)
 
 
 @pytest.mark.parametrize(
-    "value, said",
+    ("value", "said"),
     [
         (
             {"history": History()},

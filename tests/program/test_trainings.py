@@ -35,7 +35,7 @@ class Trained:
 
     def __init__(self, tfapp: CommandLine, folder: Path, function: str, *flags: str, **counts: int):
         files = folder / "files"
-        files.mkdir()
+        files.mkdir(exist_ok=True)
         write_digits(files)
         program = {"kind": "function", "module": "digits", "function": function}
         main = calls.ship(files, dict.fromkeys(COMPONENTS, program))
@@ -43,7 +43,14 @@ class Trained:
         self.tfapp = tfapp
         numbers = [("--component", name, counts.get(name, 0)) for name in COMPONENTS]
         tfapp.ok(
-            *("create", "digits", "--appdef", app_packages_dir() / "tensorflow", "--files", files),
+            *(
+                "create",
+                "digits",
+                "--appdef",
+                app_packages_dir() / "tensorflow",
+                "--files",
+                f"{files}/",
+            ),
             *("--option", "site.global.user.scripts.entry", main.relative_to(files)),
             *("--option", "site.global.user.checkpoint.prefix", folder / "checkpoints"),
             *(word for words in numbers for word in words),
@@ -121,3 +128,8 @@ def test_an_estimator_trains_with_a_tensorflow_that_has_them(tfapp, tfapp_home, 
     evaluated = digits.returned("evaluator/0")
     assert evaluated["global_step"] == 150
     assert evaluated["accuracy"] > 0.85
+    tfapp.ok("destroy", "digits")
+    more = (*packages, "--fresh")
+    digits = Trained(tfapp, tmp_path, "keras_estimator", *more, chief=1, evaluator=1)
+    assert digits.states() == {"chief/0": "SUCCEEDED", "evaluator/0": "SUCCEEDED"}
+    assert digits.returned("chief/0") == {"global_step": 50}

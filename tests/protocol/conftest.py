@@ -1,7 +1,5 @@
 """The server and a connection to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.protocol.server import Server

@@ -1,7 +1,5 @@
 """A master in a process of its own, for calls over the network."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +8,7 @@ import skein
 
 from tfapp.protocol.connection import Connection, connect
 
-PATIENCE = 30  # seconds, for what happens at once unless it is broken
+PATIENCE = 120  # seconds, for what happens at once unless it is broken
 
 
 class Server:

@@ -1,7 +1,5 @@
 """The definition is Skein's, message by message and call by call."""
 
-from __future__ import annotations
-
 from concurrent import futures
 
 import grpc
@@ -13,7 +11,6 @@ from tfapp.protocol.definition import CALLS, handler, messages
 
 
 def described(message) -> str:
-    """The messages of the protocol, in words."""
     text = descriptor_pb2.DescriptorProto()
     message.DESCRIPTOR.CopyToProto(text)
     return str(text)
@@ -55,11 +52,11 @@ def test_a_server_answers_skeins_own_stub():
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = skein_pb2_grpc.AppMasterStub(channel)
-            added = stub.addContainer(proto.AddContainerRequest(service_name="w"), timeout=30)
+            added = stub.addContainer(proto.AddContainerRequest(service_name="w"), timeout=120)
             assert added == proto.Container(service_name="w", state="RUNNING")
             create = proto.WatchCreateRequest(start="key")
-            answers = stub.Watch(iter([proto.WatchRequest(create=create)]), timeout=30)
+            answers = stub.Watch(iter([proto.WatchRequest(create=create)]), timeout=120)
             assert [answer.event[0].key for answer in answers] == ["key"]
-            assert stub.UiInfo(proto.UIInfoRequest(), timeout=30) == proto.UIInfoResponse()
+            assert stub.UiInfo(proto.UIInfoRequest(), timeout=120) == proto.UIInfoResponse()
     finally:
         server.stop(None)

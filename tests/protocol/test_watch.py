@@ -1,11 +1,14 @@
 """Streams from a master that ends them, or dies."""
 
-from __future__ import annotations
-
 import queue
+import threading
+from types import SimpleNamespace
+
+import pytest
 
 from tests.protocol.server import PATIENCE
-from tfapp.protocol.watch import Broken, Deleted, Put
+from tfapp.errors import UnreachableError
+from tfapp.protocol.watch import Broken, Deleted, Put, Watch, key_range
 
 
 def test_a_watch_delivers_in_order_what_comes_after_it(connection):
@@ -54,3 +57,47 @@ def test_a_master_that_dies_breaks_the_watch(server):
         watch = connection.watch(keys=["x"])
         server.end()
         assert isinstance(watch.get(PATIENCE), Broken)
+
+
+class Client:
+    """A master's, whose stream does what `stream` does."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def stream(self, method, requests):
+        return self._stream()
+
+    def unreachable(self, method, because):
+        return UnreachableError(f"{method}: {because}")
+
+
+def opened(stream):
+    return Watch(Client(stream), [key_range("x")], None, lambda watch: None, PATIENCE)
+
+
+def test_any_error_in_a_stream_breaks_it():
+    """Else its reader would wait for ever."""
+    taken = threading.Event()
+
+    class Stream:
+        cancel = staticmethod(lambda: None)
+
+        def __iter__(self):
+            yield SimpleNamespace(type=0, Type=SimpleNamespace(Name=lambda type: "CREATE"))
+            taken.wait(PATIENCE)
+            yield "what is no message"
+
+    watch = opened(Stream)
+    taken.set()
+    broken = watch.get(PATIENCE)
+    assert isinstance(broken, Broken)
+    assert "'str' object has no attribute" in broken.message
+
+
+def test_a_stream_without_a_thread_is_as_good_as_none():
+    def refuse():
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(UnreachableError, match="can't start new thread"):
+        opened(refuse)

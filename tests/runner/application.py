@@ -10,17 +10,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import skein
 
 import tfapp
-from tests.contract_values import FAILURE_POLICY, make_limits
+from tests.contract_values import make_component, make_job, make_limits
 from tests.runner.driving import PATIENCE, alive, eventually
 from tfapp.contract.encoding import encode
-from tfapp.contract.job import ComponentJob, ExportTemplate, Job, Limits, Private, Resources
+from tfapp.contract.job import ExportTemplate, Limits, Private
 from tfapp.contract.messages import Answer, Cluster, ExitReport, Member, Order
 from tfapp.contract.names import (
     ANSWER_PREFIX,
@@ -37,6 +37,7 @@ from tfapp.contract.names import (
     PACKAGE_DIR,
     PRIVATE_FILE,
     REPORT_PREFIX,
+    parse_instance,
 )
 from tfapp.protocol.connection import connect
 
@@ -112,15 +113,8 @@ class Application:
         names = {field.name for field in dataclasses.fields(Limits)}
         limits = {key: value for key, value in changes.items() if key in names}
         component = dataclasses.replace(
-            ComponentJob(
-                name="worker",
-                role="worker",
-                instances=2,
-                min_instances=0,
-                max_instances=None,
-                container=Resources(1024, 1),
-                script="scripts/tensorflow.py",
-                script_timeout=30,
+            make_component(
+                script_timeout=120,
                 exports=(
                     ExportTemplate("worker", "host_port", "${worker_HOST}:${site.global.port}"),
                 ),
@@ -132,16 +126,7 @@ class Application:
             ),
             **{key: value for key, value in changes.items() if key not in names},
         )
-        job = Job(
-            name="digits",
-            application="tf",
-            version="1.0",
-            user="ada",
-            components=(component,),
-            success=("worker",),
-            limits=dataclasses.replace(LIMITS, **limits),
-            failure=FAILURE_POLICY,
-        )
+        job = make_job(component, limits=dataclasses.replace(LIMITS, **limits))
         private = Private({"worker": env or {}}, redact)
         (self.root / JOB_FILE).write_bytes(encode(job))
         (self.root / PRIVATE_FILE).write_bytes(encode(private))
@@ -175,19 +160,32 @@ class Application:
         self.connection.put(KEY_GENERATION, encode({"generation": generation}))
 
     def answer(self, generation: int) -> Answer:
-        """The runner's answer."""
         answer = Answer.from_dict(self._report(ANSWER_PREFIX, generation))
         assert answer.generation == generation
         return answer
 
-    def form(self, answer: Answer, held: tuple[str, ...] = ()) -> Cluster:
-        """Publishes a cluster of the runner and one other worker."""
-        exports = {"worker": {"host_port": "10.0.0.9:2222"}}
+    def form(
+        self,
+        answer: Answer,
+        held: tuple[str, ...] = (),
+        others: Iterable[tuple[str, str]] = (("worker/1", "worker"),),
+    ) -> Cluster:
+        """Publishes a cluster of the runner and `others`, instances with their roles."""
+        found = [
+            Member(
+                name,
+                *parse_instance(name),
+                role,
+                "10.0.0.9",
+                {parse_instance(name)[0]: {"host_port": f"10.0.0.9:{port}"}},
+            )
+            for port, (name, role) in enumerate(others, 2222)
+        ]
         cluster = Cluster(
             answer.generation,
             (
                 Member("worker/0", "worker", 0, "worker", answer.host, answer.exports),
-                Member("worker/1", "worker", 1, "worker", "10.0.0.9", exports),
+                *found,
             ),
             held,
         )

@@ -1,28 +1,23 @@
 """Starts tests/runner/program_driver.py and talks to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import wait
 
 PATIENCE = 60.0  # seconds, for what happens at once unless it is broken
 
 
 def eventually(true: Callable[[], Any], what: str) -> Any:
     """The first true value of `true()`. AssertionError when there is none in time."""
-    end = time.monotonic() + PATIENCE
-    while not (value := true()):
-        assert time.monotonic() < end, f"not in time: {what}"
-        time.sleep(0.01)
-    return value
+    return wait(true, f"not in time: {what}", PATIENCE, every=0.01)
 
 
 def alive(pid: int) -> bool:
@@ -53,6 +48,9 @@ class Driver:
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return json.loads(self._read())
+
+    def logged(self, text: str) -> None:
+        eventually(lambda: self.log.exists() and text in self.log.read_text(), f"log: {text}")
 
     def end(self) -> None:
         self.process.kill()

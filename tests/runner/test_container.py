@@ -1,8 +1,7 @@
 """Reading of a container, and the folders of its programs."""
 
-from __future__ import annotations
-
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +98,40 @@ def test_checkpoints_stand_under_their_prefix(root, prefix, folder):
 
 def test_without_a_prefix_checkpoints_stay_in_the_container(root):
     assert Container.read(root, ENVIRON).checkpoint_dir({}) == f"{root}/checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "kind", "cleared"),
+    [
+        ("", "folder", True),
+        ("", "link", True),
+        ("", "nothing", False),
+        ("ROOT/own", "folder", True),
+        ("SHARED", "folder", False),
+        ("hdfs://namenode/ckpt", "nothing", False),
+    ],
+)
+def test_only_checkpoints_in_the_container_are_cleared(
+    root, tmp_path_factory, prefix, kind, cleared
+):
+    shared = tmp_path_factory.mktemp("shared")
+    prefix = prefix.replace("ROOT", str(root)).replace("SHARED", str(shared))
+    site = {"site.global.user.checkpoint.prefix": prefix} if prefix else {}
+    container = Container.read(root, ENVIRON)
+    folder = Path(container.checkpoint_dir(site))
+    kept = shared / "kept" / "ckpt-1"
+    kept.parent.mkdir()
+    kept.touch()
+    if kind == "folder":
+        folder.mkdir(parents=True)
+        (folder / "ckpt-1").touch()
+    elif kind == "link":
+        folder.symlink_to(kept.parent)
+    before = {path.name for path in root.iterdir()}
+    assert container.clear_checkpoints(site) is cleared
+    assert folder.exists() is (kind != "nothing" and not cleared)
+    assert kept.exists()
+    assert {path.name for path in root.iterdir()} == before - {"checkpoints"}
 
 
 def test_the_interpreter_and_the_data(root):

@@ -8,11 +8,13 @@ import pytest
 
 from tfapp.contract.job import ExportTemplate
 from tfapp.contract.messages import Member
+from tfapp.engines.yarn.configuration import application_class_path
 from tfapp.runner.context import (
     ExportError,
     InstanceSettings,
     expander,
     export_values,
+    hadoop_variables,
     program_config,
     settle,
 )
@@ -122,3 +124,82 @@ def test_a_port_in_unsettled_text_is_the_one_that_was_taken():
     expand = expander(settings, "worker", (), (), lambda name: None)
     text = expand("site.global.args", site["site.global.args"])
     assert text == settings.site["site.global.args"] == "--port 40000 --ps 0"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("h1", ("h1:7", "http://h1:7/x", "h1", "h1")),
+        ("::1", ("[::1]:7", "http://[::1]:7/x", "::1", "::1")),
+    ],
+)
+def test_an_ipv6_address_is_in_brackets_before_a_port(host, expected):
+    values = ("${ps_HOST}:7", "http://${THIS_HOST}:7/x", "${ps_HOST}", "${THIS_HOST}")
+    templates = tuple(ExportTemplate("g", str(n), value) for n, value in enumerate(values))
+    settings, facts = InstanceSettings({}, {}), {**FACTS, "THIS_HOST": host}
+    assert tuple(export_values(templates, settings, host, facts)["g"].values()) == expected
+
+
+@pytest.fixture
+def node(tmp_path):
+    """The environment of a NodeManager's container."""
+    for name in (
+        *("conf/core-site.xml", "hadoop/share/hadoop/common/c.jar"),
+        *("hadoop/share/hadoop/common/lib/l.jar", "hadoop/share/hadoop/hdfs/h.jar"),
+        *("hadoop/share/hadoop/hdfs/readme.txt", "hadoop/lib/native/libhdfs.so"),
+        *("java/lib/server/libjvm.so", "more/own.jar", "more/second.jar"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    homes = dict.fromkeys(("HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME"), str(tmp_path / "hadoop"))
+    return {
+        **homes,
+        "HADOOP_CONF_DIR": str(tmp_path / "conf"),
+        "JAVA_HOME": str(tmp_path / "java"),
+    }
+
+
+def found(tmp_path, class_path, environ):
+    """The variables, with paths below `tmp_path`."""
+    return {
+        name: value.replace(f"{tmp_path}/", "").split(":")
+        for name, value in hadoop_variables(class_path, environ).items()
+    }
+
+
+LIBRARIES = ["hadoop/lib/native", "java/lib/server"]
+JARS = [
+    *("conf", "hadoop/share/hadoop/common/c.jar", "hadoop/share/hadoop/common/lib/l.jar"),
+    "hadoop/share/hadoop/hdfs/h.jar",
+]
+
+
+def test_yarns_own_class_path(tmp_path, node):
+    given = application_class_path({})
+    assert found(tmp_path, given, node) == {"CLASSPATH": JARS, "LD_LIBRARY_PATH": LIBRARIES}
+
+
+def test_the_clusters_class_path(tmp_path, node):
+    written = f"{{{{HADOOP_CONF_DIR}}}}, {tmp_path}/more/*,${{NOT_SET}}/x,{tmp_path}/gone/*"
+    given = application_class_path({"yarn.application.classpath": written})
+    jars = ["conf", "more/own.jar", "more/second.jar"]
+    assert found(tmp_path, given, node)["CLASSPATH"] == jars
+
+
+def test_the_users_own_values_come_first(tmp_path, node):
+    own = {**node, "CLASSPATH": "mine.jar", "LD_LIBRARY_PATH": "/cuda"}
+    assert found(tmp_path, application_class_path({}), own) == {
+        "CLASSPATH": ["mine.jar", *JARS],
+        "LD_LIBRARY_PATH": ["/cuda", *LIBRARIES],
+    }
+
+
+@pytest.mark.parametrize("class_path", ["", "$HADOOP_CONF_DIR", "/gone/*,$HADOOP_HOME/*"])
+def test_where_there_are_no_jars_nothing_is_set(node, class_path):
+    assert hadoop_variables(class_path, node) == {}
+
+
+def test_a_variable_that_is_too_long_for_linux_is_left_out(tmp_path, node):
+    for number in range(1000):
+        (tmp_path / "more" / f"{'long' * 30}-{number}.jar").touch()
+    assert set(hadoop_variables(f"{tmp_path}/more/*", node)) == {"LD_LIBRARY_PATH"}

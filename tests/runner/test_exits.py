@@ -1,7 +1,5 @@
 """Exit codes and signals in words, memory kills from both versions of cgroups."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.contract.exit import Exit
@@ -25,6 +23,12 @@ from tfapp.runner import exits
 )
 def test_decode(returncode, out_of_memory, exit):
     assert exits.decode(returncode, out_of_memory) == exit
+
+
+def test_decode_names_the_limit():
+    words = "its limit is 1Gi, by pod.yaml:18; raise it there"
+    assert exits.decode(-9, True, words).text == f"killed by SIGKILL (9): out of memory ({words})"
+    assert exits.decode(-9, None, words).text == "killed by SIGKILL (9), perhaps for memory"
 
 
 CONTAINER = "container_1_0001_01_000002"

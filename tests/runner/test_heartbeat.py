@@ -10,7 +10,7 @@ import pytest
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.runner.heartbeat import Heartbeat
 
-PATIENCE = 30  # seconds, for what happens at once unless it is broken
+PATIENCE = 120  # seconds, for what happens at once unless it is broken
 NEVER = 3600.0
 
 
@@ -118,4 +118,25 @@ def test_a_refusal_is_the_end_at_once(master, start):
     start(limit=NEVER)
     assert master.lost.get(timeout=PATIENCE) == (
         "the master no longer knows this container: Container 'worker_1' has already completed"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("can't start new thread"), UnicodeError("surrogates"), OSError(24, "files")],
+    ids=repr,
+)
+def test_no_error_ends_the_heartbeats(master, start, error):
+    master.error = error
+    start(interval=0.01)
+    for _ in range(3):
+        assert master.beats.get(timeout=PATIENCE) == "waiting"
+    assert master.lost.empty()
+
+
+def test_an_error_that_lasts_is_told_as_the_reason(master, start):
+    master.error = RuntimeError("can't start new thread")
+    start(interval=0.01, limit=0.2)
+    assert master.lost.get(timeout=PATIENCE) == (
+        "the master has not answered for 0.2 s. can't start new thread"
     )

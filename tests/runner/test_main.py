@@ -1,7 +1,5 @@
 """The runner as a process, with a real master; the test is the coordinator."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -13,7 +11,9 @@ import pytest
 
 from tests.runner.driving import PATIENCE, alive, eventually
 from tests.runner.test_program import DAEMON
+from tests.signals import send_to_another_thread
 from tfapp.contract.exit import Exit
+from tfapp.contract.names import EXIT_PREFIX
 from tfapp.runner.main import main
 
 FOREVER = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
@@ -132,6 +132,7 @@ def test_what_the_program_gets(application):
         "TFAPP_PROGRESS_FILE": f"{root}/work/tfapp-progress",
         "TFAPP_CLUSTER_FILE": f"{root}/work/tfapp-cluster.json",
         "TFAPP_METRICS_FILE": f"{root}/work/tfapp-metrics.json",
+        "TFAPP_MISSED_FILE": f"{root}/work/tfapp-missed",
         "PYTHONUNBUFFERED": "1",
         "WORKER_NUMBER": "0",
         "TOT_WORKERS": "2",
@@ -155,14 +156,35 @@ def test_an_exit_code_is_reported_with_the_last_lines(application):
     report = application.exit_report()
     assert report.exit == Exit(3, None, "exit", "exit code 3")
     assert (report.stopped, report.last_lines) == (False, "bad data")
+    assert application.dismissed() == 1  # `kubectl get pods` shows an error
+
+
+def test_a_program_that_says_what_is_no_utf8_ends_as_it_ends(application):
+    application.write_program(
+        "import json, os, sys\n"
+        "with open(os.environ['TFAPP_METRICS_FILE'], 'w') as file:\n"
+        "    json.dump({'step': 7, 'metrics': {'caf\\udce9': 1.0, '\\ud800': 2.0}}, file)\n"
+        "sys.stdout.buffer.write(b'caf\\xe9\\n')\n"
+    )
+    application.start(redact=("hunter2",))
+    application.rendezvous()
+    report = application.exit_report()
+    assert (report.exit.code, report.last_lines, report.step) == (0, "caf\ufffd", 7)
+    assert report.metrics == {"caf\ufffd": 1.0, "?": 2.0}
+    assert application.dismissed() == 0
 
 
 def test_secrets_reach_neither_report_nor_log(application):
-    application.write_program("import os, sys; sys.exit('denied: ' + os.environ['TOKEN'])")
+    application.write_program(
+        "import os, pathlib, sys\n"
+        "pathlib.Path(os.environ['TFAPP_MISSED_FILE']).write_text(os.environ['TOKEN'] + '.csv')\n"
+        "sys.exit('denied: ' + os.environ['TOKEN'])\n"
+    )
     application.start(env={"TOKEN": "hunter2"}, redact=("hunter2",))
     application.rendezvous()
-    assert application.exit_report().last_lines == "denied: [secret]"
-    assert application.dismissed() == 0
+    report = application.exit_report()
+    assert (report.last_lines, report.exit.missed) == ("denied: [secret]", "[secret].csv")
+    assert application.dismissed() == 1
     assert "hunter2" not in application.log()
 
 
@@ -179,7 +201,7 @@ def test_a_script_that_raises_at_import_is_shown_with_its_own_traceback(applicat
     )
     assert "import nowhere_to_be_found" in report.last_lines
     assert "runner" not in report.last_lines
-    assert application.dismissed() == 0
+    assert application.dismissed() == 1
     assert report.last_lines.splitlines()[0] == "Traceback (most recent call last):"
 
 
@@ -207,7 +229,7 @@ def test_a_refusal_comes_before_any_cluster(application, script, site, reason, t
     application.start(site)
     report = application.exit_report()
     assert report.exit == Exit(None, None, reason, text)
-    assert (report.last_lines, application.dismissed()) == ("", 0)
+    assert (report.last_lines, application.dismissed()) == ("", 1)
 
 
 @pytest.mark.parametrize(
@@ -229,12 +251,12 @@ def test_a_start_that_fails(application, body, reason, text):
         "from tfapp.script import Program, Script\n"
         f"class Own(Script):\n    def start(self, context): {body}\n"
     )
-    application.start(script_timeout=1 if "wait" in body else 30)
+    application.start(script_timeout=1 if "wait" in body else 120)
     application.rendezvous()
     exit = application.exit_report().exit
     assert (exit.reason, exit.code) == (reason, None)
     assert text in exit.text
-    assert application.dismissed() == 0
+    assert application.dismissed() == 1
 
 
 def test_a_range_without_free_ports(application):
@@ -321,12 +343,13 @@ def test_a_program_that_the_script_gives_up_is_killed(application):
     application.write_script(
         "from tfapp.script import Program, Script\n"
         "class Own(Script):\n"
+        "    def prepare(self, context): self.versions = {'Julia': '1.10'}\n"
         "    def start(self, context):\n"
         "        return Program((context.python, str(context.files_dir / 'program.py')))\n"
         "    def status(self, context, handle): return not (context.work_dir / 'up').exists()\n"
     )
     application.start()
-    application.rendezvous()
+    assert application.rendezvous().versions == {"Julia": "1.10"}
     assert application.exit_report().exit == Exit(
         None, None, "script", "scripts/tensorflow.py: status() says that the program is not well"
     )
@@ -373,17 +396,69 @@ def test_without_a_master_the_runner_ends_its_program(application):
     assert application.runner.wait(PATIENCE) == 1
     assert not alive(pid)
     assert "tfapp: the master has not answered for 2 s." in application.log()
+    # The container is lost; nobody is told that its program was killed, or is ready again.
+    assert "worker/0 has ended" not in application.log()
+    application.master.send_signal(signal.SIGCONT)
+    assert application.connection.get(f"{EXIT_PREFIX}worker/0") is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_runner_that_is_killed_leaves_no_program(application, number):
     application.write_program(STUBBORN)
-    application.start()
+    application.start(container_grace=0.1)
     application.rendezvous()
     pid = application.program_pid()
     application.runner.send_signal(number)
     application.runner.wait(PATIENCE)
     eventually(lambda: not alive(pid), "the program is dead")
+
+
+SAVES = """
+import os, signal, sys, time
+def save(*_):
+    print("asked", flush=True)
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("pid", os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_container_that_is_asked_to_end_gives_its_program_the_time(application):
+    """Whatever the coordinator does meanwhile. The end is the container's, not the program's."""
+    application.write_program(SAVES)
+    application.start()
+    application.rendezvous()
+    pid = application.program_pid()
+    application.runner.send_signal(signal.SIGTERM)
+    application.logged("asked")
+    application.beat("stopping")
+    application.announce(2)
+    application.order("stop", generation=2, grace=0.0)
+    (application.root / "work" / "go").write_text("")
+    assert application.runner.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert not alive(pid)
+    assert application.log().splitlines()[-2:] == ["asked", "saved"]
+    assert application.connection.get("tfapp.report.exit.worker/0") is None
+
+
+def test_a_container_that_is_asked_to_end_before_its_program_runs(application):
+    application.start()
+    application.announce(1)
+    application.answer(1)
+    application.runner.send_signal(signal.SIGTERM)
+    assert application.runner.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+def test_a_container_that_is_asked_to_end_as_its_runner_begins_to_wait(application):
+    application.start(gang=600)
+    application.announce(1)
+    application.answer(1)
+    send_to_another_thread(application.runner.pid, signal.SIGTERM)
+    assert application.runner.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
 def test_a_report_outlives_a_moment_without_the_master(application):

@@ -1,7 +1,5 @@
 """A program's metrics from its own process to the coordinator's store."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -57,7 +55,7 @@ def test_a_program_that_reports_all_the_time_costs_no_beat_more(application):
     assert (report.exit, report.step) == (Exit(0, None, "exit", "exit code 0"), last)
     assert report.metrics == {"loss": 1 / last, "[secret]": 1.0}
     assert report.steps_per_second is not None
-    assert report.steps_per_second > 100
+    assert report.steps_per_second > last / 20  # it has counted for 2 s
     # One for each change of the state and for each interval.
     sequence = beat(application).sequence
     assert sequence <= (time.monotonic() - began) / LIMITS.heartbeat + 5
@@ -70,11 +68,13 @@ def test_what_is_written_for_tensorboard_arrives_up_to_the_program_s_end(applica
     application.write_program(WRITES.format(records=records[:3], last=records[3]))
     application.start()
     application.rendezvous()
-    eventually(lambda: beat(application).step == 2, "a beat has what was written first")
+    eventually(lambda: beat(application).epoch == 3, "a beat has what was written first")
     assert beat(application).metrics == {"train/epoch_loss": 0.3333333}
     (application.root / "work" / "go on").touch()
     report = application.exit_report()
-    assert (report.metrics, report.step) == ({"train/epoch_loss": 0.25}, 3)
+    assert (report.metrics, report.step, report.epoch) == ({"train/epoch_loss": 0.25}, None, 4)
+    points = report.points["train/epoch_loss"]
+    assert [(time - 1.5e9, step) for time, step, _ in points] == [(n, n) for n in range(4)]
 
 
 def test_a_new_program_begins_without_the_metrics_of_the_old_one(application):

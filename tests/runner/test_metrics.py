@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -13,8 +15,9 @@ import pytest
 
 from tests.runner.driving import PATIENCE, eventually
 from tests.runner.event_writer import event, record, simple
+from tfapp import threads
 from tfapp.contract.metrics import MAX_JSON, MAX_NAME, MAX_NAMES, cut, floats, measure
-from tfapp.runner import metrics, open_event_files
+from tfapp.runner import open_event_files
 from tfapp.runner.metrics import NOTHING, Meter, Reading, ReportFile, Speed
 from tfapp.runner.open_event_files import OpenEventFiles
 
@@ -27,6 +30,11 @@ def write(path: Path, **data: object) -> None:
     os.replace(new, path)
 
 
+def measured(reading: Reading) -> Reading:
+    """Without the points of courses."""
+    return dataclasses.replace(reading, points={})
+
+
 # ---- what a program reports -------------------------------------------------------------------
 
 
@@ -35,11 +43,34 @@ def test_the_file_that_a_program_reports_to_is_read(tmp_path):
     meter = Meter(path, NOBODY, calendar=lambda: 100.0)
     assert meter.look(PATIENCE) == NOTHING
     write(path, step=10, time=90.0, metrics={"loss": 0.5, "accuracy": "nan"})
-    assert meter.look(PATIENCE) == Reading({"loss": 0.5, "accuracy": "nan"}, 10, None)
+    assert measured(meter.look(PATIENCE)) == Reading({"loss": 0.5, "accuracy": "nan"}, 10, None)
     write(path, step=30, time=100.0, metrics={"loss": 0.25})
-    assert meter.look(PATIENCE) == Reading({"loss": 0.25}, 30, 2.0)
+    assert measured(meter.look(PATIENCE)) == Reading({"loss": 0.25}, 30, 2.0)
     path.unlink()
-    assert meter.last(PATIENCE) == Reading({"loss": 0.25}, 30, 2.0)
+    assert measured(meter.last(PATIENCE)) == Reading({"loss": 0.25}, 30, 2.0)
+
+
+def test_the_points_are_those_that_the_program_tells(tmp_path):
+    path = tmp_path / "metrics.json"
+    meter = Meter(path, NOBODY)
+    told = {"loss": [[90.0, 9, 0.5], [91.0, None, "nan"]], "gone": [[1.0, 1, 1.0]]}
+    write(path, step=10, time=92.0, metrics={"loss": 0.25, "own": 1.0}, points=told)
+    meter.look(PATIENCE)
+    write(path, step=11, time=93.0, metrics={"loss": 0.25, "own": 2.0}, points=told)
+    assert meter.look(PATIENCE).points == {
+        "loss": ((90.0, 9, 0.5), (91.0, None, "nan")),
+        "own": ((92.0, 10, 1.0), (93.0, 11, 2.0)),  # as looked at
+    }
+
+
+@pytest.mark.parametrize(
+    "points", [None, [], {"a": 1}, {"a": [1, [1], [1, 2, None], ["x", 1, 1], [[], {}, ()]]}]
+)
+def test_whatever_stands_for_points_does_no_harm(tmp_path, points):
+    path = tmp_path / "metrics.json"
+    meter = Meter(path, NOBODY)
+    write(path, step=1, time=2.0, metrics={"a": 1.0}, points=points)
+    assert meter.look(PATIENCE).points == {"a": ((2.0, 1, 1.0),)}
 
 
 def test_what_an_older_program_reported_is_forgotten(tmp_path, monkeypatch):
@@ -110,7 +141,7 @@ def test_a_program_may_end_while_a_look_at_it_begins(tmp_path, monkeypatch):
     found: list[Reading] = []
     heartbeat = threading.Thread(target=lambda: found.append(meter.look(PATIENCE)))
     end = threading.Thread(target=lambda: found.append(meter.last(PATIENCE)))
-    monkeypatch.setattr(metrics.threading, "Thread", SlowThread)
+    monkeypatch.setattr(threads, "start", functools.partial(threads.start, kind=SlowThread))
     heartbeat.start()
     assert beginning.wait(PATIENCE)
     end.start()
@@ -202,7 +233,7 @@ def test_what_a_program_writes_for_tensorboard_is_read(program, tmp_path):
     program.tell("open", "a", tmp_path / "logs" / "train" / "events.out.tfevents.1.host.v2")
     program.tell("open", "b", tmp_path / "logs" / "validation" / "events.out.tfevents.2.host.v2")
     program.write("a", 0, 1000.0, epoch_loss=0.5)
-    assert meter.look(PATIENCE) == Reading({"train/epoch_loss": 0.5}, 0, None)
+    assert measured(meter.look(PATIENCE)) == Reading({"train/epoch_loss": 0.5}, None, None, 1)
     program.write("a", 1, 1010.0, epoch_loss=0.25, epoch_accuracy=0.75)
     program.write("b", 1, 1011.0, epoch_loss=0.375)
     found = meter.look(PATIENCE)
@@ -211,6 +242,8 @@ def test_what_a_program_writes_for_tensorboard_is_read(program, tmp_path):
         ("train/epoch_accuracy", 0.75),
         ("train/epoch_loss", 0.25),
     ]
+    assert (found.step, found.epoch, found.steps_per_second) == (None, 2, None)
+    assert found.points["train/epoch_loss"] == ((1000.0, 0, 0.5), (1010.0, 1, 0.25))
     program.write("b", 400, 1012.0, steps=1.0)
     program.write("b", 500, 1014.0, steps=2.0)
     assert meter.look(PATIENCE).step == 500
@@ -225,7 +258,7 @@ def test_what_a_program_reports_counts_more_than_what_it_writes_for_tensorboard(
     program.tell("open", "a", tmp_path / "train" / "events.out.tfevents.1")
     program.write("a", 9, 1000.0, loss=0.5, accuracy=0.5)
     write(path, step=4, time=1000.0, metrics={"train/loss": 0.125, "own": 1.0})
-    assert meter.look(PATIENCE) == Reading(
+    assert measured(meter.look(PATIENCE)) == Reading(
         {"train/loss": 0.125, "own": 1.0, "train/accuracy": 0.5}, 4, None
     )
 
@@ -238,7 +271,9 @@ def test_what_keras_writes_of_what_was_reported_is_not_said_twice(program, tmp_p
         program.write(name, 9, 1000.0, epoch_loss=0.5, epoch_rate=0.25)
     write(path, step=4, time=1000.0, metrics={"loss": 0.5, "val_loss": 0.5, "val_rate": 0.25})
     assert meter.look(PATIENCE).metrics == {
-        **{"loss": 0.5, "val_loss": 0.5, "val_rate": 0.25},
+        "loss": 0.5,
+        "val_loss": 0.5,
+        "val_rate": 0.25,
         "train/epoch_rate": 0.25,
     }
 
@@ -251,7 +286,7 @@ def test_the_last_values_are_read_after_the_program_s_end(program, tmp_path):
     program.write("a", 3, 1000.0, loss=0.5)
     path.unlink()
     program.end()
-    assert meter.last(PATIENCE) == Reading({"train/loss": 0.5}, 3, None)
+    assert measured(meter.last(PATIENCE)) == Reading({"train/loss": 0.5}, 3, None)
     assert not [link for link in _open_files() if link.startswith(str(tmp_path))]
 
 
@@ -270,7 +305,7 @@ def test_what_a_program_wrote_that_ended_before_any_look_is_found_in_its_folder(
     (private / "link").symlink_to(other)
     meter = Meter(tmp_path / "none", NOBODY, private, calendar=lambda: 150.0)
     assert meter.look(PATIENCE) == NOTHING
-    assert meter.last(PATIENCE) == Reading({"train/b": 0.5}, 1, None)
+    assert measured(meter.last(PATIENCE)) == Reading({"train/b": 0.5}, 1, None)
 
 
 def test_a_file_that_was_closed_is_read_to_its_end_and_let_go(program, tmp_path):

@@ -1,7 +1,6 @@
 """Secrets struck out of a stream, and the last lines as a terminal would show them."""
 
-from __future__ import annotations
-
+import json
 import os
 import random
 import re
@@ -11,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfapp.contract.encoding import encode
+from tfapp.contract.terminal import plain
 from tfapp.runner.output import LastLines, Redactor, pump, redact
 
 
@@ -29,6 +30,59 @@ from tfapp.runner.output import LastLines, Redactor, pump, redact
 )
 def test_secrets_are_struck_out(secrets, text, shown):
     assert redact(text, secrets) == shown
+
+
+CODES = [
+    b"\x1b[0m",
+    b"\x1b[1;32m",
+    b"\x1b[2K",
+    b"\x1b]0;title\x07",
+    b"\x1b]8;;x\x1b\\",
+    b"\x1b7",
+    b"\b",
+]
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_codes_of_a_terminal_hide_no_secret(data):
+    """Whatever codes are between its characters, and however the stream is cut into pieces."""
+    secrets = ["s3cr3t", "s3c0nd!"]
+    letters = st.sampled_from([*secrets, "s3cr", "s3", "t", "x ", "\n"])
+    text = "".join(data.draw(st.lists(letters, max_size=6)))
+    written = b""
+    for letter in text.encode():
+        codes = data.draw(st.lists(st.sampled_from(CODES), max_size=1))
+        written += b"".join(codes) + bytes([letter])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=4)))
+    redactor = Redactor(secrets)
+    pieces = [written[a:b] for a, b in zip([0, *cuts], [*cuts, len(written)])]
+    shown = b"".join(map(redactor.feed, pieces)) + redactor.finish()
+    assert plain(shown.decode()) == struck_out(text, secrets)
+    if not any(secret in text for secret in secrets):
+        assert shown == written
+
+
+@pytest.mark.parametrize("held", [b"\x1b", b"\x1b[1;3", b"\x1b]0;ti", b"s3c\x1b["])
+def test_what_may_become_a_code_is_shown_at_the_end(held):
+    redactor = Redactor(["s3cr3t"])
+    assert redactor.feed(b"a" + held) == b"a"
+    assert redactor.finish() == held
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("acc\x1b[31m", "acc"),
+        ("\x1b]52;c;ZXZpbA==\x07loss", "loss"),
+        ("\x1b[2J\x1b[Hloss\x07", "loss\N{REPLACEMENT CHARACTER}"),
+        ("a\tb\nc\rd", "a\tb\nc\N{REPLACEMENT CHARACTER}d"),
+        ("größe", "größe"),
+    ],
+)
+def test_texts_in_reports_move_nothing_in_a_terminal(text, shown):
+    """Such as names of metrics, and last lines."""
+    assert redact(text, []) == shown
 
 
 def struck_out(text, secrets):
@@ -68,7 +122,7 @@ def test_how_a_stream_is_cut_makes_no_difference(data, secrets, cuts):
 def test_long_secrets_are_struck_out_wherever_they_stand(size, others):
     generator = random.Random(size)
     secrets = [generator.randbytes(size).hex()[:size] for _ in range(1 + others)]
-    for before in range(0, 17):
+    for before in range(17):
         redactor = Redactor(secrets)
         text = ("." * before + secrets[0] + "and so on").encode()
         shown = redactor.feed(text[: before + size // 2]) + redactor.feed(
@@ -106,6 +160,13 @@ def test_last_lines(limit, fed, text):
     assert last.text() == text
 
 
+def test_what_tensorflow_says_at_each_start_is_no_last_line():
+    last = LastLines(80)
+    said = b"WARNING: All log messages before absl::InitializeLog() is called are written"
+    last.feed(b"first\n" + said + b" to STDERR\nlast\n")
+    assert last.text() == "first\nlast"
+
+
 def test_much_output_is_remembered_by_its_end_alone():
     last = LastLines(100)
     for number in range(10_000):
@@ -126,7 +187,7 @@ def test_a_stream_is_copied_to_its_end(tmp_path):
         os.write(output, b"one hunt")
         os.write(output, b"er2\ntwo")
         os.close(output)
-        thread.join(30)
+        thread.join(120)
     os.close(source)
     assert (tmp_path / "log").read_bytes() == b"one [secret]\ntwo\n"
     assert last.text() == "one [secret]\ntwo"
@@ -141,3 +202,40 @@ def test_a_full_disk_loses_the_log_and_nothing_else():
         pump(source, sink.fileno(), Redactor([]), last)
     os.close(source)
     assert last.text() == "what is said"
+
+
+NO_UTF8 = {
+    "caf\udce9": "caf\ufffd",  # a byte that is no UTF-8
+    "\udcc3\udca9": "\u00e9",  # bytes that are
+    "\ud800 key caf\udce9": "? key caf?",  # of JSON, and no byte at all
+    "k\udce9y-of-me": "[secret]",
+    "plain": "plain",
+}
+
+
+@pytest.mark.parametrize("text", NO_UTF8)
+def test_any_text_of_a_program_can_be_told(text):
+    told = redact(text, ["k\udce9y-of-me"])
+    assert told == NO_UTF8[text]
+    assert json.loads(encode({told: told, "as it was": text}))[told] == told
+
+
+def test_a_secret_that_is_no_utf8_is_struck_out_of_a_stream():
+    redactor = Redactor(["k\udce9y-of-me"])
+    assert redactor.feed(b"a k\xe9y-of-me b") + redactor.finish() == b"a [secret] b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'sup3rs3cret/to+ken"x y',
+        '{"token": "sup3rs3cret/to+ken\\"x y"}',
+        "https://h/?t=sup3rs3cret%2Fto%2Bken%22x%20y",
+        "https://h/?t=sup3rs3cret%2Fto%2Bken%22x+y",
+        "https://h/sup3rs3cret/to%2Bken%22x%20y",
+    ],
+)
+def test_a_secret_is_struck_out_as_it_stands_in_json_and_urls(text):
+    redactor = Redactor(['sup3rs3cret/to+ken"x y'])
+    shown = b"".join(redactor.feed(text[n : n + 1].encode()) for n in range(len(text)))
+    assert b"sup3rs3cret" not in shown + redactor.finish()

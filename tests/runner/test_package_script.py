@@ -12,11 +12,11 @@ import pytest
 
 from tfapp.contract.exit import Exit
 from tfapp.runner import package_script
-from tfapp.runner.package_script import Outcome, load_script, outcome_of
+from tfapp.runner.package_script import ScriptOutcome, load_script, outcome_of
 from tfapp.script import ScriptError
 
 SCRIPT = Path("scripts/own.py")
-PATIENCE = 30  # seconds, for what happens at once unless it is broken
+PATIENCE = 120  # seconds, for what happens at once unless it is broken
 GOOD = """
 import dataclasses
 from tfapp.script import Program, Script
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_python_is_refused(package):
         load_script(package(GOOD, "start.sh"), "scripts/start.sh")
 
 
-def loaded(folder: Path) -> Outcome:
+def loaded(folder: Path) -> ScriptOutcome:
     path = Path("scripts/tensorflow.py")
     return outcome_of("its import", lambda: load_script(folder, str(path)), path, folder)
 
@@ -107,7 +107,7 @@ def raising(error: BaseException):
     return function
 
 
-def called(function, limit: float = PATIENCE, package: Path = Path("/package")) -> Outcome:
+def called(function, limit: float = PATIENCE, package: Path = Path("/package")) -> ScriptOutcome:
     outcomes: queue.SimpleQueue = queue.SimpleQueue()
     package_script.call("start()", function, limit, SCRIPT, package, outcomes.put, "timeout")
     return outcomes.get(timeout=PATIENCE)
@@ -116,14 +116,14 @@ def called(function, limit: float = PATIENCE, package: Path = Path("/package")) 
 @pytest.mark.parametrize(
     ("function", "outcome"),
     [
-        (lambda: 7, Outcome(7)),
+        (lambda: 7, ScriptOutcome(7)),
         (
             raising(ScriptError("there is no data")),
-            Outcome(failure=Exit(None, None, "start", "there is no data")),
+            ScriptOutcome(failure=Exit(None, None, "start", "there is no data")),
         ),
         (
             raising(ValueError("bad")),
-            Outcome(
+            ScriptOutcome(
                 failure=Exit(
                     None, None, "script", "scripts/own.py: start() raised ValueError: bad"
                 ),
@@ -132,7 +132,7 @@ def called(function, limit: float = PATIENCE, package: Path = Path("/package")) 
         ),
         (
             raising(SystemExit()),
-            Outcome(
+            ScriptOutcome(
                 failure=Exit(None, None, "script", "scripts/own.py: start() raised SystemExit"),
                 traceback="SystemExit\n",
             ),

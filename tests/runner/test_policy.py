@@ -1,7 +1,5 @@
 """The runner's decisions as histories: events and times in, actions out."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +25,7 @@ from tfapp.runner.events import (
     Report,
     Restart,
     Stop,
+    Terminated,
     Tick,
     Unwell,
 )
@@ -274,6 +273,30 @@ def test_a_new_generation(history, actions):
     assert play(*history)[1] == actions
 
 
+@pytest.mark.parametrize(
+    ("history", "actions", "phase"),
+    [
+        ((*READY, Terminated()), [Register(1), Leave()], policy.DONE),
+        ((*RUNNING, Ended(DONE), Terminated()), [Report(1, DONE, False), Leave()], policy.DONE),
+        ((*RUNNING, Terminated(), Ended(DONE)), [Stop(), Leave()], policy.DONE),
+        ((*RUNNING, Terminated(), Terminated(), Tick()), [Stop()], policy.LEAVING),
+        ((*RUNNING, Terminated(), GenerationSeen(2)), [Stop()], policy.LEAVING),
+        ((*RUNNING, Terminated(), ordered("stop", grace=0.0)), [Stop()], policy.LEAVING),
+        ((*RUNNING, ordered("stop"), Terminated(), Ended(DONE)), [Stop(), Leave()], policy.DONE),
+        (
+            (*RUNNING, GenerationSeen(2), Terminated(), Ended(KILLED)),
+            [Kill(), Leave()],
+            policy.DONE,
+        ),
+    ],
+)
+def test_a_container_that_is_asked_to_end(history, actions, phase):
+    """Nobody but the engine cuts the grace, and no report blames the program."""
+    state, done = play(*history)
+    assert done[-len(actions) :] == actions and len(done) <= len(STARTED) + len(actions)
+    assert state.phase == phase
+
+
 def test_a_cluster_that_never_forms_is_given_up():
     late = GANG + GANG_MARGIN
     exit = Exit(None, None, "deadline", "no cluster was formed within 660 s of its answer")
@@ -353,7 +376,7 @@ def test_an_order_for_an_earlier_container_is_none():
 
 EVENTS = st.one_of(
     st.sampled_from([Prepared(), Prepared(REFUSED), Tick(), Chosen(PROGRAM)]),
-    st.sampled_from([Failed(REFUSED), Ended(DONE), Ended(KILLED, True)]),
+    st.sampled_from([Failed(REFUSED), Ended(DONE), Ended(KILLED, True), Terminated()]),
     st.builds(Unwell, st.builds(Attempt, st.integers(1, 4), st.integers(0, 3)), st.just(REFUSED)),
     st.integers(1, 4).map(GenerationSeen),
     st.builds(formed, st.integers(1, 4), st.sampled_from([(), ("worker",)])),
@@ -373,6 +396,7 @@ class World:
         self.answered: list[int] = []
         self.reports: list[tuple[int, int]] = []
         self.left = False
+        self.terminated = False
 
     def can(self, event) -> bool:
         if isinstance(event, (Ended, Unwell)):
@@ -385,6 +409,7 @@ class World:
 
     def happens(self, event) -> None:
         self.prepared |= isinstance(event, Prepared)
+        self.terminated |= isinstance(event, Terminated)
         self.programs -= isinstance(event, Ended)
         self.choosing -= isinstance(event, (Chosen, Failed))
 
@@ -404,12 +429,13 @@ class World:
             assert self.programs == 1, "one program at a time"
         elif isinstance(action, (Stop, Kill)):
             assert self.programs == 1
+            assert isinstance(action, Stop) or not self.terminated, "it has its whole grace"
         elif isinstance(action, Report):
             assert self.programs == 0, "a report says that the program is dead"
             assert (action.generation, action.attempt) not in self.reports
             self.reports.append((action.generation, action.attempt))
         elif isinstance(action, Leave):
-            assert self.programs == 0 and self.reports
+            assert self.programs == 0 and (self.reports or self.terminated)
             self.left = True
 
 

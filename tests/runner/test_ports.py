@@ -1,7 +1,5 @@
 """Held ports on the real kernel."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys
@@ -49,7 +47,7 @@ def test_another_process_that_shares_the_port_serves_it(held):
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"listening\n"
-        with socket.create_connection(("127.0.0.1", held.number), timeout=30) as client:
+        with socket.create_connection(("127.0.0.1", held.number), timeout=120) as client:
             assert client.recv(100) == b"served"
     assert process.returncode == 0
 

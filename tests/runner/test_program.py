@@ -1,7 +1,5 @@
 """Programs as real processes: how they start, what they see, that nothing of them remains."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -26,6 +24,9 @@ os.wait()
 """
 
 
+CAT = '["cat"], start_new_session=True'  # out of the reach of the shell's group
+
+
 @pytest.fixture
 def drive(tmp_path):
     drivers = []
@@ -46,7 +47,7 @@ def python(code: str) -> tuple[str, str, str]:
 def test_output_and_exit_code_are_told(drive):
     driver = drive(*python("import sys; print('out'); print('err', file=sys.stderr); exit(3)"))
     assert driver.tell("wait") == {
-        "exit": {"code": 3, "signal": None, "reason": "exit", "text": "exit code 3"},
+        "exit": {"code": 3, "signal": None, "reason": "exit", "text": "exit code 3", "missed": ""},
         "last": "out\nerr" if driver.log.read_text().startswith("out") else "err\nout",
         "running": False,
         "left": [],
@@ -62,12 +63,47 @@ def test_a_signal_is_told(drive):
         "signal": 15,
         "reason": "signal",
         "text": "killed by SIGTERM (15)",
+        "missed": "",
     }
 
 
-def test_signals_reach_the_whole_process_group(drive):
-    driver = drive("bash", "-c", "sleep 600 & wait")
-    assert driver.tell(f"signal {signal.SIGTERM:d}")["left"] == []
+# Needs its helper for a while after it was asked to end.
+TRAINER = """
+import os, signal, subprocess, sys
+helper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def save(*_):
+    print("saved with", helper.communicate(b"help")[0].decode(), flush=True)
+    sys.exit(5)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True: signal.pause()
+"""
+
+
+def test_the_program_alone_is_asked_to_end(drive):
+    driver = drive(*python(TRAINER))
+    driver.logged("ready")
+    told = driver.tell(f"signal {signal.SIGTERM:d}")
+    assert (told["last"], told["exit"]["code"]) == ("ready\nsaved with help", 5)
+
+
+@pytest.mark.parametrize(
+    ("script", "last"),
+    [
+        ("sleep 600 & echo ready; wait", "ready"),
+        ("echo ready; while :; do sleep 600; echo next; done", "ready"),
+        ('"$@"; echo next', "ready\nsaved with help"),
+        ('"$@" & wait', "ready\nsaved with help"),
+        ('exec "$@"', "ready\nsaved with help"),
+        ('trap "wait; echo trapped; exit" TERM; "$@" & wait', "ready\nsaved with help\ntrapped"),
+    ],
+)
+def test_a_shell_does_not_end_before_what_it_runs(drive, script, last):
+    """And runs nothing after it."""
+    driver = drive("bash", "-c", script, "run.sh", *python(TRAINER.replace('["cat"]', CAT)))
+    driver.logged("ready")
+    told = driver.tell(f"signal {signal.SIGTERM:d}")
+    assert (told["last"], told["left"]) == (last, [])
 
 
 def test_what_a_program_leaves_behind_dies_with_it(drive):

@@ -1,7 +1,5 @@
 """Progress of programs, and the end of those that show none."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading
@@ -11,7 +9,7 @@ import pytest
 from tests.runner.driving import eventually
 from tfapp.runner.progress import Progress, Saved, watch
 
-PATIENCE = 30  # seconds
+PATIENCE = 120  # seconds
 
 
 class Pretended:

@@ -1,7 +1,5 @@
 """Programs that are started again, and programs that stand still, with real processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -57,6 +55,51 @@ def test_a_reported_runner_takes_part_in_the_next_generation(application):
     assert second.ports["site.global.port"] != first
     application.form(second)
     assert application.exit_report(generation=2).exit.code == 2
+
+
+CHECKPOINTS = """
+import os, pathlib, sys
+folder = pathlib.Path(os.environ["TFAPP_CHECKPOINT_DIR"])
+found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+print("found", found)
+folder.mkdir(parents=True, exist_ok=True)
+(folder / ("ckpt-" + str(len(found)))).touch()
+sys.exit(3)
+"""
+OWN, SHARED = "checkpoints", "shared"
+
+
+@pytest.mark.parametrize(
+    ("roles", "folder", "kept"),
+    [
+        (("worker", "worker"), OWN, False),
+        (("worker", "other"), OWN, False),
+        (("worker", "ps", "evaluator", "tensorboard"), OWN, True),
+        (("worker",), OWN, True),
+        (("worker", "worker"), SHARED, True),
+    ],
+)
+def test_nobody_goes_on_from_checkpoints_that_the_others_do_not_have(
+    application, roles, folder, kept
+):
+    prefix = {"site.global.user.checkpoint.prefix": str(application.folder / SHARED)}
+    application.write_program(CHECKPOINTS)
+    application.start(site=prefix if folder == SHARED else {})
+    others = [(f"{role}/{number + 1}", role) for number, role in enumerate(roles[1:])]
+    application.announce(1)
+    application.form(application.answer(1), others=others)
+    assert application.exit_report().last_lines == "found []"
+    application.order("restart", attempt=1)  # the others go on, and so does this one
+    assert application.exit_report(attempt=1).last_lines == "found ['ckpt-0']"
+    application.announce(2)
+    application.form(application.answer(2), others=others)
+    found = ["ckpt-0", "ckpt-1"] if kept else []
+    assert application.exit_report(generation=2).last_lines == f"found {found}"
+    cleared = "its checkpoint folder is emptied: no other instance sees it" in application.log()
+    assert cleared is not kept
+    assert [path.name for path in application.root.glob("checkpoints*")] == (
+        [] if folder == SHARED else [OWN]
+    )
 
 
 # Calls that are about the first program return while the second one runs, and say no good.

@@ -54,10 +54,48 @@ def test_two_members_at_one_address():
     ],
 )
 def test_tf_config(instance, task):
+    own = {"evaluator": ["evaluator0:1"]} if instance == "evaluator/0" else {}
     assert json.loads(tensorflow_env.tf_config(instance, LAYOUT)) == {
-        "cluster": SPEC,
+        "cluster": {**SPEC, **own},
         "task": task,
     }
+
+
+@pytest.mark.parametrize(("host", "address"), [("h", "h:0"), ("::1", "[::1]:0")])
+def test_an_evaluator_that_exports_no_address(host, address):
+    evaluator = dataclasses.replace(cluster(evaluator=1)[0], host=host, exports={})
+    config = json.loads(tensorflow_env.tf_config("evaluator/0", (*cluster(chief=1), evaluator)))
+    assert config["cluster"] == {"chief": ["chief0:1"], "evaluator": [address]}
+
+
+MEMBERS = "ps0,ps1,chief0,worker0,worker1,evaluator0"
+
+
+@pytest.mark.parametrize(
+    ("env", "without"),
+    [
+        ({}, None),
+        ({"no_proxy": "a"}, None),
+        ({"HTTP_PROXY": "http://p:1", "ALL_PROXY": "http://p:1"}, None),
+        ({"http_proxy": ""}, None),
+        ({"http_proxy": "http://p:1"}, MEMBERS),
+        ({"https_proxy": "http://p:1"}, MEMBERS),
+        ({"grpc_proxy": "http://p:1"}, MEMBERS),
+        ({"http_proxy": "p", "no_proxy": "a, b,"}, f"a,b,{MEMBERS}"),
+        ({"http_proxy": "p", "no_proxy": "a", "no_grpc_proxy": "c,ps1"}, f"c,ps1,{MEMBERS[:4]}"
+         + MEMBERS[8:]),
+    ],
+)  # fmt: skip
+def test_members_are_reached_without_a_proxy(env, without):
+    """Whatever gRPC reads; and what the user has excepted stays so."""
+    expected = {} if without is None else {"no_grpc_proxy": without}
+    assert tensorflow_env.without_proxy(LAYOUT, env) == expected
+
+
+def test_an_address_in_brackets_is_excepted_without_them():
+    member = Member("worker/0", "worker", 0, "worker", "::1", {"w": {"host_port": "[::1]:5"}})
+    found = tensorflow_env.without_proxy((member,), {"http_proxy": "p"})
+    assert found == {"no_grpc_proxy": "::1"}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ after another as `report` writes them. A new case is a new file. A valid documen
 what it is warned about stands in its .expected, which may lack.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tfapp.documents import read_document

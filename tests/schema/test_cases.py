@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.schema.cases import documents, expected, findings, report

@@ -1,7 +1,5 @@
 """Each JSON Schema keyword that has a sentence of its own, on small schemas."""
 
-from __future__ import annotations
-
 import pytest
 from jsonschema import Draft202012Validator
 

@@ -1,7 +1,5 @@
 """The schema files themselves: they are schemas and a manual, and they know Slider's words."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -8,11 +8,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, Union
 
-from tfapp.close_match import close_match
+from tfapp.close_match import did_you_mean
+from tfapp.contract.status import ApplicationStatus
 from tfapp.frozen import frozen
 from tfapp.topology import Component
 
 PathLike = Union[str, "os.PathLike[str]"]
+OnChange = Callable[[ApplicationStatus], Any]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -98,8 +100,7 @@ def made_call(
     known = [field.name for field in dataclasses.fields(Call)]
     for name in more:
         if name not in known:
-            match = close_match(name, known)
-            meant = f"; did you mean {match}?" if match else ""
+            meant = did_you_mean(name, known, form="; did you mean {}?")
             raise TypeError(f"there is no argument {name!r}{meant}")
     call = Call(program, components, **more)
     if call.spark is not None and call.engine is None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfapp.api.arguments import Arguments, Call, PathLike, made_call, shows_arguments
+from tfapp.api.arguments import Arguments, Call, OnChange, PathLike, made_call, shows_arguments
 from tfapp.api.errors import told_in_full
 from tfapp.api.handle import Application, caller_of, interruptible
 from tfapp.api.request import name_of, requested
 from tfapp.api.result import Result
-from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import UsageError
 from tfapp.launch.caller import Caller, calling_process
 from tfapp.topology import Component
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from tfapp.engines.base import Engine
     from tfapp.launch.submission import Request
-
-OnChange = Callable[[ApplicationStatus], Any]
 
 
 @shows_arguments
@@ -53,7 +50,8 @@ def run(
     - `package`: the folder or .zip of a package to use in place of tfapp's own TensorFlow package
     - `template`, `resources`: files in place of its appConfig and resources
     - `options`: keys of appConfig, such as {"site.global.stop.grace": 60}
-    - `files`: files and folders to ship as well; a list, or a mapping {path there: path here}
+    - `files`: files and folders to ship as well, under their own names ("data/": the content of
+      the folder); a list, or a mapping {path there: path here}
 
     The application:
 
@@ -71,8 +69,8 @@ def run(
 
     The environment of programs:
 
-    - `packages`: requirements for pip, such as ["keras", "numpy<2"]. tfapp ships an environment
-      with them
+    - `packages`: requirements for pip, such as ["pandas", "keras-cv<1"]. tfapp ships an
+      environment that adds them to what is there
     - `python`: the path of an interpreter there, or a version such as "3.11" for that environment
     - `image`: the Docker image to run in
     - `env`: variables; `secrets`: variables whose values are struck out of logs; `env_file`,
@@ -197,7 +195,7 @@ def write_package(
     True
     >>> parent.cleanup()
     """
-    from tfapp.launch.writing import write_request
+    from tfapp.launch.submission import write_request
 
     call = made_call(program, components, more)
     with told_in_full(), _requested(call, show=True) as (request, _, caller):

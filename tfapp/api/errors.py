@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator
 
 from tfapp.api.arguments import Call
@@ -18,11 +19,31 @@ def told_in_full() -> Iterator[None]:
         yield
     except InvalidPackageError as error:
         problems = [_of_argument(problem) for problem in error.problems]
-        error.args = (f"{error.message}\n{text_report(problems)}",)
+        error.args = (_in_python(f"{error.message}\n{text_report(problems)}"),)
         raise
     except TfappError as error:
-        error.args = (f"{error.message}\n{error.hint}" if error.hint else error.message,)
+        text = f"{error.message}\n{error.hint}" if error.hint else error.message
+        error.args = (_in_python(text),)
         raise
+
+
+def _in_python(text: str) -> str:
+    """`text` with the arguments of calls in place of the flags of the command line, but for whole
+    commands, which stand between backticks."""
+    parts = text.split("`")
+    parts[::2] = [_FLAG.sub(_argument, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _argument(flag: re.Match[str]) -> str:
+    name = flag[1].replace("-", "_")
+    if name not in _ARGUMENTS:
+        return flag[0]
+    return f"{name}=True" if _ARGUMENTS[name] == "bool" else f"{name}="
+
+
+_ARGUMENTS = {field.name: field.type for field in dataclasses.fields(Call)}
+_FLAG = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)\b")
 
 
 def _of_argument(problem: Problem) -> Problem:

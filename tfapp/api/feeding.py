@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from tfapp.api.request import FED
 from tfapp.contract.names import RUNNING, SUCCEEDED
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.control import FeedCounters
 from tfapp.engines.credentials import new_credentials
-from tfapp.errors import FeedError, UsageError
-from tfapp.feed.context import EXPORT, VARIABLE
-from tfapp.feed.driver import Feeder, FeedResult
-from tfapp.feed.ledger import DROP, SHARE
-from tfapp.feed.state import ApplicationEndedError, View
+from tfapp.engines.spark.session import first_words
+from tfapp.errors import UsageError
+from tfapp.feed.driver.feeder import Feeder, FeedResult
+from tfapp.feed.driver.ledger import DROP, SHARE
+from tfapp.feed.driver.state import ApplicationEndedError, View
+from tfapp.feed.program.context import EXPORT, VARIABLE
 from tfapp.feed.wire import Credentials
 from tfapp.launch.caller import Caller
 
 if TYPE_CHECKING:
-    from tfapp.api.handle import Application
     from tfapp.engines.base import Engine
+
+
+class FedApplication(Protocol):
+    """The application that is fed, as its handle shows it."""
+
+    name: str
+
+    def status(self) -> ApplicationStatus: ...
+
+    def result(self) -> object:
+        """Waits for its end. ApplicationFailedError."""
 
 
 class Feeding:
@@ -32,13 +45,13 @@ class Feeding:
         self._caller, self._engine = caller, engine
         self._feeder: Feeder | None = None
         self._asked: tuple[Any, ...] | None = None
-        self._application: Application | None = None
+        self._application: FedApplication | None = None
 
     def secrets(self) -> dict[str, str]:
         """The variables with which programs authenticate."""
         return {VARIABLE: self._credentials.packed()}
 
-    def listen(self, application: Application, data: Any, rest: str, ports: str) -> None:
+    def listen(self, application: FedApplication, data: Any, rest: str, ports: str) -> None:
         """Starts to listen for programs; further calls do nothing. `data` may also be a
         SparkContext or a session."""
         if rest not in (DROP, SHARE):
@@ -57,7 +70,7 @@ class Feeding:
         host = context.getConf().get("spark.driver.host") if context is not None else ""
         with self._told():
             self._feeder = Feeder(
-                lambda: _view(application),
+                lambda: view_of(application.status()),
                 self._credentials,
                 host or "127.0.0.1",
                 FeedCounters(self._engine, application.name),
@@ -65,17 +78,22 @@ class Feeding:
                 ports=_ports(ports),
                 rest=rest,
                 note=self._caller.note,
+                words=first_words,
             )
 
-    def feed(self, data: Any, epochs: int, final: bool, stall_timeout: float) -> FeedResult:
-        """As `Application.feed`, after `listen`."""
+    def feed(
+        self, data: Any, epochs: int, final: bool, stall_timeout: float, consumed: bool
+    ) -> FeedResult:
         if epochs < 1:
             raise UsageError(f"epochs is {epochs}", "It is 1 or more.")
+        if consumed and final:
+            raise UsageError(
+                "consumed=True is for data that is not the last", "Give final=False with it."
+            )
         with self._told():
-            return self._begun().feed(data, epochs, final, stall_timeout)
+            return self._begun().feed(data, epochs, final, stall_timeout, consumed)
 
     def end(self, wait: bool) -> FeedResult:
-        """As `Application.end_feed`."""
         with self._told():
             return self._begun().end(wait)
 
@@ -84,15 +102,13 @@ class Feeding:
         """Whether the programs have stopped the feed, or have ended."""
         return self._feeder is not None and self._feeder.stopped
 
-    def infer(self, data: Any, schema: str) -> Any:
-        """As `Application.infer`, after `listen`."""
-        from tfapp.feed.inference import infer
+    def infer(self, data: Any, schema: str, columns: Sequence[str] | None) -> Any:
+        from tfapp.feed.driver.data import infer
 
         with self._told():
-            return infer(self._begun(), data, schema)
+            return infer(self._begun().order, data, schema, columns)
 
     def close(self) -> None:
-        """Closes the connections to the programs."""
         if self._feeder is not None:
             self._feeder.close()
 
@@ -104,9 +120,7 @@ class Feeding:
         except ApplicationEndedError:
             assert self._application is not None
             self._application.result()  # raises ApplicationFailedError
-            raise FeedError(
-                f"{self._application.name} has ended: its programs take no rows"
-            ) from None
+            raise
 
     def _begun(self) -> Feeder:
         if self._feeder is None:
@@ -124,20 +138,29 @@ def _context_of(data: Any) -> Any:
     return data if hasattr(data, "getConf") else None
 
 
-def _view(application: Application) -> View:
-    status = application.status()
+def view_of(status: ApplicationStatus) -> View:
+    """The state of an application that is fed, from its status. An instance that comes by `flex`
+    is not a member of the generation that it does not take part in yet."""
     verdict = status.verdict
     if verdict is not None:
-        return View(status.generation or 0, {}, verdict.summary, verdict.state == SUCCEEDED)
+        lines = verdict.cause.last_lines if verdict.cause is not None else ""
+        succeeded = verdict.state == SUCCEEDED
+        return View(status.generation or 0, {}, verdict.summary, succeeded, last_lines=lines)
+    generation = status.generation or 0
+    fed = [
+        each
+        for each in status.instances
+        if each.component in FED and status.joined.get(each.instance, 1) <= generation
+    ]
     addresses = {
         each.instance: each.exports[each.component][EXPORT]
-        for each in status.instances
+        for each in fed
         if EXPORT in each.exports.get(each.component, {})
     }
-    fed = [i for i in status.instances if i.component in ("chief", "worker")]
-    if len(addresses) < len(fed) or status.state != RUNNING:
-        return View(0, {})
-    return View(status.generation or 0, addresses)
+    running = status.state == RUNNING
+    known = running and len(addresses) == len(fed)
+    done = frozenset(each.instance for each in fed if each.state == SUCCEEDED)
+    return View(generation, addresses if known else {}, running=running, done=done)
 
 
 def _ports(text: str) -> range:

@@ -7,38 +7,40 @@ import dataclasses
 import io
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp.api import notebook
+from tfapp.api.arguments import OnChange
 from tfapp.api.errors import told_in_full
 from tfapp.api.result import Result, logs_of, result_of
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines import base
 from tfapp.engines.base import Engine
 from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
+from tfapp.frozen import frozen
 from tfapp.interrupts import ctrl_c_asks
 from tfapp.launch.caller import Caller, calling_process
 from tfapp.launch.display import PlainDisplay, last_lines
 from tfapp.launch.fetch import fetch
 from tfapp.launch.follow import (
     Display,
-    Feed,
+    States,
     Stopper,
     follow,
     has_ended,
     is_running,
     not_running_in_time,
+    told_that_it_goes_on,
     wait_until,
 )
 from tfapp.launch.tensorboard import wait_for_page
+from tfapp.page.document import outputs_in_words
 
 if TYPE_CHECKING:
     from tfapp.api.feeding import Feeding
-    from tfapp.feed.driver import FeedResult
-
-OnChange = Callable[[ApplicationStatus], Any]
+    from tfapp.feed.driver.feeder import FeedResult
 
 STOPPED = "stopped by Ctrl-C"
 LEFT = "stopped by the end of its `with` block"
@@ -78,7 +80,9 @@ class Application:
         self.engine = engine.name
         self.run: int = application.run
         self.id = application.id
-        self._engine, self._caller, self._show, self._pickles = engine, caller, show, pickles
+        own = {field.name: getattr(caller, field.name) for field in dataclasses.fields(Caller)}
+        self._caller = _Among(**own, application=self.name)
+        self._engine, self._show, self._pickles = engine, show, pickles
         self._application = application
         self._feeding = feeding
         self._held = contextlib.ExitStack()  # ways to its pages
@@ -103,7 +107,7 @@ class Application:
         """Waits for the end without output. Returns the last status, whatever the verdict.
         TimedOutError after `timeout` seconds; the application continues."""
         with told_in_full():
-            ended = wait_until(self._feed(), has_ended, timeout)
+            ended = wait_until(self._states(), has_ended, timeout)
             if ended is None:
                 raise TimedOutError(f"{self.name} has not ended after {timeout:g} s; it goes on")
             return ended.status
@@ -112,7 +116,7 @@ class Application:
         """Waits until the programs run, or the application has ended. TimedOutError after `timeout`
         seconds; the application continues."""
         with told_in_full():
-            reached = wait_until(self._feed(), is_running, timeout)
+            reached = wait_until(self._states(), is_running, timeout)
             if reached is None:
                 raise not_running_in_time(self.name, timeout or 0)
             return reached.status
@@ -152,19 +156,26 @@ class Application:
         as long as this object exists. BadStateError if the application has no TensorBoard or has
         ended; TimedOutError after `timeout` seconds."""
         with told_in_full():
-            page = wait_for_page(self._feed(), self.name, timeout)
+            page = wait_for_page(self._states(), self.name, timeout)
             reached = self._engine.reach(self.name, page.instance, page.address)
             return self._held.enter_context(reached)
 
     def fetch(
-        self, folder: str | os.PathLike[str], path: str = "", *, replace: bool = False
+        self,
+        folder: str | os.PathLike[str],
+        path: str = "",
+        *,
+        replace: bool = False,
+        outputs: bool = False,
     ) -> list[Path]:
         """Copies the file or folder `path` of the checkpoint folder (default: all of it) into the
-        local folder `folder`. Returns the new files. ExistsError if a file exists already, unless
+        local folder `folder`. `outputs`: of what the programs of the newest run have left in their
+        working folders instead. Returns the new files. ExistsError if a file exists already, unless
         `replace` is set; NotFoundError if there is no such path."""
         with told_in_full():
             target = self._caller.cwd / folder
-            return list(fetch(self._engine, self.name, path, target, self._caller, replace))
+            fetched = fetch(self._engine, self.name, path, target, self._caller, replace, outputs)
+            return list(fetched)
 
     def feed(
         self,
@@ -173,6 +184,7 @@ class Application:
         epochs: int = 1,
         final: bool = True,
         rest: str = "drop",
+        consumed: bool = False,
         stall_timeout: float = 600.0,
         ports: str = "",
     ) -> FeedResult:
@@ -183,6 +195,9 @@ class Application:
         `final`: whether this is the last data. With False the call returns when the programs have
         received all rows. `feed` may then be called again; call `end_feed` at the end. For a
         stream: `stream.writeStream.foreachBatch(lambda batch, _: app.feed(batch, final=False))`.
+        With `consumed` as well, it returns when they have asked for another batch after the last
+        full one, or have ended with exit code 0. If their rows are lost after that, because a
+        program fails that has no state of the feed in its checkpoint, the application fails.
         `rest`: what happens to the last rows, which do not fill a batch for every program: "drop"
         drops them, "share" gives each program one shorter batch. `stall_timeout`: seconds without
         any row moved after which the feed fails. `ports`: a range such as "40000-40100"; the driver
@@ -194,7 +209,7 @@ class Application:
         with told_in_full():
             feeding = self._fed()
             feeding.listen(self, data, rest, ports)
-            return feeding.feed(data, epochs, final, stall_timeout)
+            return feeding.feed(data, epochs, final, stall_timeout, consumed)
 
     def open_feed(self, spark: Any, *, rest: str = "drop", ports: str = "") -> None:
         """Connects the programs to the driver of `spark`, a SparkSession or SparkContext, before
@@ -216,15 +231,23 @@ class Application:
             return True
         return self._feeding is not None and self._feeding.stopped
 
-    def infer(self, data: Any, schema: str, *, ports: str = "") -> Any:
+    def infer(
+        self,
+        data: Any,
+        schema: str,
+        *,
+        columns: Sequence[str] | None = None,
+        ports: str = "",
+    ) -> Any:
         """Returns the results of `context.feed.serve()` in the programs for a Spark DataFrame:
         `data` with the same rows in the same order, and the columns of `schema` added ("prediction
         int, score array<float>"). For an RDD, an RDD of results. It is lazy: Spark computes it when
-        it is used, which is possible until `end_feed`."""
+        it is used, which is possible until `end_feed`. `columns`: the columns that the programs
+        get, None for all; the others may have values that make no tensor."""
         with told_in_full():
             feeding = self._fed()
             feeding.listen(self, data, "drop", ports)
-            return feeding.infer(data, schema)
+            return feeding.infer(data, schema, columns)
 
     def flex(self, component: str, count: int | str) -> str:
         """Requests another number of instances of a component: `count` is 3, "+1" or "-1". Returns
@@ -276,7 +299,6 @@ class Application:
     def _repr_html_(self) -> str:
         return notebook.table(self._application)
 
-    # -- inside --
     def _fed(self) -> Feeding:
         if self._feeding is None:
             raise UsageError(
@@ -285,22 +307,31 @@ class Application:
             )
         return self._feeding
 
-    def _feed(self) -> Feed:
-        return Feed(self._engine, self.name, self.run)
+    def _states(self) -> States:
+        return States(self._engine, self.name, self.run)
 
     def follow_with(self, stopper: Stopper, on_change: OnChange | None) -> ApplicationStatus:
         """As `follow`, for a caller that handles interrupts itself and tells them to `stopper`."""
         display = self._display()
         shown = _Watched(display, on_change)
-        ended = follow(self._engine, self._application, shown, stopper)
-        display.close()
+        fed = self._feeding is not None  # it ends with this process
+        words = contextlib.nullcontext() if fed else told_that_it_goes_on(self._engine, self.name)
+        with _printing(self.name) if self._show else contextlib.nullcontext():
+            with words:
+                ended = follow(self._engine, self._application, shown, stopper)
+            display.close()
+            self._tell_end(ended, display.shown_instance)
+        return ended.status
+
+    def _tell_end(self, ended: base.Application, shown: str) -> None:
         self._application = ended
         verdict = ended.status.verdict
-        if verdict is not None:
-            for line in last_lines(verdict, display.shown_instance):
+        if verdict is not None and not notebook.is_here():  # the table has it
+            for line in last_lines(verdict, shown):
                 self._caller.note(line)
             self._caller.note(f"{self.name}: {verdict.summary}")
-        return ended.status
+            for line in outputs_in_words(ended.status):
+                self._caller.note(line)
 
     def _display(self) -> PlainDisplay | _Silent:
         if not self._show:
@@ -310,6 +341,38 @@ class Application:
         if notebook.is_here():
             return notebook.NotebookDisplay(self._caller, self._engine, self._application)
         return PlainDisplay(self._caller, self._engine, self._application)
+
+
+# The applications that this process follows and prints now, each in a thread of its own.
+_printed: list[str] = []
+
+
+@contextlib.contextmanager
+def _printing(name: str) -> Iterator[None]:
+    _printed.append(name)
+    try:
+        yield
+    finally:
+        _printed.remove(name)
+
+
+@frozen
+class _Among(Caller):
+    """A caller that begins each line with the name of its application, while other threads of this
+    process print others."""
+
+    application: str = ""
+
+    def write(self, data: bytes) -> None:
+        if len(_printed) > 1 and data:
+            name = f"{self.application} | ".encode()
+            begin = name if self._last[0] == b"\n" else b""
+            data = begin + data[:-1].replace(b"\n", b"\n" + name) + data[-1:]
+        super().write(data)
+
+    def note(self, text: str) -> None:
+        named = text.startswith((f"{self.application}:", f"{self.application} "))
+        super().note(f"{self.application} {text}" if len(_printed) > 1 and not named else text)
 
 
 class _Silent:

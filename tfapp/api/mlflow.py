@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
+from tfapp.api.arguments import OnChange
 from tfapp.contract.metrics import floats
 from tfapp.contract.names import KILLED, SUCCEEDED
 from tfapp.contract.status import ApplicationStatus
@@ -17,7 +18,7 @@ _STATUS = {SUCCEEDED: "FINISHED", KILLED: "KILLED"}
 _LARGEST_BATCH = 1000  # metrics; MLflow's limit
 
 
-def log_to_mlflow(run: Any = None) -> Callable[[ApplicationStatus], None]:
+def log_to_mlflow(run: Any = None) -> OnChange:
     """Returns a callback for `on_change` that logs to MLflow: the metrics of each instance as
     "worker/0/loss", with their step, and at the end the verdict as tags. `run`: an MLflow run;
     default: the active run. Without an active run this function starts one, which ends with the
@@ -75,6 +76,21 @@ def log_to_mlflow(run: Any = None) -> Callable[[ApplicationStatus], None]:
             warnings.warn(f"MLflow does not take the metrics: {error}", stacklevel=2)
 
     return log
+
+
+def logging_to_active_run(more: OnChange | None) -> OnChange | None:
+    """`more`, and `log_to_mlflow` if the program has imported MLflow and a run is active."""
+    mlflow = sys.modules.get("mlflow")
+    if mlflow is None or mlflow.active_run() is None:
+        return more
+    log = log_to_mlflow()
+
+    def both(status: ApplicationStatus) -> None:
+        log(status)
+        if more is not None:
+            more(status)
+
+    return both
 
 
 def _end(mlflow: Any, run: Any, status: str) -> None:

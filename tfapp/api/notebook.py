@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import html
 import sys
-import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tfapp import threads
 from tfapp.contract.metrics import floats
 from tfapp.contract.status import InstanceStatus
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import TfappError
 from tfapp.launch.caller import Caller
-from tfapp.launch.display import PlainDisplay, pages
-from tfapp.launch.follow import Feed
-
-if TYPE_CHECKING:
-    from tfapp.api.result import Result
+from tfapp.launch.display import PlainDisplay, pages, steps
+from tfapp.launch.follow import States
 
 MOST_ROWS = 20  # instances in a table; the others are counted
 
@@ -32,25 +29,22 @@ def is_here() -> bool:
 def table(application: Application) -> str:
     """The status of an application as an HTML table."""
     status = application.status
-    state = f"{status.state}: {application.waits}" if application.waits else status.state
-    if status.verdict is not None:
-        state = status.verdict.summary
+    state = _state(application)
     heading = f"<b>{_text(status.name)}</b> on {_text(application.engine)}: {_text(state)}"
     return _block([heading, *_links(application), _rows(status.instances)])
 
 
-def result_table(result: Result) -> str:
-    """A result as an HTML table."""
-    facts = [
-        ("took", f"{result.duration:.1f} s"),
-        ("generation", result.generation),
-        ("restarts", result.restarts),
-        ("checkpoints", result.checkpoint_dir),
-        *((name, f"{value:.6g}") for name, value in result.metrics.items()),
-    ]
-    cells = [(_text(name), _text(value)) for name, value in facts if value not in ("", None)]
-    heading = f"<b>{_text(result.name)}</b>: {_text(result.summary)}"
-    return _block([heading, _table(cells)])
+def _state(application: Application) -> str:
+    status = application.status
+    if status.verdict is not None:
+        return status.verdict.summary
+    return f"{status.state}: {application.waits}" if application.waits else status.state
+
+
+def facts_table(name: str, summary: str, facts: Iterable[tuple[str, object]]) -> str:
+    """A heading, and below it the facts that are neither "" nor None, as an HTML table."""
+    cells = [(_text(fact), _text(value)) for fact, value in facts if value not in ("", None)]
+    return _block([f"<b>{_text(name)}</b>: {_text(summary)}", _table(cells)])
 
 
 def _links(application: Application) -> Iterable[str]:
@@ -67,7 +61,7 @@ def _rows(instances: Sequence[InstanceStatus]) -> str:
         if one.exit is not None and one.state in ("FAILED", "LOST"):
             state += f": {one.exit.text}"
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in floats(one.metrics).items())
-        step = "" if one.step is None else str(one.step)
+        step = steps(one).removeprefix("step ")
         if one.steps_per_second:
             step += f" ({one.steps_per_second:.1f}/s)"
         rows.append((one.instance, state, one.host, step, metrics))
@@ -96,13 +90,16 @@ class _Place:
     def __init__(self) -> None:
         self._handle: Any = None
 
-    def show(self, content: str) -> None:
-        from IPython.display import HTML, display
+    def show(self, application: Application) -> None:
+        """As a table, and as one line where HTML is not shown."""
+        from IPython.display import display
 
+        text = f"{application.name} on {application.engine}: {_state(application)}"
+        shown = {"text/html": table(application), "text/plain": text}
         if self._handle is None:
-            self._handle = display(HTML(content), display_id=True)
+            self._handle = display(shown, raw=True, display_id=True)
         else:
-            self._handle.update(HTML(content))
+            self._handle.update(shown, raw=True)
 
 
 class NotebookDisplay(PlainDisplay):
@@ -111,30 +108,29 @@ class NotebookDisplay(PlainDisplay):
     def __init__(self, caller: Caller, engine: Engine, application: Application):
         super().__init__(caller, engine, application)
         self._place = _Place()
-        self._place.show(table(application))
+        self._place.show(application)
 
     def show(self, application: Application) -> None:
-        """As a table."""
         self.application = application
-        self._place.show(table(application))
+        self._place.show(application)
 
 
 def show_until_end(caller: Caller, engine: Engine, application: Application) -> None:
     """Shows the table of `application` in the current cell. A thread updates it until the
     application has ended."""
     place = _Place()
-    place.show(table(application))
+    place.show(application)
 
     def update() -> None:
-        feed = Feed(engine, application.name, application.run)
+        states = States(engine, application.name, application.run)
         try:
             while True:
-                changed = feed.next(3600.0)
+                changed = states.next(3600.0)
                 if changed is not None:
-                    place.show(table(changed))
+                    place.show(changed)
         except EOFError:
             return
         except TfappError as error:
             caller.note(f"{application.name}: {error.message}")
 
-    threading.Thread(target=update, name=f"show-{application.name}", daemon=True).start()
+    threads.start_surely(f"show-{application.name}", update)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.api.arguments import Call
+from tfapp.api.arguments import Call, PathLike
 from tfapp.api.travel.pack import ENTRY as ENTRY_FILE
 from tfapp.api.travel.pack import Pack, pack
 from tfapp.api.travel.programs import program_name
@@ -32,7 +32,7 @@ from tfapp.topology import Component, single_server
 SITE = "site.global."
 ENTRY = f"{SITE}user.scripts.entry"
 # What stands in a Component, and the key that it means.
-_RESOURCES = {
+RESOURCES = {
     "memory": "yarn.memory",
     "vcores": "yarn.vcores",
     "gpus": "yarn.gpus",
@@ -75,17 +75,15 @@ def requested(call: Call, name: str, caller: Caller) -> Iterator[Request]:
 
 @contextlib.contextmanager
 def packed(
-    program: str, appdef: Path, caller: Caller
+    program: object, components: Iterable[str], caller: Caller
 ) -> Iterator[tuple[str, dict[str, Path], Needs]]:
-    """A context manager: one program, shipped for all components of a package that run a program.
-    Gives its entry, its files by their path below files/, and its requirements. The files exist
-    within the block."""
-    names = _training_components(appdef)
-    travels = pack(dict.fromkeys(names, program), caller.cwd)
+    """A context manager: one program, shipped for these components. Gives its entry, its files by
+    their path below files/, and its requirements. The files exist within the block."""
+    travels = pack(dict.fromkeys((*components, ""), program), caller.cwd)
     for line in travels.notes:
         caller.note(line)
     with tempfile.TemporaryDirectory(prefix="tfapp-call-") as folder:
-        yield ENTRY_FILE, _stored(travels, Path(folder)), travels.needs
+        yield travels.entries[""], _stored(travels, Path(folder)), travels.needs
 
 
 def _request(
@@ -97,7 +95,7 @@ def _request(
     caller: Caller,
 ) -> Request:
     images = runs_images(call.engine or caller.defaults.engine)
-    rows = list(_rows(call, components, travels, images))
+    rows = list(_rows(call, components, travels, images, caller.cwd))
     environment, secrets = _environment(call)
     return Request(
         name=name,
@@ -118,6 +116,7 @@ def _request(
         environment=environment,
         secret_environment=secrets,
         needs=travels.needs,
+        called=travels.called,
     )
 
 
@@ -133,9 +132,9 @@ class _Row:
 
 
 def _rows(
-    call: Call, components: Mapping[str, Component], travels: Pack, images: bool
+    call: Call, components: Mapping[str, Component], travels: Pack, images: bool, cwd: Path
 ) -> Iterator[_Row]:
-    for place, key, text in _global_rows(call, images):
+    for place, key, text in global_rows(call, images, cwd):
         yield _Row(place, key, text)
     if call.package is None and travels.entries:  # the package's own is not shipped
         yield _Row("program", ENTRY, next(iter(travels.entries.values())))
@@ -143,7 +142,7 @@ def _rows(
         yield from _feed_rows(components)
     for name, component in components.items():
         of = f"components[{name!r}]"
-        for field, key in _RESOURCES.items():
+        for field, key in RESOURCES.items():
             value = getattr(component, field)
             if value is not None:
                 yield _Row(f"{of}.{field}", key, _text(value), name)
@@ -156,8 +155,9 @@ def _rows(
             yield _Row(f"{of}.options[{key!r}]", key, _text(value), name)
 
 
-def _global_rows(call: Call, images: bool) -> Iterator[tuple[str, str, str]]:
-    """Yields (argument, key, value). `images`: whether the containers of the engine are images."""
+def global_rows(call: Call, images: bool, cwd: Path) -> Iterator[tuple[str, str, str]]:
+    """Yields (argument, key, value). `images`: whether the containers of the engine are images.
+    `cwd`: where relative folders begin."""
     packages = _words("packages", call.packages)
     if packages:
         yield "packages", f"{SITE}python.packages", ", ".join(packages)
@@ -169,9 +169,9 @@ def _global_rows(call: Call, images: bool) -> Iterator[tuple[str, str, str]]:
             yield "image", f"{SITE}run.mode", "docker"
         yield "image", f"{SITE}docker.image", call.image
     if call.checkpoints is not None:
-        yield "checkpoints", f"{SITE}user.checkpoint.prefix", os.fspath(call.checkpoints)
+        yield "checkpoints", f"{SITE}user.checkpoint.prefix", _folder(call.checkpoints, cwd)
     if call.data is not None:
-        yield "data", f"{SITE}user.data.dir", os.fspath(call.data)
+        yield "data", f"{SITE}user.data.dir", _folder(call.data, cwd)
     if call.timeout is not None:
         yield "timeout", f"{SITE}application.lifetime", _text(call.timeout)
     systems = _words("file_systems", call.file_systems)
@@ -184,6 +184,12 @@ def _global_rows(call: Call, images: bool) -> Iterator[tuple[str, str, str]]:
         yield f"acls[{kind!r}]", key, ", ".join(_words(f"acls[{kind!r}]", names))
     for key, value in call.options.items():
         yield f"options[{key!r}]", key, _text(value)
+
+
+def _folder(path: PathLike, cwd: Path) -> str:
+    """A folder as an absolute path, unless it is a URL or begins with a placeholder."""
+    text = os.fspath(path)
+    return text if "://" in text or text.startswith("$") else os.path.join(cwd, text)
 
 
 def _check_fed(programs: Mapping[str, object], travels: Pack) -> None:
@@ -247,6 +253,12 @@ def _components(call: Call) -> dict[str, Component]:
                 f"components[{name!r}] is a {type(component).__name__}, not a tfapp.Component",
                 'For example tfapp.Component("2 GiB", vcores=1, instances=2).',
             )
+    alone = call.package is None and call.resources is None
+    if alone and not any(component.instances for component in given.values()):
+        raise UsageError(
+            "no component has an instance, so nothing would run",
+            'Give one of them more: {"worker": tfapp.Component(instances=2)}.',
+        )
     found = dict(given)
     if call.tensorboard and "tensorboard" not in found:
         found["tensorboard"] = Component()
@@ -262,7 +274,7 @@ def _programs(call: Call, components: Mapping[str, Component]) -> dict[str, obje
         if call.package is None:
             names -= {"tensorboard"}
         else:
-            names |= set(_training_components(_appdef(call)))
+            names |= set(training_components(_appdef(call)))
         found = dict.fromkeys(sorted(names), call.program)
     for name, component in components.items():
         if component.program is not None:
@@ -304,15 +316,18 @@ def _needs_chief(program: Callable[..., Any]) -> bool:
     return estimator and not makes_strategy(program)
 
 
-def _training_components(appdef: Path) -> list[str]:
-    """The components of a package that run the user's program."""
+def training_components(appdef: Path) -> dict[str, str]:
+    """The components of a package that run the user's program, and their roles. tfapp's own has
+    one of each role."""
     from tfapp.package.load import load_package
     from tfapp.package.rules.scripts import TRAINING_ROLES
 
+    if appdef == app_packages_dir() / "tensorflow":
+        return {role: role for role in TRAINING_ROLES}
     package = load_package(appdef).package
     if package is None:  # what is wrong with it is told when it is compiled
-        return []
-    return [one.name for one in package.components if one.role in TRAINING_ROLES]
+        return {}
+    return {one.name: one.role for one in package.components if one.role in TRAINING_ROLES}
 
 
 def _appdef(call: Call) -> Path:
@@ -338,14 +353,14 @@ def _files(call: Call) -> dict[str, Path]:
     if not isinstance(call.files, Mapping):
         if isinstance(call.files, (str, os.PathLike)):
             raise UsageError("files is one path", f"Give a list: files=[{str(call.files)!r}].")
-        return collect_user_files(Path(path) for path in call.files)
+        return collect_user_files(call.files)
     found = {}
     for target, source in call.files.items():
         path = Path(source)
         if not path.exists():
             raise NotFoundError(f"files[{target!r}]: there is no {path}", "Check the path.")
         if path.is_dir():
-            inside = collect_user_files([path])
+            inside = collect_user_files([f"{path}/"])
             found.update({f"{target.rstrip('/')}/{name}": one for name, one in inside.items()})
         else:
             found[target] = path

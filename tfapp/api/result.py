@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tfapp.api import notebook
+from tfapp.api.returned import Lazy, fetch_returned
+from tfapp.contract import last_lines
 from tfapp.contract.metrics import floats
 from tfapp.contract.names import SUCCEEDED
 from tfapp.contract.status import ApplicationStatus, Cause
 from tfapp.engines import base
 from tfapp.engines.base import Engine
-from tfapp.errors import ExitCode, NotFoundError
+from tfapp.errors import ExitCode, NotFoundError, RemoteError, remote_error
 from tfapp.launch.logs import primary_instance, select_logs
 
 
@@ -28,28 +29,6 @@ class InstanceResult:
     seconds: float | None
     metrics: Mapping[str, float]
     step: int | None
-
-
-class Lazy(Mapping[str, Any]):
-    """A mapping that fetches a value at the first access."""
-
-    def __init__(self, names: tuple[str, ...], fetch: Callable[[str], Any]):
-        self._names = names
-        self._fetch = functools.lru_cache(maxsize=None)(fetch)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._fetch(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __repr__(self) -> str:
-        return f"<{', '.join(self._names) or 'nothing'}>"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -69,6 +48,8 @@ class Result:
     - `returned`: the return value of each instance's program, and `logs`: its output. Both are
       fetched at the first access. `returned["worker/1"]` raises ReturnedError for a value that is
       not plain data or is too large
+
+    It can be pickled: with all that programs returned, and with those logs that were read before.
 
     >>> result = tfapp.run(lambda: 6 * 7, tfapp.all_reduce(2), name="doc-result", show=False)
     >>> result.state, result.value, dict(result.returned)
@@ -116,17 +97,31 @@ class Result:
         """The last lines of the program whose failure decided the verdict."""
         return self.cause.last_lines if self.cause is not None else ""
 
+    @property
+    def raised(self) -> RemoteError | None:
+        """The exception that ended that program, as far as its last lines tell."""
+        found = last_lines.raised(self.last_lines)
+        if self.cause is None or found is None:
+            return None
+        kind, traceback = found
+        return remote_error(kind, self.cause.instance, traceback)
+
     def __repr__(self) -> str:
         return f"<tfapp.Result {self.name}: {self.summary} ({self.duration:.1f} s)>"
 
     def _repr_html_(self) -> str:
-        return notebook.result_table(self)
+        facts = [
+            ("took", f"{self.duration:.1f} s"),
+            ("generation", self.generation),
+            ("restarts", self.restarts),
+            ("checkpoints", self.checkpoint_dir),
+            *((name, f"{value:.6g}") for name, value in self.metrics.items()),
+        ]
+        return notebook.facts_table(self.name, self.summary, facts)
 
 
-def result_of(engine: Engine, application: base.Application, pickles: bool = False) -> Result:
+def result_of(engine: Engine, application: base.Application, pickles: bool) -> Result:
     """The result of an application that has ended."""
-    from tfapp.api.returned import fetch_returned
-
     status = application.status
     name, run = application.name, application.run
     verdict = status.verdict
@@ -149,7 +144,14 @@ def result_of(engine: Engine, application: base.Application, pickles: bool = Fal
         exports={i.instance: i.exports for i in status.instances if i.exports},
         checkpoint_dir=status.checkpoint_dir,
         returned=returned,
-        logs=Lazy(names, lambda instance: logs_of(engine, name, run, instance)[instance]),
+        logs=Lazy(
+            lambda: names,
+            lambda one: logs_of(engine, name, run, one)[one],
+            left_behind=NotFoundError(
+                f"the logs of {name} are not in a pickle of its result",
+                f"tfapp.open({name!r}, run={run}).logs() has them.",
+            ),
+        ),
         primary=primary.instance if primary is not None else "",
     )
 

@@ -12,10 +12,10 @@ import json
 import os
 import pickle
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
-from tfapp.errors import ReturnedError
+from tfapp.errors import ReturnedError, TfappError
 
 if TYPE_CHECKING:
     from tfapp.engines.base import Engine, LogFile
@@ -26,45 +26,79 @@ DAMAGED = "what it returned is damaged"
 Records = Mapping[str, Union[bytes, ReturnedError]]
 
 
-class Returned(Mapping[str, Any]):
-    """Maps instances to the return values of their functions. `fetch` gives the bytes of each
-    record, or the ReturnedError that an access raises. It is called at the first access; each value
-    is decoded once."""
+class Lazy(Mapping[str, Any]):
+    """Maps instances to what they have said. The instances and each value are fetched at the first
+    access to them, once. `about` begins the text that the mapping is shown as. A pickle of it has
+    all values; with `left_behind`, only those that were fetched before, and that is the error for
+    the others."""
 
-    def __init__(self, fetch: Callable[[], Records], pickles: bool = False):
+    def __init__(
+        self,
+        instances: Callable[[], Collection[str]],
+        fetch: Callable[[str], Any],
+        about: str = "",
+        left_behind: TfappError | None = None,
+    ):
+        self._instances = functools.lru_cache(maxsize=None)(instances)
         self._fetch = fetch
-        self._pickles = pickles
-        self._values: dict[str, Any] = {}
-
-    @functools.cached_property
-    def _records(self) -> Records:
-        return self._fetch()
+        self._about = about
+        self._left_behind = left_behind
+        self._fetched: dict[str, Any] = {}
 
     def __getitem__(self, instance: str) -> Any:
-        """ReturnedError if the value is not plain data, is too large, or is on a lost node."""
-        if instance not in self._values:
-            self._values[instance] = self._decode(instance, self._records[instance])
-        return self._values[instance]
-
-    def _decode(self, instance: str, record: bytes | ReturnedError) -> Any:
-        try:
-            if isinstance(record, ReturnedError):
-                raise record
-            return decode(record, self._pickles)
-        except ReturnedError as error:
-            raise ReturnedError(f"{instance}: {error.message}", error.hint) from error
+        if instance not in self:
+            raise KeyError(instance)
+        if instance not in self._fetched:
+            self._fetched[instance] = self._fetch(instance)
+        return self._fetched[instance]
 
     def __contains__(self, instance: object) -> bool:
-        return instance in self._records
+        return instance in self._instances()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
+        return iter(self._instances())
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._instances())
 
     def __repr__(self) -> str:
-        return f"<returned by {', '.join(self._records) or 'nobody'}>"
+        nobody = "nobody" if self._about else "nothing"
+        return f"<{self._about}{', '.join(self._instances()) or nobody}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            outcomes = {instance: self._outcome(instance) for instance in self}
+        except TfappError as error:  # the engine does not answer
+            return _travelled, ({}, self._about, error)
+        return _travelled, (outcomes, self._about, None)
+
+    def _outcome(self, instance: str) -> tuple[Any, TfappError | None]:
+        """A value, or the error for it."""
+        if self._left_behind is not None and instance not in self._fetched:
+            return None, self._left_behind
+        try:
+            return self[instance], None
+        except TfappError as error:
+            return None, error
+
+
+def _travelled(
+    outcomes: Mapping[str, tuple[Any, TfappError | None]], about: str, error: TfappError | None
+) -> Lazy:
+    """What a pickle of a `Lazy` is read back as."""
+
+    def instances() -> Collection[str]:
+        if error is not None:
+            raise error
+        return outcomes.keys()
+
+    def fetch(instance: str) -> Any:
+        value, why = outcomes[instance]
+        if why is not None:
+            raise why
+        return value
+
+    return Lazy(instances, fetch, about)
 
 
 def fetch_returned(
@@ -74,14 +108,25 @@ def fetch_returned(
     without a value are left out: the function returned None, still runs, or the program is no
     function. `pickles`: whether values that were sent as pickles are loaded, which runs code from
     the cluster. The engine is asked at the first access; just after the end that may take up to a
-    minute."""
-    return Returned(lambda: _records(engine.returned(name, run)), pickles)
+    minute. ReturnedError for a value that is not plain data, is too large, or is on a lost node."""
+    records = functools.lru_cache(maxsize=None)(lambda: _records(engine.returned(name, run)))
+
+    def value_of(instance: str) -> Any:
+        record = records()[instance]
+        try:
+            if isinstance(record, ReturnedError):
+                raise record
+            return decode(record, pickles)
+        except ReturnedError as error:
+            raise ReturnedError(f"{instance}: {error.message}", error.hint) from error
+
+    return Lazy(records, value_of, "returned by ")
 
 
 def _records(files: Iterable[LogFile]) -> Records:
     records: dict[str, bytes | ReturnedError] = {}
     for file in files:
-        why = file.missing and f"what it returned cannot be had: {file.missing}"
+        why = file.missing and f"what it returned cannot be read: {file.missing}"
         try:
             records[file.instance] = ReturnedError(why) if why else file.path.read_bytes()
         except OSError as error:

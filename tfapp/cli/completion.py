@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import importlib
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,7 +29,7 @@ _NEW_NAMES = ("init", "create", "run")  # their NAME is not that of an applicati
 
 def shell_code(shell: str) -> str:
     """The code that makes `shell` complete command lines of tfapp."""
-    return argcomplete.shellcode(["tfapp"], shell=shell)
+    return argcomplete.shellcode(["tfapp"], shell=shell)  # type: ignore[attr-defined]
 
 
 def answer(
@@ -186,9 +185,9 @@ def _engine(args: argparse.Namespace, shell: Shell) -> Engine:
 def _in_time(ask: Callable[[], Any]) -> Any:
     """Calls `ask` in a daemon thread and returns its result. TimeoutError after LIMIT seconds."""
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(ask()), daemon=True)
-    thread.start()
-    thread.join(LIMIT)
+    from tfapp import threads
+
+    threads.start("tfapp-completion", lambda: found.append(ask())).join(LIMIT)
     if not found:
         raise TimeoutError("the engine does not answer")
     return found[0]

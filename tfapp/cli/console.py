@@ -8,8 +8,13 @@ import datetime
 import json
 import os
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
+
+from tfapp.contract.names import FINAL_STATES
+from tfapp.contract.status import ApplicationStatus
+from tfapp.engines.base import DAMAGED, Application
 
 _ANSI = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 _STATE_STYLES = {
@@ -17,6 +22,7 @@ _STATE_STYLES = {
     **dict.fromkeys(("FAILED", "LOST"), "red"),
 }
 
+MUCH = 60.0  # seconds by which a clock is ahead that is told
 _LEAST_ROOM = 20  # characters, for a value beside its name
 
 Row = tuple[str, str]  # a component, and its instances' states in words
@@ -143,3 +149,24 @@ def when(seconds: float) -> str:
     if not seconds:
         return "-"
     return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
+
+
+def ended(application: Application) -> float | None:
+    """The time of its end in seconds since 1970. None while it runs, and when the time is not
+    known."""
+    status = application.status
+    return status.updated if not application.live and status.state in FINAL_STATES else None
+
+
+def duration(application: Application) -> str:
+    """How long its run took, or has taken up to now; "-" where that is not known. Its times are
+    those of its master's clock, which may be ahead of this machine's."""
+    status = application.status
+    end = ended(application) or max(time.time(), status.updated)
+    return how_long(end - status.started) if status.started and status.state != DAMAGED else "-"
+
+
+def clock_ahead(status: ApplicationStatus) -> str:
+    """What is said beside times of a clock that is ahead of this machine's."""
+    ahead = status.updated - time.time()
+    return f" (by a clock that is {how_long(ahead)} ahead of this one)" if ahead > MUCH else ""

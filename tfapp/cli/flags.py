@@ -6,13 +6,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfapp.engines import DEFAULT_ENGINE, ENGINE_VARIABLE, ENGINES, EngineOption, engine_options
 
 if TYPE_CHECKING:
     from tfapp.cli.shell import Shell
+    from tfapp.contract.status import ApplicationStatus
     from tfapp.engines.base import Engine
+    from tfapp.launch.submission import Request
     from tfapp.package.overrides import Overrides
 
 
@@ -54,11 +56,15 @@ def _options(places: bool) -> dict[str, list[EngineOption]]:
 
 
 def engine_of(args: argparse.Namespace, shell: Shell) -> Engine:
-    """The engine that the flags name."""
     given = {name: getattr(args, name) for name in _options(places=True)}
     _note_unused(args, shell, given)
     places = {name: value for name, value in given.items() if value is not None}
     return shell.engine(args.engine, places)
+
+
+def status_of(args: argparse.Namespace, shell: Shell) -> ApplicationStatus:
+    """That of the run which the flags name."""
+    return engine_of(args, shell).find(args.name, args.run).status
 
 
 def engine_options_of(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
@@ -96,6 +102,13 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 def add_run_flag(parser: argparse.ArgumentParser) -> None:
     """`--run`: which of an application's runs."""
     parser.add_argument("--run", metavar="N", type=int, help="run number N (default: the newest)")
+
+
+def add_shown(parser: argparse.ArgumentParser) -> None:
+    """`NAME`, `--engine`, `--run` and `--format`: which run a command shows, and in which form."""
+    add_name(parser)
+    add_run_flag(parser)
+    add_format_flag(parser)
 
 
 def add_follow_flags(parser: argparse.ArgumentParser) -> None:
@@ -167,6 +180,12 @@ def file_path(text: str) -> Path:
     return Path(text)
 
 
+def file_or_folder(text: str) -> str:
+    """A flag's value as a path that keeps a slash at its end."""
+    file_path(text)
+    return text
+
+
 def add_package_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a package, but not the package itself, which commands name differently."""
     group = parser.add_argument_group("the package")
@@ -185,11 +204,11 @@ def add_package_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--files",
         metavar="PATH",
-        type=file_path,
+        type=file_or_folder,
         nargs="+",
         action="extend",
         default=[],
-        help="files, and folders whose content is shipped, in addition to the package's files/",
+        help="files and folders to ship in addition to the package's files/; of DIR/ the content",
     )
     add_override_flags(group)
 
@@ -230,7 +249,22 @@ def overrides_of(args: argparse.Namespace) -> Overrides:
     )
 
 
-def _rows(rows: list[list[str]]) -> tuple:
+def request_of(name: str, args: argparse.Namespace, shell: Shell) -> Request:
+    """What the flags of a package ask for. `args.appdef`: the package."""
+    from tfapp.launch.submission import Request
+
+    return Request(
+        name=name,
+        appdef=args.appdef,
+        template=args.template,
+        resources=args.resources,
+        overrides=overrides_of(args),
+        files=user_files(args, shell.note),
+        engine_options=engine_options_of(args, shell),
+    )
+
+
+def _rows(rows: list[list[str]]) -> tuple[Any, ...]:
     return tuple(map(tuple, rows))
 
 

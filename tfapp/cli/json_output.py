@@ -6,20 +6,25 @@ Each is an object with a `version`. What is not there, or not known, is null.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.cli.console import to_json
-from tfapp.cli.durations import ended
+from tfapp.cli.console import ended, to_json
+from tfapp.cli.shell import Shell
 from tfapp.engines.base import Application
 
 VERSION = 1  # one more when a key goes, or gets another meaning; keys may come without that
 
 
 def document(**parts: Any) -> str:
-    """The document that has these parts."""
     return to_json({"version": VERSION, **parts})
+
+
+def show(args: argparse.Namespace, shell: Shell, text: str, **parts: Any) -> None:
+    """Prints a result in the form that `--format` asks for: `text`, or `parts` as a document."""
+    shell.print(document(**parts) if args.format == "json" else text)
 
 
 def data(value: Any) -> Any:
@@ -44,7 +49,6 @@ def application(found: Application, package: str) -> str:
 
 
 def row(found: Application) -> dict[str, Any]:
-    """One application among several."""
     return {
         "name": found.name,
         "engine": found.engine,

@@ -23,15 +23,17 @@ from tfapp.launch.display import (
     preparations,
 )
 from tfapp.launch.follow import (
-    Feed,
+    States,
     Stopper,
     follow,
     has_ended,
     is_running,
     not_running_in_time,
+    told_that_it_goes_on,
     wait_until,
 )
 from tfapp.launch.sources import package_of
+from tfapp.page.document import outputs_in_words
 
 
 def launch_and_stay(
@@ -72,8 +74,8 @@ def launch_and_stay(
 def _wait_for_running(
     application: Application, engine: Engine, args: argparse.Namespace, shell: Shell
 ) -> int:
-    feed = Feed(engine, application.name, application.run)
-    reached = wait_until(feed, is_running, timeout=args.wait)
+    states = States(engine, application.name, application.run)
+    reached = wait_until(states, is_running, timeout=args.wait)
     if reached is None:
         raise not_running_in_time(application.name, args.wait)
     if args.format == "json":
@@ -100,7 +102,8 @@ def follow_to_verdict(
     """Follows a run to its verdict and returns its exit code; 130 when it was asked to stop,
     whatever the verdict. `wait`: TimedOutError when it is not RUNNING after so many seconds."""
     _tell_links(application, shell)
-    with LiveDisplay(shell, engine, application, stopper) as display:
+    display = LiveDisplay(shell, engine, application, stopper)
+    with told_that_it_goes_on(engine, application.name), display:
         ended = follow(engine, application, display, stopper, wait)
         display.close()
     print_verdict(shell, ended.status, shown=display.shown_instance)
@@ -195,6 +198,8 @@ def print_verdict(shell: Shell, status: ApplicationStatus, shown: str = "") -> N
         shell.note(line)
     summary = style(verdict.summary, state_style(verdict.state), shell.err, shell.environ)
     shell.note(f"{status.name}: {summary}")
+    for line in outputs_in_words(status):
+        shell.note(line)
 
 
 def verdict_code(status: ApplicationStatus) -> int:

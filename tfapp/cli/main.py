@@ -11,24 +11,20 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import tfapp
-from tfapp.cli.commands import COMMANDS
+from tfapp.cli.commands import COMMANDS, INSTEAD
 from tfapp.cli.parser import HelpFormatter, Parser, parse
 from tfapp.cli.shell import Shell, current_shell, require_working_folder
-from tfapp.close_match import close_match
-from tfapp.errors import (
-    ExitCode,
-    InvalidPackageError,
-    TfappError,
-    UnavailableError,
-    UsageError,
-)
-from tfapp.launch.caller import OutputClosedError
+from tfapp.close_match import did_you_mean
+from tfapp.errors import ExitCode, InvalidPackageError, TfappError, UnavailableError, UsageError
+from tfapp.launch.caller import OutputClosedError, OutputFullError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. `argv` is without the program's name. Returns the exit code."""
+    _never_ignore_ctrl_c()
     try:
         shell = current_shell()
     except UnavailableError as error:  # then there is no shell to say it
@@ -91,7 +87,7 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
     require_working_folder()
     if getattr(args, "engine", "") is None:
         args.engine = shell.defaults.engine
-    return int(module.run(args, shell))
+    return module.run(args, shell) or ExitCode.SUCCESS
 
 
 def _is_text(word: str) -> bool:
@@ -117,12 +113,29 @@ def main_parser() -> argparse.ArgumentParser:
 
 def unknown_command_hint(name: str) -> str:
     """The hint for a command that does not exist."""
-    from tfapp.cli.foreign import INSTEAD
-
     if name in INSTEAD:
         return INSTEAD[name]
-    match = close_match(name, COMMANDS)
-    return f"Did you mean `tfapp {match}`?" if match else "`tfapp --help` lists the commands."
+    listed = "`tfapp --help` lists the commands."
+    return did_you_mean(name, COMMANDS, listed, "Did you mean `tfapp {}`?")
+
+
+def _never_ignore_ctrl_c() -> None:
+    """Repeats a KeyboardInterrupt that Python ignores because it came in a callback of an import or
+    in a destructor, a moment later: else the command would go on."""
+    shown = sys.unraisablehook
+
+    def repeat(ignored: sys.UnraisableHookArgs) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            shown(ignored)
+            return
+        import signal
+
+        from tfapp import threads
+
+        # A real signal, which also ends a wait of the main thread.
+        threads.after(0.05, "tfapp-ctrl-c", lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    sys.unraisablehook = repeat
 
 
 class Outcome:
@@ -145,12 +158,18 @@ def error_boundary(shell: Shell, arguments: list[str], outcome: Outcome) -> Iter
     except KeyboardInterrupt:
         shell.note("interrupted")
         outcome.code = ExitCode.INTERRUPTED
+    except OutputFullError:
+        outcome.code = ExitCode.UNAVAILABLE
     except OutputClosedError:
         outcome.code = ExitCode.SUCCESS
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             shell.reader_has_gone(shell.out)
             _print_error(shell, str(error), "Free some space and try again.")
+            outcome.code = ExitCode.UNAVAILABLE
+        elif shell.home in Path(str(error.filename or "")).parents:
+            message = f"{error.filename} cannot be used: {error.strerror}"
+            _print_error(shell, message, "tfapp has made it, and somebody has changed it.")
             outcome.code = ExitCode.UNAVAILABLE
         else:
             outcome.code = _report_bug(error, arguments, shell)
@@ -159,15 +178,57 @@ def error_boundary(shell: Shell, arguments: list[str], outcome: Outcome) -> Iter
 
 
 def _report_bug(error: Exception, arguments: list[str], shell: Shell) -> int:
-    from tfapp.cli.bug_report import write_bug_report
-
-    report = write_bug_report(error, arguments, shell.home)
+    report = _write_bug_report(error, arguments, shell.home)
     _print_error(
         shell,
         f"this is a bug in tfapp ({type(error).__name__})",
         f"{report} holds what a bug report needs.",
     )
     return ExitCode.INTERNAL_ERROR
+
+
+def _write_bug_report(error: BaseException, arguments: list[str], home: Path) -> Path:
+    """Writes what a bug report needs to a file under `home`, or, if that cannot be written, under
+    the system's folder for temporary files. Returns its path.
+
+    Of the command line only the command and the flags' names are kept: values may be secret.
+    """
+    import datetime
+    import tempfile
+
+    text = _report_text(error, arguments)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    name = f"bug-{now:%Y%m%d-%H%M%S}-{os.getpid()}.txt"
+    try:
+        folder = home / "bug-reports"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _write_private(folder / name, text)
+    except OSError:
+        return _write_private(Path(tempfile.mkdtemp(prefix="tfapp-")) / name, text)
+
+
+def _report_text(error: BaseException, arguments: list[str]) -> str:
+    """Versions and the command, one fact a line, then the traceback."""
+    import platform
+    import traceback
+
+    words = arguments[:1] + [word.partition("=")[0] for word in arguments[1:] if word[:1] == "-"]
+    return "\n".join(
+        (
+            f"tfapp {tfapp.__version__}",
+            f"Python {sys.version}",
+            platform.platform(),
+            f"command: tfapp {' '.join(words)}",
+            "",
+            "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        )
+    )
+
+
+def _write_private(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return path
 
 
 def _print_findings(error: InvalidPackageError, shell: Shell) -> None:

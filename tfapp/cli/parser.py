@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from tfapp.close_match import close_match
@@ -52,6 +53,43 @@ class Parser(argparse.ArgumentParser):
     """The parser of one command."""
 
     words: Sequence[str] = ()  # what it parses
+    _without_positionals = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, and flags and arguments may be mixed: argparse takes `NAME -f` for all
+        arguments that there are if those that follow may be left out. Its own
+        parse_intermixed_args prints another usage."""
+        words = list(args)
+        found, unknown = super().parse_known_args(words, namespace)
+        if not unknown:
+            return found, unknown
+        with self._requiring(flags=True):
+            self._without_positionals = True
+            try:
+                found, arguments = super().parse_known_args(words, namespace)
+            finally:
+                self._without_positionals = False
+        for action in super()._get_positional_actions():
+            delattr(found, action.dest)
+        with self._requiring(flags=False):
+            return super().parse_known_args(arguments, found)
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        return [] if self._without_positionals else super()._get_positional_actions()
+
+    @contextlib.contextmanager
+    def _requiring(self, flags: bool) -> Iterator[None]:
+        """Only flags, or only arguments, are required."""
+        every: list[Any] = [*self._actions, *self._mutually_exclusive_groups]
+        needed = [each for each in every if each.required]
+        dropped = [a for a in needed if flags != bool(getattr(a, "option_strings", True))]
+        for each in dropped:
+            each.required = False
+        try:
+            yield
+        finally:
+            for each in dropped:
+                each.required = True
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with exit code 2. The usage that it prints has the required words

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tfapp.cli.flags import add_engine_flag
 from tfapp.cli.shell import Shell
-from tfapp.close_match import close_match
+from tfapp.close_match import did_you_mean
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import ExitCode, TfappError, UnknownApplicationError, UsageError
 
@@ -57,8 +57,6 @@ def tagged(engine: Engine, tag: str) -> tuple[Application, ...]:
     found = tuple(each for each in applications if tag in each.tags)
     if found:
         return found
-    match = close_match(tag, sorted({other for each in applications for other in each.tags}))
-    raise UnknownApplicationError(
-        f"no application has the tag {tag}",
-        f"Did you mean {match}?" if match else "`tfapp list` shows the tags.",
-    )
+    tags = sorted({other for each in applications for other in each.tags})
+    hint = did_you_mean(tag, tags, "`tfapp list` shows the tags.")
+    raise UnknownApplicationError(f"no application has the tag {tag}", hint)

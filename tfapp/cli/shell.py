@@ -43,7 +43,6 @@ class Shell(Caller):
 
 
 def current_shell() -> Shell:
-    """The shell of this process."""
     _open_closed_streams()
     return calling_process(Shell)
 

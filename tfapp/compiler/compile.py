@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfapp.compiler.contents import check_files, inspect_user_files
-from tfapp.compiler.job import build_job, submitted
+from tfapp.compiler.credentials import build_private, check_credentials
+from tfapp.compiler.job import build_job, check_resources
 from tfapp.compiler.options import CompileOptions, check_options
-from tfapp.compiler.private import build_private, check_credentials
-from tfapp.compiler.python import Travelling, check_archive, environments
-from tfapp.compiler.resources import check_resources
+from tfapp.compiler.plan import ComponentPlan, Plan, Travelling
+from tfapp.compiler.python import check_archives, find_python, placed
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.shipment import ShippedFile, build_shipment
 from tfapp.compiler.specification import build_specification
-from tfapp.compiler.yarn_docker import check_yarn_docker, yarn_images
-from tfapp.contract.job import Job, Private
+from tfapp.contract.job import Docker, Job, Mount, Private
 from tfapp.errors import InvalidPackageError
 from tfapp.frozen import frozen
-from tfapp.package.model import AppPackage
+from tfapp.package.amounts import seconds
+from tfapp.package.docker import declared_mount, parse_mounts, parse_options
+from tfapp.package.model import LOCAL, AppPackage, Component, ConfigValue, setting
 from tfapp.problems import Problem, has_errors
 
 if TYPE_CHECKING:
     import skein
+
 
 __all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
 
@@ -31,9 +33,9 @@ __all__ = ["CompileOptions", "Compiled", "ShippedFile", "compile_application"]
 @frozen
 class Compiled:
     """An application that an engine can run. `spec` has the paths of `files`, which are not stored
-    yet. `problems` are warnings. `environments`: the Python environments that are shipped, see
-    tfapp.compiler.python. `package`: the package that was compiled. `tags`: the user's, in their
-    order."""
+    yet. `problems` are warnings. `environments`: the Python environment that is shipped to the
+    containers of each component, and under "" that of the master; those without one are left out.
+    `plan`: what it was made of. `tags`: the user's, in their order."""
 
     spec: skein.ApplicationSpec
     job: Job
@@ -41,7 +43,7 @@ class Compiled:
     files: tuple[ShippedFile, ...]
     problems: tuple[Problem, ...]
     environments: Mapping[str, Travelling] = dataclasses.field(default_factory=dict)
-    package: AppPackage | None = dataclasses.field(default=None, repr=False)
+    plan: Plan | None = dataclasses.field(default=None, repr=False, compare=False)
     tags: tuple[str, ...] = ()
 
 
@@ -51,32 +53,56 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
     UnavailableError for options that cannot be used, and for files that are missing or too large to
     ship."""
     check_options(options)
-    settings = {
-        component.name: ComponentSettings(package, component.name, options.user, options.name)
-        for component in submitted(package)
-    }
-    found = (*check_application(package, options), *check_yarn_docker(package, settings))
-    problems = _accepted(found)
+    components = {name: _planned(package, options, name) for name in _submitted(package)}
+    master = find_python(package, options)
+    pythons = {"": master, **{name: plan.python for name, plan in components.items()}}
+    problems = _accepted(
+        (
+            *check_resources(package, options.maximum),
+            *check_credentials(package, options.secrets),
+            *check_files(package),
+            *check_archives(pythons.values(), options),
+        )
+    )
     user_files = inspect_user_files(package)
-    job = build_job(package, options, settings)
+    plan = Plan(package, build_job(package, options, components), components, master)
     if options.check is not None:
-        problems = _accepted((*problems, *options.check(package, job)))
-    configured = {name: own.environment for name, own in settings.items()}
+        problems = _accepted((*problems, *options.check(plan)))
+    configured = {name: one.own.environment for name, one in components.items()}
     secrets = {**options.secret_environment, **options.secrets}
     private = build_private(configured, options.environment, secrets)
-    shipment = build_shipment(package, options, user_files, job, private)
-    python = environments(package, options)
-    images = yarn_images(package, settings)
+    shipment = build_shipment(package, options, user_files, plan.job, private)
+    pythons = {name: placed(python, options.place) for name, python in pythons.items()}
+    travelling = {name: python.travelling for name, python in pythons.items()}
+    spec = build_specification(plan, options, shipment, pythons)
+    if options.adapt is not None:
+        options.adapt(spec, plan, options)
     return Compiled(
-        spec=build_specification(package, options, job, shipment, images, python),
-        job=job,
+        spec=spec,
+        job=plan.job,
         private=private,
         files=shipment.all,
         problems=problems,
-        environments=python,
-        package=package,
+        environments={name: one for name, one in travelling.items() if one is not None},
+        plan=plan,
         tags=options.tags,
     )
+
+
+def _submitted(package: AppPackage) -> list[str]:
+    """The components that have resources, also those with 0 instances, in the order of their role
+    priority."""
+    sized = [c.name for c in package.components if c.name in package.resources]
+    return sorted(sized, key=lambda name: package.resources[name].priority)
+
+
+def _planned(package: AppPackage, options: CompileOptions, name: str) -> ComponentPlan:
+    component, values = package.component(name), package.config.components[name]
+    own = ComponentSettings(values, name, options.user, options.name)
+    image = image_of(component, values, own)
+    docker = build_docker(component, own, image) if own.run_mode != LOCAL else None
+    python = find_python(package, options, name)
+    return ComponentPlan(component, package.resources[name], values, own, image, docker, python)
 
 
 def _accepted(found: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -87,9 +113,39 @@ def _accepted(found: Iterable[Problem]) -> tuple[Problem, ...]:
     return problems
 
 
-def check_application(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
-    """Problems that keep a valid package from being compiled with these options."""
-    yield from check_resources(package, options.maximum)
-    yield from check_credentials(package, options.secrets)
-    yield from check_files(package)
-    yield from check_archive(package, options)
+def build_docker(component: Component, own: ComponentSettings, image: str) -> Docker:
+    """The component's container. DockerError for mistakes that the rule docker-container reports
+    too."""
+    declared, settings = _declared(component), own.settings
+    fields = parse_options(own.expand(declared.get("options", "")))
+    return Docker(
+        image=image,
+        mounts=(*_declared_mounts(declared, own), *parse_mounts(settings.text("docker.mounts"))),
+        pull=settings.text("docker.pull"),
+        pull_timeout=seconds(settings.text("docker.pull.timeout")),
+        credential=settings.text("docker.credential"),
+        host=settings.text("docker.host"),
+        **fields,
+    )
+
+
+def image_of(
+    component: Component, values: Mapping[str, ConfigValue], own: ComponentSettings
+) -> str:
+    """The image that appConfig names, else metainfo's, else the schema's default."""
+    written = setting(values, "docker.image")
+    image = _declared(component).get("image", "")
+    if written is not None and (written.text.strip() and not written.is_default or not image):
+        return own.settings.text("docker.image").strip()
+    return own.expand(image)
+
+
+def _declared(component: Component) -> Mapping[str, Any]:
+    return component.docker_containers[0] if component.docker_containers else {}
+
+
+def _declared_mounts(declared: Mapping[str, Any], own: ComponentSettings) -> Iterator[Mount]:
+    for written in declared.get("mounts", ()):
+        mount = declared_mount(written)
+        source, target = own.expand(mount.source), own.expand(mount.target)
+        yield dataclasses.replace(mount, source=source, target=target)

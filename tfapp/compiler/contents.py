@@ -1,12 +1,15 @@
-"""The content of an application's archives: the package's files, and the user's own."""
+"""The content of an application's archives, the package's files and the user's own, and how it
+becomes one .zip whose bytes depend on nothing but the files' names, modes and content."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import stat
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tfapp.compiler.archive import Entry
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.package.model import FILES, AppPackage
@@ -14,6 +17,15 @@ from tfapp.package.safety import UnsafeSourceError, check_collisions
 from tfapp.problems import Position, Problem
 
 MAX_USER_FILES = 1 << 30  # bytes: archives are made in memory and copied to every container
+# Stored, not deflated: compressed bytes differ between zlib versions, and the archive's name is
+# the hash of its bytes. Fields that zipfile would fill in by platform or clock are fixed.
+_COMPRESSION = zipfile.ZIP_STORED
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNIX = 3
+_REGULAR = 0o100000
+
+# YARN unpacks an archive without entries to no folder at all.
+EMPTY_ENTRY = ".empty"
 
 
 @frozen
@@ -26,23 +38,23 @@ class UserFile:
     executable: bool
 
 
-def package_entries(package: AppPackage) -> Iterator[Entry]:
+def package_entries(package: AppPackage) -> Iterator[ArchiveEntry]:
     """The package without `files/`, sorted; read from its source as they are asked for."""
     for path in package.source.files():
         if not path.startswith(FILES):
-            yield Entry(path, package.source.read(path), package.source.executable(path))
+            yield ArchiveEntry(path, package.source.read(path), package.source.executable(path))
 
 
-def file_entries(package: AppPackage, user_files: tuple[UserFile, ...]) -> Iterator[Entry]:
+def file_entries(package: AppPackage, user_files: tuple[UserFile, ...]) -> Iterator[ArchiveEntry]:
     """`files/` of the package and the user's own files, which win, sorted; each is read as it
     is asked for."""
     own = {file.path: file for file in user_files}
     for path in sorted(own.keys() | _packaged(package)):
         if path in own:
-            yield Entry(path, _read(own[path].origin), own[path].executable)
+            yield ArchiveEntry(path, _read(own[path].origin), own[path].executable)
         else:
             inside = FILES + path
-            yield Entry(path, package.source.read(inside), package.source.executable(inside))
+            yield ArchiveEntry(path, package.source.read(inside), package.source.executable(inside))
 
 
 def inspect_user_files(package: AppPackage) -> tuple[UserFile, ...]:
@@ -102,3 +114,45 @@ def _unreadable(origin: Path, error: OSError) -> NotFoundError | UnavailableErro
 
 def _mebibytes(size: int) -> str:
     return f"{size / (1 << 20):.1f} MiB"
+
+
+@frozen
+class ArchiveEntry:
+    """One regular file of an archive; `path` is relative and '/'-separated."""
+
+    path: str
+    data: bytes = dataclasses.field(repr=False)
+    executable: bool = False
+
+
+def pack(entries: Iterable[ArchiveEntry]) -> bytes:
+    """A .zip of `entries`, which come sorted by path, so that equal files are equal bytes.
+
+    They may come from a generator: one entry is held at a time. ValueError for a path that is
+    out of order, written twice, or leaves the archive.
+    """
+    target = io.BytesIO()
+    last = ""
+    with zipfile.ZipFile(target, "w", _COMPRESSION) as archive:
+        for entry in entries:
+            _check_path(entry.path, last)
+            archive.writestr(_info(entry.path, entry.executable), entry.data)
+            last = entry.path
+        if not last:
+            archive.writestr(_info(EMPTY_ENTRY, False), b"")
+    return target.getvalue()
+
+
+def _info(path: str, executable: bool) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(path, _EPOCH)
+    info.compress_type = _COMPRESSION
+    info.create_system = _UNIX
+    info.external_attr = (_REGULAR | (0o755 if executable else 0o644)) << 16
+    return info
+
+
+def _check_path(path: str, last: str) -> None:
+    if path <= last:
+        raise ValueError(f"{path!r} comes after {last!r}: entries are sorted and unique")
+    if "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"{path!r} is not a path inside an archive")

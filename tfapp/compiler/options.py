@@ -7,18 +7,19 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tfapp.compiler.private import is_free_name
-from tfapp.compiler.tags import DEFINITION, MAX_TAGS
-from tfapp.contract.job import Job, Limits
+from tfapp.compiler.credentials import is_free_name
+from tfapp.compiler.plan import Plan
+from tfapp.contract.job import Limits
 from tfapp.contract.names import MAX_NAME, NAME_PATTERN
 from tfapp.errors import UnavailableError, UsageError
 from tfapp.frozen import frozen
-from tfapp.package.model import AppPackage
 from tfapp.problems import Problem
 
-# YARN's own rule for a tag.
-_TAG = re.compile(r"[ -~]{1,100}\Z")
+if TYPE_CHECKING:
+    import skein
+
 # Skein cuts a file's path at these, and line breaks vanish in it.
 _CUT = re.compile(r"[#?\x00-\x1f\x7f]")
 
@@ -37,8 +38,13 @@ class CompileOptions:
     `secret_environment` what those set that are declared secret; `runtime` the files of tfapp
     that travel along, by default those of this installation; `private_key` goes into the name of
     the private file; `settle` is how long, in seconds, a failure waits for the loss that caused
-    it; `nodes` the engine's module that the coordinator asks of containers, or none (see
-    tfapp.coordinator.nodes); `check` finds what of the package and its job the engine cannot give.
+    it; `container_grace` what a container has between SIGTERM and SIGKILL where the engine gives
+    less than `site.global.stop.grace`; `nodes` the engine's module that the coordinator asks of
+    containers, or none (see tfapp.coordinator.nodes); `class_path` that of Hadoop in containers
+    (see tfapp.runner.context); `check` finds what of the application the engine cannot give;
+    `adapt` adds to the specification what those who take it need; `called` the user's own name for
+    the program of a component, `given` the options, and `commit` the program's commit, all for
+    people to read.
     """
 
     name: str
@@ -47,6 +53,9 @@ class CompileOptions:
     cache: Path
     queue: str = "default"
     tags: tuple[str, ...] = ()
+    called: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    commit: str = ""
     maximum: Mapping[str, int] = dataclasses.field(default_factory=dict)
     secrets: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -54,11 +63,14 @@ class CompileOptions:
     runtime: tuple[tuple[str, bytes], ...] | None = dataclasses.field(default=None, repr=False)
     private_key: bytes = dataclasses.field(default=b"", repr=False)
     settle: float = Limits.settle
+    container_grace: float = Limits.container_grace
     nodes: str = ""
+    class_path: str = ""
     place: str = ""
     python_runs: bool = False
     python_archive: Path | None = None
-    check: Callable[[AppPackage, Job], Iterable[Problem]] | None = None
+    check: Callable[[Plan], Iterable[Problem]] | None = None
+    adapt: Callable[[skein.ApplicationSpec, Plan, CompileOptions], None] | None = None
 
     @property
     def environments(self) -> Path:
@@ -67,16 +79,15 @@ class CompileOptions:
 
 
 def check_options(options: CompileOptions) -> None:
-    """UsageError for a wrong name, tag or variable; UnavailableError for a cache folder whose path
+    """UsageError for a wrong name or variable; UnavailableError for a cache folder whose path
     Skein would misread; ValueError for secrets without a private key."""
     check_name(options.name)
-    _check_tags(options.tags)
     environment = {**options.environment, **options.secret_environment}
     for name, value in environment.items():
         if not is_free_name(name) or "\0" in value:
             raise UsageError(
                 f"the environment variable {name!r} cannot be set",
-                "A name has letters, digits and _, and is not one that tfapp, Skein or YARN set.",
+                "A name has letters, digits and _, and is not one that tfapp or the cluster sets.",
             )
     _check_cache(options.cache)
     if (options.secrets or environment) and not options.private_key:
@@ -101,19 +112,6 @@ def new_name(text: str) -> str:
     return f"{stem[: MAX_NAME - 5]}-{os.urandom(2).hex()}"
 
 
-def _check_tags(tags: tuple[str, ...]) -> None:
-    if len(tags) > MAX_TAGS:
-        raise UsageError(f"{len(tags)} tags, YARN leaves room for {MAX_TAGS}", "Give fewer --tag.")
-    for tag in tags:
-        if not _TAG.match(tag):
-            raise UsageError(
-                f"{tag!r} is not a tag",
-                "A tag is 1 to 100 ASCII characters: letters, digits, punctuation, spaces.",
-            )
-        if tag.startswith(DEFINITION):
-            raise UsageError(f"{tag!r} is a tag of tfapp's own", "Give another --tag.")
-
-
 def _check_cache(cache: Path) -> None:
     text = str(cache)
     if text.startswith("~"):
@@ -122,6 +120,8 @@ def _check_cache(cache: Path) -> None:
         problem = "is relative, and Skein reads paths from a folder of its own"
     elif cut := _CUT.search(text):
         problem = f"holds {cut.group()!r}, where Skein would cut it"
+    elif "," in text:
+        problem = "holds ',', where containers cut the list of their folders (LOCAL_DIRS)"
     elif not _is_utf8(text):
         problem = "is not UTF-8"
     else:

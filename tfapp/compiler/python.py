@@ -7,73 +7,74 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tfapp import placeholders
 from tfapp.compiler.options import CompileOptions
+from tfapp.compiler.plan import Python, Travelling
+from tfapp.contract.job import SITE_GLOBAL
 from tfapp.contract.names import PYTHON
 from tfapp.environment import archive, unpacked
-from tfapp.frozen import frozen
-from tfapp.package.model import SITE_GLOBAL, AppPackage, ConfigValue, setting
+from tfapp.package.model import AppPackage, ConfigValue, setting
 from tfapp.package.rules.environment import EXTENSIONS
-from tfapp.problems import Problem
+from tfapp.problems import Position, Problem
 
 CODE = "python-environment"
 _FILE = "file://"
+# What configures an environment to ship. An archive goes first: a component that has one does
+# without the packages of all.
+_TRAVEL = ("python.archive", "python.packages", "python.version")
 
 
-@frozen
-class Travelling:
-    """An environment that is shipped. `path`: the archive on this machine, None where it is
-    elsewhere. `url`: where containers get it from. `placed`: whether tfapp has to bring it
-    there."""
-
-    path: Path | None
-    url: str
-    placed: bool = False
-
-    def __str__(self) -> str:
-        return str(self.path or self.url)
-
-    @property
-    def name(self) -> str:
-        """The archive's name at its place."""
-        return self.url.rpartition("/")[2]
-
-    @property
-    def is_pex(self) -> bool:
-        return archive.is_pex(self.url)
+def find_python(package: AppPackage, options: CompileOptions, component: str = "") -> Python:
+    """The Python of a component. tfapp's own part runs in the interpreter that runs tfapp here,
+    where the containers are; elsewhere in the runner's own interpreter, or else in that of the
+    programs. Nothing is read: an environment has the URL that it has on this machine."""
+    shared = package.config.global_
+    values = package.config.components[component] if component else shared
+    travels = next((SITE_GLOBAL + key for key in _TRAVEL if setting(values, key)), "")
+    runner, executable = setting(shared, "python.runner"), setting(shared, "python.executable")
+    own, key = options.python, "site.global.python.executable"
+    if not options.python_runs:
+        if runner:
+            own, key = runner.text, "site.global.python.runner"
+        elif travels:
+            own, key = PYTHON, travels
+        elif executable:
+            own = executable.text
+    travelling = _travelling(values, travels, options, component)
+    programs = PYTHON if travels else own
+    return Python(own, key, programs, travels, travelling, options.python_runs)
 
 
-def environments(package: AppPackage, options: CompileOptions) -> dict[str, Travelling]:
-    """The environment that is shipped to the containers of each component, and under "" that of
-    the master; those without one are left out. OSError when an archive cannot be read."""
-    found = {name: travelling(package, options, name) for name in _containers(package)}
-    return {name: one for name, one in found.items() if one is not None}
-
-
-def travelling(
-    package: AppPackage, options: CompileOptions, component: str = ""
+def _travelling(
+    values: Mapping[str, ConfigValue], key: str, options: CompileOptions, component: str
 ) -> Travelling | None:
-    """The environment that is shipped to a component, None without one. OSError when it cannot be
-    read."""
-    path = options.python_archive
-    value = setting(_values(package, component), "python.archive")
+    path, value = options.python_archive, setting(values, "python.archive")
     if value is not None:
         known = placeholders.compile_values(options.user, options.name, component)
         text = placeholders.substitute(value.text, known)
         if "://" in text and not text.startswith(_FILE):
-            return Travelling(None, text)
+            return Travelling(None, text, at=value.at)
         path = Path(text.removeprefix(_FILE))
     if path is None:
         return None
-    if not options.place:
-        return Travelling(path, f"{_FILE}{path}")
-    name = path.name
-    if path.exists():  # else it is still to be made: a dry run gives it the name that it has here
-        name = digest_of(path) + next(end for end in EXTENSIONS if name.endswith(end))
-    return Travelling(path, f"{options.place}/{name}", placed=True)
+    at = values[key].at if key else Position("")
+    return Travelling(path, f"{_FILE}{path}", at=at)
+
+
+def placed(python: Python, place: str) -> Python:
+    """`python` with the URL of its environment at `place`, where it is named by its content. ""
+    leaves it on this machine. OSError when it cannot be read."""
+    found = python.travelling
+    if not place or found is None or found.path is None:
+        return python
+    name = found.path.name
+    if found.path.exists():  # else it is still to be made: a dry run gives it the name it has here
+        name = digest_of(found.path) + next(end for end in EXTENSIONS if name.endswith(end))
+    there = dataclasses.replace(found, url=f"{place}/{name}", placed=True)
+    return dataclasses.replace(python, travelling=there)
 
 
 def digest_of(path: Path) -> str:
@@ -93,76 +94,22 @@ def _digest(path: Path, size: int, modified: int) -> str:
     return digest.hexdigest()
 
 
-def _containers(package: AppPackage) -> tuple[str, ...]:
-    return ("", *(c.name for c in package.components if c.name in package.resources))
-
-
-def _values(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
-    return package.config.components[component] if component else package.config.global_
-
-
-def key_of_travelling(package: AppPackage, component: str = "") -> str:
-    """The key that configures an environment to ship, "" without one. An archive goes first: a
-    component that has one does without the packages of all."""
-    values = _values(package, component)
-    keys = ("python.archive", "python.packages", "python.version")
-    return next((SITE_GLOBAL + key for key in keys if setting(values, key)), "")
-
-
-def travels(package: AppPackage, component: str = "") -> bool:
-    """Whether an environment is shipped."""
-    return key_of_travelling(package, component) != ""
-
-
-def check_archive(package: AppPackage, options: CompileOptions) -> Iterator[Problem]:
+def check_archives(pythons: Iterable[Python], options: CompileOptions) -> Iterator[Problem]:
     """Problems of archives that are missing or damaged, as far as reading their directories tells.
     Archives that were unpacked before, and those that tfapp made, are not read."""
-    here = dataclasses.replace(options, place="")
-    looked_at = set()
-    for component in _containers(package):
-        value = setting(_values(package, component), "python.archive")
-        found = travelling(package, here, component)
-        if value is not None and found is not None and (found, value.at) not in looked_at:
-            looked_at.add((found, value.at))
-            yield from _check(found, value, options)
+    for found in {one.travelling for one in pythons if one.travelling is not None}:
+        if found.path is not None and found.path != options.python_archive:
+            yield from _check(found, found.path, options)
 
 
-def _check(found: Travelling, value: ConfigValue, options: CompileOptions) -> Iterator[Problem]:
-    if found.path is None:
-        return
+def _check(found: Travelling, path: Path, options: CompileOptions) -> Iterator[Problem]:
     try:
-        if not (found.path.is_absolute() and found.path.name.endswith(EXTENSIONS)):
+        if not (path.is_absolute() and path.name.endswith(EXTENSIONS)):
             raise archive.UnfitError("is not the absolute path of an archive of Python")
-        if not unpacked.folder_of(found.path, options.environments).exists():
-            archive.look(found.path)
+        if not unpacked.folder_of(path, options.environments).exists():
+            archive.look(path)
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}"
-        yield Problem(value.at, CODE, message, hint="check the path, and who may read the file")
+        yield Problem(found.at, CODE, message, hint="check the path, and who may read the file")
     except archive.UnfitError as error:
-        yield Problem(value.at, CODE, f"{found} {error}")
-
-
-def program_python(package: AppPackage, options: CompileOptions, component: str) -> str:
-    """The interpreter of a component's programs in run mode local, unless it configures an
-    executable."""
-    if travels(package, component):
-        return PYTHON
-    return own_python(package, options, component)[0]
-
-
-def own_python(
-    package: AppPackage, options: CompileOptions, component: str = ""
-) -> tuple[str, str]:
-    """The interpreter of tfapp's own part of a component's containers, and the key that configures
-    it: that which runs tfapp here, where they are; elsewhere the runner's own interpreter, or else
-    that of the programs."""
-    values = package.config.global_
-    runner, executable = setting(values, "python.runner"), setting(values, "python.executable")
-    key = "site.global.python.executable"
-    if options.python_runs:
-        return options.python, key
-    if runner:
-        return runner.text, "site.global.python.runner"
-    if travels(package, component):
-        return PYTHON, key_of_travelling(package, component)
-    return executable.text if executable else options.python, key
+        yield Problem(found.at, CODE, f"{found} {error}")

@@ -7,15 +7,10 @@ from collections.abc import Mapping
 
 from tfapp import placeholders
 from tfapp.contract.job import Settings
-from tfapp.package.model import AppPackage, ConfigValue
+from tfapp.package.model import ConfigValue
 
 SITE = "site."
 ENVIRONMENT = "env."
-
-
-def effective(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
-    """The configuration of `component`: schema defaults, then global, then its own."""
-    return package.config.components[component]
 
 
 class ComponentSettings:
@@ -24,9 +19,10 @@ class ComponentSettings:
     has a placeholder stays a reference: if the placeholder of a port were copied, it would become a
     second port."""
 
-    def __init__(self, package: AppPackage, component: str, user: str, application: str):
+    def __init__(
+        self, values: Mapping[str, ConfigValue], component: str, user: str, application: str
+    ):
         self._known = placeholders.compile_values(user, application, component)
-        values = effective(package, component)
         texts = {key: self._compiled(value.text) for key, value in values.items()}
         site = {key: text for key, text in texts.items() if key.startswith(SITE)}
         self._settled = {
@@ -48,7 +44,7 @@ class ComponentSettings:
 
     @property
     def run_mode(self) -> str:
-        """LOCAL, DOCKER or YARN_DOCKER."""
+        """LOCAL, DOCKER, or one that an engine has of its own."""
         return self.settings.text("run.mode")
 
     def expand(self, text: str) -> str:

@@ -7,8 +7,7 @@ import hashlib
 import hmac
 from pathlib import Path
 
-from tfapp.compiler.archive import Entry, pack
-from tfapp.compiler.contents import UserFile, file_entries, package_entries
+from tfapp.compiler.contents import ArchiveEntry, UserFile, file_entries, pack, package_entries
 from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.runtime import read_runtime
 from tfapp.contract.encoding import encode
@@ -61,7 +60,7 @@ def build_shipment(
     """Packs the archives; nothing is written. Reads the package, the user's files and, unless
     the options bring them, tfapp's own."""
     sources = read_runtime() if options.runtime is None else options.runtime
-    runtime = pack(Entry(path, data) for path, data in sources)
+    runtime = pack(ArchiveEntry(path, data) for path, data in sources)
     return Shipment(
         runtime=_archive(options, runtime),
         package=_archive(options, pack(package_entries(package))),

@@ -7,13 +7,11 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfapp.compiler.job import settled
 from tfapp.compiler.options import CompileOptions
-from tfapp.compiler.python import Travelling, own_python
-from tfapp.compiler.resources import settled
+from tfapp.compiler.plan import Plan, Python
 from tfapp.compiler.shipment import Shipment, ShippedFile
-from tfapp.compiler.tags import TAG, definition_tag
-from tfapp.compiler.yarn_docker import runtime_environment
-from tfapp.contract.job import ComponentJob, Docker, Job, Resources, Settings
+from tfapp.contract.job import ComponentJob, Resources, Settings
 from tfapp.contract.names import (
     CANNOT_START,
     CANNOT_START_CODE,
@@ -27,71 +25,43 @@ from tfapp.contract.names import (
     PYTHON_DIR,
     RUNTIME_DIR,
 )
-from tfapp.frozen import frozen
-from tfapp.package.model import AppPackage
 
 if TYPE_CHECKING:
     import skein
 
-_IMAGE_PYTHON = "python3"  # of an image that names no other
-
-# The master is a JVM. With the sizes its heap is not dwarfed by reserved address space, which
-# YARN's virtual-memory check would kill it for; with one compiler it takes half of the processor
-# time until it is up; without java.util opened, Skein's web pages fail on Java 17. Java 8 refuses
-# --add-opens, and does not read JDK_JAVA_OPTIONS.
-MASTER_ENVIRONMENT = {
-    "JAVA_TOOL_OPTIONS": "-XX:CompressedClassSpaceSize=64m -XX:ReservedCodeCacheSize=64m "
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "JDK_JAVA_OPTIONS": "--add-opens=java.base/java.util=ALL-UNNAMED",
-    "MALLOC_ARENA_MAX": "2",
-}
-
 
 def build_specification(
-    package: AppPackage,
-    options: CompileOptions,
-    job: Job,
-    shipment: Shipment,
-    images: Mapping[str, Docker],
-    environments: Mapping[str, Travelling],
+    plan: Plan, options: CompileOptions, shipment: Shipment, pythons: Mapping[str, Python]
 ) -> skein.ApplicationSpec:
-    """One service for each component of `job`, and the coordinator as the master's script.
+    """One service for each component, and the coordinator as the master's script.
 
     Skein requests the first container of each instance, while the coordinator starts, and
-    restarts none: all later ones are the coordinator's. Components in `images` run in YARN's own
-    Docker runtime. `environments`: see tfapp.compiler.python. Where there is a place for its
-    files, a tag names its definition there. Credentials (`master.security`) are the engine's to
-    add, at submission.
+    restarts none: all later ones are the coordinator's. `pythons`: the Python of each component,
+    and under "" that of the master, with environments at their places. Credentials
+    (`master.security`) are the engine's to add, at submission.
     """
     from tfapp.skein_library import skein
 
+    package, job = plan.package, plan.job
     # Keys of the whole application are equal for all components.
     settings = job.components[0].settings
-
-    def python(component: str) -> _Python:
-        own, key = own_python(package, options, component)
-        return _Python(own, key, environments.get(component), options.python_runs)
-
-    coordinator = python("")
-    if coordinator.python != PYTHON:  # another interpreter runs it, which needs no environment
+    coordinator = pythons[""]
+    if coordinator.own != PYTHON:  # another interpreter runs it, which needs no environment
         coordinator = dataclasses.replace(coordinator, travelling=None)
-    spec = skein.ApplicationSpec(
+    return skein.ApplicationSpec(
         name=options.name,
         queue=options.queue,
         node_label=package.master.container.label,
-        tags={TAG, *options.tags},
+        tags=set(options.tags),
         acls=_acls(settings),
         file_systems=list(settings.names("hadoop.file.systems")),
         max_attempts=1,
-        master=_master(package, options, shipment, coordinator),
+        master=_master(settled(package.master.container, options.maximum), shipment, coordinator),
         services={
-            c.name: _service(c, shipment, images.get(c.name), python(c.name))
-            for c in job.components
+            component.name: _service(component, shipment, pythons[component.name])
+            for component in job.components
         },
     )
-    if options.place:
-        spec.tags.add(definition_tag(spec))
-    return spec
 
 
 def _acls(settings: Settings) -> skein.ACLs:
@@ -153,65 +123,44 @@ def container_script(
     )
 
 
-@frozen
-class _Python:
-    """Python in a container: the command of tfapp's own part, and the archive that travels."""
-
-    python: str
-    key: str
-    travelling: Travelling | None
-    runs: bool = False
-
-    def script(self, program: str) -> str:
-        pex = self.travelling is not None and self.travelling.is_pex
-        return container_script(self.python, program, self.key, pex, self.runs)
-
-    def files(self) -> dict[str, skein.File]:
-        from tfapp.skein_library import skein
-
-        if self.travelling is None:
-            return {}
-        pex = self.travelling.is_pex
-        name, kind = (PEX_FILE, "FILE") if pex else (PYTHON_DIR, "ARCHIVE")
-        visibility = "PRIVATE" if self.travelling.placed else "APPLICATION"
-        source = self.travelling.url
-        return {name: skein.File(source=source, type=kind, visibility=visibility)}
+def _script(python: Python, program: str) -> str:
+    pex = python.travelling is not None and python.travelling.is_pex
+    return container_script(python.own, program, python.key, pex, python.runs)
 
 
-def _master(
-    package: AppPackage, options: CompileOptions, shipment: Shipment, python: _Python
-) -> skein.Master:
+def _environment(python: Python) -> dict[str, skein.File]:
+    from tfapp.skein_library import skein
+
+    found = python.travelling
+    if found is None:
+        return {}
+    name, kind = (PEX_FILE, "FILE") if found.is_pex else (PYTHON_DIR, "ARCHIVE")
+    visibility = "PRIVATE" if found.placed else "APPLICATION"
+    return {name: skein.File(source=found.url, type=kind, visibility=visibility)}
+
+
+def _master(size: Resources, shipment: Shipment, python: Python) -> skein.Master:
     from tfapp.skein_library import skein
 
     return skein.Master(
-        resources=_resources(settled(package.master.container, options.maximum)),
-        script=python.script("coordinator"),
+        resources=_resources(size),
+        script=_script(python, "coordinator"),
         files={
             RUNTIME_DIR: _archive(shipment.runtime),
             JOB_FILE: _file(shipment.job),
             PRIVATE_FILE: _file(shipment.private),
-            **python.files(),
+            **_environment(python),
         },
-        env=dict(MASTER_ENVIRONMENT),
     )
 
 
-def _service(
-    component: ComponentJob,
-    shipment: Shipment,
-    image: Docker | None,
-    python: _Python,
-) -> skein.Service:
+def _service(component: ComponentJob, shipment: Shipment, python: Python) -> skein.Service:
     from tfapp.skein_library import skein
 
     asked = component.container
-    if image is not None:
-        named = component.settings.text("python.executable") or _IMAGE_PYTHON
-        python = _Python(named, "site.global.python.executable", None)
-
     return skein.Service(
         resources=_resources(asked),
-        script=python.script("runner"),
+        script=_script(python, "runner"),
         instances=component.instances,
         files={
             RUNTIME_DIR: _archive(shipment.runtime),
@@ -219,9 +168,8 @@ def _service(
             FILES_DIR: _archive(shipment.files),
             JOB_FILE: _file(shipment.job),
             PRIVATE_FILE: _file(shipment.private),
-            **python.files(),
+            **_environment(python),
         },
-        env=runtime_environment(image) if image is not None else {},
         max_restarts=0,
         allow_failures=True,
         node_label=asked.label,

@@ -11,6 +11,7 @@ from pathlib import Path
 from tfapp.compiler.shipment import ShippedFile
 from tfapp.disk import locked, make_private, using_cache, write_atomically
 
+CACHE = "cache"  # below TFAPP_HOME
 PRIVATE_KEY_FILE = "private.key"
 
 _PRIVATE_KEY_BYTES = 32
@@ -70,7 +71,10 @@ def load_private_key(cache: Path) -> bytes:
     with using_cache(cache):
         make_private(cache)
         with contextlib.suppress(FileNotFoundError):
-            return path.read_bytes()
+            found = path.read_bytes()
+            if len(found) == _PRIVATE_KEY_BYTES:
+                return found
+            path.unlink()  # damaged
         key = path.with_name(f".{PRIVATE_KEY_FILE}.{os.getpid()}")
         write_atomically(key, os.urandom(_PRIVATE_KEY_BYTES), durable=True)
         try:

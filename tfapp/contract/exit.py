@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
-from tfapp.contract.encoding import known
+from tfapp.contract.encoding import Coded
 from tfapp.frozen import frozen
 
 # The reasons for the end of a program or its container (`Exit.reason`) that a rule can name.
@@ -15,10 +13,11 @@ LOSS_REASONS = ("lost", "silent", "preempted", "node-lost")  # of the container
 # Losses that have a budget of their own: no program can bring them about.
 INFRASTRUCTURE_REASONS = ("silent", "preempted", "node-lost")
 REASONS = (*PROGRAM_REASONS, *LOSS_REASONS)
+SHELL_SIGNAL = 128  # a shell exits with 128 + n when its program was killed by signal n
 
 
 @frozen
-class Exit:
+class Exit(Coded):
     """The end of a program. `code`: the exit code, or None. `signal`: the number of the signal, or
     None. `reason`: one of
 
@@ -40,10 +39,9 @@ class Exit:
     signal: int | None
     reason: str
     text: str  # one sentence for a person: "exit code 3", "killed by SIGKILL (9)"
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Exit:
-        return cls(**known(cls, data))
+    # The path of a file, or of a module without its suffix, that the program says it has not found:
+    # in TFAPP_MISSED_FILE, which tfapp's part of a function or a module writes. "" for none.
+    missed: str = ""
 
 
 # ---- The end of a container, as its master's message tells it ---------------------------------

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
-from tfapp.contract.encoding import known
+from tfapp.contract.encoding import Coded
+from tfapp.contract.status import Ran, RanComponent
 from tfapp.frozen import frozen
 
 # ---- How programs run in a Docker image -------------------------------------------------------
@@ -24,7 +24,7 @@ class Mount:
 
 
 @frozen
-class Docker:
+class Docker(Coded):
     """The Docker container for the programs of a component. Sizes are in bytes; 0 and "" mean the
     default of the engine."""
 
@@ -41,15 +41,6 @@ class Docker:
     cap_drop: tuple[str, ...] = ()
     cgroup_parent: str = ""
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Docker:
-        values = known(cls, data)
-        values["mounts"] = tuple(Mount(**known(Mount, mount)) for mount in data["mounts"])
-        values["cap_drop"] = tuple(data.get("cap_drop", ()))
-        limits = data.get("ulimits", {})
-        values["ulimits"] = {name: (soft, hard) for name, (soft, hard) in limits.items()}
-        return cls(**values)
-
 
 # ---- Failures by their reason, and what is done about them ------------------------------------
 
@@ -61,7 +52,7 @@ IGNORE = "Ignore"
 
 
 @frozen
-class FailureRule:
+class FailureRule(Coded):
     """An action for failures of `components` (empty: of all) with one of `exit_codes` or `reasons`
     (both empty: all failures). An exit code of 128 + n also matches a program that was killed by
     signal n."""
@@ -71,16 +62,9 @@ class FailureRule:
     exit_codes: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FailureRule:
-        values = known(cls, data)
-        for name in ("components", "exit_codes", "reasons"):
-            values[name] = tuple(data.get(name, ()))
-        return cls(**values)
-
 
 @frozen
-class FailurePolicy:
+class FailurePolicy(Coded):
     """How failures are handled. The first matching rule applies."""
 
     max_restarts: int  # after failures of programs, in the application's life
@@ -90,12 +74,6 @@ class FailurePolicy:
     # Whether a program that fails in the same way in two generations in a row is broken.
     repeats_end: bool
     rules: tuple[FailureRule, ...] = ()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FailurePolicy:
-        values = known(cls, data)
-        values["rules"] = tuple(map(FailureRule.from_dict, data["rules"]))
-        return cls(**values)
 
 
 # ---- The deadlines of an application ----------------------------------------------------------
@@ -112,13 +90,15 @@ class Limits:
     heartbeat: float = 5.0  # a runner's heartbeat interval
     heartbeat_lost: float = 30.0  # silence after which a runner ends its own program
     settle: float = 0.5  # a program's failure waits so long for a loss that caused it
+    # What a container has between SIGTERM and SIGKILL, where the engine gives less than stop_grace.
+    container_grace: float = 86400.0
 
 
 # ---- The job: what the compiler decided -------------------------------------------------------
 
 
 @frozen
-class Resources:
+class Resources(Coded):
     """The resources of one container. `memory` (MiB) and `vcores` may be MAX until the engine has
     replaced it by a number."""
 
@@ -129,13 +109,6 @@ class Resources:
     nodes: tuple[str, ...] = ()  # the hosts, and the racks, on which it is to run; () for any
     racks: tuple[str, ...] = ()
     relax_locality: bool = False  # whether it may run elsewhere too
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Resources:
-        values = known(cls, data)
-        for name in ("nodes", "racks"):
-            values[name] = tuple(data.get(name, ()))
-        return cls(**values)
 
 
 MAX = -1  # as much as the engine gives to one container
@@ -155,7 +128,6 @@ class Settings:
         return self.values.get(SITE_GLOBAL + key, "")
 
     def flag(self, key: str) -> bool:
-        """The value as a boolean."""
         return self.text(key).lower() == "true"
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -177,7 +149,7 @@ class ExportTemplate:
 
 
 @frozen
-class ComponentJob:
+class ComponentJob(Coded):
     """One component of a job. Times are in seconds."""
 
     name: str
@@ -207,19 +179,9 @@ class ComponentJob:
         """`site.global.*` of the component."""
         return Settings(self.site)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ComponentJob:
-        values = known(cls, data)
-        if data.get("docker") is not None:
-            values["docker"] = Docker.from_dict(data["docker"])
-        values["container"] = Resources.from_dict(data["container"])
-        values["exports"] = tuple(ExportTemplate(**export) for export in data["exports"])
-        values["requires"] = tuple(data.get("requires", ()))
-        return cls(**values)
-
 
 @frozen
-class Job:
+class Job(Coded):
     """The whole application, for the coordinator and all runners. It contains no secrets."""
 
     name: str  # of the application, as in `tfapp create NAME`
@@ -231,7 +193,20 @@ class Job:
     limits: Limits
     failure: FailurePolicy
     nodes: str = ""  # the module that tells more of ended containers than their master, or none
+    class_path: str = ""  # yarn.application.classpath, for programs on the nodes of YARN
+    called: Mapping[str, str] = dataclasses.field(default_factory=dict)  # component -> its program
+    options: tuple[str, ...] = ()  # as they were given: "KEY=VALUE"
+    tfapp: str = ""  # its version
+    commit: str = ""  # see `Ran`
     format: int = 1
+
+    @property
+    def ran(self) -> Ran:
+        components = tuple(
+            _ran(one, self.called.get(one.name)) for one in self.components if one.instances
+        )
+        options = tuple(map(_shortened, self.options[:MAX_OPTIONS]))
+        return Ran(components, options, self.tfapp, self.user, self.commit)
 
     def component(self, name: str) -> ComponentJob:
         """The component of this name. KeyError if there is none."""
@@ -250,14 +225,30 @@ class Job:
                 return "" if "${" in prefix else f"{prefix.rstrip('/')}/{self.name}"
         return ""
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Job:
-        values = known(cls, data)
-        values["components"] = tuple(ComponentJob.from_dict(c) for c in data["components"])
-        values["success"] = tuple(data["success"])
-        values["limits"] = Limits(**known(Limits, data["limits"]))
-        values["failure"] = FailurePolicy.from_dict(data["failure"])
-        return cls(**values)
+
+MAX_OPTIONS = 50  # that are told again
+MAX_OPTION = 500  # characters of one, and of a program with its arguments
+
+
+def _ran(component: ComponentJob, called: str | None) -> RanComponent:
+    has, docker = component.container, component.docker
+    entry, args = map(component.settings.text, ("user.scripts.entry", "user.scripts.args"))
+    if component.role == "tensorboard":
+        entry = ""  # it runs none, though the setting is everybody's
+    return RanComponent(
+        component=component.name,
+        program=_shortened(f"{called or entry} {args}".strip() if entry else ""),
+        instances=component.instances,
+        memory=has.memory,
+        vcores=has.vcores,
+        gpus=has.gpus,
+        python=component.settings.text("python.executable") or component.python,
+        image=docker.image if docker else "",
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_OPTION else f"{text[: MAX_OPTION - 3]}..."
 
 
 # ---- What only an application's own containers may read ---------------------------------------
@@ -269,14 +260,10 @@ MIN_SECRET = 4
 
 
 @frozen
-class Private:
+class Private(Coded):
     """Values that must not appear in a specification. `env`: component -> environment of its
     programs; most of it is not secret. `redact`: the secrets, which are struck out of logs and
     reports."""
 
     env: Mapping[str, Mapping[str, str]]
     redact: tuple[str, ...] = ()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Private:
-        return cls(env=data["env"], redact=tuple(data.get("redact", ())))

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 RESOLUTION = 0.1  # seconds between two entries: they grow by 260 bytes in a second at most
+_ENTRY = re.compile(rb"(\d{1,18}) (\d{1,12}\.\d\d)")
 
 
 def times_path(log: Path) -> Path:
-    """The file with the times of `log`."""
     return log.with_name(f"{log.name}.times")
 
 
@@ -71,10 +72,14 @@ class TimesWriter:
             return
         self._last = moment
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             descriptor = os.open(self._path, flags, 0o600)
             try:
-                os.write(descriptor, f"{offset} {moment:.2f}\n".encode())
+                size = os.fstat(descriptor).st_size
+                # Half an entry of before, when the disk was full, is one that nobody reads.
+                cut_off = size and os.pread(descriptor, 1, size - 1) != b"\n"
+                entry = f"{offset} {moment:.2f}\n".encode()
+                os.write(descriptor, b"\n" + entry if cut_off else entry)
             finally:
                 os.close(descriptor)
         except OSError:
@@ -82,8 +87,6 @@ class TimesWriter:
 
 
 class Times:
-    """Reads the times of a log."""
-
     def __init__(self, log: Path):
         self._path = times_path(log)
         self._read = 0  # bytes
@@ -117,8 +120,9 @@ class Times:
         whole = data[: data.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():
-            offset, _, moment = line.partition(b" ")
-            self._add(int(offset), float(moment))
+            entry = _ENTRY.fullmatch(line)
+            if entry is not None:
+                self._add(int(entry[1]), float(entry[2]))
 
     def _add(self, offset: int, moment: float) -> None:
         # A copy that was begun anew has entries of before behind those that count.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
-from tfapp.contract.encoding import known
+from tfapp.contract.encoding import Coded
 from tfapp.contract.exit import Exit
 from tfapp.contract.metrics import Measure
+from tfapp.contract.status import Outputs
 from tfapp.frozen import frozen
 
 # ---- What the coordinator tells the runners ---------------------------------------------------
@@ -16,8 +16,6 @@ from tfapp.frozen import frozen
 
 @frozen
 class Member:
-    """One instance of a cluster."""
-
     instance: str
     component: str
     index: int
@@ -28,7 +26,7 @@ class Member:
 
 
 @frozen
-class Cluster:
+class Cluster(Coded):
     """The cluster spec of one generation: all members, in job order and then by index. Components
     in `held` start only when they are named in KEY_RELEASED (commandOrders)."""
 
@@ -36,17 +34,9 @@ class Cluster:
     members: tuple[Member, ...]
     held: tuple[str, ...] = ()
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Cluster:
-        return cls(
-            generation=data["generation"],
-            members=tuple(Member(**known(Member, member)) for member in data["members"]),
-            held=tuple(data.get("held", ())),
-        )
-
 
 @frozen
-class Order:
+class Order(Coded):
     """A command from the coordinator to one runner. `action`:
 
     - "stop": end the program (SIGTERM, `grace` seconds, SIGKILL), then report
@@ -62,16 +52,12 @@ class Order:
     grace: float = 0.0
     attempt: int = 0
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Order:
-        return cls(**known(cls, data))
-
 
 # ---- What a runner tells the coordinator ------------------------------------------------------
 
 
 @frozen
-class Answer:
+class Answer(Coded):
     """A runner's answer to a new generation: no program of an older generation runs here. With its
     exports."""
 
@@ -82,14 +68,12 @@ class Answer:
     exports: Mapping[str, Mapping[str, str]]  # group -> name -> value
     ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # site key -> held port
     pid: int = 0
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Answer:
-        return cls(**known(cls, data))
+    # Name -> version of what its program runs with, from the first instance of a component.
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @frozen
-class Beat:
+class Beat(Coded):
     """The heartbeat of a runner. `state`: "waiting", "running" or "stopping". The first heartbeat
     in a new state is sent at once."""
 
@@ -104,14 +88,15 @@ class Beat:
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None
     steps_per_second: float | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Beat:
-        return cls(**known(cls, data))
+    epoch: int | None = None  # counted from 1; known where no step is
+    # The whole course of up to 8 metrics, by name, from the first instance of a component.
+    points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 @frozen
-class ExitReport:
+class ExitReport(Coded):
     """A runner's report that all processes of its program have ended."""
 
     generation: int
@@ -126,23 +111,22 @@ class ExitReport:
     # Whether a new checkpoint or its TFAPP_PROGRESS_FILE shows that it got on. False only where
     # that is certain.
     progressed: bool = True
+    outputs: Outputs | None = None
     # As in `Beat`, up to the program's end.
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None
     steps_per_second: float | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ExitReport:
-        values = known(cls, data)
-        values["exit"] = Exit.from_dict(data["exit"])
-        return cls(**values)
+    epoch: int | None = None
+    points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 # ---- A client's request for another number of instances, and the coordinator's reply ----------
 
 
 @frozen
-class FlexRequest:
+class FlexRequest(Coded):
     """A request to change a number of instances. `count`: "3" for 3 instances, "+1" or "-1" for a
     change."""
 
@@ -150,18 +134,10 @@ class FlexRequest:
     component: str
     count: str
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FlexRequest:
-        return cls(**known(cls, data))
-
 
 @frozen
-class FlexReply:
+class FlexReply(Coded):
     """Whether the coordinator accepts a request, with a sentence for the user."""
 
     accepted: bool
     text: str
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FlexReply:
-        return cls(**known(cls, data))

@@ -10,6 +10,9 @@ from typing import Union
 # JSON has no NaN and no infinity: they travel as "nan", "inf" and "-inf", which `float` reads.
 Measure = Union[float, str]
 
+# Seconds (since 1970; in a status: since the application's start), step, value.
+Point = tuple[float, Union[int, None], Measure]
+
 MAX_NAMES = 32  # of one program
 MAX_NAME = 64  # characters
 MAX_JSON = 1024  # bytes of the metrics of one instance

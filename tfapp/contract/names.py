@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # ---- How an application may be called ---------------------------------------------------------
 
@@ -16,6 +16,13 @@ NAME_PATTERN = re.compile(rf"[a-z][a-z0-9_-]{{0,{MAX_NAME - 1}}}\Z")  # of an ap
 ROLES = ("chief", "worker", "ps", "evaluator", "tensorboard", "other")
 # Programs of these roles never end by themselves: they are stopped when the others are done.
 SERVICE_ROLES = ("ps", "tensorboard", "other")
+_UNTRAINED_ROLES = ("ps", "evaluator", "tensorboard")
+
+
+def trains_alone(roles: Iterable[str]) -> bool:
+    """Whether at most one of the instances with these roles trains, so that it may go on from
+    checkpoints that no other instance sees."""
+    return sum(role not in _UNTRAINED_ROLES for role in roles) < 2
 
 
 # ---- The states of instances and applications -------------------------------------------------
@@ -25,7 +32,8 @@ REQUESTED, WAITING, RUNNING, STOPPING = "REQUESTED", "WAITING", "RUNNING", "STOP
 SUCCEEDED, FAILED, KILLED, LOST = "SUCCEEDED", "FAILED", "KILLED", "LOST"
 STOPPED = "STOPPED"  # ended because the application had succeeded, as every ps is
 # Application states: ACCEPTED (no coordinator yet), FORMING, RUNNING, STOPPING, then a verdict.
-ACCEPTED, FORMING = "ACCEPTED", "FORMING"
+# SUSPENDED: its engine has ended everything, and the same run goes on later from its checkpoint.
+ACCEPTED, FORMING, SUSPENDED = "ACCEPTED", "FORMING", "SUSPENDED"
 FINAL_STATES = (SUCCEEDED, FAILED, KILLED)
 
 
@@ -99,13 +107,36 @@ RETURNED_FILE = "tfapp-returned.json"
 # How a container without a disk that lasts says it in its log, as one line.
 RETURNED_LINE = "tfapp: returned "
 
+OUTPUTS = ".outputs"  # ends the path of the folder with the outputs of an application's runs
+
+
+def outputs_of(application: str) -> str:
+    """What follows the path of the checkpoint folder in that of the folder with the outputs of a
+    run: one folder for each instance, "worker_0". `application`: the run's id."""
+    return f"{OUTPUTS}/{application}"
+
+
+# The first line in the log of a container that its master's file server has set up.
+LOG_BEGINS = "tfapp: the log begins"
+
 # "worker/1", given by the coordinator in add_container(env=). The containers that a service
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
-# "1" where a container has its cgroup for itself, and no other container is in it.
+# Set where a container has its cgroup for itself, and no other container is in it: the words on its
+# limit of memory, for a program that is killed by it.
 ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"
 ENV_GUARD = "TFAPP_GUARD"  # of a process that clears up after its runner and ends by itself
+
+# Variables that name this machine's folders, programs and sockets: whatever runs on it needs them,
+# and in an image they mean nothing.
+OF_MACHINE = {
+    *("PATH", "HOME", "SHELL", "TMPDIR", "LD_LIBRARY_PATH", "JAVA_HOME", "HADOOP_CONF_DIR"),
+    *("HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_YARN_HOME", "HADOOP_MAPRED_HOME"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_RUNTIME_DIR"),
+    *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+}
+IMAGE_PYTHON = "python3"  # where nothing names another: in an image there may be no other
 
 
 # ---- What tfapp says of itself in a container's log, and how much of a program's log it quotes
@@ -117,6 +148,7 @@ CANNOT_START = f"{OWN_LINE}cannot start: "
 CANNOT_START_CODE = 78
 
 MAX_LAST_LINES = 8 * 1024  # bytes of a program's last lines in a report
+MAX_MISSED = 255  # bytes of `Exit.missed` there; a longer path is left out
 
 
 # ---- An application's web pages, and what they show of its instances' exports -----------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfapp.contract.encoding import encode, known
+from tfapp.contract.encoding import Coded, encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FINAL_STATES, LOST, STOPPED
@@ -17,7 +17,7 @@ from tfapp.frozen import frozen
 
 
 @frozen
-class Cause:
+class Cause(Coded):
     """The failure that decided a verdict other than SUCCEEDED."""
 
     instance: str  # "" when it was no instance (a deadline, a stop request)
@@ -27,15 +27,9 @@ class Cause:
     exit: Exit
     last_lines: str = ""
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Cause:
-        values = known(cls, data)
-        values["exit"] = Exit.from_dict(data["exit"])
-        return cls(**values)
-
 
 @frozen
-class Verdict:
+class Verdict(Coded):
     """The result of an application and the reason for it. `exit_code`: the exit code of `tfapp
     create`."""
 
@@ -44,21 +38,82 @@ class Verdict:
     summary: str  # one or two sentences
     cause: Cause | None = None
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Verdict:
-        values = known(cls, data)
-        if data.get("cause") is not None:
-            values["cause"] = Cause.from_dict(data["cause"])
-        return cls(**values)
+
+# ---- What it runs -----------------------------------------------------------------------------
+
+
+@frozen
+class RanComponent(Coded):
+    """What each instance of a component runs, and what it gets. `program`: as the user has named
+    it, with its arguments; "" if the package runs one of its own. `python`: the interpreter, in
+    `image` if that is not ""."""
+
+    component: str
+    program: str
+    instances: int  # as it was submitted
+    memory: int  # MiB
+    vcores: int
+    gpus: int
+    python: str
+    image: str
+
+
+@frozen
+class Ran(Coded):
+    """What an application runs. `options`: those that were given, "KEY=VALUE", without the values
+    of variables. `tfapp`: its version. `user`: who has submitted it. `commit`: that of git in the
+    program's folder, with " (changed)" where its files have changed since; "" where there is
+    none."""
+
+    components: tuple[RanComponent, ...]
+    options: tuple[str, ...]
+    tfapp: str
+    user: str = ""
+    commit: str = ""
 
 
 # ---- What the coordinator publishes of an application and a client reads ----------------------
 
 
-@frozen
-class InstanceStatus:
-    """The status of one instance."""
+MOST_OUTPUTS = 20  # files of an instance that are told by name
 
+
+@frozen
+class Outputs(Coded):
+    """The files that a program has left in its working folder. Files: (path below it, bytes), at
+    most MOST_OUTPUTS."""
+
+    folder: str = ""  # where they are kept; "" where none is
+    files: tuple[tuple[str, int], ...] = ()  # those that are kept
+    count: int = 0  # of all that are kept
+    size: int = 0  # of all that are kept, in bytes
+    left: tuple[tuple[str, int], ...] = ()  # those that are not kept
+    left_count: int = 0
+    why: str = ""  # some are not kept
+
+    def text(self, place: bool = True) -> str:
+        """All of it as one line; "" where the program has left nothing. `place`: with the
+        folder."""
+        where = f" in {self.folder}" if place else ""
+        kept = f"keeps {_listed(self.files, self.count)}{where}" if self.count else ""
+        left = f"does not keep {_listed(self.left, self.left_count)}: {self.why}"
+        return "; ".join(part for part in (kept, left if self.left_count else "") if part)
+
+
+def _listed(files: Sequence[tuple[str, int]], count: int) -> str:
+    named = ", ".join(f"{path} ({_amount(size)})" for path, size in files[:_NAMED])
+    return named if count <= _NAMED else f"{named} and {count - _NAMED:,} more files"
+
+
+_NAMED = 3
+
+
+def _amount(size: int) -> str:
+    return f"{size:,} bytes" if size < 100_000 else f"{size / 2**20:,.1f} MiB"
+
+
+@frozen
+class InstanceStatus(Coded):
     instance: str
     component: str
     role: str
@@ -74,13 +129,10 @@ class InstanceStatus:
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None
     steps_per_second: float | None = None  # as measured last; None: not known
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> InstanceStatus:
-        values = known(cls, data)
-        if data.get("exit") is not None:
-            values["exit"] = Exit.from_dict(data["exit"])
-        return cls(**values)
+    epoch: int | None = None  # counted from 1; known where no step is
+    outputs: Outputs | None = None  # of its program, once that has ended
+    # Name -> version of what its program runs with, from the first instance of a component.
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 # What a moment of an application's history is about (`Moment.kind`).
@@ -91,6 +143,7 @@ IGNORED = "ignored"  # a failure that the application does without
 RESTARTED = "restarted"  # one instance's program starts again, the others go on
 REPLACED = "replaced"  # an instance gets another container
 RESIZED = "resized"  # a component gets another number of instances
+SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 ENDS = "ends"  # the verdict is decided
 
 
@@ -108,7 +161,7 @@ class Moment:
 
 
 @frozen
-class Curve:
+class Curve(Coded):
     """The values of a metric over time. `points`: (seconds since the start of the application, step
     or None, value), in the order of time."""
 
@@ -116,19 +169,13 @@ class Curve:
     metric: str
     points: tuple[tuple[float, int | None, Measure], ...]
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Curve:
-        values = known(cls, data)
-        values["points"] = tuple(tuple(point) for point in data["points"])
-        return cls(**values)
-
     def thinner(self) -> Curve:
         """The curve with every second point, including the newest."""
         return dataclasses.replace(self, points=self.points[:-1][::2] + self.points[-1:])
 
 
 @frozen
-class FeedStatus:
+class FeedStatus(Coded):
     """The counters of a feed from Spark, from the last report of its driver."""
 
     rows: int = 0  # rows that are with the programs; once `over`, rows that the programs get
@@ -143,13 +190,9 @@ class FeedStatus:
     waits: str = ""  # why no row moves now, "" when rows move
     error: str = ""  # why it has failed
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FeedStatus:
-        return cls(**known(cls, data))
-
 
 @frozen
-class ApplicationStatus:
+class ApplicationStatus(Coded):
     """The state of an application as its coordinator publishes it. Times: seconds since 1970.
     Numbers are None where it has ended without a last status of its coordinator."""
 
@@ -169,18 +212,12 @@ class ApplicationStatus:
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
     feed: FeedStatus | None = None  # None where nothing is fed
+    ran: Ran | None = None  # None where no coordinator has told
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ApplicationStatus:
-        values = known(cls, data)
-        values["timeline"] = tuple(Moment(**known(Moment, m)) for m in data.get("timeline", ()))
-        values["curves"] = tuple(Curve.from_dict(c) for c in data.get("curves", ()))
-        values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
-        if data.get("verdict") is not None:
-            values["verdict"] = Verdict.from_dict(data["verdict"])
-        if data.get("feed") is not None:
-            values["feed"] = FeedStatus.from_dict(data["feed"])
-        return cls(**values)
+    def __repr__(self) -> str:
+        """One line, for who looks at it in a notebook or a debugger."""
+        words = self.verdict.summary if self.verdict else f"{len(self.instances)} instances"
+        return f"<{self.name}: {self.state}, {words}>"
 
 
 def conclude(
@@ -206,8 +243,8 @@ FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 def format_diagnostics(status: ApplicationStatus) -> str:
     """The final diagnostics of an application: its verdict in sentences, then one last line of
     compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
-    metrics of all but each component's first instance, each instance's rows of a feed, the
-    timeline's older half, and instances' details, are dropped before the verdict is."""
+    metrics and most outputs of all but each component's first instance, rows of a feed, what ran,
+    the timeline's older half, and instances' details, are dropped before the verdict is."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
@@ -225,22 +262,39 @@ def fitting(status: ApplicationStatus, limit: int) -> bytes:
     if len(line) > limit:
         firsts = {i.component: i.instance for i in reversed(status.instances)}
         fewer = tuple(
-            i if firsts[i.component] == i.instance else dataclasses.replace(i, metrics={})
+            i if firsts[i.component] == i.instance else _with_fewer_details(i)
             for i in status.instances
         )
         feed = status.feed and dataclasses.replace(status.feed, instances={})
-        status = dataclasses.replace(status, instances=fewer, feed=feed)
+        status = dataclasses.replace(status, instances=fewer, feed=feed, ran=None)
         line = encode(status)
     while len(line) > limit and status.timeline:
         newer = status.timeline[(len(status.timeline) + 1) // 2 :]
         status = dataclasses.replace(status, timeline=newer)
         line = encode(status)
     if len(line) > limit:
-        slim = tuple(dataclasses.replace(i, exports={}, metrics={}) for i in status.instances)
-        line = encode(dataclasses.replace(status, instances=slim))
+        slim = [
+            _without_defaults(dataclasses.replace(i, exports={}, metrics={}, outputs=None))
+            for i in status.instances
+        ]
+        line = encode({**dataclasses.asdict(status), "instances": slim})
     if len(line) > limit:
         line = encode(dataclasses.replace(status, instances=()))
     return line
+
+
+def _with_fewer_details(instance: InstanceStatus) -> InstanceStatus:
+    outputs = instance.outputs
+    if outputs is not None:
+        named = outputs.files[:_NAMED], outputs.left[:_NAMED]
+        outputs = dataclasses.replace(outputs, files=named[0], left=named[1])
+    return dataclasses.replace(instance, metrics={}, outputs=outputs)
+
+
+def _without_defaults(instance: InstanceStatus) -> dict[str, Any]:
+    """Its fields, but for those that `from_dict` fills in."""
+    empty: tuple[Any, ...] = (None, "", {}, ())
+    return {k: value for k, value in dataclasses.asdict(instance).items() if value not in empty}
 
 
 def parse_diagnostics(text: str) -> ApplicationStatus | None:
@@ -250,5 +304,5 @@ def parse_diagnostics(text: str) -> ApplicationStatus | None:
         return None
     try:
         return ApplicationStatus.from_dict(json.loads(last))
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -20,7 +21,7 @@ from tfapp.contract.names import (
     exported_pages,
     page_route,
 )
-from tfapp.coordinator.nodes import LOG_LIMIT, Ends, NodeLogs, Nodes, with_reason
+from tfapp.coordinator.nodes import LOG_LIMIT, Ends, NodeLogs, Nodes
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.events import ContainerInfo, Event
@@ -150,13 +151,20 @@ class Executor:
     def _list(self, log_of: set[str]) -> Event:
         """Asks the master for all containers, and begins to read the logs of those in `log_of`."""
         found = self._connection.containers(_ALL_STATES)
-        self._listed = tuple(with_reason(container, self._nodes) for container in found)
+        self._listed = tuple(self._with_reason(container) for container in found)
         ended = [c for c in self._listed if c.id in log_of and self._node_logs.can_tell(c)]
         if ended:
             by = self._clock() + LOG_LIMIT + LATE
             self._reading.update(dict.fromkeys((c.id for c in ended), by))
             self._node_logs.ask(ended)
         return self._told()
+
+    def _with_reason(self, container: ContainerReport) -> ContainerReport:
+        """`container`, with the reason that its message means if the master gave none."""
+        if self._nodes is None or container.reason:
+            return container
+        reason = self._nodes.reason_of(container.message)
+        return dataclasses.replace(container, reason=reason)
 
     def _told(self) -> Event:
         """The event with the present state of all containers."""

@@ -4,12 +4,26 @@ actions carried out."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import queue
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from tfapp.contract.job import Job
-from tfapp.contract.names import REPORT_PREFIX
-from tfapp.contract.status import ApplicationStatus, Moment
+from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
+from tfapp.contract.names import (
+    ALIVE_PREFIX,
+    ANSWER_PREFIX,
+    BEAT_PREFIX,
+    EXIT_PREFIX,
+    KEY_FEED,
+    KEY_FLEX,
+    KEY_STATUS,
+    KEY_STOP,
+    REPORT_PREFIX,
+    WAITS_PREFIX,
+)
+from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Ends, Nodes
 from tfapp.coordinator.policy import events, verdicts
@@ -18,10 +32,9 @@ from tfapp.coordinator.policy.events import Event
 from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state
 from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.coordinator.publisher import Publisher
-from tfapp.coordinator.store_view import StoreView
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import Connection
-from tfapp.protocol.watch import Broken, Watch
+from tfapp.protocol.watch import Broken, Deleted, Put, Watch
 
 Moments = tuple[Moment, ...]
 
@@ -44,7 +57,7 @@ class Loop:
         self,
         job: Job,
         connection: Connection,
-        inbox: queue.SimpleQueue,
+        inbox: queue.SimpleQueue[Any],
         clock: Callable[[], float],
         calendar: Callable[[], float],
         say: Callable[[str], None],
@@ -65,7 +78,7 @@ class Loop:
         not been told the verdict yet. UnreachableError if the master is gone."""
         reports = tuple(self._subscribe())
         # All at once: a program's report counts before the end of its container.
-        self._handle((events.Started(self._clock()), *reports))
+        self._handle((self._started(), *reports))
         while True:
             self._handle((events.Tick(self._clock()),))
             self._publisher.publish(self._state)
@@ -82,6 +95,14 @@ class Loop:
         verdict = self._state.verdict or verdicts.bug(self._state, error)
         status = self._publisher.status(self._state)
         return dataclasses.replace(status, state=verdict.state, verdict=verdict)
+
+    def _started(self) -> events.Started:
+        """A status that is there already is that of a coordinator before a suspension."""
+        value = self._connection.get(KEY_STATUS)
+        if value is None:
+            return events.Started(self._clock())
+        earlier = ApplicationStatus.from_dict(json.loads(value))
+        return events.Started(self._clock(), earlier, self._publisher.resume(earlier))
 
     def _subscribe(self) -> Iterator[Event]:
         """Watches the reports (again). Yields the events of the reports that are there already."""
@@ -147,3 +168,57 @@ def _common(old: Moments, new: Moments) -> int:
     oldest of `old`."""
     last = old[-1] if old else None
     return next((i + 1 for i in range(len(new) - 1, -1, -1) if new[i] == last), 0)
+
+
+class StoreView:
+    """The reports in the key-value store, as they are known. After a broken stream the store is
+    read again, and only values that are new become events."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    def apply(self, change: Put | Deleted, time: float) -> Iterator[Event]:
+        if isinstance(change, Deleted):
+            yield from self._deleted(change.key, time)
+        elif self._values.get(change.key) != change.value:
+            self._values[change.key] = change.value
+            yield from _written(change.key, change.value, time)
+
+    def reconcile(self, values: Mapping[str, bytes], time: float) -> Iterator[Event]:
+        """The events for the differences between the known values and `values`, the store's present
+        content. Exit reports come before the ends of containers, because an end without a report is
+        a loss."""
+        for key in sorted(values, key=lambda key: not key.startswith(EXIT_PREFIX)):
+            yield from self.apply(Put(key, values[key]), time)
+        for key in tuple(self._values.keys() - values.keys()):
+            yield from self.apply(Deleted(key), time)
+
+    def _deleted(self, key: str, time: float) -> Iterator[Event]:
+        value = self._values.pop(key, b"")
+        if key.startswith(ALIVE_PREFIX):
+            yield events.ContainerEnded(time, key[len(ALIVE_PREFIX) :], value.decode())
+
+
+def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
+    if key == KEY_STOP:
+        yield events.StopRequested(time, str(json.loads(value).get("message", "")))
+        return
+    if key == KEY_FLEX:
+        yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))
+        return
+    if key == KEY_FEED:
+        yield events.Fed(time, FeedStatus.from_dict(json.loads(value)))
+        return
+    for prefix, make in _READERS.items():
+        if key.startswith(prefix):
+            yield make(time, key[len(prefix) :], json.loads(value))
+
+
+_READERS: Mapping[str, Callable[[float, str, Any], Event]] = {
+    ANSWER_PREFIX: lambda time, _, data: events.Answered(time, Answer.from_dict(data)),
+    BEAT_PREFIX: lambda time, name, data: events.Beaten(time, name, Beat.from_dict(data)),
+    EXIT_PREFIX: lambda time, _, data: events.Exited(time, ExitReport.from_dict(data)),
+    WAITS_PREFIX: lambda time, name, data: events.Waits(
+        time, name, data["container"], data["text"]
+    ),
+}

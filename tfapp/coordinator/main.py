@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
@@ -32,7 +33,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if argv:
         say(f"the coordinator takes no arguments, got {list(argv)}")
         return int(ExitCode.USAGE)
-    inbox: queue.SimpleQueue = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # A SimpleQueue may be put to from a signal handler.
     signal.signal(signal.SIGTERM, lambda *_: inbox.put(Terminated("its coordinator was ended")))
     try:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return int(error.exit_code)
 
 
-def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue, user: str) -> int:
+def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue[Any], user: str) -> int:
     """Runs the application of `user` and tells the master its verdict. UnreachableError if the
     master is gone, and the application with it."""
     nodes = load(job.nodes)

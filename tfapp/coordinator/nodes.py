@@ -4,14 +4,14 @@ logs, because a lost node is noticed only after seconds."""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import importlib
 import queue
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
+from tfapp import threads
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import ContainerReport
 
@@ -45,13 +45,6 @@ def leads_to_pages(nodes: Nodes) -> bool:
     return getattr(nodes, "LEADS_TO_PAGES", False)
 
 
-def with_reason(container: ContainerReport, nodes: Nodes | None) -> ContainerReport:
-    """`container`, with the reason that its message means if the master gave none."""
-    if nodes is None or container.reason:
-        return container
-    return dataclasses.replace(container, reason=nodes.reason_of(container.message))
-
-
 @frozen
 class Ends:
     """The last lines of logs that were read: container -> text, "" for none."""
@@ -78,8 +71,7 @@ class NodeLogs:
         # https://github.com/python/cpython/issues/91351
         importlib.import_module("urllib.request")
         # Daemon threads: the coordinator does not wait for them at its end.
-        gather = self._gather
-        threading.Thread(target=gather, args=(self._nodes, tuple(containers)), daemon=True).start()
+        threads.start_surely("tfapp-logs", self._gather, self._nodes, tuple(containers))
 
     def _gather(self, nodes: Nodes, containers: Sequence[ContainerReport]) -> None:
         deadline = time.monotonic() + LOG_LIMIT
@@ -98,7 +90,8 @@ class NodeLogs:
                 ends.put((container.id, nodes.read_end(node, container.yarn_id, log)))
 
         for _ in range(min(len(containers), THREADS)):
-            threading.Thread(target=work, daemon=True).start()
+            with contextlib.suppress(OSError):  # no thread: others read, or it stays unread
+                threads.start("tfapp-log", work)
         found = dict.fromkeys((container.id for container in containers), "")
         for _ in containers:
             try:

@@ -14,8 +14,8 @@ from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.coordinator.nodes import Nodes
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.page import document, registry, server
-from tfapp.page.document import Address, Log
-from tfapp.page.server import Answer, Request
+from tfapp.page.document import PageAddress, PageLog
+from tfapp.page.server import PageAnswer, PageRequest
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
 ASK_EVERY = 5.0  # least seconds between two requests to the master for the list of containers
@@ -31,7 +31,7 @@ def shown(
     """Serves the page of the status that `newest` returns, as long as the `with` block runs. If it
     cannot be served, or the master does not take it, there is no page; nothing depends on it.
     `nodes`: reads the logs of containers, which `user` runs."""
-    logs = Logs(connection, nodes, user)
+    logs = LogReader(connection, nodes, user)
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError, RefusedError, UnreachableError):
             pages = server.PageServer(lambda asked: answer(asked, newest(), logs), proxied=True)
@@ -40,7 +40,7 @@ def shown(
         yield
 
 
-def answer(request: Request, status: ApplicationStatus, logs: Logs) -> Answer:
+def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> PageAnswer:
     """Answers a request: the page at "", its document at "data.json", and the paths of Slider's
     registry."""
     about = document.About(status.name, live=status.state not in FINAL_STATES)
@@ -49,14 +49,11 @@ def answer(request: Request, status: ApplicationStatus, logs: Logs) -> Answer:
         asked = request.query.get("log", "") or next(iter(instances), "")
         links, read = logs.of(instances[asked]) if asked in instances else ((), ())
         made = document.of_application(about, status, links, read)
-        return server.news(made, request, time.time()) if request.path else server.shown(made)
-    if f"{request.path}/".startswith(f"{registry.PUBLISHER}/"):
-        found = registry.published(request.path, status, "")
-        return server.NOT_FOUND if found is None else server.data(found)
-    return server.NOT_FOUND
+        return server.shown(made, request, time.time())
+    return server.data(registry.published(request.path, status, ""))
 
 
-class Logs:
+class LogReader:
     """Reads the logs of instances from their nodes. Thread-safe."""
 
     def __init__(
@@ -72,13 +69,13 @@ class Logs:
         self._asked = float("-inf")
         self._read: dict[str, tuple[float, str]] = {}  # container -> time of reading, last lines
 
-    def of(self, instance: InstanceStatus) -> tuple[tuple[Address, ...], tuple[Log]]:
+    def of(self, instance: InstanceStatus) -> tuple[tuple[PageAddress, ...], tuple[PageLog]]:
         """The address of the node's page with the logs of an instance's container, and the last
         lines of its log, or the reason why they are missing."""
         with self._lock:
             container = self._container(instance)
             if container is None:
-                return (), (Log(instance.instance, "", "its container has not begun"),)
+                return (), (PageLog(instance.instance, "", "its container has not begun"),)
             then, text = self._read.get(container.id, (float("-inf"), ""))
             due = self._clock() >= then + READ_EVERY
             if due:  # the others show what was read last, while a node may be silent
@@ -91,8 +88,8 @@ class Logs:
         shown = document.last_lines(text.encode())
         page = self._nodes.log_page(container.node, container.yarn_id, self._user)
         return (
-            (Address("log", instance.instance, page),),
-            (Log(instance.instance, shown, "" if shown else NOT_TOLD),),
+            (PageAddress("log", instance.instance, page),),
+            (PageLog(instance.instance, shown, "" if shown else NOT_TOLD),),
         )
 
     def _container(self, instance: InstanceStatus) -> ContainerReport | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tfapp.contract.encoding import encode
+from tfapp.contract.metrics import Point
 from tfapp.contract.names import FORMING, KEY_STATUS, RUNNING, WAITING
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.coordinator.curves import Curves
+from tfapp.contract.status import ApplicationStatus, Curve, InstanceStatus
 from tfapp.coordinator.policy.judging import charged
-from tfapp.coordinator.policy.state import FINISHED, State, shown_state, success_instances
+from tfapp.coordinator.policy.state import FINISHED, Instance, State, shown_state, success_instances
+from tfapp.course import MAX_CURVES, thinned
 from tfapp.protocol.connection import Connection
 
 # Least seconds between two publications, unless the application's own state changes.
@@ -25,12 +26,13 @@ METRICS_INTERVAL = 1.0
 METRICS_INTERVAL_EACH = 0.02
 
 _PREPARING = frozenset({"preparing"})
-_METRICS = frozenset({"metrics", "step", "steps_per_second"})
+_METRICS = frozenset({"metrics", "step", "steps_per_second", "epoch"})
 
 
 class Publisher:
     """Publishes the status of one application. `clock` returns the loop's monotonic seconds,
-    `calendar` seconds since 1970."""
+    `calendar` seconds since 1970. The calendar is read once, at the start: if it is set meanwhile,
+    the times of a status still have their true distances."""
 
     def __init__(
         self,
@@ -40,8 +42,8 @@ class Publisher:
     ):
         self._connection = connection
         self._clock = clock
-        self._calendar = calendar
         self._since = calendar()
+        self._calendar_offset = self._since - clock()
         self._last: ApplicationStatus | None = None
         self._curves = Curves()
         self.newest: ApplicationStatus | None = None  # as it was published
@@ -49,6 +51,13 @@ class Publisher:
         self._progress = -1.0
         self._published = -math.inf
         self._due = math.inf
+
+    def resume(self, earlier: ApplicationStatus) -> float:
+        """Goes on with the application of an earlier coordinator. Returns the seconds since its
+        start."""
+        self._since = earlier.started
+        self._curves = Curves(earlier.curves)
+        return max(self._now() - earlier.started, 0.0)
 
     def due(self) -> float:
         """The time of the next publication; infinity if none is pending."""
@@ -63,7 +72,7 @@ class Publisher:
         now = status(state, self._since, 0.0)
         if now == self._last:
             return
-        self._curves.observe(now.instances, self._calendar() - self._since)
+        self._curves.observe(state.instances.values(), self._since)
         if self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
@@ -75,9 +84,12 @@ class Publisher:
             self._connection.set_progress(done)
 
     def status(self, state: State) -> ApplicationStatus:
-        """The status as of now."""
-        now = status(state, self._since, self._calendar())
+        now = status(state, self._since, self._now())
         return dataclasses.replace(now, curves=self._curves.known())
+
+    def _now(self) -> float:
+        """Seconds since 1970."""
+        return self._calendar_offset + self._clock()
 
     def _too_early(self, interval: float) -> bool:
         """Whether the last publication is less than `interval` seconds ago. If so, the next one is
@@ -113,6 +125,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
     seconds since 1970. The verdict is shown once the application has finished, not when it is
     decided."""
     charges = charged(state).charges
+    begun = state.started - state.before
     final = state.phase == FINISHED and state.verdict is not None
     return ApplicationStatus(
         name=state.job.name,
@@ -136,6 +149,9 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 metrics=instance.metrics,
                 step=instance.step,
                 steps_per_second=instance.steps_per_second,
+                epoch=instance.epoch,
+                outputs=instance.report.outputs if instance.report else None,
+                versions=instance.answer.versions if instance.answer else {},
             )
             for instance in state.instances.values()
         ),
@@ -143,13 +159,14 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         restarts=charges.restarts,
         losses=charges.losses,
         timeline=tuple(
-            dataclasses.replace(moment, time=round(since + moment.time - state.started, 3))
+            dataclasses.replace(moment, time=round(since + moment.time - begun, 3))
             for moment in state.timeline
         ),
         joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
         stop_grace=state.job.limits.stop_grace,
         checkpoint_dir=state.job.checkpoint_dir,
         feed=state.feed,
+        ran=state.job.ran,
     )
 
 
@@ -168,3 +185,51 @@ def progress(state: State) -> float:
     needed = success_instances(state)
     done = sum(instance.succeeded for instance in needed)
     return 0.1 + 0.9 * done / max(len(needed), 1)
+
+
+class Curves:
+    """The metrics of each component's first instance over time: MAX_CURVES of an application."""
+
+    def __init__(self, earlier: Iterable[Curve] = ()) -> None:
+        self._curves = {(c.instance, c.metric): _Curve(c.points) for c in earlier}
+
+    def observe(self, instances: Iterable[Instance], since: float) -> None:
+        """Takes over what the programs have told. `since`: the application's start, seconds since
+        1970."""
+        seen: set[str] = set()
+        for instance in instances:
+            if instance.component in seen:
+                continue
+            seen.add(instance.component)
+            for metric, points in instance.points.items():
+                key = instance.id, metric
+                if key not in self._curves and len(self._curves) < MAX_CURVES:
+                    self._curves[key] = _Curve()
+                if key in self._curves and points:
+                    self._curves[key].tell(points, since)
+
+    def known(self) -> tuple[Curve, ...]:
+        """All curves, in the order in which their metrics were first reported."""
+        return tuple(
+            Curve(instance, metric, curve.points())
+            for (instance, metric), curve in self._curves.items()
+        )
+
+
+class _Curve:
+    """The course of one program, which always tells all of it, after those of earlier programs."""
+
+    def __init__(self, earlier: tuple[Point, ...] = ()) -> None:
+        self._earlier = earlier
+        self._present: tuple[Point, ...] = ()
+
+    def tell(self, points: tuple[Point, ...], since: float) -> None:
+        present = tuple(
+            (max(round(time - since, 1), 0.0), step, value) for time, step, value in points
+        )
+        if present[:1] != self._present[:1]:
+            self._earlier = self.points()
+        self._present = present
+
+    def points(self) -> tuple[Point, ...]:
+        return thinned((*self._earlier, *self._present))

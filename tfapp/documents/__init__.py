@@ -1,4 +1,4 @@
-"""Parses YAML and JSON into data with the position of every key and value.
+"""Parses YAML and JSON into data with the position of every key and value, and writes YAML.
 
 This is the only room that parses YAML. A malformed file results in `Problem`s, never in an
 exception:
@@ -8,11 +8,14 @@ exception:
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from tfapp.documents.decode import Unreadable, decode
 from tfapp.documents.document import Document
 from tfapp.problems import Problem
 
-__all__ = ["Document", "read_document"]
+__all__ = ["Document", "read_document", "render_yaml"]
 
 
 def read_document(
@@ -37,3 +40,13 @@ def read_document(
     except Unreadable as error:
         return None, (*sorted(problems), error.problem)
     return Document(label, root), tuple(sorted(problems))
+
+
+def render_yaml(data: Any) -> str:
+    """`data` (dicts, lists and scalars) as YAML, in the style of tfapp's packages. It is equal to
+    `data` when parsed; the order of keys is kept."""
+    import yaml
+
+    return yaml.safe_dump(
+        data, sort_keys=False, allow_unicode=True, default_flow_style=False, width=sys.maxsize
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 from tfapp.documents.scalars import ScalarValue, source_text
@@ -54,14 +55,20 @@ class Document:
         return plain_data(self.root)
 
     def node(self, path: Path) -> Node:
-        """The value at `path`."""
         node = self.root
         for step in path:
             node = _child(node, step, path)
         return node
 
+    def nearest(self, path: Path, of: Callable[[Path], Position] | None = None) -> Position:
+        """The position of the key of the value at `path`, or else of the nearest one around it.
+        `of`: another method of the document that gives positions."""
+        for length in range(len(path), 0, -1):
+            with contextlib.suppress(KeyError):
+                return (of or self.key_at)(path[:length])
+        return self.root.at
+
     def at(self, path: Path) -> Position:
-        """The position of the value at `path`."""
         return self.node(path).at
 
     def key_at(self, path: Path) -> Position:
@@ -81,10 +88,6 @@ class Document:
         if isinstance(node.value, (dict, tuple)):
             raise KeyError(path)
         return node.text
-
-    def plain(self, path: Path) -> bool:
-        """Whether the scalar at `path` is unquoted, so that its text determines its type."""
-        return self.node(path).plain
 
     def with_value(self, path: Path, value: Any, position: Position) -> Document:
         """A copy with `value` at `path`, at the given position. Missing mappings on the path are

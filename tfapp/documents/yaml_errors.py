@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import yaml
 
-from tfapp.documents.decode import MAX_DEPTH, Unreadable
-from tfapp.documents.invisible import name_of, position_of_invisible
+from tfapp.documents.decode import MAX_DEPTH, Unreadable, name_of, position_of_invisible
 from tfapp.problems import Position
 
 # Message of libyaml or PyYAML -> message and hint of the Problem. The first that matches.
@@ -109,7 +108,6 @@ class _Case(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line of the error."""
         return self.lines[self.line] if self.line < len(self.lines) else ""
 
     def indentation(self, line: int) -> int:

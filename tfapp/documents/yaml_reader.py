@@ -13,11 +13,12 @@ from tfapp.documents.decode import (
     MAX_NODES,
     Unreadable,
     check_scalar,
+    invisible_in,
+    name_of,
     position_after,
     refuse_conflict,
 )
 from tfapp.documents.document import Entry, Node, add_entry
-from tfapp.documents.invisible import invisible_in, name_of
 from tfapp.documents.scalars import resolve_plain
 from tfapp.documents.yaml_errors import NEWLINE, syntax_error, too_deep
 from tfapp.frozen import frozen

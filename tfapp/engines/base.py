@@ -151,8 +151,11 @@ class Engine(Protocol):
         failed since. `missing` is set if the record may be on a lost node. Just after the end the
         call may take up to a minute, until the records are available."""
 
-    def checkpoints(self, name: str) -> contextlib.AbstractContextManager[Checkpoints]:
-        """A context manager: the checkpoint folder of an application, running or ended.
+    def checkpoints(
+        self, name: str, beside: str = ""
+    ) -> contextlib.AbstractContextManager[Checkpoints]:
+        """A context manager: the checkpoint folder of an application, running or ended. `beside`:
+        another folder, whose path is that of the checkpoint folder with this at its end.
         NotFoundError if it has none that outlives its containers, UnavailableError if it cannot be
         read from here."""
 
@@ -199,10 +202,20 @@ def time_to_stop(status: ApplicationStatus, timeout: float | None) -> float:
 
 def check_run_modes(engine: Engine, compiled: Compiled) -> None:
     """UnavailableError for a run mode that the engine does not support."""
-    from tfapp.compiler.yarn_docker import run_modes
-
-    for mode in sorted(run_modes(compiled.spec, compiled.job) - engine.run_modes):
+    components = compiled.plan.components.values() if compiled.plan is not None else ()
+    for mode in sorted({each.own.run_mode for each in components} - engine.run_modes):
         raise UnavailableError(
             f"the {engine.name} engine has no run mode {mode}",
             f"Set site.global.run.mode to {' or '.join(sorted(engine.run_modes))}.",
         )
+
+
+def check_files_are_local(compiled: Compiled) -> None:
+    """UnavailableError for a file of the spec that is not on this machine."""
+    for part in (compiled.spec.master, *compiled.spec.services.values()):
+        for file in part.files.values():
+            if not file.source.startswith("file:///"):
+                raise UnavailableError(
+                    f"{file.source} is not a file of this machine",
+                    "This engine ships files from local disks only.",
+                )

@@ -14,19 +14,15 @@ from tfapp.engines import refusals
 from tfapp.engines.base import StoredFile
 from tfapp.errors import UnavailableError
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_OF_FILES = "file://"
+_URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class FolderCheckpoints:
-    """See tfapp.engines.base.Checkpoints."""
-
     def __init__(self, folder: Path):
         self.place = str(folder)
         self._folder = folder
 
     def files(self, path: str) -> tuple[StoredFile, ...]:
-        """See Checkpoints.files. UnavailableError if it is not readable."""
         start = self._folder / path
         found = []
         try:
@@ -50,7 +46,6 @@ class FolderCheckpoints:
                 yield StoredFile(path.relative_to(self._folder).as_posix(), about.st_size)
 
     def copy(self, path: str, folder: Path) -> None:
-        """See Checkpoints.copy. UnavailableError if a file is not readable."""
         for file in self.files(path):
             target = folder / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,18 +67,16 @@ def local_checkpoints(name: str, folder: str) -> FolderCheckpoints:
     NotFoundError for none or a missing folder, UnavailableError for a URL."""
     if not folder:
         raise refusals.no_checkpoints(name)
-    if folder.startswith(_OF_FILES):
-        folder = folder[len(_OF_FILES) :]
-    elif is_url(folder):
+    if is_url(folder):
         raise UnavailableError(
             f"{folder} is not a folder of this machine",
             f"Fetch it with a client of {folder.partition('://')[0]}://.",
         )
-    return FolderCheckpoints(Path(folder))
+    return FolderCheckpoints(Path(folder.removeprefix("file://")))
 
 
 def is_url(folder: str) -> bool:
-    """Whether a checkpoint folder is a URL."""
+    """Whether a checkpoint folder is a URL, and not one of files."""
     return _URL.match(folder) is not None
 
 

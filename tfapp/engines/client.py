@@ -1,17 +1,20 @@
-"""A client for a running master, on any engine: the status, its changes, and the end."""
+"""A run, as an engine knows it, and the client for its master: its status, changes and end."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import KEY_STATUS, KEY_STOP, KILLED
 from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.base import time_to_stop
-from tfapp.errors import RefusedError, UnreachableError
+from tfapp.engines.base import Application, Link, time_to_stop
+from tfapp.engines.definition import of_the_user
+from tfapp.errors import RefusedError, UnavailableError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import Connection, connect
 from tfapp.protocol.watch import Broken, Put, Watch
@@ -35,27 +38,128 @@ class Address:
     key: bytes
 
 
-class Run(Protocol):
-    """An engine's record of a run with a master."""
+class Run:
+    """A run of which an engine has a record. What it tells is that of the last look. Derived
+    classes define what raises NotImplementedError, and whatever else differs."""
 
-    # Seconds in which the engine knows of the end of a master that does not answer any more.
-    notice: float
+    notice = 0.5  # seconds in which the end of a master that does not answer any more is known
+    wait_every = 0.5  # seconds between two looks for its end
+    fetches = True  # whether it may take seconds to fetch what describes it
+
+    def __init__(self, engine: str, number: int) -> None:
+        self.number = number
+        self.client = Client(self)
+        self._engine = engine
 
     @property
     def accepted(self) -> ApplicationStatus:
         """The status until the coordinator publishes one."""
+        raise NotImplementedError
 
+    @property
+    def ended(self) -> bool:
+        raise NotImplementedError
+
+    def application(self) -> Application:
+        """Its application, with this run."""
+        raise NotImplementedError
+
+    def shown(
+        self,
+        name: str,
+        id: str,
+        status: ApplicationStatus,
+        tags: Iterable[str],
+        logs: Path,
+        links: tuple[Link, ...] = (),
+        waits: str = "",
+    ) -> Application:
+        """See Application. `tags`: with those of tfapp itself. `logs`: may be missing."""
+        return Application(
+            name=name,
+            engine=self._engine,
+            id=id,
+            run=self.number,
+            live=not self.ended,
+            status=status,
+            tags=of_the_user(tags),
+            links=links,
+            waits="" if self.ended else waits,
+            logs=str(logs) if logs.exists() else "",
+        )
+
+    # -- looking --
+    def read(self) -> None:
+        """Reads its record again, which was read when it was found. UnavailableError if the cluster
+        does not answer."""
+
+    def settle(self) -> bool:
+        """Whether it has ended by now. The remains of a master that has died are cleared up."""
+        return self.ended
+
+    def ask(self) -> None:
+        """Asks what a run that has not ended does. UnreachableError if its master does not
+        answer."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Finds out how it is now. UnreachableError if its master lives but does not answer."""
+        if self.settle():
+            return
+        try:
+            self.ask()
+        except UnreachableError:
+            if not self.client.has_ended():
+                raise
+            self.settle()
+
+    def changes(self) -> Iterator[Application]:
+        """Yields the application at once and at each change, until its record has to be read
+        again. UnavailableError if the cluster does not answer."""
+        raise NotImplementedError
+
+    # -- for its client --
     def address(self) -> Address:
         """The address. UnreachableError if the master does not serve yet, or not any more."""
+        raise NotImplementedError
 
     def is_ending(self) -> bool:
-        """Whether the master is known to be cleaning up."""
+        """Whether the master is known to be cleaning up, or to have ended."""
+        return self.ended
 
     def wait_for_end(self, timeout: float) -> bool:
-        """Waits at most `timeout` seconds (0: not at all) and returns whether the run has ended."""
+        """Waits at most `timeout` seconds (0: not at all) and returns whether the run has ended.
+        False also if the cluster does not answer."""
+        return happens(self._has_ended, timeout, self.wait_every)
+
+    def _has_ended(self) -> bool:
+        if self.ended:
+            return True
+        try:
+            self.read()
+            return self.settle()
+        except UnavailableError:
+            return False
+
+    # -- ending --
+    def stop(self, message: str, force: bool, timeout: float | None) -> None:
+        self.client.stop(message, force, timeout)
 
     def kill(self) -> None:
         """Ends the run without its master, and waits until it has ended."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Ends what still runs of a run that has ended, which should be nothing."""
+
+
+def happens(look: Callable[[], bool], timeout: float, every: float) -> bool:
+    """Whether `look`, called every `every` seconds, returns true within `timeout` seconds (0: at
+    once)."""
+    deadline = time.monotonic() + timeout
+    while not (found := look()) and time.monotonic() < deadline:
+        time.sleep(every)
+    return found
 
 
 class Client:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import uuid
 
-from tfapp.close_match import close_match
+from tfapp.close_match import did_you_mean
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
 from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX
@@ -48,10 +48,9 @@ def kill_container(engine: Engine, name: str, which: str) -> str:
             containers[instance.instance] = instance.container
             containers[instance.container] = instance.container
     if which not in containers:
-        match = close_match(which, containers)
         raise NotFoundError(
             f"{name} has no instance or container {which!r}",
-            f"Did you mean {match}?" if match else f"`tfapp status {name}` lists them.",
+            did_you_mean(which, containers, f"`tfapp status {name}` lists them."),
         )
     with engine.connect(name) as connection:
         connection.kill_container(containers[which])
@@ -59,8 +58,8 @@ def kill_container(engine: Engine, name: str, which: str) -> str:
 
 
 class FeedCounters:
-    """Tells the coordinator of an application what a feed has done: see tfapp.feed.counters.Board.
-    While the master does not answer, it is not told."""
+    """Tells the coordinator of an application what a feed has done: see
+    tfapp.feed.driver.counters.Board. While the master does not answer, it is not told."""
 
     def __init__(self, engine: Engine, name: str):
         self._engine, self._name = engine, name
@@ -76,7 +75,6 @@ class FeedCounters:
         self.close()  # the next time, to where the master is then
 
     def close(self) -> None:
-        """Ends the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

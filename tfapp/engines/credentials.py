@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
+from pathlib import Path
+
+_PEM = re.compile(rb"\s*-----BEGIN .+-----END [A-Z ]+-----\s*", re.DOTALL)
 
 
 def new_credentials(now: float) -> tuple[bytes, bytes]:
@@ -36,3 +40,17 @@ def new_credentials(now: float) -> tuple[bytes, bytes]:
         serialization.NoEncryption(),
     )
     return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+def read_pem(path: Path) -> bytes:
+    """The content of a file in PEM. FileNotFoundError; ValueError if it cannot be read or is not
+    whole: gRPC aborts a process that gives it an empty one."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    if not _PEM.fullmatch(content):
+        raise ValueError(f"{path} is damaged")
+    return content

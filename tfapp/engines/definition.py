@@ -1,27 +1,43 @@
-"""The definition of an application, stored for further runs: definition.json."""
+"""The definition of an application, stored for further runs: definition.json; and its tags: the
+user's, and tfapp's own, one of which names the definition."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfapp.contract.encoding import known
+from tfapp.contract.encoding import Coded
 from tfapp.contract.job import Job
 from tfapp.contract.names import ACCEPTED, REQUESTED, instance_id
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
-from tfapp.engines.refusals import read_kept
+from tfapp.engines.refusals import CRASH, read_kept, undamaged
+from tfapp.errors import UsageError
 from tfapp.frozen import frozen
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
+    from tfapp.skein_library import skein
 
 _LOCAL = "file://"
 
+TAG = "tfapp"  # every application of tfapp
+
+# YARN's limit for an application, less what tfapp needs.
+MAX_TAGS = 10 - 2
+
+DEFINITION = "tfapp-definition-"  # then what its definition is called
+_DEFINITION = re.compile(rf"{DEFINITION}([0-9a-f]{{64}})\Z")
+# YARN's own rule for a tag.
+_WORD = re.compile(r"[ -~]{1,100}\Z")
+
 
 @frozen
-class Definition:
+class Definition(Coded):
     """`spec`: Skein's application spec as plain data, without credentials. `instances`: the initial
     instances, in job order. `docker`: the addresses of the Docker engines that containers use; ""
     for that of the environment. `engine`: data for the engine alone."""
@@ -39,23 +55,20 @@ class Definition:
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Definition:
-        values = known(cls, data)
-        values["tags"] = tuple(data["tags"])
-        values["instances"] = tuple(InstanceStatus.from_dict(i) for i in data["instances"])
-        values["docker"] = tuple(data.get("docker", ()))
-        return cls(**values)
-
-    @classmethod
     def read(cls, path: Path) -> Definition | None:
         """The definition in a file; None if there is no file. DamagedError."""
-        return read_kept(path, cls.from_dict)
+
+        def make(data: Mapping[str, Any]) -> Definition:
+            definition = cls.from_dict(data)
+            definition.sources()  # an error if its specification names no files
+            return definition
+
+        return read_kept(path, make)
 
     @classmethod
     def of(
         cls, name: str, compiled: Compiled, engine: Mapping[str, Any] | None = None
     ) -> Definition:
-        """The definition of a compiled application."""
         spec = compiled.spec.to_dict()
         spec.get("master", {}).pop("security", None)  # each run has credentials of its own
         spec["tags"] = tags = sorted(spec.get("tags", ()))
@@ -117,12 +130,14 @@ class Definition:
         """Skein's ApplicationSpec, serialized."""
         from tfapp.skein_library import skein
 
-        message = skein.ApplicationSpec.from_dict(dict(self.spec)).to_protobuf()
-        return message.SerializeToString()
+        def made() -> bytes:
+            message = skein.ApplicationSpec.from_dict(dict(self.spec)).to_protobuf()
+            return message.SerializeToString()
+
+        return undamaged(made, f"the definition of {self.name}", CRASH)
 
 
 def gpus_needed(job: Job) -> int:
-    """The number of GPUs of all instances."""
     return sum(component.instances * component.container.gpus for component in job.components)
 
 
@@ -156,3 +171,35 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
+
+
+def check_tags(tags: tuple[str, ...]) -> None:
+    """UsageError for a tag of the user that cannot be one."""
+    if len(tags) > MAX_TAGS:
+        raise UsageError(f"{len(tags)} tags, YARN leaves room for {MAX_TAGS}", "Give fewer --tag.")
+    for tag in tags:
+        if not _WORD.match(tag):
+            raise UsageError(
+                f"{tag!r} is not a tag",
+                "A tag is 1 to 100 ASCII characters: letters, digits, punctuation, spaces.",
+            )
+        if tag.startswith(DEFINITION):
+            raise UsageError(f"{tag!r} is a tag of tfapp's own", "Give another --tag.")
+
+
+def definition_tag(spec: skein.ApplicationSpec) -> str:
+    """The tag that names the definition of `spec`, by a hash of the specification, which has no
+    such tag yet. Shipped files are named by their content, so equal specifications have equal
+    definitions."""
+    text = json.dumps(spec.to_dict(), sort_keys=True, default=sorted)
+    return DEFINITION + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def definition_file(tags: Iterable[str]) -> str:
+    """The name of the file with an application's definition; "" when its tags have none."""
+    found = (_DEFINITION.match(tag) for tag in tags)
+    return next((f"{match[1]}.definition" for match in found if match), "")
+
+
+def of_the_user(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(t for t in tags if t != TAG and not t.startswith(DEFINITION)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import email.utils
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
+from tfapp.compiler.store import CACHE
+from tfapp.disk import size_of
 from tfapp.errors import TfappError
 from tfapp.frozen import frozen
 
@@ -15,6 +18,8 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 OLDEST_PYTHON = (3, 9)
 ENOUGH_ROOM = 1 << 30  # bytes
+SKEW = 30.0  # seconds that clocks may differ by: credentials are valid from when they are made
+Skews = Mapping[str, "float | None"]  # of servers by name: see `ahead`
 
 
 @frozen
@@ -45,6 +50,33 @@ def examine_here(home: Path) -> Iterator[Finding]:
     yield examine_home(home)
 
 
+def ahead(date: str | None, now: float) -> float | None:
+    """How many seconds the clock of a server is ahead, to a second, by the `Date` of its answer;
+    None if that is no time. `now`: seconds since 1970."""
+    try:
+        return email.utils.parsedate_to_datetime(date or "").timestamp() - now
+    except (TypeError, ValueError):
+        return None
+
+
+def examine_clocks(skews: Skews) -> Finding:
+    """Compares the clocks of servers with that of this machine."""
+    known = {name: skew for name, skew in skews.items() if skew is not None}
+    if not known:
+        text = f"the time of {_named(skews)} is not known"
+        return Finding("clocks", WARNING, text, "Compare the clocks by hand.")
+    name, worst = max(known.items(), key=lambda item: abs(item[1]))
+    if abs(worst) > SKEW:
+        relation = "ahead of" if worst > 0 else "behind"
+        text = f"the clock of {name} is {abs(worst):.0f} s {relation} this one"
+        return Finding("clocks", PROBLEM, text, "Have all machines set their clocks by NTP.")
+    return Finding("clocks", OK, f"this machine is within {SKEW:g} s of {_named(known)}")
+
+
+def _named(servers: Collection[str]) -> str:
+    return f"{len(servers)} nodes" if len(servers) > 1 else "".join(servers)
+
+
 def as_size(size: float) -> str:
     """A number of bytes as "0 MiB", "812 MiB" or "1.5 GiB"."""
     return f"{size / (1 << 20):.0f} MiB" if size < 1 << 30 else f"{size / (1 << 30):.1f} GiB"
@@ -52,9 +84,6 @@ def as_size(size: float) -> str:
 
 def examine_home(home: Path) -> Finding:
     """Checks that TFAPP_HOME is writable and has free space. It need not exist."""
-    from tfapp.engines.leftovers import CACHE
-    from tfapp.engines.tidying import size_of
-
     place = home
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfapp.close_match import close_match
+from tfapp.close_match import did_you_mean
 from tfapp.disk import read_json
 from tfapp.errors import (
     BadStateError,
@@ -15,6 +16,8 @@ from tfapp.errors import (
     NotFoundError,
     UnknownApplicationError,
 )
+
+CRASH = "A crash may have damaged it"
 
 T = TypeVar("T")
 
@@ -29,8 +32,7 @@ def unknown(
     """There is no application `name`. `known`: the existing names. `where`: the place that was
     searched, if it is worth mentioning. `flags`: those with which `tfapp list` shows them, such as
     " --engine yarn"."""
-    match = close_match(name, known)
-    hint = f"Did you mean {match}?" if match else f"`tfapp list{flags}` shows all."
+    hint = did_you_mean(name, known, f"`tfapp list{flags}` shows all.")
     return UnknownApplicationError(f"there is no application {name}{where}", hint)
 
 
@@ -40,7 +42,6 @@ def no_such_run(name: str, number: int, runs: Iterable[int]) -> NotFoundError:
 
 
 def exists(name: str) -> ExistsError:
-    """The name is taken."""
     return ExistsError(
         f"there is an application {name} already",
         f"`tfapp start {name}` runs it again as it was, --replace runs the present files in its "
@@ -55,12 +56,10 @@ def in_use(name: str, flags: str = "") -> InUseError:
 
 
 def starting(name: str) -> BadStateError:
-    """The master does not serve yet."""
     return BadStateError(f"{name} is just being started", "Try again in a moment.")
 
 
 def not_running(name: str) -> BadStateError:
-    """The application has ended."""
     return BadStateError(f"{name} is not running", f"`tfapp start {name}` runs it again.")
 
 
@@ -87,13 +86,36 @@ def read_kept(path: Path, make: Callable[[Any], T]) -> T | None:
     """Applies `make` to the JSON in a file of an application; None if there is no file.
     DamagedError if it cannot be read: it was truncated by a crash, or a newer tfapp has written it.
     """
+
+    def read() -> T | None:
+        try:
+            data = read_json(path)
+        except FileNotFoundError:
+            return None
+        return make(data)
+
+    return undamaged(read, str(path), CRASH)
+
+
+def read_if_whole(path: Path, make: Callable[[Any], T]) -> T | None:
+    """As `read_kept`, for what can be had again: None also if the file cannot be read."""
+    with contextlib.suppress(DamagedError):
+        return read_kept(path, make)
+    return None
+
+
+def undamaged(read: Callable[[], T], what: str, why: str) -> T:
+    """What `read` returns. DamagedError if it cannot read `what`; `why`: a possible cause."""
     try:
-        data = read_json(path)
-        return None if data is None else make(data)
+        return read()
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise DamagedError(
-            f"{path} cannot be read: {reason}",
-            "A crash may have damaged it, or a newer tfapp has written it. `tfapp destroy` deletes "
-            "the application.",
-        ) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        if isinstance(error, KeyError):
+            reason = f"it has no {error}"
+        raise damaged(f"{what} cannot be read: {reason}", why) from error
+
+
+def damaged(message: str, why: str = CRASH) -> DamagedError:
+    """`why`: a possible cause."""
+    hint = f"{why}, or a newer tfapp has written it. `tfapp destroy` deletes the application."
+    return DamagedError(message, hint)

@@ -1,4 +1,5 @@
-"""Limits the size of the cache under TFAPP_HOME for users who do not destroy applications. It holds
+"""Deletes files of destroyed applications from the cache under TFAPP_HOME, which all applications
+share, and limits its size for users who do not destroy applications. It holds
 archives of environments and unpacked environments, of some gigabytes each, which become useless
 when a package changes its requirements.
 
@@ -12,14 +13,13 @@ import contextlib
 import importlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tfapp.compiler.store import nobody_stores
-from tfapp.disk import delete_tree
+from tfapp.compiler.store import CACHE, delete_files, nobody_stores
+from tfapp.disk import delete_tree, size_of
 from tfapp.engines import ENGINES
 from tfapp.engines.definition import Definition
-from tfapp.engines.leftovers import CACHE, file_names
 from tfapp.engines.refusals import DamagedError
 from tfapp.environment.unpacked import folder_of, last_use
 from tfapp.frozen import frozen
@@ -61,18 +61,6 @@ def tidy(home: Path, now: float, room: int = ROOM) -> None:
         os.utime(cache / _MARK, (now, now))
 
 
-def size_of(path: Path) -> int:
-    """The size of a file, or of all files below a folder, in bytes; 0 if it does not exist."""
-    total = 0
-    with contextlib.suppress(OSError):
-        total = path.lstat().st_size
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total
-
-
 def _time_of(path: Path) -> float:
     try:
         return path.lstat().st_mtime
@@ -90,7 +78,6 @@ def _entries(cache: Path) -> Iterator[_Entry]:
 
 
 def _superfluous(entries: list[_Entry], now: float, room: int) -> Iterator[_Entry]:
-    """The entries to delete."""
     left = []
     for entry in entries:
         if now - entry.used > KEPT:
@@ -119,14 +106,19 @@ def _needed(home: Path) -> set[str]:
     """The names of all entries that applications need for another run, on any engine, or that
     running applications use. DamagedError if the definition of one cannot be read."""
     needed = set()
+    for path, definition in _definitions(home):
+        needed |= file_names(definition)
+        if any(path.parent.glob("runs/*/containers")):
+            needed.update(_opened(definition))
+    return needed
+
+
+def _definitions(home: Path) -> Iterator[tuple[Path, Definition]]:
     for module in ENGINES.values():
         for path in home.glob(importlib.import_module(module).DEFINITIONS):
             definition = Definition.read(path)
             if definition is not None:
-                needed |= file_names(definition)
-                if any(path.parent.glob("runs/*/containers")):
-                    needed.update(_opened(definition))
-    return needed
+                yield path, definition
 
 
 def _opened(definition: Definition) -> Iterator[str]:
@@ -135,3 +127,28 @@ def _opened(definition: Definition) -> Iterator[str]:
         yield f"tfapp-{archive.name[:24]}"
         with contextlib.suppress(OSError):
             yield folder_of(archive, archive.parent).name
+
+
+def delete_shipped(home: Path, definitions: Iterable[Definition]) -> None:
+    """Deletes the files of `definitions` from the cache, except for those that other applications
+    use. The definitions have been deleted before."""
+    delete_unused(home, {name for definition in definitions for name in file_names(definition)})
+
+
+def delete_unused(home: Path, names: Iterable[str]) -> None:
+    """Deletes the files `names` from the cache, except for those that an application under `home`
+    (TFAPP_HOME) uses, on any engine."""
+    wanted = set(names)
+
+    def used() -> set[str]:
+        try:
+            return {name for _, known in _definitions(home) for name in file_names(known)}
+        except DamagedError:  # its files are not known
+            return wanted
+
+    delete_files(home / CACHE, wanted, used)
+
+
+def file_names(definition: Definition) -> set[str]:
+    """The names of an application's files. The cache has a copy of each of them on every engine."""
+    return {source.rpartition("/")[2] for source in definition.sources()}

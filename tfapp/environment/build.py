@@ -17,26 +17,27 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from tfapp import tools
+from tfapp.contract.needs import REQUIREMENTS
 from tfapp.disk import partial_folder
-from tfapp.environment import foreign_pip
 from tfapp.environment.archive import PYTHON, UnfitError
-from tfapp.environment.downloaded import download
-from tfapp.environment.interpreter import Installation, copy, copy_unseen, installations
+from tfapp.environment.interpreter import Installation, copy, copy_unseen, download, installations
 from tfapp.environment.unpacked import note_use
 from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
+from tfapp.standalone import foreign_pip
 
 LIMIT = 3600.0  # seconds for pip
 KEPT_LINES = 4  # of pip's last words
-
-# The requirements of tfapp's own part of a container, as setup.cfg has them.
-OWN = ("grpcio>=1.50", "protobuf>=4", "docker>=6")
 
 # The first lines of a script whose interpreter lies beside it: sh goes on in Python.
 _BESIDE = b"""#!/bin/sh
 '''exec' "$(dirname -- "$(realpath -- "$0")")/python" "$0" "$@"
 ' '''
 """
+
+# A line of pyvenv.cfg.
+_ALONE, _ADDED = (f"include-system-site-packages = {value}" for value in ("false", "true"))
 
 _COMPRESSION = 1  # zlib's fastest: a third larger than its best, in a fifth of the time
 
@@ -62,15 +63,25 @@ HERE = f"{sys.platform}-{platform.machine()}"
 _GLIBC = 28
 
 
+# What a linked environment may be added to: the packages of the interpreter that runs tfapp, which
+# are here for its programs, or those that an image has for its interpreter of the same path.
+MINE, THEIRS = "mine", "theirs"
+
+
 @frozen
 class Wanted:
     """The content of an environment. `version`: the version of its own interpreter, "3.11" or
     "3.11.7"; "" (only for this platform) links to the interpreter of tfapp. `platform`: the
-    platform of the nodes, "linux-x86_64"."""
+    platform of the nodes, "linux-x86_64". `kept`: requirements that tfapp adds to the user's. An
+    environment that links may be `added` to what is installed for its interpreter, MINE or THEIRS;
+    `to` says what that is."""
 
     requirements: tuple[str, ...]
     version: str = ""
     platform: str = HERE
+    kept: tuple[str, ...] = ()
+    added: str = ""
+    to: tuple[str, ...] = ()
 
     @property
     def minor(self) -> str:
@@ -78,7 +89,7 @@ class Wanted:
 
     def __str__(self) -> str:
         words = [f"Python {self.version}"] if self.version else []
-        words += self.requirements
+        words += [*self.requirements, *self.kept]
         return ", ".join(words) + ("" if self.platform == HERE else f" for {self.platform}")
 
 
@@ -106,7 +117,6 @@ class _Source:
 
 
 def _sources(wanted: Wanted, python: str, environ: Mapping[str, str]) -> Iterator[_Source]:
-    """The possible sources, the best first."""
     if not wanted.version:
         yield _Source(("venv", os.path.realpath(python), platform.python_version()))
         return
@@ -118,10 +128,12 @@ def _sources(wanted: Wanted, python: str, environ: Mapping[str, str]) -> Iterato
 
 def _place(wanted: Wanted, source: _Source, environments: Path) -> Path:
     decisive = {
-        "requirements": [*wanted.requirements, *OWN],
+        "requirements": [*wanted.requirements, *wanted.kept, *REQUIREMENTS],
         "python": source.decisive,
         "platform": wanted.platform,
     }
+    if wanted.added:
+        decisive["added"] = [wanted.added, *wanted.to]
     digest = hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:24]
     return environments / f"{digest}.tar.gz"
 
@@ -183,7 +195,12 @@ def _make(
     if not wanted.version:
         _make_environment(target, python, environ)
         runs_pip = str(target / PYTHON)
+        if wanted.added == MINE:
+            _add_to_mine(target, python, environ)
         _install([runs_pip, "-m", "pip"], [], wanted, environ, note)
+        if wanted.added == THEIRS:
+            settings = target / "pyvenv.cfg"
+            settings.write_text(settings.read_text().replace(_ALONE, _ADDED))
     elif wanted.platform == HERE:
         original = source.installation
         if original is None:
@@ -206,6 +223,16 @@ def _make(
         if script.is_file() and not script.is_symlink():
             _make_relocatable(script, runs_pip)
     return target
+
+
+def _add_to_mine(target: Path, python: str, environ: Mapping[str, str]) -> None:
+    """Lets a virtual environment find what is installed for `python`, behind its own packages."""
+    ask = "import site; print(*site.getsitepackages(), sep='\\n'); "
+    ask += "print(site.getusersitepackages() if site.ENABLE_USER_SITE else '')"
+    (packages,) = (target / "lib").glob("python3*/site-packages")
+    places = filter(None, tools.output([python, "-c", ask], environ, LIMIT).splitlines())
+    lines = [f"import site; site.addsitedir({place!r})" for place in places]
+    (packages / "tfapp-added.pth").write_text("\n".join([*lines, ""]))
 
 
 def _with_pip(python: str, helper: Path, environ: Mapping[str, str]) -> str:
@@ -271,18 +298,16 @@ def _make_relocatable(script: Path, python: str) -> None:
 
 
 def _make_environment(target: Path, python: str, environ: Mapping[str, str]) -> None:
-    done = subprocess.run(
-        [python, "-m", "venv", str(target)],
-        env=dict(environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    try:
+        done = tools.run([python, "-m", "venv", str(target)], environ, LIMIT)
+        # venv prints what to do below what is wrong.
+        lines = [line for line in (done.text + done.err).splitlines() if line.strip()]
+        reason = (lines or [done.reason])[0] if done.code else ""
+    except tools.ToolError as error:
+        reason = error.reason
+    if reason:
         raise UnavailableError(
-            f"{python} makes no virtual environment: {lines[0] if lines else done.returncode}",
+            f"{python} makes no virtual environment: {reason}",
             "Debian and Ubuntu have the module venv in the package python3-venv.",
         )
 
@@ -297,7 +322,8 @@ def _install(
     """Runs pip. The user's configuration and variables of pip apply, such as an index or a folder
     of wheels."""
     command = [*pip, "install", "--disable-pip-version-check", "--no-input"]
-    command += ["--progress-bar", "off", *options, "--", *wanted.requirements, *OWN]
+    command += ["--progress-bar", "off", *options, "--"]
+    command += [*wanted.requirements, *wanted.kept, *REQUIREMENTS]
     with tempfile.TemporaryFile("w+") as errors:
         running = subprocess.Popen(
             command,
@@ -321,6 +347,11 @@ def _failed(words: str, wanted: Wanted) -> UnavailableError:
     said = [line for line in lines if line.startswith("ERROR:")] or lines
     last = "\n  ".join(said[-KEPT_LINES:]) or "it gave no reason"
     hint = "Check the names and versions, and pip's index: `pip config list`."
+    if wanted.kept:
+        hint += (
+            f"\n  The packages are added to {', '.join(wanted.kept)}. For another TensorFlow, name "
+            "it among them, as in 'tensorflow==2.15.*, keras<3'."
+        )
     if wanted.platform != HERE:
         hint += (
             f"\n  For {wanted.platform} only wheels are installed from here. Build the one that is "

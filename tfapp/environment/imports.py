@@ -1,4 +1,4 @@
-"""Finds the imports in the source of a program."""
+"""Finds the imports, and the environment variables that are read, in the source of a program."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tfapp.frozen import frozen
 AT_LOAD, IN_FUNCTION, PERHAPS = "at load", "in a function", "perhaps"
 
 _FORGIVING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_READERS = frozenset({"get", "pop", "setdefault"})  # of os.environ
 
 
 @frozen
@@ -57,7 +58,6 @@ def _walk(
 
 
 def _below(node: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements inside another one."""
     if not (isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING"):
         yield from getattr(node, "body", ())
     yield from getattr(node, "orelse", ())
@@ -100,6 +100,43 @@ def _forgives(node: ast.stmt) -> bool:
     return False
 
 
-def _name(node: ast.expr) -> str:
-    """The last part of a dotted name."""
+def _name(node: ast.AST | None) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+@frozen
+class Variable:
+    """A variable that is read by its name. `line` and `column`: from 1."""
+
+    name: str
+    line: int
+    column: int
+
+
+def variables_of(source: bytes) -> list[Variable]:
+    """The variables that `source` reads by a constant name: os.environ["NAME"], os.environ.get and
+    os.getenv, however they were imported. Empty for source that this Python cannot parse."""
+    if b"environ" not in source and b"getenv" not in source:
+        return []
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return [
+        Variable(name, node.lineno, node.col_offset + 1)
+        for node, read in _reads(tree)
+        if isinstance(name := getattr(read, "value", None), str)
+    ]
+
+
+def _reads(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The expressions that read a variable, and the expressions of its name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            if _name(node.value) == "environ":
+                yield node, node.slice
+        elif isinstance(node, ast.Call) and node.args:
+            of = getattr(node.func, "value", None)
+            called = _name(node.func)
+            if called == "getenv" or (called in _READERS and _name(of) == "environ"):
+                yield node, node.args[0]

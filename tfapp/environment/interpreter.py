@@ -1,4 +1,5 @@
-"""Copies interpreters of this machine so that they are relocatable."""
+"""Relocatable interpreters: copies of those of this machine, and for any platform those that uv
+downloads (python-build-standalone)."""
 
 from __future__ import annotations
 
@@ -6,15 +7,15 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.environment import portrait
+from tfapp import tools
 from tfapp.environment.archive import UnfitError
 from tfapp.frozen import frozen
+from tfapp.standalone import portrait
 
 LIMIT = 300.0  # seconds for any of the tools
 
@@ -91,7 +92,7 @@ def _installation(python: str, environ: Mapping[str, str]) -> Installation | Non
 
 
 def _portrait(python: str, environ: Mapping[str, str], brief: bool = False) -> dict[str, Any]:
-    """The description that an interpreter gives of itself (tfapp.environment.portrait).
+    """The description that an interpreter gives of itself (tfapp.standalone.portrait).
     UnfitError."""
     own = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     words = [python, "-I", portrait.__file__, *(["brief"] if brief else [])]
@@ -236,20 +237,32 @@ def run(words: list[str], environ: Mapping[str, str]) -> str:
     """Runs a program and returns its standard output. UnfitError if it fails; ldd fails for files
     that are no libraries."""
     try:
-        done = subprocess.run(
-            words,
-            env=dict(environ),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
-    except OSError as error:
-        raise UnfitError(f"{words[0]} cannot be run: {error.strerror}") from error
-    except subprocess.TimeoutExpired:
-        raise UnfitError(f"{words[0]} did not end within {LIMIT:g} s") from None
-    if done.returncode and words[0] != "ldd":
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise UnfitError(f"{os.path.basename(words[0])} fails: {said[0]}")
-    return done.stdout
+        if words[0] == "ldd":
+            return tools.run(words, environ, LIMIT, "/").text
+        return tools.output(words, environ, LIMIT, "/")
+    except tools.ToolError as error:
+        raise UnfitError(str(error)) from error
+
+
+def download(
+    wanted: str,
+    platform: str,
+    folder: Path,
+    environ: Mapping[str, str],
+    note: Callable[[str], None],
+) -> Path:
+    """Downloads an interpreter of version `wanted` for `platform` ("linux-x86_64") to `folder`.
+    Returns its path, FOLDER/.../bin/pythonX.Y. uv is searched for beside this interpreter and on
+    PATH; its own variables apply, such as UV_PYTHON_INSTALL_MIRROR. UnfitError if there is no uv,
+    or it fails."""
+    program = shutil.which("uv", path=search_path(environ))
+    if program is None:
+        raise UnfitError("it is not installed")
+    note(f"uv brings Python {wanted} for {platform}")
+    words = [program, "python", "install", "--install-dir", str(folder)]
+    own = {**environ, "UV_PYTHON_INSTALL_BIN": "0"}  # nothing in the user's own folders
+    run([*words, f"cpython-{wanted}-{platform}-gnu"], own)
+    minor = ".".join(wanted.split(".")[:2])
+    for found in sorted(folder.glob(f"*/bin/python{minor}")):
+        return found.resolve()
+    raise UnfitError(f"it brought no python{minor}")

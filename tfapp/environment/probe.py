@@ -1,4 +1,4 @@
-"""Asks an interpreter for its modules and the syntax of a program (tfapp.environment.question)."""
+"""Asks an interpreter for its modules and the syntax of a program (tfapp.standalone.question)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import base64
 import errno
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfapp.environment import question
+from tfapp import tools
 from tfapp.frozen import frozen
+from tfapp.standalone import question
 
 LIMIT = 300.0  # seconds: a PEX unpacks itself first
 
@@ -56,26 +56,15 @@ def ask(
         path = sys.path[1:] if sys.path[0] in ("", os.getcwd()) else sys.path
         return _result(question.answer(asked, path))
     try:
-        done = subprocess.run(
-            [*command, question.__file__],
-            env=dict(environ),
-            cwd="/",
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT,
-        )
-    except OSError as error:
+        done = tools.run([*command, question.__file__], environ, LIMIT, "/", json.dumps(asked))
+    except tools.ToolError as error:
         foreign = error.errno in (errno.ENOENT, errno.ENOEXEC)
-        raise CannotRunError(f"cannot be run: {error.strerror}", foreign) from error
-    except subprocess.TimeoutExpired:
-        raise CannotRunError(f"did not answer within {LIMIT:g} s") from None
+        verb = "cannot be run" if error.errno else "does not run"
+        raise CannotRunError(f"{verb}: {error.reason}", foreign) from error
     try:
-        return _result(json.loads(done.stdout.splitlines()[-1]))
-    except (IndexError, ValueError):
-        words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise CannotRunError(f"does not run: {words[0]}") from None
+        return _result(json.loads(tools.last_line(done.text)))
+    except ValueError:
+        raise CannotRunError(f"does not run: {done.reason}") from None
 
 
 def _result(answer: Mapping[str, Any]) -> ProbeResult:

@@ -7,10 +7,10 @@ import contextlib
 import hashlib
 import os
 import stat
-import subprocess
 import time
 from pathlib import Path
 
+from tfapp import tools
 from tfapp.disk import partial_folder
 from tfapp.environment.archive import PYTHON, UnfitError, is_pex
 
@@ -62,11 +62,12 @@ def extract(archive: Path, folder: Path) -> None:
     """Unpacks an archive like a NodeManager does: by tar, without resolving links. UnfitError if
     tar fails."""
     command = ["tar", "-x", "--no-same-owner", "-f", str(archive), "-C", str(folder)]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT
-    )
-    if done.returncode:
-        words = [line for line in done.stderr.splitlines() if "exit" not in line.lower()]
+    try:
+        done = tools.run(command, None, LIMIT)
+    except tools.ToolError as error:
+        raise UnfitError(f"cannot be unpacked: {error}") from error
+    if done.code:
+        words = [line for line in done.err.splitlines() if "exit" not in line.lower()]
         raise UnfitError(f"cannot be unpacked: {words[-1] if words else 'tar failed'}")
 
 

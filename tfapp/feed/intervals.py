@@ -1,9 +1,10 @@
-"""The rows of one partition that are done, as intervals with a digest of their content."""
+"""The rows of one partition that are done, as intervals with a digest of their content, and the
+order of rows in a shuffle window."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 # Digests are added modulo this number, so that adjacent intervals can be merged.
@@ -11,7 +12,7 @@ DIGESTS = 1 << 64
 
 
 class Interval(NamedTuple):
-    """The rows from `start` up to, but not including, `end`. `digest`: that of the sampled rows,
+    """The rows from `start` up to, but not including, `end`. `digest`: that of these rows,
     None if it is not known."""
 
     start: int
@@ -30,11 +31,9 @@ class Intervals:
 
     @property
     def rows(self) -> int:
-        """The number of rows in all intervals."""
         return sum(one.end - one.start for one in self._found)
 
     def copy(self) -> Intervals:
-        """A copy that can be changed independently."""
         return Intervals(tuple(self._found))
 
     def overlaps(self, start: int, end: int) -> bool:
@@ -64,3 +63,13 @@ class Intervals:
         if left.digest is None or right.digest is None:
             return Interval(left.start, right.end, None)
         return Interval(left.start, right.end, (left.digest + right.digest) % DIGESTS)
+
+
+def window_order(seed: int, generation: int, worker: int, window: int, rows: int) -> Sequence[int]:
+    """The order in which a worker's program gets the rows of a shuffle window: a permutation of
+    range(rows), the same in every process."""
+    import numpy as np
+
+    mixed = (seed * 1_000_003 + generation * 10_007 + worker * 101 + window) % (1 << 32)
+    # NumPy guarantees the sequence of RandomState for all versions.
+    return np.random.RandomState(mixed).permutation(rows).tolist()

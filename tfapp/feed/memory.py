@@ -6,10 +6,9 @@ a path: the task tells its process and the file's number there, and the program 
 /proc. That works if both are on one machine, see the same processes and run as the same user. The
 file's name is random and confirms that it is the right one.
 
-The first line on the connection, and its answer:
-    {"memory": {"process": 123, "file": 7, "name": "tfapp-feed-..."}} -> {"shared": true}
-Lines with rows have "size", the bytes of an Arrow stream. It follows the line, or is in the slot
-"slot" of the memory. A slot is free again once the line has been answered.
+A task offers it with its first line. Lines with rows have "size", the bytes of an Arrow stream. It
+follows the line, or is in the slot "slot" of the memory. A slot is free again once the line has
+been answered.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from tfapp.feed.columns import PIECE, serialized
-from tfapp.feed.wire import Line
+from tfapp.feed.lines import ROWS_FOLLOW, SHARES, check, kind_of
+from tfapp.feed.wire import ImpossibleError, Line
 
 SLOTS = 3
 SLOT = PIECE + (1 << 16)  # bytes of a slot, which holds one piece
@@ -98,7 +98,7 @@ class SharedMemory:
     def open(self, place: Mapping[str, Any]) -> bool:
         """Opens the memory of a task. `place`: the task's `Memory.place`. Returns whether the
         memory is there."""
-        path = f"/proc/{place['process']:d}/fd/{place['file']:d}"
+        path = f"/proc/{place['process']}/fd/{place['file']}"
         try:
             if os.readlink(path) != f"/memfd:{place['name']} (deleted)":
                 return False  # that of a process on another machine
@@ -114,7 +114,7 @@ class SharedMemory:
     def read(self, slot: int, size: int) -> bytes:
         """A copy of the first `size` bytes of a slot."""
         if self._bytes is None or not (0 <= slot < SLOTS and 0 <= size <= SLOT):
-            raise ConnectionError(f"a message of {size} bytes in slot {slot}")
+            raise ImpossibleError(f"a message of {size} bytes in slot {slot}")
         return self._bytes[slot * SLOT : slot * SLOT + size]
 
 
@@ -126,10 +126,12 @@ class RowsReader:
 
     def next(self) -> tuple[dict[str, Any], bytes]:
         """Waits for the next line. Returns it without "size" and "slot", and the Arrow stream.
-        Raises OSError."""
+        Raises OSError, and ImpossibleError for another line."""
         said = self._line.hear()
         while "memory" in said:
+            kind_of(said, SHARES)
             self._line.say({"shared": self._memory.open(said["memory"])})
             said = self._line.hear()
+        check({"slot": None, **said}, ROWS_FOLLOW, "size")
         size, slot = said.pop("size"), said.pop("slot", None)
         return said, self._line.body(size) if slot is None else self._memory.read(slot, size)

@@ -1,11 +1,7 @@
-"""The protocol of the feed's connections: mutual TLS with the feed's own credentials, and lines of
-JSON, some followed by bytes. This module is shipped to executors and to programs, so it uses the
-standard library only.
-
-The first line of a connection to a program's feed port:
-    {"role": "ledger", ...}    from the driver: see tfapp.feed.receiver
-    {"role": "rows"}           from a Spark task that sends rows: see tfapp.feed.sender
-    {"role": "questions"}      from a Spark task that asks: see tfapp.feed.inference
+"""The transport of the feed: mutual TLS with the feed's own credentials, and lines of JSON, some
+followed by bytes. tfapp.feed.lines has the lines. This module is shipped to executors and to
+programs, so it uses the standard library only. A line of more than MAX_LINE bytes travels in
+pieces: all but the last begin with "+".
 """
 
 from __future__ import annotations
@@ -22,11 +18,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tfapp.errors import FeedError
+
 CONNECT_LIMIT = 20.0  # seconds
 SILENCE = 20  # seconds after which a machine that does not answer counts as gone
 MAX_LINE = 1 << 20  # bytes of one line
 SMALL = 1 << 14  # most bytes of a line and its body that are sent in one call
 MAX_BODY = 1 << 28  # bytes of one message
+
+
+class ImpossibleError(ValueError):
+    """A line that the other side cannot send, or not now."""
 
 
 class Credentials(NamedTuple):
@@ -41,7 +43,6 @@ class Credentials(NamedTuple):
 
     @classmethod
     def unpacked(cls, word: str) -> Credentials:
-        """The credentials from the result of `packed`."""
         certificate, key = json.loads(base64.b64decode(word))
         return cls(certificate.encode(), key.encode())
 
@@ -81,7 +82,7 @@ class Line:
 
     def say(self, what: dict[str, Any], *bodies: Any) -> None:
         """Sends a line, followed by `bodies`."""
-        head = json.dumps(what).encode() + b"\n"
+        head = _in_pieces(json.dumps(what).encode())
         with self._lock:
             for body in bodies:
                 if len(head) + memoryview(body).nbytes <= SMALL:
@@ -96,21 +97,42 @@ class Line:
 
     def send(self, what: dict[str, Any], stream: Sequence[Any]) -> None:
         """Sends a line and the parts of `stream`, with their length in bytes as the line's
-        `size`."""
+        `size`. FeedError if they are too many for a message."""
         size = sum(memoryview(part).nbytes for part in stream)
+        if size > MAX_BODY:
+            raise FeedError(f"rows of {size} bytes in one message; {MAX_BODY} bytes are the most")
         self.say({**what, "size": size}, *stream)
 
     def hear(self) -> dict[str, Any]:
-        """Waits for and returns the next line."""
+        """Waits for and returns the next line. ImpossibleError if it is too long, or no JSON
+        object."""
+        line, begun = self._piece(), b""
+        while line.startswith(b"+"):
+            begun += line[1:-1]
+            if len(begun) > MAX_BODY:
+                raise ImpossibleError(f"a line of more than {MAX_BODY} bytes")
+            line = self._piece()
+        try:
+            said = json.loads(begun + line)
+        except (ValueError, RecursionError):
+            raise ImpossibleError(f"{shown(begun + line)}, which is no JSON") from None
+        if not isinstance(said, dict):
+            raise ImpossibleError(f"{shown(begun + line)}, which is no JSON object")
+        return said
+
+    def _piece(self) -> bytes:
         line = self._reader.readline(MAX_LINE)
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            raise ImpossibleError(f"a line of more than {MAX_LINE} bytes")
         if not line.endswith(b"\n"):
             raise ConnectionError("the connection has ended")
-        return json.loads(line)
+        return line
 
     def body(self, size: int) -> bytes:
-        """Waits for and returns the `size` bytes after a line."""
+        """Waits for and returns the `size` bytes after a line. ImpossibleError if they are too
+        many."""
         if not 0 <= size <= MAX_BODY:
-            raise ConnectionError(f"a message of {size} bytes")
+            raise ImpossibleError(f"a message of {size} bytes")
         data = self._reader.read(size)
         if len(data) < size:
             raise ConnectionError("the connection has ended")
@@ -120,11 +142,6 @@ class Line:
         """Sends a line and returns the next line from the other side."""
         self.say(what)
         return self.hear()
-
-    @property
-    def host(self) -> str:
-        """The IP address of this side."""
-        return self._socket.getsockname()[0]
 
     def is_quiet(self, seconds: float = 0.0) -> bool:
         """Whether nothing has arrived since the last read, not even the end of the connection, and
@@ -136,7 +153,9 @@ class Line:
     def end(self) -> None:
         """Ends the connection. The thread that reads notices, and must close it."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # Not SSLSocket.shutdown: after that, the thread that reads would get what has arrived
+            # as it is, encrypted.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection. Only for the thread that reads."""
@@ -148,6 +167,26 @@ class Line:
             self._reader.close()
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def serve(
+    plain: socket.socket,
+    tls: ssl.SSLContext,
+    begin: Callable[[Line, dict[str, Any]], object],
+    got: Callable[[], str],
+) -> None:
+    """Serves a connection that was accepted: calls `begin` with its line and the first words on it.
+    An ImpossibleError is told to the other side; `got`: the words for who has got it. Connections
+    without the feed's credentials are closed silently."""
+    with plain, contextlib.suppress(OSError):
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        line = Line(tls.wrap_socket(plain, server_side=True))
+        try:
+            begin(line, line.hear())
+        except ImpossibleError as error:
+            line.say({"error": f"{got()} {error}"})
+        finally:
+            line.close()
 
 
 def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
@@ -170,9 +209,17 @@ def connect(address: str, tls: ssl.SSLContext, hello: dict[str, Any]) -> Line:
     return line
 
 
-def start_thread(work: Callable[..., None], *args: Any) -> None:
-    """Starts a daemon thread, which does not keep the process alive."""
-    threading.Thread(target=work, args=args, name="tfapp-feed", daemon=True).start()
+def _in_pieces(line: bytes) -> bytes:
+    """The line and its end, in pieces where it is long."""
+    most = MAX_LINE - 2  # without "+" and the end
+    cuts = range(0, len(line) - most, most)
+    pieces = [b"+" + line[at : at + most] + b"\n" for at in cuts]
+    return b"".join([*pieces, line[len(cuts) * most :], b"\n"])
+
+
+def shown(line: bytes) -> str:
+    """The beginning of a line, for a message."""
+    return ascii(line[:80].decode(errors="replace").strip())
 
 
 def notice_silence(connection: socket.socket) -> None:

@@ -25,6 +25,10 @@ class OutputClosedError(Exception):
     """The reader of the output has gone, as in `tfapp logs -f app | head`."""
 
 
+class OutputFullError(OutputClosedError):
+    """The output cannot be written, such as on a full disk; that has been noted."""
+
+
 @frozen
 class Caller:
     """The streams, environment and folders of the process that calls tfapp. `out` and `err` are
@@ -42,7 +46,7 @@ class Caller:
     def write(self, data: bytes) -> None:
         """Writes a program's output unchanged to `out`, at once. Where `out` accepts only text, as
         in a notebook, the output is decoded as UTF-8. OutputClosedError when the reader of `out`
-        has gone."""
+        has gone, or cannot be written."""
         try:
             self.out.flush()
             if hasattr(self.out, "buffer"):
@@ -54,16 +58,29 @@ class Caller:
         except BrokenPipeError as error:
             self.reader_has_gone(self.out)
             raise OutputClosedError from error
+        except OSError as error:
+            self.reader_has_gone(self.out)
+            self.note(f"standard output cannot be written, its rest is lost: {error.strerror}")
+            raise OutputFullError from error
+        self._last[0] = data[-1:] or self._last[0]
 
     def note(self, text: str) -> None:
         """Writes a line of tfapp's own to `err`, after everything that was written to `out`
-        before."""
+        before. Where both go to one place, it ends a line of `out` that is unfinished."""
+        if self._last[0] != b"\n" and _is_one_place(self.out, self.err):
+            self._last[0] = b"\n"
+            text = f"\n{text}"
         with contextlib.suppress(OSError):  # said when `out` is written to again
             self.out.flush()
         try:
             print(text, file=self.err, flush=True)
         except BrokenPipeError:
             self.reader_has_gone(self.err)
+
+    @functools.cached_property
+    def _last(self) -> list[bytes]:
+        """The last byte of what `write` has written."""
+        return [b"\n"]
 
     @functools.cached_property
     def _decoder(self) -> codecs.IncrementalDecoder:
@@ -94,6 +111,19 @@ class Caller:
         return open_engine(name, self.home, self.defaults.environ(self.environ), given)
 
 
+def _is_one_place(out: TextIO, err: TextIO) -> bool:
+    """Whether two streams lead to one terminal or one file, as after `2>&1`."""
+    try:
+        return os.path.samestat(os.fstat(out.fileno()), os.fstat(err.fileno()))
+    except (OSError, ValueError, AttributeError):  # a stream without a file
+        return False
+
+
+def shown(path: Path, cwd: Path) -> str:
+    """A path for a message: relative where it is below the working folder `cwd`."""
+    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+
+
 CallerT = TypeVar("CallerT", bound=Caller)
 
 
@@ -113,16 +143,25 @@ def calling_process(kind: type[CallerT]) -> CallerT:
     Windows."""
     require_posix(sys.platform)
     cwd = _working_folder()
-    home = os.environ.get("TFAPP_HOME")
     return kind(
         out=sys.stdout,
         err=sys.stderr,
         environ=dict(os.environ),
         cwd=cwd,
-        home=cwd / home if home else Path.home() / ".tfapp",
+        home=_home(cwd),
         user=_user(),
         python=sys.executable,
     )
+
+
+def _home(cwd: Path) -> Path:
+    """TFAPP_HOME, by default ~/.tfapp. A user without a home folder, as in many images, has that of
+    the root folder, where a command that needs one says that it cannot be written."""
+    given = os.environ.get("TFAPP_HOME")
+    try:
+        return cwd / given if given else Path.home() / ".tfapp"
+    except RuntimeError:
+        return Path("/.tfapp")
 
 
 def _working_folder() -> Path:

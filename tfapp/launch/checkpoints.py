@@ -8,9 +8,10 @@ import contextlib
 import datetime
 from pathlib import Path
 
+from tfapp.contract.names import OUTPUTS
 from tfapp.disk import delete_tree, writing
 from tfapp.engines.base import Engine
-from tfapp.errors import UsageError
+from tfapp.errors import TfappError, UsageError
 from tfapp.launch.caller import Caller
 
 PLACE = "checkpoints"  # below TFAPP_HOME: where the user names no prefix
@@ -42,20 +43,36 @@ def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool) -> None:
     caller.note(f"the files of an earlier application are in {aside} now")
 
 
+def kept_by(name: str, engine: Engine) -> str:
+    """What the next run of the application `name` finds in its checkpoint folder, as a sentence. ""
+    where this machine does not see the folder of the containers."""
+    with contextlib.suppress(TfappError), engine.checkpoints(name) as checkpoints:
+        path = _seen(checkpoints.place, engine)
+        if path is not None and _has_files(path):
+            return f"it may go on from what earlier runs have saved in {path}"
+        if path is not None:
+            return f"it begins anew: earlier runs have left nothing in {path}"
+    return ""
+
+
 def settle(folder: str, engine: Engine, caller: Caller, delete: bool) -> str:
     """Decides what happens to the files in `folder` when its application is destroyed, and returns
     a sentence about it. With `delete` they are deleted, if tfapp chose the folder. "" where there
     are no files, or none that this machine can see."""
     path = _seen(folder, engine)
-    if path is not None and not _has_files(path):
-        return "it has saved nothing"
+    places = [folder]
+    if path is not None:
+        places = [place for place in (folder, f"{folder}{OUTPUTS}") if _has_files(Path(place))]
+        if not places:
+            return "it has saved nothing"
     if not folder or not delete:
-        return f"its checkpoints stay in {folder}" if folder else ""
+        return f"its files stay in {' and '.join(places)}" if folder else ""
     if path is None or path.parent != caller.home / PLACE:
-        return f"its checkpoints stay in {folder}, which is not tfapp's own place"
-    with writing(path):
-        delete_tree(path)
-    return f"its checkpoints in {folder} are deleted"
+        return f"its files stay in {' and '.join(places)}, which is not tfapp's own place"
+    for place in places:
+        with writing(path):
+            delete_tree(Path(place))
+    return f"its files in {' and '.join(places)} are deleted"
 
 
 def _seen(folder: str, engine: Engine) -> Path | None:

@@ -13,16 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tfapp.close_match import close_match
-from tfapp.engines import (
-    DEFAULT_ENGINE,
-    ENGINE_VARIABLE,
-    ENGINES,
-    check_engine,
-    engine_options,
-)
+from tfapp.close_match import did_you_mean
+from tfapp.engines import DEFAULT_ENGINE, ENGINE_VARIABLE, ENGINES, check_engine, engine_options
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.problems import Position, Problem
@@ -71,7 +65,7 @@ def read_defaults(home: Path, environ: Mapping[str, str]) -> Defaults:
     return Defaults(engine or data.get(_ENGINE, DEFAULT_ENGINE), options)
 
 
-def _read(path: Path) -> dict:
+def _read(path: Path) -> dict[str, Any]:
     """The file's data: {"engine": ..., engine: {flag: value}}."""
     try:
         content = path.read_bytes()
@@ -107,9 +101,8 @@ def _problems(document: Document) -> Iterator[Problem]:
         if key == _ENGINE:
             if entry.node.text not in ENGINES or isinstance(entry.node.value, (dict, tuple)):
                 said = _said(document, key)
-                match = close_match(said, ENGINES)
                 known = f"Engines: {', '.join(sorted(ENGINES))}."
-                hint = f"Did you mean {match}?" if match else known
+                hint = did_you_mean(said, ENGINES, known)
                 yield Problem(
                     entry.node.at, "unknown-engine", f"there is no engine {said!r}", hint=hint
                 )
@@ -146,7 +139,6 @@ def _wrong(at: Position, message: str) -> Problem:
 
 
 def _unknown(at: Position, key: str, known: set[str] | tuple[str, ...], of: str) -> Problem:
-    match = close_match(key, known)
     names = ", ".join(sorted(known))
-    hint = f"Did you mean {match}?" if match else f"Keys: {names}." if names else "It has none."
+    hint = did_you_mean(key, known, f"Keys: {names}." if names else "It has none.")
     return Problem(at, "unknown-key", f"unknown key {key!r}{of}", hint=hint)

@@ -35,7 +35,6 @@ class PlainDisplay:
         self._states = StateLines(caller)
 
     def show(self, application: Application) -> None:
-        """Shows the changes of its state."""
         self.application = application
         self._states.update(application.status, application.waits, self.shown_instance)
 
@@ -160,10 +159,17 @@ def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
     return found
 
 
+def steps(instance: InstanceStatus) -> str:
+    """How far a program is: "step 1200" or "epoch 3"; "" if unknown."""
+    if instance.step is None and instance.epoch is not None:
+        return f"epoch {instance.epoch}"
+    return "" if instance.step is None else f"step {instance.step}"
+
+
 def measures(instance: InstanceStatus, most: int = _FEW) -> str:
     """The metrics of a program in a line: "step 1200, 35.1 steps/s, loss 0.31". Of more than `most`
     metrics, losses come first, then accuracies. "" when there are none."""
-    words = [] if instance.step is None else [f"step {instance.step}"]
+    words = [counted] if (counted := steps(instance)) else []
     if instance.steps_per_second is not None:
         words.append(f"{instance.steps_per_second:.3g} steps/s")
     names = sorted(instance.metrics, key=lambda name: (_rank(name), name))[:most]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfapp.errors import NotFoundError, UsageError
@@ -19,7 +20,7 @@ def read_env_file(path: Path, flag: str) -> dict[str, str]:
     that sets nothing.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # with or without a byte order mark
     except OSError as error:
         raise NotFoundError(f"{flag} {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -30,6 +31,25 @@ def read_env_file(path: Path, flag: str) -> dict[str, str]:
         if stripped and not stripped.startswith("#"):
             name, value = _parse(stripped, f"{path}:{number}")
             found[name] = value
+    return found
+
+
+def read_variables(given: Iterable[str], flag: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `flag`: NAME=VALUE, NAME with its value in `environ`, or the path of an
+    environment file. UsageError for a NAME that is not set there; NotFoundError for a file that
+    cannot be read."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not _NAME.match(name) or Path(text).is_file():
+            found.update(read_env_file(Path(text), flag))
+        elif equals:
+            found[name] = value
+        elif name in environ:
+            found[name] = environ[name]
+        else:
+            hint = f"Export it, or give its value: {flag} {name}=VALUE."
+            raise UsageError(f"{flag} {name}: this shell has no such variable", hint)
     return found
 
 

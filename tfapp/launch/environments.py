@@ -3,49 +3,94 @@ names some, and tried out before containers are requested."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from tfapp.compiler.compile import Compiled
-from tfapp.compiler.container_main import NEEDED
-from tfapp.compiler.python import CODE, key_of_travelling
-from tfapp.compiler.settings import effective
+from tfapp.compiler.credentials import is_free_name
+from tfapp.compiler.plan import Plan
+from tfapp.compiler.python import CODE
 from tfapp.contract.job import ComponentJob
+from tfapp.contract.needs import NEEDED
+from tfapp.disk import using_cache
+from tfapp.engines import runs_images
 from tfapp.engines.base import Engine
-from tfapp.environment import build, unpacked
+from tfapp.engines.machine.starter import inherited
+from tfapp.environment import additions, build, unpacked
 from tfapp.environment.archive import UnfitError
-from tfapp.environment.imports import AT_LOAD, imports_of
+from tfapp.environment.imports import AT_LOAD, imports_of, variables_of
 from tfapp.environment.probe import CannotRunError, ask
-from tfapp.errors import InvalidPackageError, UnavailableError
+from tfapp.errors import InvalidPackageError
 from tfapp.frozen import frozen
-from tfapp.launch.caller import Caller
+from tfapp.launch.caller import Caller, shown
 from tfapp.package.model import FILES, LOCAL, AppPackage, setting
-from tfapp.package.rules.scripts import TRAINING_ROLES, is_looked_for
+from tfapp.package.rules.scripts import TRAINING_ROLES, is_looked_for, runs_as_ours
 from tfapp.problems import ERROR, WARNING, Position, Problem, has_errors, text_report
 
+_OF_TENSORFLOW = ("tensorflow", "keras", "tf_keras")
+
+CALL_FOLDER = "tfapp-call"  # below files/: what a Python call ships besides the user's files
+
+# Variables that programs get from tfapp unless the user sets them.
+OF_EVERY_PROGRAM = ("CUDA_VISIBLE_DEVICES", "PYTHONUNBUFFERED", "TF_USE_LEGACY_KERAS")
+
 # Where a program changes what it can import, its imports say nothing before it runs.
-_OWN_PATHS = (b"sys.path", b"addsitedir")
+OWN_PATHS = (b"sys.path", b"addsitedir")
 
 
 def made_environment(
-    package: AppPackage, engine: Engine, caller: Caller, environments: Path, dry_run: bool
+    package: AppPackage,
+    engine: Engine,
+    caller: Caller,
+    environments: Path,
+    dry_run: bool,
+    needs: Needs,
 ) -> Path | None:
     """The archive for site.global.python.packages and .version. It is made unless it exists
     already; None when they are not set. With `dry_run` only its path is returned. UnavailableError
     when it cannot be made."""
+    wanted = _wanted_environment(package, engine, needs)
+    if wanted is None:
+        return None
+    if dry_run:
+        return build.archive_of(wanted, environments, caller.python, caller.environ)
+    with using_cache(environments):
+        return build.build(wanted, environments, caller.python, caller.environ, caller.note)
+
+
+def _wanted_environment(package: AppPackage, engine: Engine, needs: Needs) -> build.Wanted | None:
+    """The environment for the package's keys. It is added to what programs find without them: to
+    the packages of this interpreter or of the image where it can link to their interpreter, else
+    to TensorFlow, where the programs need it."""
     keys = ("python.packages", "python.version", "python.platform")
     found = [setting(package.config.global_, key) for key in keys]
     packages, version, there = (value.text if value else "" for value in found)
     if not (packages or version):
         return None
     wanted = build.wanted(packages, version, there, engine.sees_home)
-    if dry_run:
-        return build.archive_of(wanted, environments, caller.python, caller.environ)
-    with _disk(environments):
-        return build.build(wanted, environments, caller.python, caller.environ, caller.note)
+    tensorflow = additions.tensorflow_for(wanted.requirements)
+    if not tensorflow:  # one is named: the environment stands alone
+        return wanted
+    if not wanted.version and runs_images(engine.name):
+        return dataclasses.replace(wanted, added=build.THEIRS)
+    if _needs_tensorflow(package, needs):
+        wanted = dataclasses.replace(wanted, kept=tensorflow)
+    if not wanted.version and engine.sees_home:
+        return dataclasses.replace(wanted, added=build.MINE, to=additions.installed())
+    return wanted
+
+
+def _needs_tensorflow(package: AppPackage, needs: Needs) -> bool:
+    """Whether the programs need TensorFlow: those of a Python call by what they import, others if
+    their component's script is about it."""
+    if any(name.startswith(f"{CALL_FOLDER}/") for name in package.user_files):
+        modules = {one.module for each in needs.modules.values() for one in each}
+        return any(name.partition(".")[0] in _OF_TENSORFLOW for name in modules)
+    scripts = {one.script for one in package.components if package.instances(one.name)}
+    return any(b"tensorflow" in package.source.read(script) for script in scripts)
 
 
 @frozen
@@ -64,12 +109,14 @@ class _Interpreter:
 class Needed:
     """A module that a program needs. `at`: where it is imported or used. `sure`: whether the
     program fails without it, as far as that is known. `variable`: the variable that holds an object
-    of the module, "" where the module is imported."""
+    of the module, "" where the module is imported. `within`: the package that it would be in and
+    that is shipped, "" where none is."""
 
     module: str
     at: Position
     sure: bool = True
     variable: str = ""
+    within: str = ""
 
 
 @frozen
@@ -88,10 +135,9 @@ def check_environment(
     cannot read the entry script or the pickled function, or lacks a module that tfapp or the
     program needs. A missing module that the program may not need is a note. Interpreters that only
     other machines have are tried by the containers."""
-    package = compiled.package
-    if package is None:
+    if compiled.plan is None:
         return
-    check = _Check(compiled, package, environments, caller, engine, needs)
+    check = _Check(compiled, compiled.plan, environments, caller, engine, needs)
     found: set[Problem] = set()
     for component in compiled.job.components:
         if component.instances and component.settings.text("run.mode") == LOCAL:
@@ -104,28 +150,26 @@ def check_environment(
 
 @frozen
 class _Check:
-    """The check of one application's interpreters."""
-
     compiled: Compiled
-    package: AppPackage
+    plan: Plan
     environments: Path
     caller: Caller
     engine: Engine
     needs: Needs
 
     def problems(self, component: ComponentJob) -> Iterator[Problem]:
-        """The problems of a component's programs."""
         try:
             interpreter = self._interpreter(component)
         except UnfitError as error:
-            at = _place(self.package, component.name)
-            yield Problem(at, CODE, f"{self.compiled.environments[component.name]} {error}")
+            found = self.compiled.environments[component.name]
+            yield Problem(found.at, CODE, f"{found} {error}")
             return
         if interpreter is None:
             return
-        entry, source = _entry(component, self.package)
+        package = self.plan.package
+        entry, source = _entry(component, package)
         at = interpreter.at or entry
-        runner = setting(self.package.config.global_, "python.runner")
+        runner = setting(package.config.global_, "python.runner")
         own = () if self.engine.sees_home or runner else tuple(NEEDED)
         needed = self._needed(component, entry, source)
         environ = {k: v for k, v in self.caller.environ.items() if not k.startswith("PYTHON")}
@@ -156,29 +200,48 @@ class _Check:
             hint = f"use Python {by} there or {version.rpartition('.')[0]} here, or name the "
             hint += "function by its module: 'module:function'"
             yield Problem(at, CODE, message, hint=hint)
+        absent = set(told.lacking)
         for one in needed:
-            if one.module in told.lacking:
-                beside = _beside(self.caller.cwd / one.at.file, one.module, self.caller.cwd)
-                yield _missing(one, interpreter, beside)
+            first = one.module.partition(".")[0]
+            if one.module in absent and (one.sure or first not in absent - {one.module}):
+                yield _missing(one, interpreter, _where(one, self.caller))
 
     def _needed(self, component: ComponentJob, entry: Position, source: bytes) -> list[Needed]:
         """The modules that the component's program needs and that are not shipped."""
         if "PYTHONPATH" in self.compiled.private.env.get(component.name, {}):
             return []
-        folder = PurePosixPath(component.settings.text("user.scripts.entry")).parent
+        program = component.settings.text("user.scripts.entry")
+        folder = PurePosixPath(program).parent
+        always = self._always_needed(component, program, entry)
         needed: Iterable[Needed]
         if component.name in self.needs.modules:  # a call's entry is below files/, where they are
             folder, needed = PurePosixPath("."), self.needs.modules[component.name]
-        elif any(word in source for word in _OWN_PATHS):
-            return []
+        elif any(word in source for word in OWN_PATHS):
+            return always
         else:
             needed = [
-                Needed(one.module.partition(".")[0], Position(entry.file, one.line, one.column))
+                Needed(name, Position(entry.file, one.line, one.column), name == first)
                 for one in imports_of(source)
-                if one.when == AT_LOAD and one.sure
+                if one.when == AT_LOAD and one.sure and (first := one.module.partition(".")[0])
+                for name in dict.fromkeys((first, one.module))
             ]
-        shipped = _modules_below(folder, self.package)
-        return [one for one in needed if one.module not in shipped]
+        shipped = _modules_below(folder, self.plan.package)
+        found = [
+            dataclasses.replace(one, within=first) if first in shipped else one
+            for one in needed
+            if one.module not in shipped and (first := one.module.partition(".")[0])
+        ]
+        return found if any(one.module == "tensorflow" for one in found) else [*found, *always]
+
+    def _always_needed(self, component: ComponentJob, program: str, at: Position) -> list[Needed]:
+        """The script of tfapp's own package runs no Python program without TensorFlow, but for the
+        functions of a call."""
+        declared = self.plan.package.component(component.name)
+        if not program.endswith(".py") or program.startswith(f"{CALL_FOLDER}/"):
+            return []
+        if not runs_as_ours(declared, self.plan.package):
+            return []
+        return [Needed("tensorflow", at, variable=declared.script)]
 
     def _cannot_run(
         self, interpreter: _Interpreter, error: CannotRunError, at: Position
@@ -199,43 +262,50 @@ class _Check:
             archive = travelling.path
             if archive is None:
                 return None
-            with _disk(self.environments):
+            with using_cache(self.environments):
                 if not unpacked.folder_of(archive, self.environments).exists():
                     self.caller.note(f"unpacks {archive} to try it out: once")
                 command, environ = unpacked.interpreter(archive, self.environments)
-            at = _place(self.package, component.name)
-            return _Interpreter(str(archive), at, tuple(command), tuple(environ.items()), True)
+            environment = tuple(environ.items())
+            return _Interpreter(str(archive), travelling.at, tuple(command), environment, True)
         if not self.engine.sees_home:
             return None
-        value = setting(effective(self.package, component.name), "python.executable")
+        value = setting(self.plan.components[component.name].values, "python.executable")
         python = component.settings.text("python.executable") or component.python
         return _Interpreter(python, value.at if value else None, (python,))
 
 
-def _beside(program: Path, module: str, cwd: Path) -> str:
-    """The arguments of --files that would ship a module that lies beside a program. "" where there
-    is no such module."""
-    name = module.partition(".")[0]
-    folder = program.parent
-    shown = folder.relative_to(cwd) if folder.is_relative_to(cwd) else folder
-    if (folder / f"{name}.py").is_file():
-        return f"--files {shown / name}.py"
-    if any((folder / name).glob("*.py")):
-        # A folder's content is shipped, not the folder itself.
-        return f"--files {shown}, the folder above {name}/"
+def _where(needed: Needed, caller: Caller) -> str:
+    """Where on this machine a missing module is found, and how to ship it; "" if it is not found
+    beside the program, in the working folder, between the two, or on PYTHONPATH."""
+    cwd, name = caller.cwd, needed.module.partition(".")[0]
+    program = cwd / needed.at.file
+    above = [folder for folder in program.parents if folder.is_relative_to(cwd)]
+    on_path = filter(None, caller.environ.get("PYTHONPATH", "").split(os.pathsep))
+    places = {cwd / place: "on PYTHONPATH, which programs do not get" for place in on_path}
+    places.update(dict.fromkeys(above, "above the program"))
+    places.update({cwd: "in the working folder", program.parent: "beside the program"})
+    for folder, words in reversed(places.items()):
+        for path in (folder / f"{name}.py", folder / name):
+            if path.is_file() or any(path.glob("*.py")):
+                return f"it lies {words}: ship it with --files {shown(path, cwd)}"
     return ""
 
 
-def _missing(needed: Needed, interpreter: _Interpreter, beside: str) -> Problem:
+def _missing(needed: Needed, interpreter: _Interpreter, where: str) -> Problem:
     module = needed.module
     message = f"the program imports {module}, which {interpreter.name} does not have"
     if needed.variable:
         message = f"`{needed.variable}` needs {module}, which {interpreter.name} does not have"
     hint = f"add {_distribution(module)} to packages (site.global.python.packages), install it "
     hint += "there, or ship it with --files"
-    if beside:
-        hint = f"it lies beside the program: ship it with {beside}"
-    return Problem(needed.at, "missing-module", message, ERROR if needed.sure else WARNING, hint)
+    if needed.within:
+        message = f"the program imports {module}, which the shipped {needed.within} does not have"
+        where = "correct the name, or ship that module too"
+    elif "." in module and not needed.sure:
+        hint = f"correct the name, or use a version of {_distribution(module)} that has it"
+    severity = ERROR if needed.sure else WARNING
+    return Problem(needed.at, "missing-module", message, severity, where or hint)
 
 
 def _distribution(module: str) -> str:
@@ -247,9 +317,32 @@ def _distribution(module: str) -> str:
     return known.get(module.partition(".")[0], [module])[0]
 
 
-def _place(package: AppPackage, component: str) -> Position:
-    """The position of the configuration of the environment that is shipped to `component`."""
-    return effective(package, component)[key_of_travelling(package, component)].at
+def unpassed_variables(compiled: Compiled, caller: Caller) -> Iterator[Problem]:
+    """Warnings for variables that the shipped programs read and `caller` has, and that do not reach
+    them. Each variable once."""
+    if compiled.plan is None:
+        return
+    reach = {name for env in compiled.private.env.values() for name in env}
+    told = {*OF_EVERY_PROGRAM, *reach, *inherited(caller.environ)}
+    for place, source in _sources(compiled.plan.package):
+        for one in variables_of(source):
+            if one.name in caller.environ and is_free_name(one.name) and one.name not in told:
+                told.add(one.name)
+                message = f"the program reads {one.name}, which is set here and does not reach it"
+                hint = f"pass it on with -e {one.name}, with env={{...}}, or set env.{one.name}"
+                at = Position(shown(Path(place), caller.cwd), one.line, one.column)
+                yield Problem(at, "variable", message, WARNING, hint)
+
+
+def _sources(package: AppPackage) -> Iterator[tuple[str, bytes]]:
+    """The Python files that are shipped for the user's programs, and where they are."""
+    for name, path in package.user_files.items():
+        if name.endswith(".py") and not name.startswith(f"{CALL_FOLDER}/"):
+            yield str(path), path.read_bytes()
+    for name in package.source.files():
+        inside = name.removeprefix(FILES)
+        if inside != name and name.endswith(".py") and inside not in package.user_files:
+            yield f"{package.source.label}/{name}", package.source.read(name)
 
 
 def _entry(component: ComponentJob, package: AppPackage) -> tuple[Position, bytes]:
@@ -280,15 +373,3 @@ def _modules_below(folder: PurePosixPath, package: AppPackage) -> set[str]:
             parts = [*parents, last.partition(".")[0]]
             found.update(".".join(parts[:count]) for count in range(1, len(parts) + 1))
     return found
-
-
-@contextlib.contextmanager
-def _disk(environments: Path) -> Iterator[None]:
-    """Turns OSErrors into UnavailableError."""
-    try:
-        yield
-    except OSError as error:
-        raise UnavailableError(
-            f"a Python environment cannot be kept in {environments}: {error.strerror}",
-            "Free some space there, or set TFAPP_HOME to a folder on another disk.",
-        ) from error

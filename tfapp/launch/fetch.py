@@ -10,28 +10,38 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from tfapp.contract.names import outputs_of
 from tfapp.engines.base import Engine, StoredFile
 from tfapp.errors import ExistsError, NotFoundError, TfappError, UnavailableError, UsageError
 from tfapp.launch.caller import Caller
+from tfapp.problems import first_of
 
 SCRATCH = ".tfapp-fetch-"  # begins the name of the folder in which files arrive
 _NAMED = 5  # files that one message names
 
 
 def fetch(
-    engine: Engine, name: str, path: str, folder: Path, caller: Caller, replace: bool = False
+    engine: Engine,
+    name: str,
+    path: str,
+    folder: Path,
+    caller: Caller,
+    replace: bool = False,
+    outputs: bool = False,
 ) -> tuple[Path, ...]:
     """Copies the file or folder `path` of the application's checkpoint folder into `folder`, under
-    the last part of `path`; with "" the whole checkpoint folder. `folder` is made if it does not
-    exist. Returns the new files, sorted by their path in the checkpoint folder. A file that was
-    deleted meanwhile is noted. Each file appears as a whole or not at all.
+    the last part of `path`; with "" the whole checkpoint folder. `outputs`: of the folder with the
+    outputs of its newest run instead. `folder` is made if it does not exist. Returns the new files,
+    sorted by their path in the checkpoint folder. A file that was deleted meanwhile is noted. Each
+    file appears as a whole or not at all.
 
     ExistsError where a file would be replaced, unless with `replace`, and where a folder would
     replace a file or a file a folder; then nothing is copied. NotFoundError where there is no such
     file, UsageError for a path that leads out of the folder, UnavailableError when reading or
     writing fails.
     """
-    with engine.checkpoints(name) as checkpoints:
+    beside = outputs_of(engine.find(name).id) if outputs else ""
+    with engine.checkpoints(name, beside) as checkpoints:
         path = _below(path, checkpoints.place)
         files = checkpoints.files(path)
         if not files:
@@ -121,20 +131,13 @@ def _check(targets: Iterable[Path], folder: Path, replace: bool) -> None:
     if taken and not replace:
         verb = "exist" if len(taken) > 1 else "exists"
         raise ExistsError(
-            f"{_named(taken)} {verb} already; nothing is fetched",
+            f"{first_of(taken, _NAMED)} {verb} already; nothing is fetched",
             "Name another folder, or replace what is there with --force.",
         )
 
 
-def _named(paths: Sequence[Path]) -> str:
-    shown = ", ".join(map(str, paths[:_NAMED]))
-    more = len(paths) - _NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
 @contextlib.contextmanager
 def _written(folder: Path) -> Iterator[None]:
-    """Turns OSErrors into UnavailableErrors about `folder`."""
     try:
         yield
     except TfappError:
@@ -181,5 +184,5 @@ def _moved(scratch: Path, targets: Mapping[str, Path]) -> Iterator[Path]:
 
 def _tell_gone(gone: Sequence[Path], caller: Caller) -> None:
     if gone:
-        names = _named([Path(path.name) for path in gone])
+        names = first_of([path.name for path in gone], _NAMED)
         caller.note(f"warning: gone before it was fetched: {names}")

@@ -1,9 +1,10 @@
 """Follows an application to its end, and stops it on request meanwhile. No wait blocks a request to
-stop."""
+stop. Tells what a stop waits for."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import queue
 import threading
@@ -11,25 +12,27 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tfapp.contract.names import FINAL_STATES, RUNNING
+from tfapp import threads
+from tfapp.contract.names import FINAL_STATES, REQUESTED, RUNNING, STOPPING, WAITING
 from tfapp.engines.base import Application, Engine
-from tfapp.errors import TimedOutError
+from tfapp.errors import TfappError, TimedOutError
+from tfapp.interrupts import last_words
 from tfapp.launch.caller import Caller
+from tfapp.problems import first_of
 
 # Seconds between two looks at a growing log. What changes in between is shown together.
 LOOK_EVERY = 0.05
+TELL_EVERY = 10.0  # seconds between two notes of what a stop waits for
+MOST = 4  # instances that are named
 
 
-class Feed:
+class States:
     """The states that `engine.follow` yields, fetched by a thread of its own, so that a caller can
     work between two changes and react to Ctrl-C at any moment."""
 
     def __init__(self, engine: Engine, name: str, run: int | None = None):
         self._queue: queue.SimpleQueue[Application | BaseException | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(
-            target=self._fetch, args=(engine, name, run), name=f"follow-{name}", daemon=True
-        )
-        self._thread.start()
+        self._thread = threads.start_surely(f"follow-{name}", self._fetch, engine, name, run)
 
     def _fetch(self, engine: Engine, name: str, run: int | None) -> None:
         try:
@@ -54,29 +57,29 @@ class Feed:
 
 
 def wait_until(
-    feed: Feed,
+    states: States,
     reached: Callable[[Application], bool],
     timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Application | None:
-    """The first application of `feed` for which `reached` holds or that has ended. None when
+    """The first application of `states` for which `reached` holds or that has ended. None when
     `timeout` seconds pass first."""
-    for application in changes(feed, timeout, clock):
+    for application in changes(states, timeout, clock):
         if application is None or reached(application) or has_ended(application):
             return application
     return None
 
 
 def changes(
-    feed: Feed, timeout: float | None = None, clock: Callable[[], float] = time.monotonic
+    states: States, timeout: float | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Application | None]:
-    """Yields the applications of `feed` to the last one, or None and no more once `timeout` is
+    """Yields the applications of `states` to the last one, or None and no more once `timeout` is
     over."""
     deadline = None if timeout is None else clock() + timeout
     while True:
         left = 3600.0 if deadline is None else deadline - clock()
         try:
-            application = feed.next(left)
+            application = states.next(left)
         except EOFError:
             return
         if application is not None:
@@ -87,7 +90,6 @@ def changes(
 
 
 def has_ended(application: Application) -> bool:
-    """Whether there is a verdict."""
     return application.status.state in FINAL_STATES
 
 
@@ -102,6 +104,14 @@ def not_running_in_time(name: str, seconds: float) -> TimedOutError:
         f"{name} is not running after {seconds:g} s; it goes on",
         f"`tfapp status {name}` says what it waits for, `tfapp stop {name}` ends it.",
     )
+
+
+def told_that_it_goes_on(engine: Engine, name: str) -> contextlib.AbstractContextManager[None]:
+    """In the `with` block, a process that is ended by SIGTERM or SIGHUP says what becomes of the
+    application. Not for an engine whose applications end with their process."""
+    if engine.stays:
+        return contextlib.nullcontext()
+    return last_words(f"{name} goes on; `tfapp stop {name}` ends it")
 
 
 class Stopper:
@@ -121,16 +131,20 @@ class Stopper:
         """Requests a stop, or, if called again, a stop without grace."""
         self.asked = next(self._asks)
 
-    def act(self) -> None:
-        """Carries out the requests since the last call. The stop itself runs in a thread, so that
-        states and output are shown meanwhile."""
+    def act(self, application: Application | None = None) -> None:
+        """Carries out the requests since the last call. `application`: as it is now. The stop
+        itself runs in a thread, so that states and output are shown meanwhile."""
         if self._acted == self.asked:
             return
         self._acted = self.asked
         force = self.asked > 1
         how = "at once" if force else self._again
         self._caller.note(f"stopping {self._name} {how}".rstrip())
-        threading.Thread(target=self._stop, args=(force,), daemon=True).start()
+        if not force and application is not None and is_running(application):
+            killed = time.localtime(time.time() + application.status.stop_grace)
+            moment = time.strftime("%H:%M:%S", killed)
+            self._caller.note(f"{self._name}: its programs are asked to end, killed at {moment}")
+        threads.start_surely("tfapp-stop", self._stop, force)
 
     def _stop(self, force: bool) -> None:
         try:
@@ -140,8 +154,6 @@ class Stopper:
 
 
 class Display(Protocol):
-    """Shows the application that is being followed."""
-
     def show(self, application: Application) -> None:
         """Shows the application, which has changed to this."""
 
@@ -160,17 +172,54 @@ def follow(
     """Follows a run to its end and returns it with its verdict. TimedOutError when it is not
     RUNNING after `wait` seconds; it goes on."""
     deadline = None if wait is None else clock() + wait
-    feed = Feed(engine, application.name, application.run)
+    states = States(engine, application.name, application.run)
     was_running = False
     with contextlib.suppress(EOFError):
         while True:
-            changed = feed.next(LOOK_EVERY)
+            changed = states.next(LOOK_EVERY)
             if changed is not None:
                 application = changed
                 was_running = was_running or is_running(application)
                 display.show(application)
             display.show_output()
-            stopper.act()
+            stopper.act(application)
             if deadline is not None and not was_running and clock() >= deadline:
                 raise not_running_in_time(application.name, wait or 0)
     return application
+
+
+@contextlib.contextmanager
+def telling(
+    engine: Engine, application: Application, caller: Caller, every: float = TELL_EVERY
+) -> Iterator[None]:
+    """While the block stops a running application, notes how long its programs have, and every
+    `every` seconds which of them have not ended and when they will be killed."""
+    name, grace = application.name, application.status.stop_grace
+    until = time.time() + grace
+    caller.note(f"{name}: its programs are asked to end, and have {grace:g} s")
+    done = threading.Event()
+    over = functools.partial(done.wait, every)
+    watch = threads.start_surely("tfapp-stop", _watch, over, engine, name, until, caller)
+    try:
+        yield
+    finally:
+        done.set()
+        watch.join()
+
+
+def _watch(
+    over: Callable[[], bool], engine: Engine, name: str, until: float, caller: Caller
+) -> None:
+    while not over():
+        try:
+            instances = engine.find(name).status.instances
+        except TfappError:  # it is about to end
+            continue
+        left = [i.instance for i in instances if i.state in (REQUESTED, WAITING, RUNNING, STOPPING)]
+        if left:
+            moment = time.strftime("%H:%M:%S", time.localtime(until))
+            then = f"killed at {moment}" if time.time() < until else "killed now"
+            caller.note(
+                f"{name} waits for {first_of(left, MOST)}, {then} (TensorFlow may ignore SIGTERM: "
+                "see site.global.stop.signal; --force does not wait)"
+            )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from tfapp.close_match import close_match
+from tfapp import threads
+from tfapp.close_match import did_you_mean
 from tfapp.contract.log_times import Times
 from tfapp.contract.names import OWN_LINE
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application, Engine, LogFile
-from tfapp.errors import NotFoundError
+from tfapp.errors import ForbiddenError, NotFoundError, UnavailableError, UnreachableError
 from tfapp.launch.caller import Caller
-from tfapp.launch.follow import Feed
+from tfapp.launch.follow import States
 
 # Seconds between two checks for new output.
 LOOK_EVERY = 0.1
@@ -29,6 +32,7 @@ LIST_EVERY = 0.5
 _MACHINERY = ("coordinator", "master")
 
 _CHUNK = 1 << 16  # bytes read at once
+_MOST = 1 << 20  # bytes of a log in memory
 
 
 class Tail:
@@ -63,7 +67,6 @@ class Tail:
             yield piece
 
     def close(self) -> None:
-        """Closes the file."""
         if self._file is not None:
             self._file.close()
 
@@ -105,20 +108,38 @@ class LineTail:
         self._tail = Tail(path, last)
         self._rest = b""
 
-    def read_lines(self, final: bool = False) -> list[bytes]:
-        """The new whole lines, each with its newline. `final`: an unfinished last one too."""
-        whole, newline, self._rest = self._read().rpartition(b"\n")
-        lines = _lines(whole + newline)
-        if final and self._rest:
-            lines.append(self._rest + b"\n")
-            self._rest = b""
+    def read_lines(self, final: bool = False) -> Iterator[list[bytes]]:
+        """The new whole lines, each with its newline, in lists of about _MOST bytes. `final`: an
+        unfinished last one too. A line of more than _MOST bytes comes in parts, as lines."""
+        more = True
+        while more:
+            data = self._rest + b"".join(self._some())
+            more = len(data) >= _MOST
+            place = self._tail.position - len(data)
+            whole, newline, self._rest = data.rpartition(b"\n")
+            lines = _lines(whole + newline)
+            if self._rest and (final and not more or more and not lines):
+                lines.append(self._rest + b"\n")
+                self._rest = b""
+            shown = self._shown(place, lines)
+            if shown:
+                yield shown
+
+    def _some(self) -> Iterator[bytes]:
+        """The next new bytes, in pieces: until there are none, or _MOST."""
+        size = len(self._rest)
+        if size < _MOST:
+            for piece in self._tail.read_new():
+                yield piece
+                size += len(piece)
+                if size >= _MOST:
+                    return
+
+    def _shown(self, place: int, lines: list[bytes]) -> list[bytes]:
+        """What becomes of lines that begin at byte `place`."""
         return lines
 
-    def _read(self) -> bytes:
-        return self._rest + b"".join(self._tail.read_new())
-
     def close(self) -> None:
-        """Closes the file."""
         self._tail.close()
 
 
@@ -145,18 +166,17 @@ class TimedTail(LineTail):
         """Whether there are lines, and none of their times is known."""
         return self._tail.position > 0 and not self._times.update()
 
-    def read_lines(self, final: bool = False) -> list[bytes]:
-        """See LineTail."""
-        data = self._read()
-        place = self._tail.position - len(data)
+    def _shown(self, place: int, lines: list[bytes]) -> list[bytes]:
         self._times.update()
-        self._rest = data
         found = []
-        for line in super().read_lines(final):
+        last, stamp = None, _stamp(None)
+        for line in lines:
             at = self._times.at(place)
             place += len(line)
             if at is None or self._since is None or at >= self._since:
-                found.append(b"%s %s" % (_stamp(at), line) if self._stamped else line)
+                if at != last:  # many lines have one time
+                    last, stamp = at, _stamp(at)
+                found.append(b"%s %s" % (stamp, line) if self._stamped else line)
         return found
 
 
@@ -216,11 +236,7 @@ def primary_instance(status: ApplicationStatus) -> InstanceStatus | None:
 
 def select_logs(logs: Sequence[LogFile], what: str) -> tuple[LogFile, ...]:
     """The logs that `what` means: "worker/1" one instance's, "worker" a component's, "" all."""
-    return tuple(log for log in logs if not what or log.instance == what or _component(log) == what)
-
-
-def _component(log: LogFile) -> str:
-    return log.instance.rpartition("/")[0]
+    return tuple(log for log in logs if what in ("", log.instance, log.instance.rpartition("/")[0]))
 
 
 class LogPrinter:
@@ -250,9 +266,22 @@ class LogPrinter:
         self._last = last
         self._since, self._stamped = since, stamped
         self._own_lines: dict[Path, OwnLines] = {}
+        self._written = Path(), True  # the log written last, and whether at the end of a line
         self._clock = clock
         self._listed: tuple[LogFile, ...] = ()
         self._listed_until = 0.0
+        self._listing: LogListing | None = None
+
+    @contextlib.contextmanager
+    def listing_aside(self) -> Iterator[None]:
+        """A context manager: meanwhile a thread of its own asks which logs there are. Printing does
+        not wait for an engine that does not answer."""
+        self._listing = LogListing(self._logs)
+        try:
+            yield
+        finally:
+            self._listing.close()
+            self._listing = None
 
     def may_come(self) -> bool:
         """Whether there can be a log that `what` means: there is an instance of this name, or it
@@ -263,7 +292,6 @@ class LogPrinter:
 
     @property
     def found(self) -> bool:
-        """Whether any log has been there."""
         return any(path.exists() for path in self._tails)
 
     def tell_missing(self) -> None:
@@ -271,7 +299,7 @@ class LogPrinter:
         for log in self._logs():
             if log.missing:
                 rest = "the rest of its log" if log.path.exists() else "its log"
-                self._caller.note(f"{log.instance}: {rest} cannot be had now: {log.missing}")
+                self._caller.note(f"{log.instance}: {rest} cannot be read now: {log.missing}")
             tail = self._tails.get(log.path)
             if isinstance(tail, TimedTail) and tail.timeless:
                 self._caller.note(f"{log.instance}: when its lines were written is not known")
@@ -279,7 +307,9 @@ class LogPrinter:
     def print_new(self, final: bool = False) -> None:
         """Prints what has been written since the last call; `final`: unfinished lines too, and all
         logs that there are by now."""
-        if final or not self._listed or self._clock() >= self._listed_until:
+        if self._listing is not None and not final:
+            self._listed = self._listing.logs
+        elif final or not self._listed or self._clock() >= self._listed_until:
             self._listed = self._logs()
             self._listed_until = self._clock() + LIST_EVERY
         for log in self._listed:
@@ -292,8 +322,7 @@ class LogPrinter:
                     self._write(log.path, piece)
             else:
                 prefix = b"" if self._as_it_is else f"{log.instance} | ".encode()
-                lines = tail.read_lines(final)
-                if lines:
+                for lines in tail.read_lines(final):
                     self._caller.write(b"".join(prefix + line for line in lines))
         self._last = None  # of what comes later nothing is left out
 
@@ -303,6 +332,10 @@ class LogPrinter:
         return (Tail if self._as_it_is else LineTail)(path, last)
 
     def _write(self, path: Path, piece: bytes) -> None:
+        before, ended = self._written
+        if path != before and not ended:
+            self._caller.write(b"\n")  # another container's last line is unfinished
+        self._written = path, piece.endswith(b"\n")
         if not self._parted:
             self._caller.write(piece)
             return
@@ -327,9 +360,8 @@ class LogPrinter:
         known += [i.instance for i in self._application.status.instances if i.instance not in known]
         component = self._what.partition("/")[0]
         siblings = [name for name in known if name.partition("/")[0] == component]
-        match = "" if siblings else close_match(self._what, known)
-        logs = ", ".join(siblings or known) or "none"
-        hint = f"Did you mean {match}?" if match else f"Logs: {logs}."
+        logs = f"Logs: {', '.join(siblings or known) or 'none'}."
+        hint = logs if siblings else did_you_mean(self._what, known, logs)
         return NotFoundError(f"{name} has no log {self._what!r}", hint)
 
     def close(self) -> None:
@@ -347,13 +379,58 @@ class LogPrinter:
         return self._engine.logs(self._application.name, self._application.run)
 
 
-def follow_logs(printer: LogPrinter, engine: Engine, application: Application) -> None:
-    """Prints until the application has ended."""
-    feed = Feed(engine, application.name, application.run)
-    while True:
+class LogListing:
+    """Asks `look` for the logs every LIST_EVERY seconds, in a thread. An engine that does not
+    answer is asked again."""
+
+    def __init__(self, look: Callable[[], tuple[LogFile, ...]]):
+        self._look = look
+        self._found: tuple[LogFile, ...] = ()
+        self._error: Exception | None = None
+        self._closed = threading.Event()
+        self._thread = threads.start_surely("list-logs", self._go_on)
+
+    @property
+    def logs(self) -> tuple[LogFile, ...]:
+        """The logs as last known. Raises what `look` has raised if asking again is no use."""
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def close(self) -> None:
+        """Waits for the call that is under way."""
+        self._closed.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
         try:
-            feed.next(LOOK_EVERY)
-        except EOFError:
-            return
-        finally:
-            printer.print_new()
+            while not self._closed.is_set():
+                try:
+                    self._found = self._look()
+                except (UnavailableError, UnreachableError) as error:
+                    if isinstance(error, ForbiddenError):
+                        raise
+                self._closed.wait(LIST_EVERY)
+        except Exception as error:  # handed to the thread that prints
+            self._error = error
+
+
+def follow_logs(
+    printer: LogPrinter, engine: Engine, application: Application, caller: Caller
+) -> None:
+    """Prints until the application has ended. Notes what it waits for, and that the engine does not
+    answer."""
+    states = States(engine, application.name, application.run)
+    told = ""
+    with printer.listing_aside():
+        while True:
+            try:
+                changed = states.next(LOOK_EVERY)
+            except EOFError:
+                return
+            finally:
+                printer.print_new()
+            if changed is not None and changed.waits != told:
+                told = changed.waits
+                if told:
+                    caller.note(f"{application.name} waits: {told}")

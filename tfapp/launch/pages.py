@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tfapp import threads
 from tfapp.contract.names import FAILED, LOST
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine, LogFile
 from tfapp.errors import TfappError, UnknownApplicationError
 from tfapp.launch.logs import last_lines_at, primary_instance
 from tfapp.page import document, registry, server
-from tfapp.page.document import MAX_LINES, About, Address, Log
-from tfapp.page.server import Answer, Request
+from tfapp.page.document import MAX_LINES, About, PageAddress, PageLog
+from tfapp.page.server import PageAnswer, PageRequest
 
 FIRST_WORD = 10.0  # seconds for an engine's first word of an application
 UNSEEN = 60.0  # seconds without anybody who looks, after which an application is not followed
@@ -49,13 +50,11 @@ class Pages:
         self._watches: dict[tuple[str, str], _Watch] = {}
         self._list: _Seldom[dict[str, Any]] = _Seldom(self._listed, LIST_EVERY, clock)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: PageRequest) -> PageAnswer:
         """The list of applications at "", an application at its engine's name and its own, and
         below that what Slider's registry served. `data.json` beside a page: its document."""
-        if request.path == "":
-            return server.shown(self._list.value())
-        if request.path == "data.json":
-            return server.news(self._list.value(), request, self._calendar())
+        if request.path in ("", "data.json"):
+            return server.shown(self._list.value(), request, self._calendar())
         engine, _, rest = request.path.partition("/")
         name, slash, below = rest.partition("/")
         if engine not in self._engines or not name:
@@ -69,21 +68,16 @@ class Pages:
         except TfappError as error:
             return server.failed(503, error.message)
 
-    def _below(self, engine: str, name: str, below: str, request: Request) -> Answer:
+    def _below(self, engine: str, name: str, below: str, request: PageRequest) -> PageAnswer:
         watch = self._watch(engine, name)
         application = watch.newest(FIRST_WORD)
         if below in ("", "data.json"):
             instance = request.query.get("log", "") or _first(application.status)
             direct = self._engines[engine].reaches_pages
             shown = _document(application, watch.logs(application, instance), direct)
-            if not below:
-                return server.shown(shown)
-            return server.news(shown, request, self._calendar())
-        if f"{below}/".startswith(f"{registry.PUBLISHER}/"):
-            address = f"{request.base}{engine}/{name}"
-            found = registry.published(below, application.status, address)
-            return server.NOT_FOUND if found is None else server.data(found)
-        return server.NOT_FOUND
+            return server.shown(shown, request, self._calendar())
+        address = f"{request.base}{engine}/{name}"
+        return server.data(registry.published(below, application.status, address))
 
     def _watch(self, engine: str, name: str) -> _Watch:
         with self._lock:
@@ -123,10 +117,9 @@ class _Watch:
         self._asked = clock()
         self._logs: _Seldom[tuple[LogFile, ...]] | None = None
         self._run = 0
-        threading.Thread(target=self._follow, name=f"page-{name}", daemon=True).start()
+        threads.start_surely(f"page-{name}", self._follow)
 
     def asked(self) -> None:
-        """Somebody looks."""
         self._asked = self._clock()
 
     def is_stale(self) -> bool:
@@ -142,7 +135,7 @@ class _Watch:
                 return self._newest
             raise self._error or TfappError(f"there is no word of {self._name} yet")
 
-    def logs(self, application: Application, instance: str) -> tuple[Log, ...]:
+    def logs(self, application: Application, instance: str) -> tuple[PageLog, ...]:
         """The last lines of the instance's log, if it has one."""
         if not instance:
             return ()
@@ -156,7 +149,7 @@ class _Watch:
         try:
             return (_log(listed.value(), instance, MAX_LOG),)
         except TfappError as error:
-            return (Log(instance, "", error.message),)
+            return (PageLog(instance, "", error.message),)
 
     def _follow(self) -> None:
         try:
@@ -204,7 +197,7 @@ def kept(engine: Engine, name: str, run: int | None = None) -> dict[str, Any]:
         status.instances, key=lambda i: (i.instance != first, i.state not in (FAILED, LOST))
     )
     wanted = {instance.instance for instance in order[:MAX_KEPT_LOGS]}
-    logs: list[Log] = []
+    logs: list[PageLog] = []
     with contextlib.suppress(TfappError):
         files = engine.logs(name, application.run)
         names = [i.instance for i in order if i.instance in wanted]
@@ -216,7 +209,7 @@ def kept(engine: Engine, name: str, run: int | None = None) -> dict[str, Any]:
 def _document(
     application: Application, logs: Any, direct: bool, fixed: bool = False
 ) -> dict[str, Any]:
-    links = [Address(one.what, one.instance, one.address) for one in application.links]
+    links = [PageAddress(one.what, one.instance, one.address) for one in application.links]
     about = _about(application, direct)
     return document.of_application(about, application.status, links, logs, fixed=fixed)
 
@@ -239,14 +232,14 @@ def _first(status: ApplicationStatus) -> str:
     return primary.instance if primary else ""
 
 
-def _log(files: tuple[LogFile, ...], instance: str, most: int) -> Log:
+def _log(files: tuple[LogFile, ...], instance: str, most: int) -> PageLog:
     """The end of the logs of an instance: it has one for each of its containers."""
     data, missing = b"", ""
     for file in files:
         if file.instance == instance:
             data = (data + _end(file.path, most))[-most:]
             missing = file.missing
-    return Log(instance, document.last_lines(data), missing)
+    return PageLog(instance, document.last_lines(data), missing)
 
 
 def _end(path: Path, most: int) -> bytes:

@@ -4,18 +4,22 @@ program as it was, which surprises those who have edited it."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfapp.disk import make_private, read_json, write_json
+from tfapp.contract.encoding import Coded
+from tfapp.disk import make_private, write_json
 from tfapp.engines.base import Application, Engine
+from tfapp.engines.refusals import read_if_whole
 from tfapp.errors import InvalidPackageError, TfappError
-from tfapp.launch.caller import Caller
+from tfapp.frozen import frozen
+from tfapp.launch.caller import Caller, shown
 from tfapp.package.source import open_source
+from tfapp.problems import first_of
 from tfapp.shipped import app_packages_dir
 
 if TYPE_CHECKING:
@@ -24,13 +28,18 @@ if TYPE_CHECKING:
 PLACE = "sources"  # below TFAPP_HOME: a folder for each engine, a file for each application
 HASHED = 1 << 20  # bytes of the largest file that is compared by its content
 _NAMED = 3  # files that one message names
-# How Python, TensorFlow and NumPy say that a file is not there.
-_NOT_FOUND = re.compile(
-    r"No such file or directory: '([^'\n]+)'|(\S+); No such file or directory|"
-    r"FileNotFoundError: (\S+) not found"
-)
 
 Stamps = Mapping[str, "list[Any]"]  # path -> size, time of the last change in ns, digest or null
+
+
+@frozen
+class MadeFrom(Coded):
+    """The record of what an application was made from. `id`: that of its first run. `package`: its
+    path, "" for none that lasts."""
+
+    id: str = ""
+    package: str = ""
+    files: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see Stamps
 
 
 def stamps(request: Request, cwd: Path) -> Stamps:
@@ -50,21 +59,22 @@ def remember(caller: Caller, application: Application, appdef: Path, seen: Stamp
     kept = {path: stamp for path, stamp in seen.items() if Path(path).exists()}
     with contextlib.suppress(OSError, TfappError):
         make_private(place.parent)
-        made_from = {"package": str(package) if package.exists() else "", "files": kept}
-        write_json(place, {"id": application.id, **made_from})
+        made_from = str(package) if package.exists() else ""
+        write_json(place, MadeFrom(application.id, made_from, kept))
 
 
 def warn_if_changed(caller: Caller, engine: Engine, name: str) -> None:
     """Notes which files have changed since the application `name` was made, if any have."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TfappError):
-        known = read_json(_place(caller, engine.name, name))
-        if known["id"] != engine.find(name, 1).id:
+    with contextlib.suppress(OSError, ValueError, TfappError):
+        known = _read(caller, engine.name, name)
+        if known.id != engine.find(name, 1).id:
             return  # it was made elsewhere, or by a Python call
-        changed = [path for path, stamp in known["files"].items() if _has_changed(path, stamp)]
+        files = known.files.items()
+        changed = [shown(Path(path), caller.cwd) for path, old in files if _has_changed(path, old)]
         if changed:
             verb = "have" if len(changed) > 1 else "has"
             caller.note(
-                f"warning: {_named(changed, caller.cwd)} {verb} changed since {name} was made; it "
+                f"warning: {first_of(changed, _NAMED)} {verb} changed since {name} was made; it "
                 "runs as it was\n  `tfapp create` and `tfapp run` with --replace take the files of "
                 "now."
             )
@@ -74,48 +84,43 @@ def package_of(caller: Caller, engine: Engine, application: Application) -> str:
     """The package that an application was made from by a command on this machine, a path; else
     ""."""
     name = application.name
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TfappError):
-        known = read_json(_place(caller, engine.name, name))
+    with contextlib.suppress(OSError, TfappError):
+        known = _read(caller, engine.name, name)
         first = application if application.run == 1 else engine.find(name, 1)
-        if known["id"] == first.id:  # else it was made elsewhere, or by a Python call
-            return str(known["package"])
+        if known.id == first.id:  # else it was made elsewhere, or by a Python call
+            return known.package
     return ""
 
 
 def missed_file(caller: Caller, engine: str, application: Application) -> str:
-    """A sentence about a file that the program has not found, but that is beside its sources on
-    this machine, with the way to ship it; "" if there is none."""
+    """A sentence about a file or module that the program has not found, but that is beside its
+    sources on this machine, with the way to ship it; "" if there is none."""
     verdict = application.status.verdict
-    cause = verdict.cause if verdict is not None else None
-    if cause is None:
+    missed = verdict.cause.exit.missed if verdict is not None and verdict.cause is not None else ""
+    named = os.path.normpath(missed)
+    if not missed or named.startswith(("/", "..")):
         return ""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        known = read_json(_place(caller, engine, application.name))["files"]
-        for match in _NOT_FOUND.finditer(cause.last_lines):
-            name = os.path.normpath(next(filter(None, match.groups())))
-            if name.startswith(("/", "..")):
-                continue
-            for source in map(Path, known):
+    with contextlib.suppress(OSError):
+        known = _read(caller, engine, application.name).files
+        for source in map(Path, known):
+            for name in (named, f"{named}.py"):
                 path = source.parent / name
-                if str(path) not in known and path.exists():
-                    way = _way_to_ship(path, name, source.parent, caller.cwd)
+                first, *below = Path(name).parts
+                # Below a folder it may have been shipped, but without the folder.
+                if path.exists() and (below or str(path) not in known):
+                    way = f"--files {shown(source.parent / first, caller.cwd)}"
                     return f"{name} lies beside the program and was not shipped: {way}"
     return ""
-
-
-def _way_to_ship(path: Path, name: str, folder: Path, cwd: Path) -> str:
-    """The flag that ships `path` under the name by which the program opens it, below `folder`. A
-    file is shipped under its last name, and a folder's content without the folder."""
-    first, *below = Path(name).parts
-    if below or path.is_dir():
-        return f"--files {_short(str(folder), cwd)} (the folder above {first}/)"
-    return f"--files {_short(str(path), cwd)}"
 
 
 def forget(caller: Caller, engine: Engine, name: str) -> None:
     """Deletes the record of an application that was destroyed."""
     with contextlib.suppress(OSError):
         _place(caller, engine.name, name).unlink()
+
+
+def _read(caller: Caller, engine: str, name: str) -> MadeFrom:
+    return read_if_whole(_place(caller, engine, name), MadeFrom.from_dict) or MadeFrom()
 
 
 def _place(caller: Caller, engine: str, name: str) -> Path:
@@ -152,15 +157,3 @@ def _has_changed(path: str, before: list[Any]) -> bool:
         return digest is None or _stamp(Path(path))[2] != digest
     except OSError:
         return True
-
-
-def _named(paths: list[str], cwd: Path) -> str:
-    shown = [_short(path, cwd) for path in paths[:_NAMED]]
-    more = len(paths) - _NAMED
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-
-
-def _short(path: str, cwd: Path) -> str:
-    with contextlib.suppress(ValueError):
-        return str(Path(path).relative_to(cwd))
-    return path

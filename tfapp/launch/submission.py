@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp.compiler.compile import Compiled, CompileOptions, compile_application
 from tfapp.compiler.credentials import read_credentials
 from tfapp.compiler.runtime import read_runtime
-from tfapp.compiler.store import PRIVATE_KEY_FILE, keeping_files, load_private_key, store_files
+from tfapp.compiler.store import (
+    CACHE,
+    PRIVATE_KEY_FILE,
+    keeping_files,
+    load_private_key,
+    store_files,
+)
+from tfapp.contract.names import trains_alone
+from tfapp.disk import make_private, write_atomically, writing
 from tfapp.engines.base import Application, Engine
-from tfapp.engines.leftovers import CACHE, delete_unused
+from tfapp.engines.definition import check_tags
 from tfapp.engines.refusals import DamagedError
-from tfapp.engines.tidying import tidy
+from tfapp.engines.tidying import delete_unused, tidy
+from tfapp.engines.yarn import specification
 from tfapp.errors import ExistsError, InvalidPackageError, UnknownApplicationError
 from tfapp.frozen import frozen
 from tfapp.launch import checkpoints
 from tfapp.launch.caller import Caller
-from tfapp.launch.environments import Needs, check_environment, made_environment
-from tfapp.launch.known_to_fit import remembering
-from tfapp.launch.stopping import telling
-from tfapp.package.load import load_package
+from tfapp.launch.commit import commit_of
+from tfapp.launch.environments import (
+    CALL_FOLDER,
+    Needs,
+    check_environment,
+    made_environment,
+    unpassed_variables,
+)
+from tfapp.launch.follow import telling
+from tfapp.package.load import Loaded, load_package
+from tfapp.package.model import setting
 from tfapp.package.overrides import Overrides
-from tfapp.problems import Problem, has_errors, text_report
+from tfapp.package.write import write_package
+from tfapp.problems import WARNING, Problem, has_errors, text_report
+from tfapp.schema.failure import KNOWN_TO_FIT
 
 if TYPE_CHECKING:
     from tfapp.package.model import AppPackage
 
 COMPILED = "compiled"  # below TFAPP_HOME
+MOST_KNOWN = 1000  # digests of documents that fit their schema; then all are forgotten
 CHECKPOINT_KEY = "site.global.user.checkpoint.prefix"
 
 
@@ -51,6 +72,7 @@ class Request:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     secret_environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     needs: Needs = Needs()
+    called: Mapping[str, str] = dataclasses.field(default_factory=dict)  # see CompileOptions
 
 
 def compile_request(
@@ -65,8 +87,10 @@ def compile_request(
     with `dry_run` nothing. InvalidPackageError if there are errors."""
     cache = caller.home / CACHE
     with remembering(cache / "known-to-fit", keep=not dry_run):
-        package = _load(request, caller, engine)
-    archive = made_environment(package, engine, caller, cache / "environments", dry_run)
+        package = _checked(request, caller, engine)
+    archive = made_environment(
+        package, engine, caller, cache / "environments", dry_run, request.needs
+    )
     secrets, problems = read_credentials(package.config.credentials, caller.environ, caller.cwd)
     _accept(problems, caller)
     options = CompileOptions(
@@ -76,12 +100,19 @@ def compile_request(
         python_archive=archive,
         cache=cache,
         tags=request.tags,
+        called=request.called,
+        given=request.overrides.in_words(),
+        commit=commit_of(_source_folder(request, package, caller.cwd), caller.environ),
         secrets=secrets,
         environment=request.environment,
         secret_environment=request.secret_environment,
         runtime=read_runtime(),
         private_key=_present_key(cache) if dry_run else load_private_key(cache),
+        # Of whichever engine: Skein can submit the specification to YARN.
+        check=specification.check,
+        adapt=specification.adapt,
     )
+    check_tags(options.tags)
     options = dataclasses.replace(options, **request.engine_options)
     options = engine.options(options, package)
     if kept is not None:
@@ -118,9 +149,11 @@ def submit(
     else:
         if replace:
             clear_away(request.name, engine, caller)
-    _accept(warnings, caller)
+    more = (*unpassed_variables(compiled, caller), *_data_not_there(compiled, engine))
+    _accept([*warnings, *more], caller)
     checkpoints.prepare(compiled.job.checkpoint_dir, engine, caller, fresh)
     check_environment(compiled, caller.home / CACHE / "environments", caller, engine, request.needs)
+    _tell_checkpoints(compiled, request.name, caller, engine)
     try:
         with keeping_files(caller.home / CACHE):
             engine.ship(compiled)
@@ -130,6 +163,23 @@ def submit(
         raise
     tidy(caller.home, time.time())
     return application
+
+
+def _data_not_there(compiled: Compiled, engine: Engine) -> Iterator[Problem]:
+    """A warning for a folder of data that a program will not find."""
+    package = compiled.plan.package if compiled.plan is not None else None
+    value = setting(package.config.global_, "user.data.dir") if package is not None else None
+    if package is None or value is None or "://" in value.text or "$" in value.text:
+        return
+    text = value.text
+    if text and not os.path.isabs(text):
+        first = text.split("/")[0]
+        if not any(name.split("/")[0] == first for name in package.user_files):
+            message = f"{text!r} is relative: it is looked for in each program's working folder"
+            hint = "give an absolute path or a URL, or ship the folder with --files"
+            yield Problem(value.at, "data-folder", message, WARNING, hint)
+    elif text and engine.sees_home and not os.path.exists(text):
+        yield Problem(value.at, "data-folder", f"there is no {text} on this machine", WARNING)
 
 
 def clear_away(name: str, engine: Engine, caller: Caller) -> None:
@@ -147,8 +197,8 @@ def clear_away(name: str, engine: Engine, caller: Caller) -> None:
     caller.note(f"the earlier {name} is destroyed")
 
 
-def _load(request: Request, caller: Caller, engine: Engine) -> AppPackage:
-    loaded = load_package(
+def _loaded(request: Request) -> Loaded:
+    return load_package(
         request.appdef,
         template=request.template,
         resources=request.resources,
@@ -156,24 +206,61 @@ def _load(request: Request, caller: Caller, engine: Engine) -> AppPackage:
         user_files=request.files,
         programs=request.programs,
     )
+
+
+def _checked(request: Request, caller: Caller, engine: Engine) -> AppPackage:
+    loaded = _loaded(request)
     if loaded.package is None:
         raise InvalidPackageError(loaded.problems)
     package = loaded.package
     if not package.config.has(CHECKPOINT_KEY):
-        package = _with_checkpoints(package, request.name, caller, engine)
+        package = _with_checkpoints(package, caller, engine)
     _accept(loaded.problems, caller)
     return package
 
 
-def _with_checkpoints(package: AppPackage, name: str, caller: Caller, engine: Engine) -> AppPackage:
+def _source_folder(request: Request, package: AppPackage, cwd: Path) -> Path:
+    """The folder of the user's program, else of the package that brings it."""
+    prefix = f"{CALL_FOLDER}/"
+    own = {name: path for name, path in request.files.items() if not name.startswith(prefix)}
+    entry = setting(package.config.global_, "user.scripts.entry")
+    modules = (path for name, path in own.items() if name.endswith(".py"))
+    program = own.get(entry.text if entry else "") or next(modules, None)
+    if program is None and request.programs:
+        return cwd / request.appdef
+    return (cwd / program).resolve().parent if program else cwd
+
+
+def _with_checkpoints(package: AppPackage, caller: Caller, engine: Engine) -> AppPackage:
     """The package with a checkpoint folder under TFAPP_HOME, if the containers see that folder."""
     if not engine.sees_home:
-        caller.note(f"checkpoints are lost with their container ({CHECKPOINT_KEY} is not set)")
         return package
     prefix = str(caller.home / checkpoints.PLACE)
-    caller.note(f"checkpoints go to {prefix}/{name} ({CHECKPOINT_KEY} is not set)")
     config = package.config.with_option(CHECKPOINT_KEY, prefix)
     return dataclasses.replace(package, config=config)
+
+
+def _tell_checkpoints(compiled: Compiled, name: str, caller: Caller, engine: Engine) -> None:
+    """Says where checkpoints go if the user has not."""
+    package = compiled.plan.package if compiled.plan is not None else None
+    if compiled.job.checkpoint_dir == str(caller.home / checkpoints.PLACE / name):
+        caller.note(
+            f"checkpoints go to {compiled.job.checkpoint_dir} ({CHECKPOINT_KEY} is not set)"
+        )
+    elif package is not None and not package.config.has(CHECKPOINT_KEY) and not engine.sees_home:
+        caller.note(_lost_checkpoints(package))
+
+
+def _lost_checkpoints(package: AppPackage) -> str:
+    """What a restart means where checkpoints stay in the containers."""
+    roles = [c.role for c in package.components for _ in range(package.instances(c.name))]
+    after = "after a restart in another container the training begins anew"
+    if not trains_alone(roles):
+        after = "after any restart all instances begin anew, with empty folders"
+    return (
+        "what is saved in ${CHECKPOINT_DIR} is lost with its container, and no other instance "
+        f"sees it: {after} ({CHECKPOINT_KEY} is not set)"
+    )
 
 
 def _accept(problems: Sequence[Problem], caller: Caller) -> None:
@@ -190,3 +277,45 @@ def _present_key(cache: Path) -> bytes:
         return (cache / PRIVATE_KEY_FILE).read_bytes()
     except OSError:
         return os.urandom(32)
+
+
+@contextlib.contextmanager
+def remembering(path: Path, keep: bool) -> Iterator[None]:
+    """Skips the check of data that fitted its schema before, according to the file `path`. With
+    `keep`, data that is found to fit now is added to the file. A failure to write it is ignored."""
+    try:
+        known = set(path.read_text("ascii").split())
+    except (OSError, UnicodeDecodeError):
+        known = set()
+    before = frozenset(known)
+    token = KNOWN_TO_FIT.set(known)
+    try:
+        yield
+    finally:
+        KNOWN_TO_FIT.reset(token)
+    if keep and known != before:
+        kept = known if len(known) <= MOST_KNOWN else known - before
+        with contextlib.suppress(OSError):
+            write_atomically(make_private(path.parent) / path.name, "\n".join(kept).encode())
+
+
+def write_request(request: Request, folder: Path, caller: Caller) -> Path:
+    """Writes what `request` means as a package to `folder`, and returns it. Nothing secret is
+    written. ExistsError unless `folder` is new or empty, InvalidPackageError, UnavailableError
+    when it cannot be written."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ExistsError(f"{folder} exists and is not an empty folder", "Choose another one.")
+    existed = folder.exists()
+    try:
+        with writing(folder):
+            problems = write_package(folder, _loaded(request), request.environment)
+    except BaseException:
+        if not existed:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if problems:
+        caller.note(text_report(problems))
+    if request.secret_environment:
+        names = ", ".join(sorted(request.secret_environment))
+        caller.note(f"not written, as they are secret: {names}; give them by --secret-env-file")
+    return folder

@@ -19,7 +19,8 @@ from tfapp.errors import BadStateError, NotFoundError, TimedOutError, Unavailabl
 from tfapp.frozen import frozen
 from tfapp.launch.caller import Caller
 from tfapp.launch.fetch import described, is_inside
-from tfapp.launch.follow import Feed, has_ended, wait_until
+from tfapp.launch.follow import States, has_ended, wait_until
+from tfapp.tools import last_line
 
 ROLE = "tensorboard"
 EVENTS = ".tfevents."  # part of the name of each file that TensorBoard reads
@@ -42,31 +43,31 @@ sys.stdin.read()
 
 
 @frozen
-class Page:
+class TensorBoardPage:
     """A TensorBoard that runs. `address`: the URL that its instance exports."""
 
     instance: str
     address: str
 
 
-def page_of(status: ApplicationStatus) -> Page | None:
+def page_of(status: ApplicationStatus) -> TensorBoardPage | None:
     """The TensorBoard of a running application, once it serves."""
     for instance in status.instances:
         if instance.role == ROLE and status.state == "RUNNING":
             for address in exported_pages(instance.exports):
-                return Page(instance.instance, address)
+                return TensorBoardPage(instance.instance, address)
     return None
 
 
-def wait_for_page(feed: Feed, name: str, timeout: float) -> Page:
-    """The TensorBoard of the application that `feed` follows, once it runs. BadStateError when it
+def wait_for_page(states: States, name: str, timeout: float) -> TensorBoardPage:
+    """The TensorBoard of the application that `states` follows, once it runs. BadStateError when it
     has none or has ended, TimedOutError after `timeout` seconds."""
 
     def decided(application: Application) -> bool:
         roles = {instance.role for instance in application.status.instances}
         return page_of(application.status) is not None or ROLE not in roles
 
-    reached = wait_until(feed, decided, timeout)
+    reached = wait_until(states, decided, timeout)
     if reached is None:
         raise TimedOutError(
             f"the TensorBoard of {name} does not run after {timeout:g} s; {name} goes on",
@@ -87,10 +88,10 @@ def wait_for_page(feed: Feed, name: str, timeout: float) -> Page:
     )
 
 
-class Board:
+class TensorBoard:
     """A TensorBoard on this machine. `address`: its URL; `place`: the folder that it shows."""
 
-    def __init__(self, address: str, place: str, process: subprocess.Popen, log: Path):
+    def __init__(self, address: str, place: str, process: subprocess.Popen[bytes], log: Path):
         self.address, self.place = address, place
         self._process, self._log = process, log
 
@@ -102,7 +103,7 @@ class Board:
 
 
 @contextlib.contextmanager
-def board_over(engine: Engine, name: str, caller: Caller, timeout: float) -> Iterator[Board]:
+def board_over(engine: Engine, name: str, caller: Caller, timeout: float) -> Iterator[TensorBoard]:
     """Starts a TensorBoard over the checkpoint folder of the application `name`, on this machine's
     loopback address, and ends it at the end of the block. Where this machine does not see the
     folder, it shows copies of the event files. NotFoundError where there are none, UnavailableError
@@ -115,7 +116,7 @@ def board_over(engine: Engine, name: str, caller: Caller, timeout: float) -> Ite
             shown = _event_files(checkpoints, scratch / "files", caller)
         log = scratch / "log"
         process = held.enter_context(_started(caller.python, shown, log))
-        yield Board(_address(process, log, timeout), place, process, log)
+        yield TensorBoard(_address(process, log, timeout), place, process, log)
 
 
 def _event_files(checkpoints: Checkpoints, scratch: Path, caller: Caller) -> Path:
@@ -140,7 +141,7 @@ def _event_files(checkpoints: Checkpoints, scratch: Path, caller: Caller) -> Pat
 
 
 @contextlib.contextmanager
-def _started(python: str, folder: Path, log: Path) -> Iterator[subprocess.Popen]:
+def _started(python: str, folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The process of a TensorBoard, which is ended at the end of the block. It does not get the
     terminal's Ctrl-C: the command that started it ends it."""
     with (
@@ -163,7 +164,7 @@ def _started(python: str, folder: Path, log: Path) -> Iterator[subprocess.Popen]
                 process.kill()
 
 
-def _address(process: subprocess.Popen, log: Path, timeout: float) -> str:
+def _address(process: subprocess.Popen[bytes], log: Path, timeout: float) -> str:
     """The address that TensorBoard prints once it serves."""
     deadline, output = time.monotonic() + timeout, _pipe(process.stdout)
     while select.select([output], [], [], max(deadline - time.monotonic(), 0.0))[0]:
@@ -180,6 +181,6 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def _failed(process: subprocess.Popen, log: Path) -> UnavailableError:
-    said = log.read_text(errors="replace").strip().splitlines()[-1:] or ["it gave no reason"]
-    return UnavailableError(f"TensorBoard has ended with {process.returncode}: {said[0]}")
+def _failed(process: subprocess.Popen[bytes], log: Path) -> UnavailableError:
+    reason = last_line(log.read_text(errors="replace")) or "it gave no reason"
+    return UnavailableError(f"TensorBoard has ended with {process.returncode}: {reason}")

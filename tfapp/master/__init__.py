@@ -3,8 +3,8 @@
 It serves Skein's AppMaster protocol: a key-value store with watches (`store`, `watches`), the
 containers' lifecycle by the rules of Skein's own master (`lifecycle`), the list of web pages
 (`pages`). `server.Master` runs one application with a `launcher.Launcher`, which the engine gives,
-and tells a `launcher.Record` where it serves and how it ended. `files` and `bootstrap` are for
-containers that share no disk with it.
+and tells a `launcher.Record` where it serves and how it ended. `files` is for containers that share
+no disk with it: they run tfapp.standalone.bootstrap.
 
 Needs the standard library, grpcio and protobuf, so that it can travel.
 """

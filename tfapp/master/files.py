@@ -1,7 +1,7 @@
 """Files for containers that see no disk of the master's: HTTPS beside its gRPC, with the same
 certificates, for those alone who have the application's credentials.
 
-    GET /containers/ID?attempt=A    what the container is: JSON for tfapp.master.bootstrap
+    GET /containers/ID?attempt=A    what the container is: JSON for tfapp.standalone.bootstrap
     GET /files/SHA256               the content of one of its files
     PUT /files/SHA256               a file that the master waits for, from who submits
 """
@@ -17,7 +17,6 @@ import logging
 import os
 import shutil
 import socket
-import socketserver
 import ssl
 import tempfile
 import threading
@@ -28,6 +27,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tfapp.errors import UnavailableError
+from tfapp.listener import Admit, Listener
 from tfapp.master.launcher import Task, Told
 from tfapp.master.messages import file_name, local_path
 from tfapp.master.server import Endpoint
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 class FileServer:
     """Serves the containers that were offered to it; to be made in the master's event loop.
     As a context manager: serves until it is left. `address`: host:port, for the containers.
-    `stay`: see `tfapp.master.bootstrap`."""
+    `stay`: see `tfapp.standalone.bootstrap`."""
 
     def __init__(self, endpoint: Endpoint, stay: bool = False):
         self._loop = asyncio.get_running_loop()
@@ -52,18 +52,25 @@ class FileServer:
         self._digests: dict[str, str] = {}  # path -> SHA-256
         self._paths: dict[str, str] = {}  # and back
         self._lock = threading.Lock()
-        self._server = _Server((endpoint.listen, 0), tls_context(endpoint), self)
-        host = f"[{endpoint.advertise}]" if ":" in endpoint.advertise else endpoint.advertise
-        self.address = f"{host}:{self._server.server_address[1]}"
+        self._tls = tls_context(endpoint)
+        self._socket, self.address = endpoint.listening()
 
     def __enter__(self) -> FileServer:
-        serve = self._server.serve_forever
-        threading.Thread(target=serve, args=(0.05,), name="files", daemon=True).start()
+        self._listener = Listener("files", self._socket, self._serve)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._listener.close()
+
+    def _serve(self, plain: socket.socket, address: Any, admit: Admit) -> None:
+        with self._tls.wrap_socket(plain, server_side=True) as connection:
+            admit()  # the handshake was made, with the application's credentials
+            connection.settimeout(CALL_LIMIT)
+            try:
+                _Handler(connection, address, self)  # type: ignore[arg-type]
+                connection.shutdown(socket.SHUT_WR)  # the answer comes before the end
+            except OSError:
+                log.info("a connection from %s was cut", address, exc_info=True)
 
     @contextmanager
     def offering(self, task: Task, told: Told) -> Iterator[None]:
@@ -217,33 +224,8 @@ class Uploads:
             partial.unlink(missing_ok=True)
 
 
-class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-
-    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext, files: FileServer):
-        self.files = files
-        self._tls = tls
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:  # without the look-up of the host's name
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
-
-    def get_request(self) -> tuple[Any, Any]:
-        connection, address = self.socket.accept()
-        connection.settimeout(CALL_LIMIT)
-        # The handshake is made by the first read, in the connection's own thread.
-        tls = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        return tls, address
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        log.info("a connection from %s was cut", client_address, exc_info=True)
-
-
 class _Handler(http.server.BaseHTTPRequestHandler):
-    server: _Server
+    server: FileServer  # type: ignore[assignment]
     protocol_version = "HTTP/1.1"  # a connection serves for all files of a container
 
     def do_GET(self) -> None:
@@ -252,11 +234,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             if kind == "containers":
                 attempt = parse_qs(url.query).get("attempt", [""])[0]
-                order = self.server.files.order(name, attempt, self.client_address[0])
+                order = self.server.order(name, attempt, self.client_address[0])
                 if order is not None:
                     self._answer(json.dumps(order).encode())
                     return
-            path = self.server.files.path(name) if kind == "files" else None
+            path = self.server.path(name) if kind == "files" else None
             if path is not None:
                 self._send(path)
                 return
@@ -269,7 +251,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.close_connection = True  # what is refused is not read
         kind, _, digest = self.path[1:].partition("/")
-        uploads = self.server.files.uploads
+        uploads = self.server.uploads
         length = self.headers.get("Content-Length", "")
         try:
             if kind != "files" or uploads is None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from tfapp.contract.exit import Exit
 from tfapp.frozen import frozen
-from tfapp.master.ending import Ending
+from tfapp.master.ending import Ending, signal_name
 
 
 class Told(Protocol):
@@ -48,6 +49,14 @@ class Ended:
     message: str = ""
     reason: str = ""
     last_lines: str = ""
+
+    @property
+    def exit(self) -> Exit:
+        if self.code is None:
+            return Exit(None, None, self.reason or "lost", self.message)
+        if self.code < 0:
+            return Exit(None, -self.code, "signal", f"killed by {signal_name(-self.code)}")
+        return Exit(self.code, None, "exit", f"exit code {self.code}")
 
 
 class Launcher(Protocol):

@@ -138,14 +138,12 @@ class Lifecycle:
             return [self._add(tracker, {}) for _ in range(delta)]
         victims = [c for state in LIVE_STATES for c in active if c.state == state][:-delta]
         for container in victims:
-            self._finish(container, KILLED, EXIT_MESSAGES[KILLED])
+            self.finished(container, KILLED, EXIT_MESSAGES[KILLED])
         return victims
 
     def kill(self, owner: Owner) -> None:
         """Ends a container; nothing happens when it has ended already."""
-        container = self.container(owner)
-        if container.live:
-            self._finish(container, KILLED, EXIT_MESSAGES[KILLED])
+        self.finished(self.container(owner), KILLED, EXIT_MESSAGES[KILLED])
 
     def containers(self, services: Iterable[str], states: Iterable[str]) -> list[ContainerRecord]:
         """By service and state; no service given means all, no state the live ones."""
@@ -182,13 +180,28 @@ class Lifecycle:
             self._release_dependents(service.name)
         return True
 
-    def finished(self, container: ContainerRecord, state: str, message: str) -> None:
-        """The container has ended by itself: SUCCEEDED or FAILED."""
-        self._finish(container, state, message)
-
     def not_started(self, container: ContainerRecord, reason: str) -> None:
-        """The launcher could not start the container."""
-        self._finish(container, FAILED, f"Failed to start, exception raised: {reason}")
+        self.finished(container, FAILED, f"Failed to start, exception raised: {reason}")
+
+    def finished(self, container: ContainerRecord, state: str, message: str) -> None:
+        """The container has ended by itself (SUCCEEDED or FAILED), or is to end (KILLED)."""
+        if not container.live:
+            return
+        before = container.state
+        container.state, container.message = state, message
+        if before == RUNNING:
+            container.ended = self._clock()
+        if before != WAITING and state == KILLED:
+            self._effects.kill(container)
+        self._effects.drop_keys(Owner(container.service, container.instance))
+        service = self._services[container.service]
+        if state == FAILED:
+            service.failed += 1
+            if service.may_restart:
+                service.restarted += 1
+                self._add(service, container.env)
+        if service.is_failed or not service.live():
+            self._end_if_over()
 
     # -- inside --
     def _service(self, name: str) -> _Service:
@@ -214,25 +227,6 @@ class Lifecycle:
                     for container in service.live(WAITING):
                         container.state = REQUESTED
                         self._effects.launch(container)
-
-    def _finish(self, container: ContainerRecord, state: str, message: str) -> None:
-        if not container.live:
-            return
-        before = container.state
-        container.state, container.message = state, message
-        if before == RUNNING:
-            container.ended = self._clock()
-        if before != WAITING and state == KILLED:
-            self._effects.kill(container)
-        self._effects.drop_keys(Owner(container.service, container.instance))
-        service = self._services[container.service]
-        if state == FAILED:
-            service.failed += 1
-            if service.may_restart:
-                service.restarted += 1
-                self._add(service, container.env)
-        if service.is_failed or not service.live():
-            self._end_if_over()
 
     def _end_if_over(self) -> None:
         for service in self._services.values():

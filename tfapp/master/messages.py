@@ -7,26 +7,23 @@ from typing import Any
 
 from tfapp.errors import UnavailableError
 from tfapp.master.lifecycle import ContainerRecord, ServiceRules
-from tfapp.master.store import Condition, Delete, Entry, Get, KeyRange, Owner, Put
+from tfapp.master.store import Condition, Delete, Get, KeyRange, Owner, StoreEntry, StorePut
 from tfapp.protocol.definition import messages
 
 NO_PORT = 0  # of a host without web pages
 
 
-def entry_message(entry: Entry) -> Any:
-    """Entry -> KeyValue."""
+def entry_message(entry: StoreEntry) -> Any:
     if entry.owner is None:
         return messages.KeyValue(key=entry.key, value=entry.value)
     return messages.KeyValue(key=entry.key, value=entry.value, owner=owner_message(entry.owner))
 
 
 def owner_message(owner: Owner) -> Any:
-    """Owner -> ContainerInstance."""
     return messages.ContainerInstance(service_name=owner.service, instance=owner.instance)
 
 
 def read_owner(message: Any) -> Owner:
-    """ContainerInstance -> Owner."""
     return Owner(message.service_name, message.instance)
 
 
@@ -39,9 +36,8 @@ def read_condition(message: Any) -> Condition:
     return Condition(message.key, messages.Condition.Operator.Name(message.operator), field, right)
 
 
-def read_put(message: Any) -> Put:
-    """PutKeyRequest -> Put."""
-    return Put(
+def read_put(message: Any) -> StorePut:
+    return StorePut(
         message.key,
         message.value,
         read_owner(message.owner) if message.HasField("owner") else None,
@@ -51,19 +47,17 @@ def read_put(message: Any) -> Put:
 
 
 def read_range(message: Any) -> KeyRange:
-    """GetRangeRequest or DeleteRangeRequest -> KeyRange."""
     return KeyRange(message.start, message.end)
 
 
-def put_response(request: Any, previous: Entry | None) -> Any:
-    """PutKeyResponse to a PutKeyRequest."""
+def put_response(request: Any, previous: StoreEntry | None) -> Any:
     response = messages.PutKeyResponse(return_previous=request.return_previous)
     if request.return_previous and previous is not None:
         response.previous.CopyFrom(entry_message(previous))
     return response
 
 
-def range_response(request: Any, found: list[Entry]) -> Any:
+def range_response(request: Any, found: list[StoreEntry]) -> Any:
     """GetRangeResponse or DeleteRangeResponse to a request of the same kind."""
     deleting = isinstance(request, messages.DeleteRangeRequest)
     kind = messages.DeleteRangeResponse if deleting else messages.GetRangeResponse
@@ -76,7 +70,7 @@ def range_response(request: Any, found: list[Entry]) -> Any:
     return response
 
 
-def read_operation(message: Any) -> Get | Delete | Put:
+def read_operation(message: Any) -> Get | Delete | StorePut:
     """OpRequest, not an empty one -> operation."""
     kind = message.WhichOneof("request")
     if kind == "put_key":
@@ -95,7 +89,6 @@ def operation_response(message: Any, result: Any) -> Any:
 
 
 def container_message(container: ContainerRecord) -> Any:
-    """ContainerRecord -> Container."""
     return messages.Container(
         service_name=container.service,
         instance=container.instance,
@@ -109,7 +102,6 @@ def container_message(container: ContainerRecord) -> Any:
 
 
 def read_rules(service: Any) -> ServiceRules:
-    """Service -> ServiceRules."""
     return ServiceRules(
         service.instances,
         service.max_restarts,

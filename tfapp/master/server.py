@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,10 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.exit import container_message
 from tfapp.contract.names import ENV_INSTANCE, KEY_STATUS, WAITS_PREFIX, initial_instance
 from tfapp.contract.status import ApplicationStatus
-from tfapp.errors import TfappError, UnavailableError
+from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
-from tfapp.master.ending import Driver, ending
+from tfapp.listener import LIMIT
+from tfapp.master.ending import ending
 from tfapp.master.launcher import Ended, Launcher, Record, Task, container_id
 from tfapp.master.lifecycle import (
     EXIT_MESSAGES,
@@ -33,9 +35,10 @@ from tfapp.master.lifecycle import (
 )
 from tfapp.master.messages import read_rules
 from tfapp.master.service import AppMaster
-from tfapp.master.store import PUT, Entry, KeyValueStore, Owner, Put
+from tfapp.master.store import PUT, KeyValueStore, Owner, StoreEntry, StorePut
 from tfapp.master.watches import Watches
 from tfapp.protocol.definition import handler, messages
+from tfapp.threads import in_thread
 
 MAX_MESSAGE = 4 * 1024 * 1024  # bytes; gRPC's default, and Skein's
 STREAMS_GRACE = 1.0  # seconds for clients to take what was queued for them
@@ -45,14 +48,16 @@ log = logging.getLogger(__name__)
 
 
 @frozen
-class Application:
+class ServedApplication:
     """The application that a master runs. `spec`: Skein's ApplicationSpec, serialized. `accepted`:
-    its status until the coordinator publishes one."""
+    its status until the coordinator publishes one. `earlier`: the status of a run that goes on
+    after a suspension; the coordinator finds it in the store."""
 
     id: str  # application_<milliseconds>_<run, 4 digits>
     user: str
     spec: bytes
     accepted: ApplicationStatus
+    earlier: ApplicationStatus | None = None
 
 
 @frozen
@@ -65,12 +70,18 @@ class Endpoint:
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
 
+    def listening(self) -> tuple[socket.socket, str]:
+        """A new socket that listens there, and how others reach it (host:port). OSError."""
+        family = socket.AF_INET6 if ":" in self.listen else socket.AF_INET
+        made = socket.create_server((self.listen, 0), family=family, backlog=1024)
+        return made, _join(self.advertise, made.getsockname()[1])
+
 
 @frozen
 class _End:
     final_status: str
     diagnostics: str
-    driver: Driver | None = None
+    driver: Ended | None = None
 
 
 class Master:
@@ -79,7 +90,7 @@ class Master:
 
     def __init__(
         self,
-        application: Application,
+        application: ServedApplication,
         endpoint: Endpoint,
         launcher: Launcher,
         record: Record,
@@ -93,16 +104,18 @@ class Master:
         self._clock = clock
         self._address = ""
         self._numbers = itertools.count(2)
-        self._tasks: set[asyncio.Future] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._ended: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
         self._watches = Watches()
-        self._store = KeyValueStore(self._notify, self._check_owner)
+        self._store = KeyValueStore(self._notify, lambda one: self._lifecycle.check_owner(one))
         self._published = asyncio.Event()
         rules = {name: read_rules(service) for name, service in self._spec.services.items()}
         has_driver = bool(self._spec.master.script)
         self._lifecycle = Lifecycle(rules, self, clock, has_driver)
+        if application.earlier is not None:
+            self._store.apply(StorePut(KEY_STATUS, encode(application.earlier)))
 
-    def end(self, status: str, message: str, driver: Driver | None = None) -> None:
+    def end(self, status: str, message: str, driver: Ended | None = None) -> None:
         """Makes the application end. The first call counts."""
         if not self._ended.done():
             self._ended.set_result(_End(status, message, driver))
@@ -117,7 +130,7 @@ class Master:
         try:
             await server.start()
             await self._start_application()
-            await asyncio.to_thread(self._record.serving, self._address)
+            await in_thread(self._record.serving, self._address)
             log.info("serves %s at %s", self._application.id, self._address)
             ready(self._address)
             self._background(self._write_statuses())
@@ -133,8 +146,9 @@ class Master:
         await self._launcher.close()
         service.end_streams("the application has ended")
         await server.stop(STREAMS_GRACE)
-        said = ending(end.final_status, end.diagnostics, last_known, self._clock(), end.driver)
-        await asyncio.to_thread(self._record.ended, said)
+        driver = (end.driver.exit, end.driver.last_lines) if end.driver else ()
+        said = ending(end.final_status, end.diagnostics, last_known, self._clock(), *driver)
+        await in_thread(self._record.ended, said)
 
     def _make_server(self) -> tuple[grpc.aio.Server, int]:
         endpoint = self._endpoint
@@ -142,6 +156,7 @@ class Master:
             options=[
                 ("grpc.max_receive_message_length", MAX_MESSAGE),
                 ("grpc.so_reuseport", 0),  # nobody else may answer at this port
+                ("grpc.server_handshake_timeout_ms", int(LIMIT * 1000)),
             ]
         )
         credentials = grpc.ssl_server_credentials(
@@ -183,29 +198,26 @@ class Master:
     async def _follow_driver(self, driver: asyncio.Future[Ended]) -> None:
         try:
             ended = await driver
-        except (OSError, TfappError) as error:
+        except Exception as error:
+            log.error("the master script cannot be run", exc_info=True)
             self.end(FAILED, f"The master script cannot be started: {error}")
             return
         code = 1 if ended.code is None else ended.code
         status, message = driver_ending(code if code >= 0 else 128 - code)
-        driver_end = Driver(ended.code, ended.last_lines, ended.message, ended.reason)
-        self.end(status, message, driver_end)
+        self.end(status, message, ended)
 
     # -- what the lifecycle wants --
     def launch(self, container: ContainerRecord) -> None:
-        """See `Effects`."""
         container.engine_id = container_id(self._application.id, next(self._numbers))
         self._background(self._live(container))
 
     def kill(self, container: ContainerRecord) -> None:
-        """See `Effects`."""
         self._background(self._launcher.kill(container.engine_id))
 
     def drop_keys(self, owner: Owner) -> None:
-        """See `Effects`."""
         self._store.drop_owner(owner)
 
-    def _notify(self, kind: str, entries: Sequence[Entry]) -> None:
+    def _notify(self, kind: str, entries: Sequence[StoreEntry]) -> None:
         self._watches.notify(kind, entries)
         if kind == PUT and entries[0].key == KEY_STATUS:
             self._published.set()
@@ -218,13 +230,10 @@ class Master:
             entry = self._store.get(KEY_STATUS)
             if entry is not None:
                 try:
-                    await asyncio.to_thread(self._record.published, entry.value)
-                except TfappError as error:
+                    await in_thread(self._record.published, entry.value)
+                except Exception as error:  # the next status may be written
                     log.error("the status cannot be written: %s", error)
             await asyncio.sleep(RECORD_INTERVAL)
-
-    def _check_owner(self, owner: Owner) -> None:
-        self._lifecycle.check_owner(owner)
 
     async def _live(self, container: ContainerRecord) -> None:
         service = self._spec.services[container.service]
@@ -233,8 +242,8 @@ class Master:
         told = _OfContainer(self._lifecycle, self._store, container, instance)
         try:
             ended = await self._launcher.run(task, told)
-        except (OSError, TfappError) as error:
-            log.error("%s cannot be started: %s", container.id, error)
+        except Exception as error:  # the end of this container, not of the application
+            log.error("%s cannot be run: %s", container.id, error, exc_info=True)
             self._lifecycle.not_started(container, str(error))
             return
         log.info("%s has ended: %s", container.id, ended)
@@ -265,15 +274,16 @@ class Master:
             fixed["SKEIN_CONTAINER_ID"] = name
         return Task(id, name, instance, service, {**service.env, **(env or {}), **fixed})
 
-    def _background(self, work: Coroutine) -> None:
+    def _background(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Future) -> None:
+    def _done(self, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self.end(FAILED, f"Unexpected error in application master: {task.exception()!r}")
+            # Such as an order to kill: what matters to the application is handled where it happens.
+            log.error("an error in the background", exc_info=task.exception())
 
     def _last_status(self) -> ApplicationStatus:
         entry = self._store.get(KEY_STATUS)
@@ -281,7 +291,7 @@ class Master:
             return self._application.accepted
         try:
             return ApplicationStatus.from_dict(json.loads(entry.value))
-        except (ValueError, KeyError, TypeError):
+        except ValueError:
             return self._application.accepted
 
 
@@ -293,7 +303,6 @@ class _OfDriver:
         self._begin = begin
 
     def granted(self, host: str) -> bool:
-        """See Told.granted."""
         self._begin()
         return True
 
@@ -318,7 +327,6 @@ class _OfContainer:
         self._key = WAITS_PREFIX + instance
 
     def granted(self, host: str) -> bool:
-        """See Told.granted."""
         container = self._container
         self.waits("")
         allowed = self._lifecycle.granted(container, host)
@@ -327,7 +335,6 @@ class _OfContainer:
         return allowed
 
     def waits(self, text: str) -> None:
-        """See Told.waits."""
         container = self._container
         if container.state != REQUESTED or text == container.message:
             return
@@ -336,7 +343,7 @@ class _OfContainer:
             log.info("%s is %s", container.id, text)
         value = encode({"container": container.id, "text": text})
         owner = Owner(container.service, container.instance)
-        self._store.apply(Put(self._key, value, owner))
+        self._store.apply(StorePut(self._key, value, owner))
 
 
 def driver_ending(code: int) -> tuple[str, str]:

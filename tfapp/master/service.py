@@ -8,19 +8,75 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 
+from tfapp.frozen import frozen
 from tfapp.master import messages as convert
 from tfapp.master.lifecycle import Lifecycle
-from tfapp.master.pages import NO_PAGES, PREFIX, Page, Pages
-from tfapp.master.store import KeyValueStore, RequestError
-from tfapp.master.watch_stream import WatchStream
-from tfapp.master.watches import Watches
+from tfapp.master.store import Delete, Get, KeyValueStore, RequestError
+from tfapp.master.watches import Watches, WatchStream
 from tfapp.protocol.definition import messages
 
+PREFIX = "/pages"
+NO_PAGES = "http://127.0.0.1:0/"
 
-def _unary(handler: Callable[[Any, Any], Any]) -> Callable:
+
+@frozen
+class Page:
+    """`route` and `link_name` are unique; `link_name` may be ""."""
+
+    route: str
+    target: str
+    link_name: str = ""
+
+
+class MasterPages:
+    """The web pages that an application announces, as `get_pages` gives them back."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, Page] = {}
+
+    def add(self, page: Page) -> None:
+        """RequestError when it cannot be a page or there is one like it."""
+        if "/" in page.route:
+            raise RequestError("Page page routes must not contain '/'")
+        if not _is_url(page.target):
+            raise RequestError(f"Page target address '{page.target}' is an invalid URL")
+        if page.route in self._pages:
+            raise RequestError(
+                f"A proxied page with route '{page.route}' already exists", "ALREADY_EXISTS"
+            )
+        names = {other.link_name for other in self._pages.values()}
+        if page.link_name and page.link_name in names:
+            raise RequestError(
+                f"A proxied page with link name '{page.link_name}' already exists",
+                "ALREADY_EXISTS",
+            )
+        self._pages[page.route] = page
+
+    def remove(self, route: str) -> None:
+        """RequestError when there is none."""
+        if self._pages.pop(route, None) is None:
+            raise RequestError(
+                f"A proxied page with route '{route}' doesn't exist", "FAILED_PRECONDITION"
+            )
+
+    def all(self) -> tuple[Page, ...]:
+        """In the order they were added."""
+        return tuple(self._pages.values())
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+def _unary(handler: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """A call with one answer; RequestError becomes its gRPC status."""
 
     @functools.wraps(handler)
@@ -51,7 +107,7 @@ class AppMaster:
         self._watches = watches
         self._lifecycle = lifecycle
         self._end = end
-        self._pages = Pages()
+        self._pages = MasterPages()
         self._streams: set[WatchStream] = set()
         self.progress = 0.1  # Skein's own until a program says otherwise
 
@@ -63,12 +119,12 @@ class AppMaster:
     # -- the key-value store --
     @_unary
     def GetRange(self, request: Any) -> Any:
-        found = self._store.apply(convert.Get(convert.read_range(request)))
+        found = self._store.apply(Get(convert.read_range(request)))
         return convert.range_response(request, found)
 
     @_unary
     def DeleteRange(self, request: Any) -> Any:
-        found = self._store.apply(convert.Delete(convert.read_range(request)))
+        found = self._store.apply(Delete(convert.read_range(request)))
         return convert.range_response(request, found)
 
     @_unary
@@ -154,7 +210,7 @@ class AppMaster:
 
     @_unary
     def UiInfo(self, request: Any) -> Any:
-        # Nothing listens there: see tfapp.master.pages.
+        # A master serves no web pages: each is at its own target.
         return messages.UIInfoResponse(ui_address=[NO_PAGES], proxy_prefix=PREFIX)
 
     @_unary

@@ -38,7 +38,7 @@ class Owner:
 
 
 @frozen
-class Entry:
+class StoreEntry:
     """One key. A DELETE event carries entries without value and owner."""
 
     key: str
@@ -70,7 +70,7 @@ class Delete:
 
 
 @frozen
-class Put:
+class StorePut:
     """Write a key. `keep_value`, `keep_owner`: leave that part as it is. The result is the
     previous entry, or None."""
 
@@ -81,7 +81,7 @@ class Put:
     keep_owner: bool = False
 
 
-Operation = Union[Get, Delete, Put]
+Operation = Union[Get, Delete, StorePut]
 
 
 @frozen
@@ -96,7 +96,7 @@ class Condition:
     right: bytes | Owner | None
 
 
-_COMPARISONS: dict[str, Callable] = {
+_COMPARISONS: dict[str, Callable[..., Any]] = {
     "LESS": lambda left, right: left < right,
     "LESS_EQUAL": lambda left, right: left <= right,
     "GREATER": lambda left, right: left > right,
@@ -122,17 +122,16 @@ class KeyValueStore:
 
     def __init__(
         self,
-        notify: Callable[[str, Sequence[Entry]], None],
+        notify: Callable[[str, Sequence[StoreEntry]], None],
         check_owner: Callable[[Owner], None],
     ):
         self._notify = notify
         self._check_owner = check_owner
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StoreEntry] = {}
         self._sorted: list[tuple[bytes, str]] = []
         self._owned: dict[Owner, set[str]] = {}
 
-    def get(self, key: str) -> Entry | None:
-        """One key."""
+    def get(self, key: str) -> StoreEntry | None:
         return self._entries.get(key)
 
     def apply(self, operation: Operation) -> Any:
@@ -154,7 +153,7 @@ class KeyValueStore:
         """Deletes all keys of an ended container, one DELETE event each."""
         for key in sorted(self._owned.pop(owner, ()), key=order):
             self._remove(key)
-            self._notify(DELETE, (Entry(key),))
+            self._notify(DELETE, (StoreEntry(key),))
 
     def _apply_all(self, operations: Sequence[Operation]) -> list[Any]:
         self._check(operations)
@@ -166,10 +165,10 @@ class KeyValueStore:
         for operation in operations:
             if isinstance(operation, Delete):
                 deleted.append(operation.range)
-            elif isinstance(operation, Put):
+            elif isinstance(operation, StorePut):
                 self._check_put(operation, deleted)
 
-    def _check_put(self, put: Put, deleted: Sequence[KeyRange]) -> None:
+    def _check_put(self, put: StorePut, deleted: Sequence[KeyRange]) -> None:
         if put.keep_value and put.keep_owner:
             raise RequestError("ignore_value & ignore_owner can't both be true")
         if put.keep_value:
@@ -182,16 +181,16 @@ class KeyValueStore:
             self._check_owner(put.owner)
 
     def _execute(self, operation: Operation) -> Any:
-        if isinstance(operation, Put):
+        if isinstance(operation, StorePut):
             return self._put(operation)
         if isinstance(operation, Delete):
             return self._delete(operation.range)
         return self._select(operation.range)
 
-    def _put(self, put: Put) -> Entry | None:
+    def _put(self, put: StorePut) -> StoreEntry | None:
         previous = self._entries.get(put.key)
-        before = previous or Entry(put.key)
-        entry = Entry(
+        before = previous or StoreEntry(put.key)
+        entry = StoreEntry(
             put.key,
             before.value if put.keep_value else put.value,
             before.owner if put.keep_owner else put.owner,
@@ -205,16 +204,16 @@ class KeyValueStore:
         self._notify(PUT, (entry,))
         return previous
 
-    def _delete(self, range_: KeyRange) -> list[Entry]:
+    def _delete(self, range_: KeyRange) -> list[StoreEntry]:
         found = self._select(range_)
         for entry in found:
             self._disown(entry)
             self._remove(entry.key)
         if found:
-            self._notify(DELETE, tuple(Entry(entry.key) for entry in found))
+            self._notify(DELETE, tuple(StoreEntry(entry.key) for entry in found))
         return found
 
-    def _select(self, range_: KeyRange) -> list[Entry]:
+    def _select(self, range_: KeyRange) -> list[StoreEntry]:
         first = 0 if _open_start(range_) else self._position(range_.start)
         last = self._position(range_.end) if range_.end else len(self._sorted)
         return [self._entries[key] for _, key in self._sorted[first:last]]
@@ -226,7 +225,7 @@ class KeyValueStore:
         del self._entries[key]
         del self._sorted[self._position(key)]
 
-    def _disown(self, entry: Entry) -> None:
+    def _disown(self, entry: StoreEntry) -> None:
         if entry.owner is not None:
             keys = self._owned[entry.owner]
             keys.discard(entry.key)
@@ -253,7 +252,6 @@ def _open_start(range_: KeyRange) -> bool:
 
 
 def contains(range_: KeyRange, key: str) -> bool:
-    """Whether `key` lies in `range_`."""
     position = order(key)
     if not _open_start(range_) and position < order(range_.start):
         return False

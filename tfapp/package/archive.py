@@ -33,7 +33,6 @@ class ZipSource:
     members: Mapping[str, zipfile.ZipInfo] = dataclasses.field(compare=False, repr=False)
 
     def files(self) -> tuple[str, ...]:
-        """Every regular file, sorted."""
         return tuple(self.members)
 
     def read(self, path: str) -> bytes:
@@ -47,7 +46,6 @@ class ZipSource:
             raise UnavailableError(f"{self.label}/{path} cannot be read: {error}") from error
 
     def executable(self, path: str) -> bool:
-        """Whether the file's owner may execute it."""
         return bool(self._find(path).external_attr >> 16 & stat.S_IXUSR)
 
     def _find(self, path: str) -> zipfile.ZipInfo:

@@ -3,11 +3,10 @@ here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfapp.frozen import frozen
-from tfapp.package.build_config import build_config
 from tfapp.package.build_metainfo import (
     build_command_orders,
     build_components,
@@ -16,24 +15,28 @@ from tfapp.package.build_metainfo import (
 )
 from tfapp.package.build_resources import build_master, build_resources
 from tfapp.package.checked import CheckedDocument
-from tfapp.package.model import AppPackage, ConfigValue, Source
+from tfapp.package.model import AppPackage, Config, ConfigValue, Source
 from tfapp.problems import Position
 
 
 @frozen
 class CheckedDocuments:
-    """The three documents of a package."""
-
     metainfo: CheckedDocument
     app_config: CheckedDocument
     resources: CheckedDocument
 
     @property
+    def by_kind(self) -> dict[str, CheckedDocument]:
+        return {
+            "metainfo": self.metainfo,
+            "appConfig": self.app_config,
+            "resources": self.resources,
+        }
+
+    @property
     def sound(self) -> frozenset[str]:
         """The kinds of document that rules may use."""
-        kinds = {"metainfo": self.metainfo, "appConfig": self.app_config}
-        kinds["resources"] = self.resources
-        return frozenset(kind for kind, document in kinds.items() if document.sound)
+        return frozenset(kind for kind, document in self.by_kind.items() if document.sound)
 
 
 def build_package(
@@ -91,3 +94,37 @@ def _rule_positions(metainfo: CheckedDocument) -> dict[str, Position]:
         for index in range(len(rule.get("components", ()))):
             found[f"failurePolicy.{number}.{index}"] = metainfo.at(*place, "components", index)
     return found
+
+
+def build_config(
+    app_config: CheckedDocument, components: Iterable[str], defaults: Mapping[str, ConfigValue]
+) -> Config:
+    """The configuration. Each of `components` has the schema's defaults, over them `global`,
+    over that its own values."""
+    global_ = _values(app_config, "global")
+    shared = {**defaults, **global_} if app_config.sound else {}
+    return Config(
+        global_=global_,
+        components={
+            name: {**shared, **_values(app_config, "components", name)} for name in components
+        },
+        credentials=_values(app_config, "credentials"),
+        metadata=app_config.section("metadata"),
+        positions={
+            name: app_config.key_at("components", name) for name in app_config.section("components")
+        },
+    )
+
+
+def _values(app_config: CheckedDocument, *path: str) -> dict[str, ConfigValue]:
+    found = {}
+    for key, value in app_config.section(*path).items():
+        key_at = app_config.key_at(*path, key)
+        if key_at not in app_config.ignored and not isinstance(value, (Mapping, list)):
+            found[key] = _value(app_config, (*path, key), key_at)
+    return found
+
+
+def _value(app_config: CheckedDocument, path: tuple[str, ...], key_at: Position) -> ConfigValue:
+    at, text = app_config.at(*path), app_config.text(*path)
+    return ConfigValue(text, at, key_at, app_config.locator.placeholders(at, text))

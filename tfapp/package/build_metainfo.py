@@ -60,7 +60,7 @@ def _component(
 
 
 def _docker_positions(
-    metainfo: CheckedDocument, path: tuple, written: Mapping[str, Any]
+    metainfo: CheckedDocument, path: tuple[Any, ...], written: Mapping[str, Any]
 ) -> dict[str, Position]:
     """ "dockerContainers.0.options" and so on."""
     return {
@@ -78,7 +78,10 @@ def default_role(name: str) -> str:
 
 
 def _export_refs(
-    metainfo: CheckedDocument, path: tuple, written: Mapping[str, Any], exports: tuple[Export, ...]
+    metainfo: CheckedDocument,
+    path: tuple[Any, ...],
+    written: Mapping[str, Any],
+    exports: tuple[Export, ...],
 ) -> tuple[ExportRef, ...]:
     words = tuple(word.strip() for word in written.get(path[-1], "").split(","))
     words = tuple(word for word in words if word)

@@ -4,6 +4,7 @@ Problem."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from tfapp.close_match import close_match
@@ -29,30 +30,31 @@ NAMES = {
         "resources.default.json",
     ),
 }
+ALL_NAMES = frozenset(name for names in NAMES.values() for name in names)
 _OPTIONS = {"appConfig": "--template", "resources": "--resources"}
 # Without one, every value is the schema's default.
 _MAY_LACK = ("appConfig",)
 
 
-class Found(NamedTuple):
+class FoundPackage(NamedTuple):
     """The file of a document. "" when there is none that can be used; `problems` say why."""
 
     path: str
     problems: tuple[Problem, ...] = ()
 
 
-def find_document(source: Source, kind: str) -> Found:
+def find_document(source: Source, kind: str) -> FoundPackage:
     """The file of a package that holds its document of `kind`."""
     present = [name for name in NAMES[kind] if name in source.files()]
     if len(present) == 1:
-        return Found(present[0])
+        return FoundPackage(present[0])
     if present:
         message = f"{present[0]} and {present[1]} are both the package's {kind}"
         problem = Problem(place(source, present[1]), AMBIGUOUS, message, hint="remove one of them")
-        return Found("", (problem,))
+        return FoundPackage("", (problem,))
     if kind in _MAY_LACK and not any(_misnamed(source, kind)):
-        return Found("")
-    return Found("", (_missing(source, kind),))
+        return FoundPackage("")
+    return FoundPackage("", (_missing(source, kind),))
 
 
 def place(source: Source, path: str) -> Position:
@@ -81,7 +83,7 @@ def _misnamed(source: Source, kind: str) -> Iterator[str]:
     top = [path for path in source.files() if "/" not in path]
     if f"{kind}.xml" in top:
         yield f"{kind}.xml is not read; write it as {NAMES[kind][0]}"
-    candidates = [path for path in top if path not in _all_names() and path != SCHEMA_FILE]
+    candidates = [path for path in top if path not in ALL_NAMES and path != SCHEMA_FILE]
     for name in NAMES[kind]:
         if found := close_match(name, candidates):
             yield f"rename {found} to {name}"
@@ -91,5 +93,17 @@ def _misnamed(source: Source, kind: str) -> Iterator[str]:
             yield f"{path} is one; the package is the folder {folder} itself"
 
 
-def _all_names() -> frozenset[str]:
-    return frozenset(name for names in NAMES.values() for name in names)
+def nearby(path: Path) -> str:
+    """The file or folder beside `path` that it is most likely a misspelling of, or ""."""
+    try:
+        names = {entry.name for entry in path.parent.iterdir()} if path.name else set()
+    except OSError:
+        return ""
+    match = close_match(path.name, sorted(names - {path.name}))
+    return str(path.with_name(match)) if match else ""
+
+
+def nearby_hint(path: Path, otherwise: str) -> str:
+    """A hint that offers that file or folder, or `otherwise` if there is none."""
+    found = nearby(path)
+    return f"did you mean {found}?" if found else otherwise

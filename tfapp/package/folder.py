@@ -31,7 +31,6 @@ class FolderSource:
     paths: Mapping[str, Path]
 
     def files(self) -> tuple[str, ...]:
-        """Every regular file, sorted."""
         return tuple(self.paths)
 
     def read(self, path: str) -> bytes:
@@ -44,7 +43,6 @@ class FolderSource:
             raise UnavailableError(message) from error
 
     def executable(self, path: str) -> bool:
-        """Whether the file's owner may execute it."""
         return bool(self._find(path).stat().st_mode & stat.S_IXUSR)
 
     def _find(self, path: str) -> Path:
@@ -131,7 +129,7 @@ def _check_link(relative: str, link: Path, real_root: Path) -> None:
         target = link.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: a ring of links, before Python 3.13
         raise UnsafeSourceError(relative, "this link leads to nothing", "remove it") from error
-    if real_root not in target.parents:
+    if real_root not in (target, *target.parents):
         message = "this link leads out of the package"
         raise UnsafeSourceError(relative, message, "put the file itself in its place")
     if target.is_dir():

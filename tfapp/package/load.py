@@ -15,16 +15,18 @@ from tfapp.package.model import AppPackage
 from tfapp.package.overrides import Overrides
 from tfapp.package.read import DocumentReader
 from tfapp.package.rules import check_rules
-from tfapp.package.source import WithoutPrograms, open_source
+from tfapp.package.source import open_source
 from tfapp.problems import Problem, has_errors
 
 
 @frozen
 class Loaded:
-    """`package` is None when an error is among the `problems`, which are sorted by place."""
+    """`package` is None when an error is among the `problems`, which are sorted by place.
+    `documents`: those that it was made of."""
 
     package: AppPackage | None
     problems: tuple[Problem, ...]
+    documents: CheckedDocuments | None = None
 
 
 def load_package(
@@ -42,8 +44,7 @@ def load_package(
     (`collect_user_files`). With `programs` False, the package's own files/ is left out. Everything
     that is wrong with the package is a Problem; nothing is raised for it."""
     try:
-        source = open_source(source_path, str(source_path))
-        source = source if programs else WithoutPrograms(source)
+        source = open_source(source_path, str(source_path), programs)
     except InvalidPackageError as error:
         return Loaded(None, error.problems)
     reader = DocumentReader(source, overrides)
@@ -59,4 +60,4 @@ def load_package(
     )
     package = build_package(source, documents, reader.defaults(), user_files or {})
     problems = tuple(sorted({*reader.problems, *check_rules(package, documents.sound)}))
-    return Loaded(None if has_errors(problems) else package, problems)
+    return Loaded(None if has_errors(problems) else package, problems, documents)

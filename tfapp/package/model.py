@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfapp import placeholders
 from tfapp.contract.job import SITE_GLOBAL, FailurePolicy, Resources
@@ -45,8 +45,6 @@ class ExportRef:
 
 @frozen
 class Export:
-    """One named template of an export group."""
-
     group: str
     name: str
     value: str
@@ -61,8 +59,6 @@ class Export:
 
 @frozen
 class Component:
-    """One component of metainfo."""
-
     name: str
     role: str
     category: str
@@ -72,7 +68,7 @@ class Component:
     app_exports: tuple[ExportRef, ...]
     min_instances: int
     max_instances: int | None
-    docker_containers: tuple[Mapping, ...]
+    docker_containers: tuple[Mapping[str, Any], ...]
     at: Position = dataclasses.field(compare=False)  # of `name`'s value
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
 
@@ -90,8 +86,8 @@ class CommandOrder:
     at: Position = dataclasses.field(compare=False)
 
 
-# Values of site.global.run.mode.
-LOCAL, DOCKER, YARN_DOCKER = "local", "docker", "yarn-docker"
+# Values of site.global.run.mode. Engines may have more.
+LOCAL, DOCKER = "local", "docker"
 
 
 @frozen
@@ -153,8 +149,6 @@ MASTER_NAMES = ("slider-appmaster", "appmaster")  # the application master among
 
 @frozen
 class ComponentResources:
-    """The resources of one component."""
-
     name: str
     instances: int
     container: Resources
@@ -202,6 +196,5 @@ class AppPackage:
         raise KeyError(name)
 
     def instances(self, name: str) -> int:
-        """The number of instances of component `name`."""
         found = self.resources.get(name)
         return found.instances if found else 0

@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from tfapp.contract.job import SITE_GLOBAL
 from tfapp.documents.document import Document, plain_data
 from tfapp.frozen import frozen
 from tfapp.problems import Position
@@ -53,6 +54,17 @@ class Overrides:
     max_restarts: str = ""
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def in_words(self) -> tuple[str, ...]:
+        """The options for people to read, "KEY=VALUE" or "COMPONENT KEY=VALUE"; of variables
+        without the value, without counts and the program with its arguments."""
+        of_all = (("", *row) for row in (*self.options, *self.resopts))
+        rows = (*of_all, *self.compopts, *self.rescompopts)
+        return tuple(
+            f"{component} {key}".strip() + ("" if key.startswith("env.") else f"={value}")
+            for component, key, value in rows
+            if not key.startswith(f"{SITE_GLOBAL}user.scripts.")
+        )
+
     def entries(self) -> Iterator[Override]:
         """Every override, in the order in which they are applied."""
         if self.max_restarts:
@@ -76,7 +88,6 @@ class Overrides:
         return Position(self.places.get(option, option))
 
     def without(self, components: Collection[str]) -> Overrides:
-        """The overrides without those for `components`."""
         return dataclasses.replace(
             self,
             compopts=tuple(words for words in self.compopts if words[0] not in components),

@@ -10,11 +10,9 @@ from tfapp.documents import Document, read_document
 from tfapp.documents.decode import MAX_BYTES
 from tfapp.documents.scalars import source_text
 from tfapp.errors import TfappError
-from tfapp.package.checked import CheckedDocument
-from tfapp.package.find import NAMES, SCHEMA_FILE, find_document, place, syntax_of
-from tfapp.package.locate import Locator
+from tfapp.package.checked import CheckedDocument, Locator
+from tfapp.package.find import NAMES, SCHEMA_FILE, find_document, nearby_hint, place, syntax_of
 from tfapp.package.model import MASTER_NAMES, ConfigValue, Source
-from tfapp.package.nearby import nearby_hint
 from tfapp.package.overrides import Overrides
 from tfapp.package.rules.components import UNKNOWN_COMPONENT, not_in_metainfo
 from tfapp.problems import Position, Problem, has_errors

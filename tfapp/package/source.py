@@ -8,17 +8,18 @@ are `unsafe-path` or `package` findings.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from tfapp.errors import InvalidPackageError
-from tfapp.frozen import frozen
-from tfapp.package.find import NAMES
+from tfapp.package.find import ALL_NAMES, NAMES, nearby_hint
 from tfapp.package.folder import FolderSource, Listing, list_folder
 from tfapp.package.model import FILES, Source
-from tfapp.package.nearby import nearby_hint
 from tfapp.package.safety import UNUSABLE, UnsafeSourceError, check_collisions, check_name
-from tfapp.problems import Position, Problem
+from tfapp.problems import Position, Problem, first_of
+
+T = TypeVar("T")
 
 LARGE = 50_000_000  # bytes of files that are worth a word
 _MOST = 8  # names in a line
@@ -28,46 +29,22 @@ _PERMISSIONS = "check its permissions"
 _NO_PACKAGE = "there is no package here"
 
 
-@frozen
-class WithoutPrograms:
-    """A package without the files below files/."""
-
-    whole: Source
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
-        return self.whole.label
-
-    def files(self) -> tuple[str, ...]:
-        """Every regular file but for the programs, sorted."""
-        return tuple(f for f in self.whole.files() if not f.startswith(FILES))
-
-    def read(self, path: str) -> bytes:
-        """See Source.read."""
-        return self.whole.read(path)
-
-    def executable(self, path: str) -> bool:
-        """See Source.executable."""
-        return self.whole.executable(path)
-
-
-def open_source(path: Path, label: str) -> Source:
-    """The package at `path`, which messages call `label`. InvalidPackageError when there is none
-    or when it is not safe to ship."""
+def open_source(path: Path, label: str, programs: bool = True) -> Source:
+    """The package at `path`, which messages call `label`; without `programs` it lacks the files
+    below files/. InvalidPackageError when there is none or when it is not safe to ship."""
     try:
         if path.is_dir():
             if above := _package_above(path):
                 hint = f"the package is the folder above it: {above}"
                 raise UnsafeSourceError("", _NO_PACKAGE, hint, UNUSABLE)
-            return FolderSource(label, list_folder(path).files)
+            return FolderSource(label, _kept(list_folder(path).files, programs))
         if path.is_file():
             if path.suffix.lower() in _DOCUMENTS:
                 hint = f"give the folder that it is in: {path.parent}"
                 raise UnsafeSourceError("", "this is a document, not a package", hint, UNUSABLE)
             from tfapp.package.archive import ZipSource, list_zip  # zipfile is slow to import
 
-            return ZipSource(label, path, list_zip(path))
+            return ZipSource(label, path, _kept(list_zip(path), programs))
         hint = "give the folder of an app package, or a .zip of one; `tfapp init` makes a new one"
         raise UnsafeSourceError("", _NO_PACKAGE, nearby_hint(path, hint), UNUSABLE)
     except UnsafeSourceError as refused:
@@ -77,32 +54,38 @@ def open_source(path: Path, label: str) -> Source:
         raise _invalid(label, UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)) from error
 
 
+def _kept(files: dict[str, T], programs: bool) -> dict[str, T]:
+    return {name: one for name, one in files.items() if programs or not name.startswith(FILES)}
+
+
 def _package_above(path: Path) -> str:
     """The folder above `path`, if that one has a metainfo and `path`, such as a package's files/,
     has no document of a package; else ""."""
     above = Path(os.path.normpath(path / os.pardir))
-    own = any((path / name).exists() for names in NAMES.values() for name in names)
+    own = any((path / name).exists() for name in ALL_NAMES)
     return str(above) if not own and any((above / n).exists() for n in NAMES["metainfo"]) else ""
 
 
 def collect_user_files(
-    paths: Iterable[Path], note: Callable[[str], None] = lambda _: None
+    paths: Iterable[str | os.PathLike[str]], note: Callable[[str], None] = lambda _: None
 ) -> dict[str, Path]:
-    """The files of `--files`, by their path below `files/` in a container. A file is shipped under
-    its own name, the content of a folder under the paths that it has in there. Of two files with
-    one path the later one wins. `note` is called with what is left out of a folder, and when the
-    files are many megabytes. InvalidPackageError for a path that does not exist or is not safe to
-    ship."""
+    """The files of `--files`, by their path below `files/` in a container. A file or a folder is
+    shipped under its own name; of a folder that is written with a slash at its end, or as ".", the
+    content alone. `note` is called with what is left out of a folder, and when the files are many
+    megabytes. InvalidPackageError for a path that does not exist or is not safe to ship, and for
+    two files that would have one path."""
     found: dict[str, Path] = {}
     size = 0
-    for path in paths:
+    for given in paths:
+        path = Path(given)
         try:
             listing = _user_files(path)
             size += listing.size
-            found.update(listing.files)
+            _add(found, listing.files, _folder_name(os.fspath(given)))
             check_collisions(found)
-            if listing.left_out:
-                note(f"{path}: does not ship {_named(listing.left_out)}")
+            words = [f"{name} ({why})" if why else name for name, why in listing.left_out]
+            if words:
+                note(f"{path}: does not ship {first_of(words, _MOST)}")
         except UnsafeSourceError as refused:
             raise _invalid(str(path), refused) from refused
         except OSError as error:
@@ -117,10 +100,22 @@ def collect_user_files(
     return found
 
 
-def _named(left_out: Sequence[tuple[str, str]]) -> str:
-    words = [f"{name} ({why})" if why else name for name, why in left_out]
-    more = f" and {len(words) - _MOST} more" if len(words) > _MOST else ""
-    return ", ".join(words[:_MOST]) + more
+def _folder_name(given: str) -> str:
+    """The name under which a folder is shipped, with a slash; "" for a file, and where only the
+    content is meant."""
+    name = os.path.basename(given)
+    return "" if name in ("", ".", "..") or not os.path.isdir(given) else f"{name}/"
+
+
+def _add(found: dict[str, Path], files: dict[str, Path], folder: str) -> None:
+    """UnsafeSourceError for another file of a path that `found` has."""
+    for inside, path in files.items():
+        name = folder + inside
+        before = found.setdefault(name, path)
+        if not before.samefile(path):
+            message = f"{before} is to be shipped as {name} too"
+            hint = "rename one of them, or give their folders, without a slash at the end"
+            raise UnsafeSourceError(inside, message, hint, UNUSABLE)
 
 
 def _user_files(path: Path) -> Listing:

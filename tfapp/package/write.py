@@ -8,52 +8,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.documents.render import render_yaml
+from tfapp.documents import render_yaml
 from tfapp.errors import InvalidPackageError, UsageError
-from tfapp.package.find import NAMES, SCHEMA_FILE
-from tfapp.package.load import load_package
+from tfapp.package.find import ALL_NAMES, NAMES
+from tfapp.package.load import Loaded
 from tfapp.package.model import FILES, Source
-from tfapp.package.overrides import Overrides
-from tfapp.package.read import DocumentReader
-from tfapp.package.source import WithoutPrograms, open_source
 from tfapp.problems import Problem
 
 _NUMBER = re.compile(r"(0|-?[1-9][0-9]*)\Z")
 
 
 def write_package(
-    folder: Path,
-    source_path: Path,
-    *,
-    template: Path | None,
-    resources: Path | None,
-    overrides: Overrides,
-    user_files: Mapping[str, Path],
-    programs: bool,
-    environment: Mapping[str, str],
+    folder: Path, loaded: Loaded, environment: Mapping[str, str]
 ) -> tuple[Problem, ...]:
-    """Writes the package at `source_path` to the empty `folder`; the other arguments are those of
-    `load_package`. `environment` becomes keys env.NAME of appConfig. Returns warnings.
+    """Writes a package to the empty `folder`. `environment` becomes keys env.NAME of appConfig.
+    Returns warnings.
 
     InvalidPackageError with every finding, before anything is written; OSError.
     """
-    loaded = load_package(
-        source_path,
-        template=template,
-        resources=resources,
-        overrides=overrides,
-        user_files=user_files,
-        programs=programs,
-    )
-    if loaded.package is None:
+    if loaded.package is None or loaded.documents is None:
         raise InvalidPackageError(loaded.problems)
-    source = open_source(source_path, str(source_path))
-    source = source if programs else WithoutPrograms(source)
-    documents = _documents(source, overrides, template, resources)
+    source, user_files = loaded.package.source, loaded.package.user_files
+    documents = {kind: dict(one.document.data) for kind, one in loaded.documents.by_kind.items()}
     variables = {f"env.{name}": _literal(name, text) for name, text in environment.items()}
     documents["appConfig"].setdefault("global", {}).update(variables)
-    own = {name for names in NAMES.values() for name in names}
-    content = {path: source.read(path) for path in source.files() if path not in own}
+    content = {path: source.read(path) for path in source.files() if path not in ALL_NAMES}
     for kind, document in documents.items():
         content[NAMES[kind][0]] = render_yaml(_with_numbers(document)).encode()
     content.update({FILES + path: origin.read_bytes() for path, origin in user_files.items()})
@@ -65,21 +44,6 @@ def write_package(
         if origin.stat().st_mode & 0o100 if origin else _executable(source, path):
             target.chmod(target.stat().st_mode | 0o111)
     return loaded.problems
-
-
-def _documents(
-    source: Source, overrides: Overrides, template: Path | None, resources: Path | None
-) -> dict[str, dict[str, Any]]:
-    """The data of each document, with the overrides in it."""
-    reader = DocumentReader(source, overrides)
-    extra = reader.extension() if SCHEMA_FILE in source.files() else None
-    given = {"metainfo": None, "appConfig": template, "resources": resources}
-    return {
-        kind: dict(
-            reader.document(kind, path, extra if kind == "appConfig" else None).document.data
-        )
-        for kind, path in given.items()
-    }
 
 
 def _executable(source: Source, path: str) -> bool:

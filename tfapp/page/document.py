@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, exported_pages
-from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
+from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, SUSPENDED, exported_pages
+from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus, RanComponent
+from tfapp.contract.terminal import plain
 from tfapp.frozen import frozen
 from tfapp.page.history import History, Lane, history
 
 PAUSE = 1.0  # seconds between two requests of a page while the application runs
 PAUSE_EACH = 0.01  # additional seconds for each instance
+_MOST_LINES = 20  # on outputs
 PAUSE_AFTER = 5.0  # seconds between two requests after its end: it may be started again
 MAX_LINES = 200  # lines of a log that are shown
 
@@ -36,7 +38,7 @@ class About:
 
 
 @frozen
-class Address:
+class PageAddress:
     """A link. `what`: the kind of page; links of the kind "log" are shown with the logs.
     `instance`: the instance that it belongs to, "" for the application. `note`: how to get there
     if the browser cannot."""
@@ -48,7 +50,7 @@ class Address:
 
 
 @frozen
-class Log:
+class PageLog:
     """The last lines of an instance's log. `missing`: why there are none."""
 
     instance: str
@@ -59,8 +61,8 @@ class Log:
 def of_application(
     about: About,
     status: ApplicationStatus,
-    links: Iterable[Address] = (),
-    logs: Sequence[Log] = (),
+    links: Iterable[PageAddress] = (),
+    logs: Sequence[PageLog] = (),
     fixed: bool = False,
 ) -> dict[str, Any]:
     """The document of one application. `logs`: the log that the page shows; in a `fixed` document,
@@ -71,22 +73,16 @@ def of_application(
     names = [i.instance for i in status.instances]
     return {
         "kind": "application",
-        "name": about.name,
-        "engine": about.engine,
+        **_facts(about, status),
         "id": about.id,
-        "run": about.run,
-        "live": about.live,
-        "tags": list(about.tags),
-        "state": status.state,
-        "words": in_words(status, about.waits),
         "cause": dataclasses.asdict(verdict.cause) if verdict and verdict.cause else None,
-        "started": status.started,
-        "updated": status.updated,
         "generation": status.generation,
         "restarts": status.restarts,
         "losses": status.losses,
         "checkpoints": status.checkpoint_dir,
         "feed": feed_in_words(status),
+        "outputs": outputs_in_words(status),
+        "ran": [list(fact) for fact in ran_in_words(status)],
         "instances": [
             _instance(i, lane, status.feed) for i, lane in zip(status.instances, past.lanes)
         ],
@@ -108,6 +104,35 @@ def of_application(
     }
 
 
+def ran_in_words(status: ApplicationStatus) -> list[tuple[str, str]]:
+    """What an application runs, as (name, text)."""
+    if status.ran is None:
+        return []
+    versions = {one.component: one.versions for one in status.instances if one.versions}
+    found = [
+        (f"{one.component} program", _component_in_words(one, versions.get(one.component, {})))
+        for one in status.ran.components
+    ]
+    ran = status.ran
+    options = ("options", ", ".join(ran.options))
+    others = (options, ("user", ran.user), ("commit", ran.commit), ("tfapp", ran.tfapp))
+    return [*found, *(fact for fact in others if fact[1])]
+
+
+def _component_in_words(one: RanComponent, versions: Mapping[str, str]) -> str:
+    """ "train.py --epochs 8; 2 x 1024 MiB, 1 vcore; python3 in img:1 (Python 3.12.4)"."""
+    gpus = f", {counted(one.gpus, 'GPU')}" if one.gpus else ""
+    gets = f"{one.instances} x {one.memory} MiB, {counted(one.vcores, 'vcore')}{gpus}"
+    where = f"{one.python} in {one.image}" if one.image else one.python
+    if versions:
+        where += f" ({', '.join(' '.join(pair) for pair in versions.items())})"
+    return "; ".join(part for part in (one.program, gets, where) if part)
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def in_words(status: ApplicationStatus, waits: str = "") -> str:
     """The verdict of an application, or its state in a sentence or two."""
     if status.verdict is not None:
@@ -115,6 +140,8 @@ def in_words(status: ApplicationStatus, waits: str = "") -> str:
     waiting = f" {waits[:1].upper()}{waits[1:].rstrip('.')}." if waits else ""
     if status.state == ACCEPTED:
         return f"Accepted: nothing runs yet.{waiting}"
+    if status.state == SUSPENDED:
+        return f"Suspended: nothing runs now.{waiting}"
     states = Counter(instance.state for instance in status.instances)
     counts = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
     total = len(status.instances)
@@ -157,6 +184,18 @@ def feed_in_words(status: ApplicationStatus) -> str:
     return " ".join(told)
 
 
+def outputs_in_words(status: ApplicationStatus) -> list[str]:
+    """What programs have left in their working folders, a line for each instance, at most
+    _MOST_LINES, and how it is fetched."""
+    told = [(i.instance, i.outputs) for i in status.instances if i.outputs and i.outputs.text()]
+    lines = [f"{instance} {outputs.text(place=False)}" for instance, outputs in told[:_MOST_LINES]]
+    if len(told) > _MOST_LINES:
+        lines.append(f"and {len(told) - _MOST_LINES} more instances, see `tfapp status`")
+    if any(outputs.count for _, outputs in told):
+        lines.append(f"`tfapp fetch {status.name} DIR --outputs` copies what is kept")
+    return lines
+
+
 def _rows(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
@@ -179,6 +218,10 @@ def of_list(rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> dict[str
 
 def row(about: About, status: ApplicationStatus) -> dict[str, Any]:
     """The row of one application in a list."""
+    return {**_facts(about, status), "href": f"{about.engine}/{about.name}/"}
+
+
+def _facts(about: About, status: ApplicationStatus) -> dict[str, Any]:
     return {
         "name": about.name,
         "engine": about.engine,
@@ -189,7 +232,6 @@ def row(about: About, status: ApplicationStatus) -> dict[str, Any]:
         "words": in_words(status, about.waits),
         "started": status.started,
         "updated": status.updated,
-        "href": f"{about.engine}/{about.name}/",
     }
 
 
@@ -206,7 +248,6 @@ def of_error(title: str, why: str, up: str = "", again: bool = False) -> dict[st
 
 
 def encoded(document: Mapping[str, Any]) -> bytes:
-    """A document as JSON."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -218,18 +259,7 @@ def last_lines(data: bytes, most: int = MAX_LINES) -> str:
     if lines and not lines[-1]:
         lines.pop()
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines[-most:])
-    return "\n".join(_plain(line) for line in shown)
-
-
-def _plain(line: str) -> str:
-    """The line without escape sequences of terminals and other control characters."""
-    head, *others = line.split("\x1b")
-    for other in others:
-        if other.startswith("["):
-            place = next((i for i, c in enumerate(other[1:], 2) if "@" <= c <= "~"), len(other))
-            other = other[place:]
-        head += other
-    return "".join(c for c in head if c == "\t" or c.isprintable())
+    return "\n".join(map(plain, shown))
 
 
 def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> dict[str, Any]:
@@ -244,6 +274,7 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
         "preparing": instance.preparing,
         "rows": feed.instances.get(instance.instance) if feed else None,
         "step": instance.step,
+        "epoch": instance.epoch,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),
     }
@@ -262,7 +293,7 @@ def _history(past: History) -> dict[str, Any]:
     }
 
 
-def _pages(about: About, status: ApplicationStatus) -> list[Address]:
+def _pages(about: About, status: ApplicationStatus) -> list[PageAddress]:
     """Links to the web pages that instances export, while the application is alive."""
     if not about.live:
         return []
@@ -274,5 +305,5 @@ def _pages(about: About, status: ApplicationStatus) -> list[Address]:
     for i in status.instances:
         what = "TensorBoard" if i.role == "tensorboard" else "page"
         note = "" if about.direct else f"An address inside the cluster. {ways[what]} from outside."
-        found += [Address(what, i.instance, page, note) for page in exported_pages(i.exports)]
+        found += [PageAddress(what, i.instance, page, note) for page in exported_pages(i.exports)]
     return found

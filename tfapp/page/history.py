@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from tfapp.contract.names import FINAL_STATES, LOST, REQUESTED, STOPPED, WAITING
+from tfapp.contract.names import FINAL_STATES, LOST, REQUESTED, STOPPED, SUSPENDED, WAITING
 from tfapp.contract.status import (
     BEGINS,
     ENDS,
@@ -15,6 +15,7 @@ from tfapp.contract.status import (
     REPLACED,
     RESTARTED,
     STARTS,
+    SUSPENDS,
     ApplicationStatus,
     InstanceStatus,
     Moment,
@@ -94,11 +95,14 @@ def _generations(
 ) -> Iterator[Generation]:
     began: dict[int, float] = {}
     started: dict[int, float] = {}
+    suspended: dict[int, float] = {}
     for moment in moments:
         if moment.generation is None:
             continue
         if moment.kind == STARTS:
             started[moment.generation] = moment.time
+        if moment.kind == SUSPENDS:
+            suspended[moment.generation] = moment.time
         if moment.kind in (BEGINS, STARTS):
             # There is no moment for the beginning of the first one; old moments are dropped.
             first = 0.0 if moment.generation == 1 else moment.time
@@ -108,6 +112,7 @@ def _generations(
     numbers = sorted(began)
     for number, following in zip(numbers, [*numbers[1:], None]):
         ends = until if following is None else began[following]
+        ends = suspended.get(number, ends)
         yield Generation(number, began[number], started.get(number), ends)
 
 
@@ -126,7 +131,7 @@ def _lanes(
         for generation in generations:
             if generation.number >= joined:
                 own = turns.get((instance.instance, generation.number), [])
-                last = generation is generations[-1]
+                last = generation is generations[-1] and status.state != SUSPENDED
                 parts += _parts(generation, own, instance if last else None)
         starts = sum(part.kind == RUNS for part in parts)
         yield Lane(instance.instance, tuple(parts), starts)

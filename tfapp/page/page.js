@@ -10,6 +10,7 @@ const SHAPES = { // a sign and a class for each state: readable without colours
   LOST: ["\u2716", "bad"], KILLED: ["\u25a0", "wait"], STOPPED: ["\u25a0", "calm"],
   STOPPING: ["\u25a1", "wait"], WAITING: ["\u2026", "wait"], REQUESTED: ["\u25cb", "wait"],
   FORMING: ["\u2026", "wait"], ACCEPTED: ["\u25cb", "wait"], DAMAGED: ["\u2716", "bad"],
+  SUSPENDED: ["\u25a1", "wait"],
 };
 const TROUBLE = ["FAILED", "LOST"];
 
@@ -99,7 +100,8 @@ function head() {
     ["engine", doc.engine], ["run", doc.run || ""], ["started", when(doc.started)],
     [doc.live ? "for" : "took", doc.started ? long(elapsed()) : ""],
     ["generation", doc.generation === null ? "unknown" : doc.generation],
-    ["restarts", restarts()], ["saves to", doc.checkpoints], ["tags", doc.tags.join(", ")],
+    ["restarts", restarts()], ["saves to", doc.checkpoints],
+    ["outputs", (doc.outputs || []).join("; ")], ["tags", doc.tags.join(", ")],
     ["id", doc.id],
   ];
   return make("header", {},
@@ -138,6 +140,13 @@ function links() {
       one.note ? make("div", { class: "faint" }, one.note) : null))));
 }
 
+function ran() {
+  if (!doc.ran.length) return null;
+  return make("section", { id: "ran" }, make("h2", {}, "What it runs"),
+    make("dl", { class: "facts" }, doc.ran.map(
+      ([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text)))));
+}
+
 function feed() {
   if (!doc.feed) return null;
   return make("section", { id: "feed" }, make("h2", {}, "Feed from Spark"), make("p", {}, doc.feed));
@@ -170,7 +179,7 @@ function instances() {
 }
 
 function table(rows) {
-  const metrics = rows.some((one) => one.step !== null || Object.keys(one.metrics).length);
+  const metrics = rows.some((one) => one.step !== null || one.epoch !== null || Object.keys(one.metrics).length);
   const fed = rows.some((one) => one.rows !== null);
   const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
     ...(metrics ? ["step", "metrics"] : []), "end"];
@@ -185,9 +194,14 @@ function table(rows) {
       make("td", { class: "host" }, one.host),
       make("td", { class: "number", "data-label": "restarts" }, String(one.restarts)),
       fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
-      metrics ? make("td", { class: "number", "data-label": "step" }, one.step === null ? "" : String(one.step)) : null,
+      metrics ? make("td", { class: "number", "data-label": "step" }, counted(one)) : null,
       metrics ? make("td", {}, measures(one)) : null,
       make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
+}
+
+function counted(one) {
+  if (one.step !== null) return String(one.step);
+  return one.epoch === null ? "" : `epoch ${one.epoch}`;
 }
 
 function measures(one) {
@@ -340,7 +354,8 @@ function plot(curve) {
     before = point[0];
   }
   const newest = curve.points[curve.points.length - 1];
-  const place = (value) => steps ? `step ${value}` : at(value);
+  const epochs = /(^|\/)epoch_[^/]*$/.test(curve.metric);  // as Keras counts them, from 0 on
+  const place = (value) => !steps ? at(value) : epochs ? `epoch ${value + 1}` : `step ${value}`;
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `${curve.metric} from ${place(first)} to ${place(last)}` },
     draw("line", { class: "edge", x1: 0, x2: width, y1: height - 1, y2: height - 1 }),
@@ -426,7 +441,8 @@ const PARTS = {
     ["head", head, () => [doc.words, doc.state, doc.run, doc.live && Math.floor(elapsed())]],
     ["cause", cause, () => doc.cause], ["links", links, () => doc.links],
     ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(elapsed())]],
-    ["feed", feed, () => doc.feed], ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
+    ["ran", ran, () => doc.ran], ["feed", feed, () => doc.feed],
+    ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
     ["logs", logs, () => doc.log_names], ["exports", exports_, () => doc.exports],
   ],
   error: [["head", () => make("header", {}, make("h1", {}, doc.name),

@@ -33,9 +33,11 @@ def export_groups(status: ApplicationStatus) -> dict[str, Entries]:
 
 
 def published(path: str, status: ApplicationStatus, address: str) -> Any:
-    """The answer of Slider's application master to `path`, which is PUBLISHER or below it; None for
-    "not found". `address`: the URL above PUBLISHER, for links; "" makes them relative to the
-    request. Names of groups are in lower case, as in Slider."""
+    """The answer of Slider's application master to `path`; None for "not found", as for all that is
+    not PUBLISHER or below it. `address`: the URL above PUBLISHER, for links; "" makes them relative
+    to the request. Names of groups are in lower case, as in Slider."""
+    if not f"{path}/".startswith(f"{PUBLISHER}/"):
+        return None
     parts = path.strip("/").removeprefix(PUBLISHER).strip("/").split("/")
     groups = {name.lower(): (name, found) for name, found in export_groups(status).items()}
     if parts == [""]:

@@ -8,18 +8,18 @@ import hmac
 import http.server
 import json
 import secrets
-import threading
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tfapp.frozen import frozen
+from tfapp.listener import Admit, Listener
 from tfapp.page.document import encoded, of_error
 from tfapp.page.html import page, policy
 
 LOOPBACK = "127.0.0.1"
 IDLE = 60.0  # seconds after which a connection without requests is closed
-MAX_CONNECTIONS = 64
 
 _TITLES = {403: "Not allowed", 404: "Not found", 503: "No answer"}
 
@@ -27,7 +27,7 @@ HTML, JSON = "text/html; charset=utf-8", "application/json"
 
 
 @frozen
-class Request:
+class PageRequest:
     """A request. `path`: below the token, without a leading slash. `base`: the URL that `path` is
     relative to, with a trailing slash. `query`: the last value of each parameter."""
 
@@ -37,7 +37,7 @@ class Request:
 
 
 @frozen
-class Answer:
+class PageAnswer:
     """An answer. `status`: the HTTP status; with 301, `body` is the new path. `error`: the message
     of an error; a browser gets a page with it in place of `body`."""
 
@@ -47,98 +47,76 @@ class Answer:
     error: str = ""
 
 
-def shown(document: Mapping[str, Any]) -> Answer:
-    """The page of a document."""
-    return Answer(page(document).encode(), HTML)
+def data(value: Any) -> PageAnswer:
+    """A value as JSON, for programs; NOT_FOUND for None."""
+    return NOT_FOUND if value is None else PageAnswer(json.dumps(value, indent=2).encode())
 
 
-def data(value: Any) -> Answer:
-    """A value as JSON, for programs."""
-    return Answer(json.dumps(value, indent=2).encode())
-
-
-def news(document: Mapping[str, Any], request: Request, clock: float) -> Answer:
-    """The answer to an open page that asks for a newer document: `document`, or NOTHING_NEW if the
-    page has it already. `clock`: seconds since 1970."""
+def shown(document: Mapping[str, Any], request: PageRequest, clock: float) -> PageAnswer:
+    """The page of `document`. For an open page, which asks at "data.json" for a newer one, the
+    document, or NOTHING_NEW if the page has it already. `clock`: seconds since 1970."""
+    if not request.path.endswith("data.json"):
+        return PageAnswer(page(document).encode(), HTML)
     body = encoded(document)
     seen = hashlib.sha256(body).hexdigest()[:32]
     if request.query.get("seen") == seen:
         return NOTHING_NEW
-    return Answer(b'{"clock":%f,"seen":"%s","document":%s}' % (clock, seen.encode(), body))
+    return PageAnswer(b'{"clock":%f,"seen":"%s","document":%s}' % (clock, seen.encode(), body))
 
 
-def failed(status: int, why: str) -> Answer:
+def failed(status: int, why: str) -> PageAnswer:
     """An error with status 403, 404 or 503. The page of a 503 tries again by itself."""
-    return Answer(data({"error": why}).body, status=status, error=why)
+    return PageAnswer(data({"error": why}).body, status=status, error=why)
 
 
 # Not 204: YARN's proxy fails on an answer without a body (WebAppProxyServlet of Hadoop 3.4.2).
-NOTHING_NEW = Answer(b"null")
+NOTHING_NEW = PageAnswer(b"null")
 NOT_FOUND = failed(404, "there is nothing of this name")
 
 
-def moved(path: str) -> Answer:
+def moved(path: str) -> PageAnswer:
     """A redirect to `path`, which is relative to the request."""
-    return Answer(path.encode(), status=301)
+    return PageAnswer(path.encode(), status=301)
 
 
-class PageServer(http.server.ThreadingHTTPServer):
+class PageServer:
     """The server of pages. `answer` is called by several threads. `proxied`: a proxy on this
-    machine, which has checks of its own, forwards requests; the Host header is not checked then."""
+    machine, which has checks of its own, forwards requests; the Host header is not checked then.
+    OSError if the port is taken."""
 
-    daemon_threads = True
-
-    def __init__(self, answer: Callable[[Request], Answer], port: int = 0, proxied: bool = False):
-        super().__init__((LOOPBACK, port), _Handler)
+    def __init__(
+        self, answer: Callable[[PageRequest], PageAnswer], port: int = 0, proxied: bool = False
+    ):
+        self._socket = socket.create_server((LOOPBACK, port), backlog=128)
+        self.server_port: int = self._socket.getsockname()[1]
         self.token = secrets.token_urlsafe(24)
         self.answer = answer
         self.proxied = proxied
-        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     @property
     def address(self) -> str:
-        """The URL of the first page."""
         return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[PageServer]:
         """Serves in another thread as long as the `with` block runs."""
-        thread = threading.Thread(target=self.serve_forever, name="pages", daemon=True)
-        thread.start()
+        listener = Listener("pages", self._socket, lambda *come: _Handler(self, *come))
         try:
             yield self
         finally:
-            self.shutdown()
-            self.server_close()
-            thread.join()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Handles a connection in a thread of its own; closes it if there are MAX_CONNECTIONS
-        already."""
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._room.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handles one connection, then makes room for another."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Does nothing: a browser that closes its connection is no error."""
+            listener.close()
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    server: PageServer
+    """Handles one connection. `admit`: called for the first request with the token."""
+
+    server: PageServer  # type: ignore[assignment]
     protocol_version = "HTTP/1.1"
     timeout = IDLE
+
+    def __init__(self, server: PageServer, connection: Any, address: Any, admit: Admit):
+        self._admit = admit
+        super().__init__(connection, address, server)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
         self._send(self._answer())
@@ -152,7 +130,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Writes no log: addresses contain the token."""
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> PageAnswer:
         ours = {f"{name}:{self.server.server_port}" for name in (LOOPBACK, "localhost")}
         # Against DNS rebinding: a foreign page whose name resolves to this address sends that name.
         if not self.server.proxied and self.headers.get("Host", "") not in ours:
@@ -161,22 +139,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         token, slash, path = parts.path.lstrip("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
             return failed(403, "the token in the address is not the one that was printed")
+        self._admit()
         if not slash:
             return moved(f"/{token}/")
         base = f"http://{self.headers.get('Host', '')}/{token}/"
-        return self.server.answer(Request(unquote(path), base, dict(parse_qsl(parts.query))))
+        return self.server.answer(PageRequest(unquote(path), base, dict(parse_qsl(parts.query))))
 
-    def _told(self, answer: Answer) -> str:
-        """The page of an error."""
+    def _told(self, answer: PageAnswer) -> str:
         below = urlsplit(self.path).path.lstrip("/").partition("/")[2]
         known = answer.status != 403
         up = "../" * below.count("/") or "./" if known else ""
         why = f"{answer.error[:1].upper()}{answer.error[1:].rstrip('.')}."
         return page(of_error(_TITLES[answer.status], why, up, again=answer.status == 503))
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: PageAnswer) -> None:
         if answer.error and "text/html" in self.headers.get("Accept", ""):
-            answer = Answer(self._told(answer).encode(), HTML, answer.status)
+            answer = PageAnswer(self._told(answer).encode(), HTML, answer.status)
         self.send_response(answer.status)
         headers = {
             "Cache-Control": "no-store",

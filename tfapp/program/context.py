@@ -15,7 +15,7 @@ from tfapp.errors import ProgramError
 from tfapp.frozen import frozen
 
 if TYPE_CHECKING:
-    from tfapp.feed.context import Feed
+    from tfapp.feed.program.context import Feed
 
 Exports = Mapping[str, Mapping[str, str]]
 
@@ -74,6 +74,24 @@ class Context:
         return f"{self.component}/{self.index}"
 
     @property
+    def trainers(self) -> int:
+        return sum(len(self.cluster.get(role, ())) for role in ("chief", "worker"))
+
+    @property
+    def has_evaluator(self) -> bool:
+        return any(member.role == "evaluator" for member in self.members)
+
+    def hides(self, folder: str) -> bool:
+        """Whether `folder`, a path or a URL, is in this container, where no other instance of the
+        application sees it."""
+        private = str(self.work_dir.absolute().parent) + os.sep  # the container's own folder
+        return (
+            bool(self.members)
+            and "://" not in folder
+            and os.path.abspath(folder).startswith(private)
+        )
+
+    @property
     def exports(self) -> dict[str, Exports]:
         """The exports of all instances: instance -> group -> name -> value. For example
         `exports["worker/0"]["worker"]["host_port"]`."""
@@ -83,13 +101,14 @@ class Context:
     def feed(self) -> Feed:
         """The feed of rows from Spark. ProgramError if the application is not fed."""
         try:
-            from tfapp.feed.context import feed_of
+            from tfapp.feed.program.context import EXPORT, VARIABLE, Feed
         except ModuleNotFoundError:  # it did not travel
             raise ProgramError(
                 "this program is fed by nobody",
                 "Submit it with feed=True, and call feed(data) of what submit returns.",
             ) from None
-        return feed_of(os.environ)
+        address = self.exports.get(self.instance, {}).get(self.component, {}).get(EXPORT, "")
+        return Feed(address, os.environ.get(VARIABLE, ""), self.work_dir)
 
     def report(
         self,

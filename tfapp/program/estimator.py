@@ -14,12 +14,14 @@ from typing import Any
 from tfapp.errors import ProgramError
 from tfapp.program.context import Context
 from tfapp.program.experiment import Experiment
+from tfapp.program.keras_model import numbers
 
-GONE = (
-    "TensorFlow {} has no Estimators: they were removed in TensorFlow 2.16",
-    'Give packages=["tensorflow==2.15.*"], with Python 3.9 to 3.11, or return a '
-    "tfapp.KerasExperiment.",
+SHARE = (
+    "Give the RunConfig a model_dir that all instances see: context.checkpoint_dir, if the call "
+    "has checkpoints=."
 )
+# The step in a checkpoint: of an Estimator, and of what model_to_estimator makes of a Keras model.
+STEPS = ("global_step", "estimator_global_step/.ATTRIBUTES/VARIABLE_VALUE")
 
 
 def run(experiment: Experiment, context: Context) -> dict[str, Any] | None:
@@ -36,22 +38,33 @@ def run(experiment: Experiment, context: Context) -> dict[str, Any] | None:
             "own",
             "Add a component ps, or give its RunConfig a train_distribute strategy.",
         )
+    folder, several = experiment.estimator.model_dir, context.trainers > 1 and not cluster.get("ps")
+    if (several or context.has_evaluator) and context.hides(folder):
+        raise ProgramError(f"no other instance sees {folder}, where the checkpoints are", SHARE)
     measured = _measured(experiment.estimator, context)
     tf.estimator.train_and_evaluate(*experiment)
     chief = context.role == "chief"
-    if chief and not measured and not any(m.role == "evaluator" for m in context.members):
+    if chief and not measured and not context.has_evaluator:
         _measure_last(experiment)
-    if chief:
-        measured.setdefault(
-            "global_step", int(experiment.estimator.get_variable_value("global_step"))
-        )
+    if chief and "global_step" not in measured:
+        measured.update(_step(experiment.estimator))
     return measured or None
+
+
+def _step(estimator: Any) -> dict[str, int]:
+    """The step of the last checkpoint; nothing if it has none."""
+    names = estimator.get_variable_names() if estimator.latest_checkpoint() else ()
+    found = [estimator.get_variable_value(name) for name in STEPS if name in names]
+    return {"global_step": int(found[0])} if found else {}
 
 
 def gone(version: str) -> ProgramError:
     """The message for a TensorFlow version without Estimators."""
-    message, hint = GONE
-    return ProgramError(message.format(version), hint)
+    return ProgramError(
+        f"TensorFlow {version} has no Estimators: they were removed in TensorFlow 2.16",
+        'Give packages=["tensorflow==2.15.*"], with Python 3.9 to 3.11, or return a '
+        "tfapp.KerasExperiment.",
+    )
 
 
 def missed(error: Exception, version: str) -> ProgramError | None:
@@ -74,7 +87,7 @@ def _measured(estimator: Any, context: Context) -> dict[str, Any]:
     def reporting(*args: Any, **kwargs: Any) -> Any:
         found = evaluate(*args, **kwargs) or {}
         last.clear()
-        last.update({name: float(value) for name, value in found.items()})
+        last.update(numbers(found))  # a vector or a summary is no metric
         if "global_step" in last:
             last["global_step"] = int(last["global_step"])
             metrics = {name: value for name, value in last.items() if name != "global_step"}

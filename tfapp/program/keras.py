@@ -27,6 +27,8 @@ Content of `model_dir`:
 from __future__ import annotations
 
 import contextlib
+import inspect
+import json
 import os
 import shutil
 import tempfile
@@ -62,8 +64,7 @@ SHARE = (
 def run(make: Callable[[], Any], context: Context, own_strategy: bool) -> dict[str, Any] | None:
     """Runs the part of this instance in the experiment that `make` returns. `own_strategy`: whether
     `make` enters its own scope. Returns the last metrics; None on instances that only serve."""
-    if context.role == "ps" or (context.role == "worker" and context.cluster.get("ps")):
-        _serve(context)
+    if _has_served(context):
         return None
     beside = context.role == "evaluator"
     strategy = None if own_strategy or beside else _strategy(context)
@@ -87,8 +88,7 @@ def run(make: Callable[[], Any], context: Context, own_strategy: bool) -> dict[s
 def train(experiment: KerasExperiment, context: Context) -> dict[str, Any] | None:
     """Runs the part of this instance in `experiment`, whose model is built already or is built by a
     function. Returns as `run`."""
-    if context.role == "ps" or (context.role == "worker" and context.cluster.get("ps")):
-        _serve(context)
+    if _has_served(context):
         return None
     if context.role not in ("chief", "worker", "evaluator"):
         raise ProgramError(
@@ -114,14 +114,10 @@ def train(experiment: KerasExperiment, context: Context) -> dict[str, Any] | Non
 
 
 # ---- Strategies ------------------------------------------------------------------------------
-def _trainers(context: Context) -> int:
-    return sum(len(context.cluster.get(role, ())) for role in ("chief", "worker"))
-
-
 def _strategy(context: Context) -> Any:
     """The strategy that follows from the cluster; None for a single instance."""
     servers = context.cluster.get("ps")
-    if not servers and _trainers(context) < 2:
+    if not servers and context.trainers < 2:
         return None
     import tensorflow as tf
 
@@ -155,8 +151,11 @@ def _check_own_strategy(model: Any, strategy: Any) -> None:
         )
 
 
-def _serve(context: Context) -> None:
-    """Serves the chief of ParameterServerStrategy until this instance is stopped."""
+def _has_served(context: Context) -> bool:
+    """Serves the chief of ParameterServerStrategy until this instance is stopped, if it is a server
+    or a worker of that. Returns whether it is."""
+    if context.role != "ps" and not (context.role == "worker" and context.cluster.get("ps")):
+        return False
     if not context.cluster.get("chief"):
         raise ProgramError(
             "ParameterServerStrategy needs a chief, which hands out the steps",
@@ -168,6 +167,7 @@ def _serve(context: Context) -> None:
     role, index = context.task
     cluster = {name: list(addresses) for name, addresses in context.cluster.items()}
     tf.distribute.Server(cluster, job_name=role, task_index=index, protocol="grpc").join()
+    return True
 
 
 def _folder(experiment: KerasExperiment, context: Context) -> str:
@@ -176,16 +176,9 @@ def _folder(experiment: KerasExperiment, context: Context) -> str:
     folder = str(experiment.model_dir or context.checkpoint_dir)
     if not folder:
         raise ProgramError("the KerasExperiment has no model_dir", SHARE)
-    private = str(context.work_dir.absolute().parent)  # the container's own folder
-    others = _trainers(context) > 1 or _has_evaluator(context)
-    local = "://" not in folder and os.path.abspath(folder).startswith(private + os.sep)
-    if others and local and context.members:
+    if (context.trainers > 1 or context.has_evaluator) and context.hides(folder):
         raise ProgramError(f"no other instance sees {folder}, where the checkpoints are", SHARE)
     return folder
-
-
-def _has_evaluator(context: Context) -> bool:
-    return any(member.role == "evaluator" for member in context.members)
 
 
 # ---- Training --------------------------------------------------------------------------------
@@ -204,7 +197,7 @@ class _Trainer:
         self.servers = bool(context.cluster.get("ps"))
         self.epoch = 0  # the last whole one, from 1
         self.metrics: dict[str, float] = {}  # its
-        self.several = _trainers(context) > 1
+        self.several = context.trainers > 1
         if self.several:
             self._check_strategy()
 
@@ -254,7 +247,7 @@ class _Trainer:
             params["x"] = experiment.input_data_fn()
         if experiment.target_data_fn is not None:
             params["y"] = experiment.target_data_fn()
-        wanted = experiment.validation_data_fn is not None and not _has_evaluator(self.context)
+        wanted = experiment.validation_data_fn is not None and not self.context.has_evaluator
         if wanted and "validation_data" not in params:
             params["validation_data"] = experiment.validation_data_fn()  # type: ignore[misc]
         if self.servers:
@@ -267,11 +260,11 @@ class _Trainer:
         found = [_reporting(callbacks.Callback, self)]
         if not any(isinstance(callback, callbacks.TensorBoard) for callback in given):
             found.append(callbacks.TensorBoard(self.folder, write_graph=False, profile_batch=0))
-        if _has_evaluator(self.context):
+        if self.context.has_evaluator:
             found.append(_at_epoch_end(callbacks.Callback, self.save_checkpoint))
         if not any(isinstance(callback, callbacks.BackupAndRestore) for callback in given):
             backup = os.path.join(self.folder, BACKUP)
-            found.append(callbacks.BackupAndRestore(backup, delete_checkpoint=False))
+            found.append(_backup(callbacks.BackupAndRestore, backup))
         found.append(_at_epoch_end(callbacks.Callback, self.ended_epoch))
         return found
 
@@ -308,7 +301,6 @@ class _Trainer:
         tf.io.gfile.rename(partial, target, overwrite=True)
 
     def _save(self) -> None:
-        """Saves the trained model atomically."""
         import tensorflow as tf
 
         name = "model.keras" if self.kit.three else "saved_model"
@@ -340,6 +332,55 @@ class _Trainer:
             yield place
         finally:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _backup(base: type, folder: str) -> Any:
+    """The callback `base`, Keras's BackupAndRestore, for the backup in `folder`. Keras 3 writes in
+    place, and a kill leaves half a file: the state before is kept, where this Keras can."""
+    given: dict[str, Any] = {"delete_checkpoint": False}
+    if "double_checkpoint" in inspect.signature(base.__init__).parameters:  # type: ignore[misc]
+        given["double_checkpoint"] = True
+
+    class Backup(base):
+        def on_train_begin(self, logs: Any = None) -> None:
+            _take_previous(folder)
+            try:
+                _check_lists(folder)
+                super().on_train_begin(logs)
+            except Exception as error:  # of h5py, of TensorFlow, of Keras: whatever reads it
+                raise ProgramError(
+                    f"the training cannot go on from its backup in {folder}, which is damaged or "
+                    f"of another model: {type(error).__name__}: {error}",
+                    "Delete that folder, or submit it again with --replace --fresh (Python: "
+                    "replace=True, fresh=True), which moves all of the earlier training aside.",
+                ) from error
+
+    return Backup(folder, **given)
+
+
+def _check_lists(folder: str) -> None:
+    """ValueError for a list of checkpoints, TensorFlow's own, that cannot be read: it would be
+    taken for none, and the training would begin anew."""
+    import tensorflow as tf
+
+    for path in tf.io.gfile.glob(os.path.join(folder, "*", "checkpoint")):
+        if tf.train.get_checkpoint_state(os.path.dirname(path)) is None:
+            raise ValueError(f"{path} cannot be read")
+
+
+def _take_previous(folder: str) -> None:
+    """Puts Keras 3's previous state in the place of one whose metadata was not written to its end:
+    Keras itself does that only for the weights."""
+    import tensorflow as tf
+
+    metadata = os.path.join(folder, "training_metadata.json")
+    if not all(map(tf.io.gfile.exists, (metadata, f"{metadata}.bkp"))):
+        return
+    with tf.io.gfile.GFile(metadata) as file, contextlib.suppress(ValueError):
+        json.loads(file.read())
+        return
+    for path in (metadata, os.path.join(folder, "latest.weights.h5")):
+        tf.io.gfile.copy(f"{path}.bkp", path, overwrite=True)
 
 
 def _serve_data(params: dict[str, Any]) -> None:

@@ -71,8 +71,8 @@ def is_iterator(data: Any) -> bool:
 
 def mark_of(context: Context) -> dict[str, Any]:
     """Identifies this cluster's training, so that an evaluator can tell its end from that of an
-    earlier one."""
-    cluster = {role: list(addresses) for role, addresses in context.cluster.items()}
+    earlier one. Without the evaluator, which is in its own TF_CONFIG alone."""
+    cluster = {role: list(at) for role, at in context.cluster.items() if role != "evaluator"}
     return {"generation": context.generation, "cluster": cluster}
 
 

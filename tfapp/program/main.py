@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
+import linecache
+import os
 import pickle
 import runpy
 import sys
@@ -17,12 +20,7 @@ from typing import Any
 from tfapp.errors import TfappError
 from tfapp.program import returned
 from tfapp.program.context import Context, accepts_context
-from tfapp.program.experiment import (
-    Experiment,
-    KerasExperiment,
-    makes_strategy,
-    returns,
-)
+from tfapp.program.experiment import Experiment, KerasExperiment, makes_strategy, returns
 
 CALL_FILE = "call.json"
 _OWN = str(Path(__file__).parent)
@@ -42,6 +40,7 @@ def main(folder: str, environ: Mapping[str, str]) -> int:
         return _refuse(error)
     except Exception as error:
         _show(error)
+        _tell_missed(error, environ)
         return 1
 
 
@@ -123,6 +122,7 @@ def _load(folder: Path, program: Mapping[str, Any], python: list[int]) -> Callab
             f'other bytecode; submit it from Python {mine}, give python="{theirs}", or name a '
             "function of a module"
         )
+    _keep_sources(program.get("sources", {}))
     try:
         return pickle.loads((folder / program["file"]).read_bytes())
     except ModuleNotFoundError as error:
@@ -139,6 +139,14 @@ def _load(folder: Path, program: Mapping[str, Any], python: list[int]) -> Callab
             f"{program['name']} cannot be read back from its pickle: {type(error).__name__}: "
             f"{error}"
         ) from None
+
+
+def _keep_sources(sources: Mapping[str, Mapping[str, str]]) -> None:
+    """Puts lines of files, by number, where tracebacks look for them: the files are the caller's,
+    or cells of a notebook."""
+    for file, known in sources.items():
+        lines = [known.get(str(number), "\n") for number in range(1, max(map(int, known)) + 1)]
+        linecache.cache[file] = sum(map(len, lines)), None, lines, file
 
 
 def _named(module: str, function: str) -> Callable[..., Any]:
@@ -170,6 +178,18 @@ def _show(error: BaseException) -> None:
     part = _users_part(error.__traceback__) or error.__traceback__
     traceback.print_exception(type(error), error, part, file=sys.stderr)
     sys.stderr.flush()
+
+
+def _tell_missed(error: Exception, environ: Mapping[str, str]) -> None:
+    """Tells the runner which file or module the program has not found, as far as its exception
+    knows that: `tfapp.contract.exit.Exit.missed`."""
+    missed: Any = None
+    if isinstance(error, FileNotFoundError):
+        missed = error.filename
+    elif isinstance(error, ModuleNotFoundError):
+        missed = error.name and error.name.replace(".", "/")
+    with contextlib.suppress(KeyError, OSError, TypeError):
+        Path(environ["TFAPP_MISSED_FILE"]).write_bytes(os.fsencode(missed))
 
 
 def _users_part(found: TracebackType | None) -> TracebackType | None:

@@ -21,6 +21,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from tfapp import threads
+from tfapp.course import MAX_CURVES, Course
+
 FILE = "TFAPP_METRICS_FILE"  # the variable that names the file
 INTERVAL = 1.0  # seconds between two writes
 MAX_NAMES = 32
@@ -67,6 +70,7 @@ class Reporter:
         self._interval = interval
         self._warn = warn or _warn
         self._values: dict[str, float] = {}
+        self._courses: dict[str, Course[float]] = {}  # of the first metrics
         self._step: int | None = None
         self._time = 0.0
         self._warned: set[str] = set()
@@ -83,7 +87,6 @@ class Reporter:
         self._thread: threading.Thread | None = None
 
     def report(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """See `report` of this module."""
         taken = {}
         try:
             items = metrics.items()
@@ -104,6 +107,7 @@ class Reporter:
             if step is not None:
                 self._step = step
             self._time = self._calendar()
+            self._keep_course(taken)
             if self._pending or self._path is None:
                 return
             self._pending = True
@@ -114,8 +118,16 @@ class Reporter:
         if self._thread is None:
             self._start()
 
+    def _keep_course(self, taken: Mapping[str, float]) -> None:
+        for name, value in taken.items():
+            course = self._courses.get(name)
+            if course is None:
+                if len(self._courses) == MAX_CURVES:
+                    continue
+                course = self._courses[name] = Course()
+            course.add(round(self._time, 1), self._step, value)
+
     def flush(self) -> None:
-        """See `flush` of this module."""
         with self._writing:
             with self._lock:
                 if not self._pending:
@@ -124,10 +136,10 @@ class Reporter:
                 data = {
                     "step": self._step,
                     "time": self._time,
-                    "metrics": {
-                        # JSON has no NaN and no infinity: "nan", "inf", "-inf".
-                        name: value if math.isfinite(value) else str(value)
-                        for name, value in self._values.items()
+                    "metrics": {name: _in_json(value) for name, value in self._values.items()},
+                    "points": {
+                        name: [(time, step, _in_json(value)) for time, step, value in one.points()]
+                        for name, one in self._courses.items()
                     },
                 }
             try:
@@ -153,9 +165,8 @@ class Reporter:
         with self._lock:
             if self._thread is not None or self._closed:
                 return
-            self._thread = threading.Thread(target=self._run, name="tfapp-metrics", daemon=True)
-        with contextlib.suppress(RuntimeError):  # no more threads: the end writes it
-            self._thread.start()
+            with contextlib.suppress(OSError):  # no more threads: a later report, or the end
+                self._thread = threads.start("tfapp-metrics", self._run)
 
     def _run(self) -> None:
         wake = self._wake
@@ -190,6 +201,11 @@ class Reporter:
             self._warn(text)
 
 
+def _in_json(value: float) -> float | str:
+    """JSON has no NaN and no infinity: "nan", "inf", "-inf"."""
+    return value if math.isfinite(value) else str(value)
+
+
 def _number(name: object, value: object) -> float:
     if not isinstance(name, str) or not name:
         raise TypeError(f"{name!r} is no name of a metric: a text that is not empty is expected")
@@ -220,7 +236,6 @@ _making = threading.Lock()
 
 
 def _reporter() -> Reporter:
-    """The reporter of this process."""
     global _own
     if _own is None:
         with _making:

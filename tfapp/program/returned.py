@@ -145,8 +145,6 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 # ---- Values ----------------------------------------------------------------------------------
 class _Encoder:
-    """Converts values into JSON data."""
-
     def __init__(self, pickles: bool):
         self._pickles = pickles
         # A value can be NumPy's only where its program has loaded it.

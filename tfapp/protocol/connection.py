@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp.contract.exit import read_container_message
-from tfapp.errors import UnavailableError
+from tfapp.errors import UnavailableError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.protocol.watch import Watch, key_range, prefix_range
 
@@ -64,11 +64,6 @@ class Connection:
         found = self._client.call("GetRange", **key_range(key)).result
         return found[0].value if found else None
 
-    def get_prefix(self, prefix: str) -> dict[str, bytes]:
-        """All keys with the prefix, and their values."""
-        found = self._client.call("GetRange", **prefix_range(prefix)).result
-        return {entry.key: entry.value for entry in found}
-
     def put(self, key: str, value: bytes, owner: str | None = None) -> None:
         """Sets `key`. A key with an owner is deleted when the container of the owner ends;
         RefusedError if it has ended already."""
@@ -86,14 +81,13 @@ class Connection:
             self._client.call("Transaction", on_success=puts)
 
     def discard(self, key: str) -> None:
-        """Deletes `key` if it exists."""
         self._client.call("DeleteRange", **key_range(key))
 
     def watch(
         self,
         keys: Sequence[str] = (),
         prefixes: Sequence[str] = (),
-        into: queue.SimpleQueue | None = None,
+        into: queue.SimpleQueue[Any] | None = None,
     ) -> Watch:
         """Watches keys and prefixes from now on, in the order of commits. Returns when the master
         has accepted all of them. Events are put into the queue `into`, which several sources may
@@ -176,17 +170,17 @@ def from_current(environ: Mapping[str, str], deadline: float | None = None) -> C
 def _client(address: str, certificate: bytes, key: bytes, deadline: float | None) -> Client:
     from tfapp.protocol.client import DEADLINE, Client
 
+    if not (certificate and key):  # gRPC would abort this process
+        raise UnreachableError("the credentials of the application are empty")
     return Client(address, certificate, key, DEADLINE if deadline is None else deadline)
 
 
 def _put(key: str, value: bytes, owner: str | None) -> dict[str, Any]:
-    """The fields of PutKeyRequest."""
     fields: dict[str, Any] = {"key": key, "value": value}
     return fields if owner is None else {**fields, "owner": _instance(owner)}
 
 
 def _instance(container: str) -> dict[str, Any]:
-    """The fields of ContainerInstance."""
     service, _, number = container.rpartition("_")
     return {"service_name": service, "instance": int(number)}
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from tfapp.frozen import frozen
 
 SERVICE = "skein.AppMaster"
 
-# "Message: field type, ...", in the order of their numbers. `type*` is a list, `type{}` a map from
-# strings, `name/field` a member of the oneof `name`.
 _MESSAGES = """
 Empty:
 Resources: memory int32, vcores int32, gpus int64, fpgas int64
@@ -61,7 +60,6 @@ GetProxiesRequest:
 GetProxiesResponse: proxy Proxy*
 """  # noqa: E501
 
-# Message, the name of an enum in it, and its values from 0 on.
 _ENUMS = """
 FinalStatus Type: UNDEFINED SUCCEEDED FAILED KILLED
 Log Level: INFO ALL TRACE DEBUG WARN ERROR FATAL OFF
@@ -98,24 +96,44 @@ GetProxies GetProxiesRequest GetProxiesResponse
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
-def describe() -> Any:
-    """The definition as a FileDescriptorProto."""
-    file = descriptor_pb2.FileDescriptorProto(name="skein.proto", package="skein", syntax="proto3")
-    messages: dict[str, Any] = {}
-    for line in _MESSAGES.split("\n")[1:-1]:
+def message_classes(package: str, described: str, enums: str = "") -> SimpleNamespace:
+    """The classes of messages, by name. `described`: a line for each, "Message: field type, ...",
+    in the order of their numbers, "-" for a number that is not read. `type*` is a list, `type{}` a
+    map from strings, `name/field` a member of the oneof `name`. `enums`: a line for each, the
+    message that it is in, its name, and its values from 0 on."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+    found: dict[str, Any] = {}
+    for line in described.strip().split("\n"):
         name, _, fields = line.partition(":")
-        messages[name] = message = file.message_type.add(name=name)
+        found[name] = message = file.message_type.add(name=name)
         for number, field in enumerate(filter(None, fields.split(",")), start=1):
-            _add_field(message, number, *field.split())
-    for line in _ENUMS.split("\n")[1:-1]:
+            if field.strip() != "-":
+                _add_field(message, number, *field.split())
+    for line in enums.strip().splitlines():
         place, _, values = line.partition(":")
         name, enum = place.split()
-        if name not in messages:
-            messages[name] = file.message_type.add(name=name)
-        named = messages[name].enum_type.add(name=enum)
+        if name not in found:
+            found[name] = file.message_type.add(name=name)
+        named = found[name].enum_type.add(name=enum)
         for number, value in enumerate(values.split()):
             named.value.add(name=value, number=number)
-    return file
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    # The first name since protobuf 4.22, the second until then.
+    make = getattr(message_factory, "GetMessageClass", None)
+    make = make or message_factory.MessageFactory(pool).GetPrototype
+    types = pool.FindFileByName(file.name).message_types_by_name
+    return SimpleNamespace(**{name: make(kind) for name, kind in types.items()})
+
+
+def parsed(kind: Any, data: bytes) -> Any:
+    """The message of this class in `data`. ValueError if it is none."""
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
 
 
 def _add_field(message: Any, number: int, name: str, kind: str) -> None:
@@ -140,19 +158,7 @@ def _add_field(message: Any, number: int, name: str, kind: str) -> None:
         field.type = _Field.Type.Value(f"TYPE_{kind.upper()}")
 
 
-def _message_classes() -> SimpleNamespace:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(describe())
-    file = pool.FindFileByName("skein.proto")
-    # The first name since protobuf 4.22, the second until then.
-    make = getattr(message_factory, "GetMessageClass", None)
-    make = make or message_factory.MessageFactory(pool).GetPrototype
-    return SimpleNamespace(
-        **{name: make(found) for name, found in file.message_types_by_name.items()}
-    )
-
-
-messages: Any = _message_classes()
+messages: Any = message_classes("skein", _MESSAGES, _ENUMS)
 
 
 @frozen

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
+from tfapp import threads
 from tfapp.frozen import frozen
 
 if TYPE_CHECKING:
@@ -48,16 +49,16 @@ class Watch:
         self,
         client: Client,
         ranges: Sequence[Range],
-        into: queue.SimpleQueue | None,
+        into: queue.SimpleQueue[Any] | None,
         on_close: Callable[[Watch], None],
         timeout: float,
     ):
         """`on_close` is called with the watch when it is closed. UnreachableError if the master has
         not accepted all `ranges` within `timeout` seconds."""
-        self.events: queue.SimpleQueue = queue.SimpleQueue() if into is None else into
+        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue() if into is None else into
         self._client = client
         self._on_close = on_close
-        self._requests: queue.SimpleQueue = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ranges = ranges
         self._unconfirmed = len(ranges)
         self._settled = threading.Event()  # all taken by the master, or broken
@@ -65,9 +66,12 @@ class Watch:
         self._closed = False
         for span in ranges:
             self._requests.put({"create": {**span, "event_type": "ALL"}})
-        self._call = client.stream("Watch", iter(self._requests.get, None))
-        # A daemon: a stopped master must not keep a process from ending.
-        threading.Thread(target=self._listen, name="tfapp-watch", daemon=True).start()
+        try:
+            self._call = client.stream("Watch", iter(self._requests.get, None))
+            # A daemon: a stopped master must not keep a process from ending.
+            threads.start("tfapp-watch", self._listen, failed=self._break)
+        except (OSError, RuntimeError) as error:  # no thread, here or in gRPC
+            raise client.unreachable("Watch", str(error)) from error
         confirmed = self._settled.wait(timeout)
         if self._broken or not confirmed:
             self.close()
@@ -108,8 +112,11 @@ class Watch:
                 self._receive(response)
         except grpc.RpcError as error:
             message = error.details() or error.code().name
+        self._break(message)
+
+    def _break(self, why: object) -> None:
         self._requests.put(None)
-        self._broken = message
+        self._broken = message = str(why) or repr(why)
         confirmed = self._settled.is_set()
         self._settled.set()
         if confirmed and not self._closed:
@@ -127,7 +134,6 @@ class Watch:
 
 
 def key_range(key: str) -> Range:
-    """The range of a single key."""
     return {"start": key, "end": f"{key}\0"}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from tfapp.contract.names import (
     ENV_GENERATION,
     ENV_INSTANCE,
     FILES_DIR,
+    IMAGE_PYTHON,
     INSTANCE_FILE,
     JOB_FILE,
     MASTER_KEY_FILE,
@@ -22,6 +25,7 @@ from tfapp.contract.names import (
     RETURNED_FILE,
     initial_instance,
     instance_id,
+    outputs_of,
     parse_instance,
 )
 from tfapp.frozen import frozen
@@ -30,7 +34,8 @@ WORK_DIR = "work"  # the program's working directory, made by the runner
 PROGRESS_FILE = "tfapp-progress"  # in the work folder
 CLUSTER_FILE = "tfapp-cluster.json"  # there too
 METRICS_FILE = "tfapp-metrics.json"  # there too
-IMAGE_PYTHON = "python3"  # in an image there may be no other, least of all tfapp's own
+MISSED_FILE = "tfapp-missed"  # there too
+OWN_FILES = frozenset({PROGRESS_FILE, CLUSTER_FILE, METRICS_FILE, MISSED_FILE})
 CHECKPOINTS_DIR = "checkpoints"  # without a checkpoint prefix, private to the container
 
 # The program must not act as the application: Skein's own variables stay with the runner.
@@ -108,6 +113,11 @@ class Container:
         return self.work_dir / METRICS_FILE
 
     @property
+    def missed_file(self) -> Path:
+        """The file in which tfapp's part of a program leaves what `Exit.missed` says."""
+        return self.work_dir / MISSED_FILE
+
+    @property
     def returned_file(self) -> Path:
         """The file in which a program leaves what its function returned."""
         return self.log_dir / RETURNED_FILE
@@ -127,7 +137,6 @@ class Container:
         return Settings(site).text("advertise.host") or self.environ.get("NM_HOST") or "127.0.0.1"
 
     def python(self, site: Mapping[str, str]) -> str:
-        """The interpreter of the user's program."""
         executable = Settings(site).text("python.executable")
         if Settings(site).text("run.mode") not in ("", "local"):
             return executable or IMAGE_PYTHON
@@ -146,6 +155,26 @@ class Container:
         if not prefix:
             return str(self.root / CHECKPOINTS_DIR)
         return f"{prefix.rstrip('/')}/{self.job.name}"
+
+    def outputs_dir(self, site: Mapping[str, str]) -> str:
+        """The folder of this instance for what programs leave in their working folders; "" where
+        no folder outlives the container, or only a URL names it."""
+        prefix = Settings(site).text("user.checkpoint.prefix")
+        folder = local_path(self.checkpoint_dir(site)) if prefix else ""
+        application = self.environ.get("SKEIN_APPLICATION_ID", "")
+        name = f"{self.component.name}_{self.index}"
+        return f"{folder}{outputs_of(application)}/{name}" if folder and application else ""
+
+    def clear_checkpoints(self, site: Mapping[str, str]) -> bool:
+        """Empties the checkpoint folder if it is in this container, where no other instance sees
+        it. Returns whether anything was there. OSError if it cannot be emptied."""
+        folder = Path(self.checkpoint_dir(site))
+        if self.root not in folder.parents or not os.path.lexists(folder):
+            return False
+        old = Path(tempfile.mkdtemp(prefix=f"{folder.name}.old.", dir=folder.parent))
+        folder.replace(old / folder.name)  # at once, and whoever owns what is in it
+        shutil.rmtree(old, ignore_errors=True)
+        return True
 
     def inherited_environ(self) -> dict[str, str]:
         """The container's environment without the variables that only the runner uses."""
@@ -181,6 +210,13 @@ class Container:
             link = self.work_dir / entry.name
             if not os.path.lexists(link):
                 link.symlink_to(self.files_dir / entry.name)
+
+
+def local_path(folder: str) -> str:
+    """The path of a folder that is named by a path or by a file:// URL, "" of any other URL."""
+    if folder.startswith("file://"):
+        return folder[len("file://") :]
+    return "" if "://" in folder else folder
 
 
 def _json(path: Path) -> Any:

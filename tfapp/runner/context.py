@@ -9,10 +9,13 @@ the task's place) are replaced last, in the values that the script sees.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from tfapp import placeholders
-from tfapp.contract.job import ExportTemplate
+from tfapp.contract.job import SITE_GLOBAL, ExportTemplate
 from tfapp.contract.messages import Member
 from tfapp.contract.names import instance_id
 from tfapp.frozen import frozen
@@ -25,7 +28,10 @@ Exports = Mapping[str, Mapping[str, str]]
 Execute = Callable[[Context, Sequence[str], float], Executed]
 
 _FLAGS = ("JOB_NAME", "TASK_INDEX", "PS_HOSTS", "WORKER_HOSTS")
-SITE_GLOBAL = "site.global."
+_VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)\}|\{\{(\w+)\}\}")
+_HADOOP_HOMES = ("HADOOP_HDFS_HOME", "HADOOP_COMMON_HOME", "HADOOP_HOME")
+_JAVA_FOLDERS = ("lib/server", "jre/lib/server", "jre/lib/amd64/server", "jre/lib/aarch64/server")
+_LONGEST = 100_000  # bytes; Linux takes 128 KiB for one variable
 
 
 class ExportError(Exception):
@@ -85,6 +91,13 @@ def build_context(
     given = dict(container.private.env.get(component.name, {}))
     if component.docker is not None:
         given.pop(component.docker.credential, None)  # the registry's, and not the program's
+    env = {
+        **container.inherited_environ(),
+        **own,
+        **{name: expand(f"env.{name}", value) for name, value in given.items()},
+    }
+    if component.docker is None:
+        env.update(hadoop_variables(job.class_path, env))
     context = Context(
         job=job,
         component=component,
@@ -98,13 +111,9 @@ def build_context(
         package_dir=container.package_dir,
         checkpoint_dir=facts["CHECKPOINT_DIR"],
         data_dir=facts["DATA_DIR"],
-        env={
-            **container.inherited_environ(),
-            **own,
-            **{name: expand(f"env.{name}", value) for name, value in given.items()},
-        },
+        env=env,
         config=program_config(site, expand),
-        ports={_without_prefix(key): port for key, port in settings.ports.items()},
+        ports={key.removeprefix(SITE_GLOBAL): port for key, port in settings.ports.items()},
         exports=exports,
         members=members,
         expand=expand,
@@ -121,7 +130,6 @@ def _facts(container: Container) -> dict[str, str]:
 def _own_variables(
     container: Container, generation: int, settings: InstanceSettings
 ) -> dict[str, str]:
-    """The TFAPP_ variables that every program gets."""
     component = container.component
     return {
         "TFAPP_APPLICATION": container.job.name,
@@ -138,13 +146,13 @@ def _own_variables(
         "TFAPP_PROGRESS_FILE": str(container.progress_file),
         "TFAPP_CLUSTER_FILE": str(container.cluster_file),
         "TFAPP_METRICS_FILE": str(container.metrics_file),
+        "TFAPP_MISSED_FILE": str(container.missed_file),
         # Without it the log would show a program's lines only when many have gathered.
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def cluster_json(generation: int, members: Iterable[Member]) -> str:
-    """The content of a program's TFAPP_CLUSTER_FILE."""
     known = ("instance", "component", "index", "role", "host", "exports")
     return json.dumps(
         {
@@ -152,10 +160,6 @@ def cluster_json(generation: int, members: Iterable[Member]) -> str:
             "members": [{name: getattr(m, name) for name in known} for m in members],
         }
     )
-
-
-def _without_prefix(key: str) -> str:
-    return key[len(SITE_GLOBAL) :] if key.startswith(SITE_GLOBAL) else key
 
 
 # ---- Values ----------------------------------------------------------------------------------
@@ -195,16 +199,19 @@ def export_values(
     host: str,
     known: Mapping[str, str],
 ) -> dict[str, dict[str, str]]:
-    """group -> name -> value. In an export every `<component>_HOST` is this instance's host.
-    ExportError for a placeholder that nothing replaces."""
-
-    def lookup(found: Placeholder) -> str | None:
-        if found.kind == HOST:
-            return host
-        return known.get(found.name, settings.site.get(found.name))
-
+    """group -> name -> value. In an export every `<component>_HOST` is this instance's host, an
+    IPv6 address before a port in brackets. ExportError for a placeholder that nothing replaces."""
     groups: dict[str, dict[str, str]] = {}
     for template in templates:
+
+        def lookup(found: Placeholder, text: str = template.value) -> str | None:
+            value = known.get(found.name, settings.site.get(found.name))
+            if found.kind == HOST:
+                value = host
+            elif found.name != "THIS_HOST":
+                return value
+            return f"[{value}]" if ":" in (value or "") and text[found.end :][:1] == ":" else value
+
         try:
             value = placeholders.substitute(template.value, lookup, partial=False)
         except KeyError as error:
@@ -245,7 +252,7 @@ def expander(
 def program_config(site: Mapping[str, str], expand: Callable[[str, str], str]) -> dict[str, str]:
     """The script's config: `site.global.*` without that prefix, placeholders replaced."""
     return {
-        key[len(SITE_GLOBAL) :]: expand(key, text)
+        key.removeprefix(SITE_GLOBAL): expand(key, text)
         for key, text in site.items()
         if key.startswith(SITE_GLOBAL)
     }
@@ -254,3 +261,36 @@ def program_config(site: Mapping[str, str], expand: Callable[[str, str], str]) -
 def hosts_of(component: str, members: Iterable[Member]) -> str:
     """Comma list of the hosts of a component's instances, by index."""
     return ",".join(member.host for member in members if member.component == component)
+
+
+# ---- Hadoop's client library, libhdfs, on a node of YARN ----------------------------------------
+def hadoop_variables(class_path: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """CLASSPATH and LD_LIBRARY_PATH for libhdfs in a container with `environ`; those that it has
+    already come first. `class_path`: yarn.application.classpath, which has the node's variables and
+    "FOLDER/*" for all jars. Nothing where none of the jars is there. It needs no Java: `hadoop
+    classpath --glob` would take a second in each container."""
+    parts = [part.strip() for part in class_path.split(",")]
+    entries = [entry for part in parts for entry in _in_class_path(part, environ)]
+    if not any(entry.endswith(".jar") for entry in entries):
+        return {}
+    found = os.pathsep.join(dict.fromkeys(entries))
+    variables = {"CLASSPATH": found} if len(found.encode()) <= _LONGEST else {}
+    homes = dict.fromkeys(environ[name] for name in _HADOOP_HOMES if environ.get(name))
+    folders = [Path(home, "lib/native") for home in homes]
+    if environ.get("JAVA_HOME"):
+        folders += [Path(environ["JAVA_HOME"], name) for name in _JAVA_FOLDERS]
+    variables["LD_LIBRARY_PATH"] = os.pathsep.join(str(f) for f in folders if f.is_dir())
+    return {
+        name: os.pathsep.join(filter(None, (environ.get(name), value)))
+        for name, value in variables.items()
+        if value
+    }
+
+
+def _in_class_path(entry: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """The entry of a class path with its variables replaced, and "*" by the jars."""
+    path = _VARIABLE.sub(lambda m: environ.get(m[1] or m[2] or m[3], ""), entry)
+    if path.endswith("/*"):
+        yield from sorted(map(str, Path(path[:-2]).glob("*.jar")))
+    elif path and os.path.exists(path):
+        yield path

@@ -1,5 +1,5 @@
-"""The scalars in TensorBoard's event files, read as they grow. Standard library alone: TensorFlow
-would take a runner seconds and hundreds of megabytes.
+"""The scalars in TensorBoard's event files, read as they grow. By protobuf alone: TensorFlow would
+take a runner seconds and hundreds of megabytes.
 
 A file is TFRecords, https://www.tensorflow.org/tutorials/load_data/tfrecord, each an `Event`
 message, https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/util/event.proto.
@@ -8,10 +8,11 @@ message, https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/ut
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple
 
 MOST_READ = 4 << 20  # bytes of records, without the large ones, that a look reads
 MOST_PARSED = 1000  # records that a look parses: the newest
@@ -21,8 +22,6 @@ LARGEST = 64 << 10  # bytes of a record that is parsed: a larger one is no scala
 _BLOCK = 64 << 10  # bytes of one read
 _HEADER = 12  # bytes: length, checksum of the length
 _FOOTER = 4  # bytes: checksum of the data
-
-_Value = Union[int, bytes]
 
 
 class Scalar(NamedTuple):
@@ -60,7 +59,7 @@ def read_new(descriptor: int, offset: int) -> tuple[int, list[Scalar]]:
     for begin, length in reversed(kept):
         try:
             scalars += _scalars(os.pread(descriptor, length, begin))
-        except (ValueError, IndexError, struct.error, OverflowError):
+        except (ValueError, struct.error):
             continue  # no such message: another one may be
     return offset, scalars
 
@@ -110,132 +109,57 @@ def _masked_crc(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-# ---- Messages. Numbers of fields are those of event.proto, summary.proto and tensor.proto ------
-
-
-def _scalars(event: bytes) -> Iterator[Scalar]:
-    time, step, summary = 0.0, 0, b""
-    for field, value in _fields(event):
-        if field == 1 and isinstance(value, bytes):
-            (time,) = struct.unpack("<d", value)
-        elif field == 2 and isinstance(value, int):
-            step = _signed(value)
-        elif field == 5 and isinstance(value, bytes):
-            summary = value
-    for field, value in _fields(summary):
-        if field == 1 and isinstance(value, bytes):
-            tag, number = _summary_value(value)
-            if tag and number is not None:
-                yield Scalar(tag, number, step, time)
-
-
-def _summary_value(message: bytes) -> tuple[str, float | None]:
-    tag, number, kind = "", None, ""
-    for field, value in _fields(message):
-        if not isinstance(value, bytes):
-            continue
-        if field == 1:
-            tag = value.decode(errors="replace")
-        elif field == 2:
-            number = _short(struct.unpack("<f", value)[0])
-        elif field == 8:
-            number = _scalar_tensor(value)
-        elif field == 9:
-            kind = _plugin(value)
-    return tag, number if kind in ("", "scalars") else None
-
-
-def _plugin(metadata: bytes) -> str:
-    for field, value in _fields(metadata):
-        if field == 1 and isinstance(value, bytes):
-            for inner, name in _fields(value):
-                if inner == 1 and isinstance(name, bytes):
-                    return name.decode(errors="replace")
-    return ""
-
-
-# DataType -> (the tensor's field of repeated values, how they are packed). "": as varints.
+# ---- Messages: those of event.proto, summary.proto and tensor.proto, without what is not read ---
+_MESSAGES = """
+Event: wall_time double, step int64, -, -, summary Summary
+Summary: value Value*
+Value: tag bytes, value/number float, -, -, value/histogram bytes, -, -, value/tensor Tensor, metadata Metadata
+Metadata: plugin Plugin
+Plugin: name bytes
+Tensor: type int32, shape bytes, -, content bytes, floats float*, doubles double*, ints int32*, -, -, longs int64*
+"""  # noqa: E501
+# DataType -> (the tensor's field of repeated values, the layout of its content).
 _TYPES = {
-    1: (5, "<f"),  # DT_FLOAT
-    2: (6, "<d"),  # DT_DOUBLE
-    3: (7, ""),  # DT_INT32
-    9: (10, ""),  # DT_INT64
+    1: ("floats", "<f"),  # DT_FLOAT
+    2: ("doubles", "<d"),  # DT_DOUBLE
+    3: ("ints", "<i"),  # DT_INT32
+    9: ("longs", "<q"),  # DT_INT64
 }
-_CONTENT = {1: "<f", 2: "<d", 3: "<i", 9: "<q"}
 
 
-def _scalar_tensor(tensor: bytes) -> float | None:
-    """The number in it; None for another shape or type."""
-    kind, content, repeated = 0, b"", {}
-    for field, value in _fields(tensor):
-        if field == 1 and isinstance(value, int):
-            kind = value
-        elif field == 2 and isinstance(value, bytes):
-            if any(True for _ in _fields(value)):  # it has dimensions
-                return None
-        elif field == 4 and isinstance(value, bytes):
-            content = value
-        else:
-            repeated[field] = value
-    if kind not in _TYPES:
+@functools.cache
+def _event_class() -> Any:
+    # It brings gRPC: see tfapp.protocol.connection.load.
+    from tfapp.protocol.definition import message_classes
+
+    return message_classes("tensorboard", _MESSAGES).Event
+
+
+def _scalars(data: bytes) -> Iterator[Scalar]:
+    from tfapp.protocol.definition import parsed
+
+    event = parsed(_event_class(), data)
+    for value in event.summary.value:
+        number = _number(value)
+        if value.tag and number is not None and value.metadata.plugin.name in (b"", b"scalars"):
+            tag = value.tag.decode(errors="replace")
+            yield Scalar(tag, number, event.step, event.wall_time)
+
+
+def _number(value: Any) -> float | None:
+    """The number in a value; None for a tensor of another shape or type, a histogram and others."""
+    kind, tensor = value.WhichOneof("value"), value.tensor
+    if kind == "number":
+        return _short(value.number)
+    if kind != "tensor" or tensor.shape or tensor.type not in _TYPES:
         return None
-    field, layout = _TYPES[kind]
-    if content:
-        number = struct.unpack(_CONTENT[kind], content)[0]
-    else:
-        number = _only(repeated.get(field, b""), layout)
-    return _short(number) if kind == 1 else float(number)
-
-
-def _only(value: _Value, layout: str) -> float:
-    """The one value of a repeated field, packed or not. Protobuf leaves out a tensor's zeros."""
-    if isinstance(value, int):
-        return _signed(value)
-    if not value:
-        return 0.0
-    return struct.unpack(layout, value)[0] if layout else _signed(_varint(value, 0)[0])
+    field, layout = _TYPES[tensor.type]
+    # Protobuf leaves out a tensor's zeros.
+    values = struct.unpack(layout, tensor.content) if tensor.content else getattr(tensor, field)
+    number = float(values[0] if values else 0)
+    return _short(number) if field == "floats" else number
 
 
 def _short(number: float) -> float:
     """A 32-bit float without the digits that it does not have: 0.1 for 0.10000000149."""
     return float(f"{number:.7g}")
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, _Value]]:
-    """(number, value) of each field: an integer of a varint, else bytes. ValueError or IndexError
-    for what is no message."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            length, at = _varint(message, at)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
-        if at + length > end:
-            raise ValueError("it ends too early")
-        yield key >> 3, message[at : at + length]
-        at += length
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value

@@ -80,6 +80,14 @@ class Ended:
 
 
 @frozen
+class Terminated:
+    """The container was asked to end, by a signal to its runner. `grace`: the seconds that its
+    program has."""
+
+    grace: float = 0.0
+
+
+@frozen
 class Tick:
     """Time has passed."""
 
@@ -94,6 +102,7 @@ Event = Union[
     Failed,
     Unwell,
     Ended,
+    Terminated,
     Tick,
 ]
 

@@ -6,24 +6,23 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfapp.contract.exit import Exit
-
-_SHELL_SIGNAL = 128  # a shell says 128 + n when its program was killed by signal n
+from tfapp.contract.exit import SHELL_SIGNAL, Exit
 
 
-def decode(returncode: int, out_of_memory: bool | None = False) -> Exit:
+def decode(returncode: int, out_of_memory: bool | None = False, limit: str = "") -> Exit:
     """From `subprocess`'s return code: negative for a signal. `out_of_memory`: whether the kernel
-    has killed a process of this container for memory; None: of this container or another."""
+    has killed a process of this container for memory; None: of this container or another. `limit`:
+    what is known of the limit."""
     if returncode >= 0:
         text = f"exit code {returncode}"
-        name = _name(returncode - _SHELL_SIGNAL)
+        name = _name(returncode - SHELL_SIGNAL)
         if name:
             text += f" (a shell's word for {name})"
         return Exit(returncode, None, "exit", text)
     number = -returncode
     text = f"killed by {_name(number) or 'signal'} ({number})"
     if number == signal.SIGKILL and out_of_memory:
-        return Exit(None, number, "memory", f"{text}: out of memory")
+        return Exit(None, number, "memory", f"{text}: out of memory{limit and f' ({limit})'}")
     if number == signal.SIGKILL and out_of_memory is None:
         text += ", perhaps for memory"
     return Exit(None, number, "signal", text)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfapp import threads
 from tfapp.errors import RefusedError, UnreachableError
 
 
@@ -38,18 +39,16 @@ class Heartbeat:
         self._heard = clock()  # when the last beat that arrived was sent
         self._detail = ""
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="tfapp-heartbeat", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self, state: Any) -> None:
-        """Starts the heartbeats."""
         self._state = state
         self._heard = self._clock()
-        self._thread.start()
+        self._thread = threads.keep("tfapp-heartbeat", self._run)
         if self._limit:
-            threading.Thread(target=self._fence, name="tfapp-fence", daemon=True).start()
+            threads.start_surely("tfapp-fence", self._fence)
 
     def tell(self, state: Any) -> None:
-        """Changes the state that the heartbeats send."""
         with self._changed:
             self._state = state
             self._changed.notify_all()
@@ -59,7 +58,7 @@ class Heartbeat:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(timeout)
 
     def _run(self) -> None:
@@ -75,8 +74,10 @@ class Heartbeat:
             except RefusedError as error:
                 self._end(f"the master no longer knows this container: {error}")
                 return
-            except UnreachableError as error:
+            except Exception as error:  # the next beat may arrive
                 self._detail = str(error)
+                if not isinstance(error, UnreachableError):
+                    threads.say("tfapp-heartbeat", error)
             else:
                 with self._changed:
                     self._heard = sent

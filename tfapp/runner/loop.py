@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import collections
+import math
 import os
 import queue
+import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
-from tfapp.runner import events, policy
+from tfapp.runner import events, metrics, policy
 from tfapp.runner.container import Container
 from tfapp.runner.heartbeat import Heartbeat
-from tfapp.runner.master import PATIENCE, Master
-from tfapp.runner.package_script import Outcome
+from tfapp.runner.master import PATIENCE, MasterLink
+from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.progress import StoppedDetector
 from tfapp.runner.run_mode import RunMode
 from tfapp.runner.supervisor import FailedError, ScriptDone, Supervisor
 from tfapp.script import Program
 
+LONGEST_WAIT = 0.5  # seconds: the handler of a signal that comes as a wait begins runs after it
 FENCED = 1  # exit code of a runner that lost its master
+FAILED = 1  # of one whose last program has failed, for those who look at containers alone
+TERMINATED = 128 + signal.SIGTERM  # of one that was asked to end
 
 
 class Runner:
@@ -44,11 +50,11 @@ class Runner:
         limits = container.job.limits
         self._supervisor = Supervisor(container, preparation, mode, say)
         patience = max(limits.heartbeat_lost, PATIENCE)
-        self._master = Master(connection, self._supervisor.name, patience, clock)
+        self._master = MasterLink(connection, self._supervisor.name, patience, clock)
         self._preparation = preparation
         self._mode = mode
         self._script = container.component.script
-        self._happened: queue.SimpleQueue = preparation.events
+        self._happened: queue.SimpleQueue[Any] = preparation.events
         self._say = say
         self._leave = leave
         self._clock = clock
@@ -64,6 +70,8 @@ class Runner:
             self._beat, self._abandon, limits.heartbeat, limits.heartbeat_lost, clock
         )
         self._beats = 0
+        self._failed = False  # whether the last program has failed by itself
+        self._fenced = False  # whether the program was ended because the master is lost
         self._stopped = StoppedDetector(self._clock)
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
@@ -87,13 +95,19 @@ class Runner:
             watch.close()
             self._heartbeat.close(timeout=1)
             self._supervisor.release_ports()
-        return 0
+        if self._state.terminated:
+            return TERMINATED
+        return FAILED if self._failed else 0
 
     def _abandon(self, message: str) -> None:
-        """Ends the program and this process. Called by the heartbeat, in its thread."""
+        """Ends the program and this process. Called by the heartbeat, in its thread. Nothing is
+        reported any more: the container is lost, and its program has not failed."""
+        self._fenced = True
         self._say(f"{message} - ending the program")
-        self._mode.kill_all()
-        self._leave(FENCED)
+        try:
+            self._mode.kill_all()
+        finally:
+            self._leave(FENCED)
 
     def _doing(self) -> tuple[int, str]:
         """The content of a heartbeat: the generation, and the runner's state in it."""
@@ -104,7 +118,6 @@ class Runner:
         generation, state = doing
         program = self._supervisor.program
         docker = program.container if program is not None else ""
-        measured = self._supervisor.measure()
         self._master.beat(
             Beat(
                 generation,
@@ -114,25 +127,37 @@ class Runner:
                 container=self._master.container,
                 host=self._supervisor.host,
                 preparing=self._supervisor.preparing,
-                metrics=measured.metrics,
-                step=measured.step,
-                steps_per_second=measured.steps_per_second,
+                **vars(self._measured()),
             )
         )
+
+    def _measured(self) -> metrics.Reading:
+        try:
+            return self._supervisor.measure()
+        except Exception as error:  # no program ends for its metrics
+            threads.say("the metrics of the program", error)
+            return metrics.NOTHING
 
     # ---- what happens ------------------------------------------------------------------------
     def _wait(self) -> Any:
         due = [moment for moment in (self._state.deadline, self._next_status) if moment is not None]
-        timeout = max(min(due) - self._clock(), 0) if due else None
-        try:
-            return self._happened.get(timeout=timeout)
-        except queue.Empty:
-            return events.Tick()
+        while True:
+            left = max(min(due) - self._clock(), 0) if due else math.inf
+            try:
+                return self._happened.get(timeout=min(left, LONGEST_WAIT))
+            except queue.Empty:
+                if left <= LONGEST_WAIT:
+                    return events.Tick()
 
     def _decide(self, happened: Iterable[events.Event]) -> None:
         pending = collections.deque(happened)
         while pending:
-            self._state, actions = policy.step(self._state, pending.popleft(), self._clock())
+            event = pending.popleft()
+            self._state, actions = policy.step(self._state, event, self._clock())
+            if isinstance(event, events.Terminated) and self._state.phase == policy.LEAVING:
+                self._say(
+                    f"this container is asked to end (SIGTERM): its program has {event.grace:g} s"
+                )
             for action in actions:
                 try:
                     self._do(action)
@@ -182,7 +207,7 @@ class Runner:
             self._supervisor.kill()
         return ()
 
-    def _chosen(self, outcome: Outcome) -> events.Event:
+    def _chosen(self, outcome: ScriptOutcome) -> events.Event:
         if outcome.failure is not None:
             return events.Failed(outcome.failure)
         if not isinstance(outcome.value, Program):
@@ -191,7 +216,7 @@ class Runner:
             return events.Failed(Exit(None, None, "script", text))
         return events.Chosen(outcome.value)
 
-    def _status_told(self, outcome: Outcome) -> tuple[events.Event, ...]:
+    def _status_told(self, outcome: ScriptOutcome) -> tuple[events.Event, ...]:
         program = self._supervisor.program
         if program is None or not program.alive:
             return ()
@@ -207,6 +232,8 @@ class Runner:
     # ---- what is done ------------------------------------------------------------------------
     def _do(self, action: events.Action) -> None:
         """FailedError when it cannot be done."""
+        if self._fenced:
+            return
         supervisor, master = self._supervisor, self._master
         if isinstance(action, events.Register):
             master.answer(supervisor.answer(action.generation, master.container))
@@ -219,6 +246,7 @@ class Runner:
         elif isinstance(action, events.Choose):
             supervisor.choose(action.cluster, self._state.current)
         elif isinstance(action, events.Launch):
+            self._failed = False
             supervisor.launch(action.program)
             self._next_status = self._clock() + self._interval
         elif isinstance(action, events.Stop):
@@ -226,4 +254,5 @@ class Runner:
         elif isinstance(action, events.Kill):
             supervisor.kill()
         elif isinstance(action, events.Report):
+            self._failed = action.exit.code != 0 and not action.stopped
             master.report(supervisor.report(action, master.container))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from tfapp import processes
+from tfapp import processes, threads
 from tfapp.contract.log_times import Log
 from tfapp.contract.names import OWN_LINE
 from tfapp.errors import TfappError
 from tfapp.protocol.connection import from_current, load
 from tfapp.runner.container import Container, ContainerError
-from tfapp.runner.loop import Runner
+from tfapp.runner.events import Terminated
+from tfapp.runner.loop import TERMINATED, Runner
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.run_mode import RunMode, open_mode
-
-_TERMINATED = 128 + signal.SIGTERM
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -33,11 +35,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         container.name_logs()
         processes.adopt_orphans()
         with contextlib.closing(open_mode(container, say)) as mode:
-            signal.signal(signal.SIGTERM, lambda *_: _terminate(mode))
+            preparation = Preparation(container, mode)
+            _leave_when_asked(container, mode, preparation)
             load()
             with from_current(environ) as connection:
                 container.delete_master_key()
-                preparation = Preparation(container, mode)
                 preparation.start()
                 return Runner(container, connection, preparation, mode, say).run()
     except (ContainerError, TfappError, OSError) as error:
@@ -51,7 +53,20 @@ def say(text: str) -> None:
     Log(sys.stderr.fileno()).write(lines.encode(errors="replace"))
 
 
-def _terminate(mode: RunMode) -> None:
-    # SIGKILL follows 250 ms later: too little time to ask a program to end.
-    mode.kill_all()
-    os._exit(_TERMINATED)
+def _leave_when_asked(container: Container, mode: RunMode, preparation: Preparation) -> None:
+    """On SIGTERM, gives the program the grace that this container has, then kills all and ends this
+    process, in whatever it waits for its master."""
+    asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def leave() -> None:
+        asked.get()
+        limits = container.job.limits
+        grace = min(limits.stop_grace, limits.container_grace)
+        preparation.events.put(Terminated(grace))
+        time.sleep(grace)
+        mode.kill_all()
+        os._exit(TERMINATED)
+
+    threads.start_surely("tfapp-terminated", leave)
+    # A signal's handler may take no lock, which the thread that it interrupts might hold.
+    signal.signal(signal.SIGTERM, lambda *_: asked.put(None))

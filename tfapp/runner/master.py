@@ -6,7 +6,7 @@ import json
 import queue
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Order
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 T = TypeVar("T")
 
 
-class Master:
+class MasterLink:
     """The master, seen from the container of `instance`. Calls are repeated while it cannot be
     reached; UnreachableError after `patience` seconds."""
 
@@ -49,7 +49,7 @@ class Master:
         self._patience = patience
         self._clock = clock
 
-    def watch(self, into: queue.SimpleQueue) -> Watch:
+    def watch(self, into: queue.SimpleQueue[Any]) -> Watch:
         """Follows what the coordinator says to everybody, and to this instance."""
         return self._patiently(
             lambda: self._connection.watch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import json
 import os
 import stat
@@ -13,8 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tfapp import threads
 from tfapp.contract import metrics
-from tfapp.contract.metrics import Measure
+from tfapp.contract.metrics import Measure, Point
+from tfapp.course import MAX_CURVES, MAX_POINTS, Course
 from tfapp.frozen import frozen
 from tfapp.runner.open_event_files import OpenEventFiles
 
@@ -29,11 +32,13 @@ _LAST_LOOKS = 16  # at event files, once nobody writes them
 
 @frozen
 class Reading:
-    """The known metrics of a program."""
+    """The known metrics of a program, as `tfapp.contract.messages.Beat` has them."""
 
     metrics: Mapping[str, Measure]
     step: int | None
     steps_per_second: float | None
+    epoch: int | None = None
+    points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
 
 
 NOTHING = Reading({}, None, None)
@@ -41,14 +46,13 @@ NOTHING = Reading({}, None, None)
 
 @frozen
 class _Reported:
-    """The content of a program's report file."""
-
     metrics: Mapping[str, Measure]
     step: int | None
     time: float
+    points: Mapping[str, tuple[Point, ...]]
 
 
-_NOT_REPORTED = _Reported({}, None, 0.0)
+_NOT_REPORTED = _Reported({}, None, 0.0, {})
 
 
 class Meter:
@@ -80,8 +84,10 @@ class Meter:
         with self._lock:
             looking = self._looking
             if looking is None or not looking.is_alive():
-                looking = threading.Thread(target=self._look, name="tfapp-metrics", daemon=True)
-                looking.start()
+                try:
+                    looking = threads.start("tfapp-metrics", self._look)
+                except OSError:  # no thread; the next heartbeat looks again
+                    return self.reading
                 self._looking = looking
         looking.join(limit)
         return self.reading
@@ -105,12 +111,20 @@ class Meter:
             if not events.look():
                 break
         source, step, when = "", reported.step, reported.time
+        epoch = None
         if step is None:
             source, step, when = events.newest_step()
+            epoch = events.newest_epoch() if step is None else None
+        found = metrics.cut(
+            (*reported.metrics.items(), *_unsaid(events.newest(), reported.metrics))
+        )
+        courses = {**events.courses(), **reported.points}
         self.reading = Reading(
-            metrics.cut((*reported.metrics.items(), *_unsaid(events.newest(), reported.metrics))),
+            found,
             step,
             self._speed.at(source, step, when, self._calendar()),
+            epoch,
+            {name: courses[name] for name in [n for n in found if n in courses][:MAX_CURVES]},
         )
         if over:
             events.close()
@@ -136,6 +150,7 @@ class ReportFile:
     def __init__(self, path: Path):
         self._path = path
         self._last = _NOT_REPORTED
+        self._courses: dict[str, Course[Measure]] = {}  # of a program that writes the file itself
         with contextlib.suppress(OSError):
             path.unlink()
         self._read = _identity(path)  # what was read, or is not to be
@@ -153,11 +168,22 @@ class ReportFile:
                 data = os.read(descriptor, _MOST_BYTES) if whole else b""
             finally:
                 os.close(descriptor)
-            self._last = _reported(json.loads(data))
+            self._last = self._with_courses(_reported(json.loads(data)), seen[1] / 1e9)
             self._read = seen
         except (OSError, ValueError):  # a program that writes it itself may be in the middle of it
             pass
         return self._last
+
+    def _with_courses(self, reported: _Reported, written: float) -> _Reported:
+        """With a point for each look, where the file tells none. `written`: the file's time."""
+        for name, value in reported.metrics.items():
+            if name not in reported.points and (
+                name in self._courses or len(self._courses) < MAX_CURVES
+            ):
+                course = self._courses.setdefault(name, Course())
+                course.add(round(reported.time or written, 1), reported.step, value)
+        own = {name: course.points() for name, course in self._courses.items()}
+        return dataclasses.replace(reported, points={**own, **reported.points})
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
@@ -178,9 +204,26 @@ def _reported(data: object) -> _Reported:
         number = metrics.measure(value)
         if number is not None:
             found[name] = number
-    whole = type(step) is int and abs(step) < 1 << 63
     known = metrics.measure(when)
-    return _Reported(found, step if whole else None, known if isinstance(known, float) else 0.0)
+    courses = data.get("points")
+    points = {
+        name: read
+        for name, told in (courses.items() if isinstance(courses, dict) else ())
+        if name in found and (read := tuple(_points(told)))
+    }
+    return _Reported(found, _step(step), known if isinstance(known, float) else 0.0, points)
+
+
+def _points(told: object) -> Iterator[Point]:
+    for point in told[: MAX_POINTS + 1] if isinstance(told, list) else ():
+        if isinstance(point, list) and len(point) == 3:
+            time, value = metrics.measure(point[0]), metrics.measure(point[2])
+            if isinstance(time, float) and value is not None:
+                yield time, _step(point[1]), value
+
+
+def _step(step: object) -> int | None:
+    return step if type(step) is int and abs(step) < 1 << 63 else None
 
 
 class Speed:

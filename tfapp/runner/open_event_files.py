@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tfapp.contract import metrics
-from tfapp.contract.metrics import Measure
+from tfapp.contract.metrics import Measure, Point
+from tfapp.course import Course
 from tfapp.runner import event_files
 from tfapp.runner.event_files import NoEventFileError
 from tfapp.runner.progress import walk
@@ -30,6 +31,7 @@ class OpenEventFiles:
         self._any = False  # whether there was ever one
         # By name, the newest last: what it is, and the step and time that it is of.
         self._values: dict[str, tuple[Measure, int, float]] = {}
+        self._courses: dict[str, Course[Measure]] = {}  # of the first tags
 
     def look(self) -> bool:
         """Reads what is new in the files. Returns whether there was anything. Files that the
@@ -71,14 +73,25 @@ class OpenEventFiles:
         return [(name, value) for name, (value, _, _) in found]
 
     def newest_step(self) -> tuple[str, int | None, float]:
-        """The highest step, with its name: of two tags, one may count epochs and one steps. "",
-        None and 0 without any."""
-        found = ((step, name, when) for name, (_, step, when) in self._values.items())
+        """The highest step, with its name, of the tags that count steps. "", None and 0 without
+        any."""
+        found = (
+            (step, name, when)
+            for name, (_, step, when) in self._values.items()
+            if not _counts_epochs(name)
+        )
         step, name, when = max(found, default=(None, "", 0.0))
         return name, step, when
 
+    def newest_epoch(self) -> int | None:
+        """The number of the last epoch, from 1 on."""
+        found = (step for name, (_, step, _) in self._values.items() if _counts_epochs(name))
+        return max((step + 1 for step in found), default=None)
+
+    def courses(self) -> dict[str, tuple[Point, ...]]:
+        return {name: course.points() for name, course in self._courses.items()}
+
     def close(self) -> None:
-        """Closes all files."""
         while self._files:
             self._files.popitem()[1].close()
 
@@ -106,7 +119,6 @@ class OpenEventFiles:
                 yield (found.st_dev, found.st_ino), path
 
     def _take(self, file: _EventFile) -> bool:
-        """Whether there was anything new."""
         before = file.offset
         for scalar in file.read():
             name = f"{file.folder}/{scalar.tag}"
@@ -114,9 +126,17 @@ class OpenEventFiles:
             if value is not None and len(name) <= metrics.MAX_NAME:
                 self._values.pop(name, None)
                 self._values[name] = (value, scalar.step, scalar.time)
+                if name in self._courses or len(self._courses) < metrics.MAX_NAMES:
+                    course = self._courses.setdefault(name, Course())
+                    course.add(round(scalar.time, 1), scalar.step, value)
         while len(self._values) > _MOST_TAGS:
             del self._values[next(iter(self._values))]
         return file.offset != before
+
+
+def _counts_epochs(name: str) -> bool:
+    """Whether the steps of a tag are epochs, as Keras names them."""
+    return name.rpartition("/")[2].startswith("epoch_")
 
 
 class _EventFile:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
+import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from urllib.parse import quote, quote_plus
 
 from tfapp.contract.job import MIN_SECRET
+from tfapp.contract.last_lines import tells_something
 from tfapp.contract.log_times import Log
+from tfapp.contract.terminal import CODE, MAX_UNFINISHED, UNFINISHED, plain
 
 STRUCK_OUT = b"[secret]"
 
@@ -18,12 +23,12 @@ _FEW = 8  # secrets that are looked for one by one, which takes 0.4 ns for a byt
 
 
 class Redactor:
-    """Strikes secrets of at least MIN_SECRET characters out of a stream of bytes. It holds back
-    only an end that may become a secret with the bytes to come, so that progress bars stay
-    alive."""
+    """Strikes secrets of at least MIN_SECRET characters out of a stream of bytes, also those that
+    codes of a terminal divide. It holds back only an end that may become a secret with the bytes to
+    come, so that progress bars stay alive."""
 
     def __init__(self, secrets: Iterable[str]):
-        encoded = {secret.encode() for secret in secrets if len(secret) >= MIN_SECRET}
+        encoded = {utf8(text) for s in secrets if len(s) >= MIN_SECRET for text in _spellings(s)}
         self._search = _Search(encoded) if encoded else None
         self._held = b""
 
@@ -32,13 +37,13 @@ class Redactor:
         return self._strike_out(data, hold=True)
 
     def finish(self) -> bytes:
-        """The rest, when nothing more comes."""
         return self._strike_out(b"", hold=False)
 
     def _strike_out(self, data: bytes, hold: bool) -> bytes:
         if self._search is None:
             return data
-        text = self._held + data
+        whole = self._held + data
+        text, place = _without_codes(whole, hold)
         suspects = self._search.suspects(text)
         end = len(text) - (self._search.beginning(text, suspects) if hold else 0)
         shown = bytearray()
@@ -46,11 +51,22 @@ class Redactor:
         for start, stop in _matches(text, suspects):
             if start >= end:
                 break
-            shown += text[position:start] + STRUCK_OUT
-            position = stop
-        end = max(end, position)
-        self._held = text[end:]
-        return bytes(shown + text[position:end])
+            shown += whole[position : place(start)] + STRUCK_OUT
+            position = place(stop - 1) + 1
+        rest = max(place(end), position)
+        self._held = whole[rest:]
+        return bytes(shown + whole[position:rest])
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """The secret, and as it stands in JSON and in URLs."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    written = secret.encode(errors="surrogateescape")
+    yield quote(written, safe="")
+    yield quote(written)
+    yield quote_plus(written)
 
 
 class _Search:
@@ -106,6 +122,30 @@ class _Search:
         return next((n for n in short if text[-n:] in self._beginnings), longest)
 
 
+def _without_codes(whole: bytes, goes_on: bool) -> tuple[bytes, Callable[[int], int]]:
+    """`whole` without codes of a terminal; and what gives, for a place in that, the place in
+    `whole`. `goes_on`: a code that has not ended is left out too."""
+    if b"\x1b" not in whole and b"\b" not in whole:
+        return whole, lambda place: place
+    unfinished = UNFINISHED.search(whole, max(0, len(whole) - MAX_UNFINISHED)) if goes_on else None
+    end = unfinished.start() if unfinished else len(whole)
+    parts, begins, removed = [], [0], [0]  # from which place in the parts on so much was removed
+    position = size = 0
+    for code in CODE.finditer(whole, 0, end):
+        parts.append(whole[position : code.start()])
+        size += len(parts[-1])
+        position = code.end()
+        begins.append(size)
+        removed.append(position - size)
+    parts.append(whole[position:end])
+    length = size + len(parts[-1])
+
+    def place(at: int) -> int:
+        return end if at == length else at + removed[bisect.bisect_right(begins, at) - 1]
+
+    return b"".join(parts), place
+
+
 def _matches(text: bytes, secrets: Iterable[bytes]) -> Iterator[tuple[int, int]]:
     """Start and stop of each secret in `text` that begins after the one before. Of several that
     begin at one place the longest counts."""
@@ -121,10 +161,20 @@ def _matches(text: bytes, secrets: Iterable[bytes]) -> Iterator[tuple[int, int]]
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """`text` without any of the secrets."""
+    """`text`, of a program or of a package's script, without any of the secrets and without codes
+    of a terminal, and as valid UTF-8: the way of all such texts into reports."""
     redactor = Redactor(secrets)
-    shown = redactor.feed(text.encode()) + redactor.finish()
-    return shown.decode(errors="replace")
+    shown = redactor.feed(utf8(text)) + redactor.finish()
+    return plain(shown.decode(errors="replace"))
+
+
+def utf8(text: str) -> bytes:
+    """Any text as bytes. Python keeps bytes that are no UTF-8, such as those of a file's name, as
+    surrogates (PEP 383); they become these bytes again. Other surrogates, of JSON, become "?"."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
 
 
 class LastLines:
@@ -145,9 +195,9 @@ class LastLines:
 
     def text(self) -> str:
         """The last lines, at most `limit` bytes of UTF-8, cut at the beginning of a line unless
-        one line alone is longer."""
+        one line alone is longer; without what TensorFlow says at each start."""
         lines = (_as_shown(line) for line in bytes(self._tail).split(b"\n"))
-        text = "\n".join(lines).strip("\n").encode()
+        text = "\n".join(filter(tells_something, lines)).strip("\n").encode()
         if len(text) > self._limit:
             text = text[-self._limit :]
             _, newline, rest = text.partition(b"\n")
@@ -156,9 +206,8 @@ class LastLines:
 
 
 def _as_shown(line: bytes) -> str:
-    """A line after its carriage returns and without backspaces: progress bars use both."""
-    shown = line.rstrip(b"\r").rpartition(b"\r")[2].replace(b"\b", b"")
-    return shown.decode(errors="replace")
+    """A line after its carriage returns, which progress bars use, and without codes."""
+    return plain(line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
 
 
 def pump(source: int, sink: int, redactor: Redactor, last: LastLines) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.frozen import frozen
 from tfapp.script import Script, ScriptError
@@ -49,7 +49,7 @@ def load_script(package_dir: Path, script: str) -> Script:
 
 # ---- Calls ----------------------------------------------------------------------------------
 @frozen
-class Outcome:
+class ScriptOutcome:
     """The result of a call: its value, or the reason why it has none."""
 
     value: Any = None
@@ -63,42 +63,42 @@ def call(
     limit: float,
     script: Path,
     package_dir: Path,
-    done: Callable[[Outcome], None],
+    done: Callable[[ScriptOutcome], None],
     overdue: str = "script",
 ) -> None:
     """Starts `function` and returns. `done` is called once, in another thread, with what it
     returned, or with a failure for the reason `overdue` after `limit` seconds. `name` is how
     messages call it."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ScriptOutcome] = []
 
     def run() -> None:
         outcomes.append(outcome_of(name, function, script, package_dir))
 
     def supervise() -> None:
-        worker = threading.Thread(target=run, name=f"tfapp-script-{name}", daemon=True)
-        worker.start()
+        worker = threads.start_surely(f"tfapp-script-{name}", run)
         worker.join(limit)
         if outcomes:
             done(outcomes[0])
             return
         text = f"{script}: {name} did not return within {limit:g} s"
         stack = _own_stack(sys._current_frames().get(worker.ident or 0), package_dir)
-        done(Outcome(failure=Exit(None, None, overdue, text), traceback=stack))
+        done(ScriptOutcome(failure=Exit(None, None, overdue, text), traceback=stack))
 
-    threading.Thread(target=supervise, name=f"tfapp-await-{name}", daemon=True).start()
+    threads.start_surely(f"tfapp-await-{name}", supervise)
 
 
-def outcome_of(name: str, function: Callable[[], Any], script: Path, package_dir: Path) -> Outcome:
-    """Calls `function` here and now."""
+def outcome_of(
+    name: str, function: Callable[[], Any], script: Path, package_dir: Path
+) -> ScriptOutcome:
     try:
-        return Outcome(function())
+        return ScriptOutcome(function())
     except ScriptError as error:
-        return Outcome(failure=Exit(None, None, "start", str(error)))
+        return ScriptOutcome(failure=Exit(None, None, "start", str(error)))
     # Whatever a script raises is the user's to see, SystemExit too.
     except BaseException as error:
         text = f"{script}: {name} raised {type(error).__name__}"
         detail = str(error)
-        return Outcome(
+        return ScriptOutcome(
             failure=Exit(None, None, "script", f"{text}: {detail}" if detail else text),
             traceback=_own_traceback(error, package_dir),
         )

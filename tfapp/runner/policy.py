@@ -8,6 +8,10 @@ events, and carries out the actions. A generation goes
 and a newer generation leads back to WAITING from wherever the runner is, through REPLACED when a
 program has to be killed first: an answer says that no program of an older generation lives. An
 order to restart leads from REPORTED back to STARTING, with the same ports and the same cluster.
+
+A container that is asked to end leads to LEAVING from wherever a program lives, else to DONE: the
+program has its whole grace, whatever the coordinator wants, and its end is not reported, as the
+loss of the container is.
 """
 
 from __future__ import annotations
@@ -17,32 +21,12 @@ import dataclasses
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Cluster, Order
 from tfapp.frozen import frozen
-from tfapp.runner.events import (
-    Action,
-    Attempt,
-    Choose,
-    Chosen,
-    ClusterFormed,
-    ComponentsReleased,
-    Ended,
-    Event,
-    Failed,
-    GenerationSeen,
-    Kill,
-    Launch,
-    Leave,
-    OrderGiven,
-    Prepared,
-    Register,
-    Report,
-    Restart,
-    Stop,
-    Unwell,
-)
+from tfapp.runner import events
 from tfapp.script import Program
 
 PREPARING, WAITING, STARTING, RUNNING = "PREPARING", "WAITING", "STARTING", "RUNNING"
 STOPPING, REPLACED, REPORTED, DONE = "STOPPING", "REPLACED", "REPORTED", "DONE"
+LEAVING = "LEAVING"
 
 # The state that a heartbeat tells, by phase.
 BEAT_STATES = {
@@ -53,13 +37,14 @@ BEAT_STATES = {
     STOPPING: "stopping",
     REPLACED: "stopping",
     REPORTED: "stopping",
+    LEAVING: "stopping",
     DONE: "stopping",
 }
 
 GANG_MARGIN = 60.0  # seconds after which a runner no longer expects the coordinator's own deadline
 
 
-Decision = tuple["RunnerState", tuple[Action, ...]]
+Decision = tuple["RunnerState", tuple[events.Action, ...]]
 
 NEVER_RAN = Exit(None, None, "stopped", "stopped before its program started")
 
@@ -74,7 +59,7 @@ class RunnerState:
     instance: str = ""
     container: str = ""
     phase: str = PREPARING
-    prepared: Prepared | None = None
+    prepared: events.Prepared | None = None
     wanted: int = 0  # the newest generation seen; 0: none yet
     generation: int = 0  # the one answered last
     attempt: int = 0  # how often the program was restarted in it
@@ -83,32 +68,37 @@ class RunnerState:
     stop: Order | None = None
     verdict: Exit | None = None  # takes the place of how the program will end
     deadline: float | None = None  # when a Tick will change something
+    terminated: bool = False  # whether the container was asked to end
 
     @property
-    def current(self) -> Attempt:
+    def current(self) -> events.Attempt:
         """The start of the program that is being prepared, or goes on, or is over."""
-        return Attempt(self.generation, self.attempt)
+        return events.Attempt(self.generation, self.attempt)
 
 
-def step(state: RunnerState, event: Event, now: float) -> Decision:
+def step(state: RunnerState, event: events.Event, now: float) -> Decision:
     """The state after `event`, and what to do, in this order."""
     if state.phase == DONE:
         return state, ()
-    if isinstance(event, GenerationSeen):
+    if state.phase == LEAVING:
+        return _leaving(state, event)
+    if isinstance(event, events.Terminated):
+        return _terminated(state)
+    if isinstance(event, events.GenerationSeen):
         return _generation(state, event.number, now)
-    if isinstance(event, OrderGiven):
+    if isinstance(event, events.OrderGiven):
         return _order(state, event.order, now)
-    if isinstance(event, (ClusterFormed, ComponentsReleased)):
+    if isinstance(event, (events.ClusterFormed, events.ComponentsReleased)):
         return _maybe_start(_learn(state, event))
-    if isinstance(event, Prepared):
+    if isinstance(event, events.Prepared):
         return _prepared(state, event, now)
-    if isinstance(event, Chosen):
+    if isinstance(event, events.Chosen):
         return _chosen(state, event.program, now)
-    if isinstance(event, Ended):
+    if isinstance(event, events.Ended):
         return _ended(state, event, now)
-    if isinstance(event, Failed):
+    if isinstance(event, events.Failed):
         return _over(state, event.exit, now)
-    if isinstance(event, Unwell):
+    if isinstance(event, events.Unwell):
         return _unwell(state, event)
     return _tick(state, now)
 
@@ -120,7 +110,7 @@ def _generation(state: RunnerState, number: int, now: float) -> Decision:
     if state.phase in (WAITING, REPORTED):
         return _answer(state, now)
     if state.phase in (RUNNING, STOPPING):
-        return dataclasses.replace(state, phase=REPLACED, deadline=None), (Kill(),)
+        return dataclasses.replace(state, phase=REPLACED, deadline=None), (events.Kill(),)
     # PREPARING, STARTING and REPLACED come to it as soon as they are over.
     return state, ()
 
@@ -144,10 +134,10 @@ def _answer(state: RunnerState, now: float) -> Decision:
         return dataclasses.replace(state, phase=PREPARING, deadline=None), ()
     if state.prepared.refusal is not None:
         return _report(state, state.prepared.refusal, now)
-    return state, (Register(state.generation),)
+    return state, (events.Register(state.generation),)
 
 
-def _prepared(state: RunnerState, event: Prepared, now: float) -> Decision:
+def _prepared(state: RunnerState, event: events.Prepared, now: float) -> Decision:
     state = dataclasses.replace(state, prepared=event)
     if state.phase != PREPARING:
         return state, ()
@@ -160,10 +150,12 @@ def _prepared(state: RunnerState, event: Prepared, now: float) -> Decision:
     return dataclasses.replace(state, phase=WAITING, deadline=_patience(state, now)), ()
 
 
-def _learn(state: RunnerState, event: ClusterFormed | ComponentsReleased) -> RunnerState:
+def _learn(
+    state: RunnerState, event: events.ClusterFormed | events.ComponentsReleased
+) -> RunnerState:
     if state.phase != WAITING:
         return state  # without a registration, or once it is over, nothing starts in this cluster
-    if isinstance(event, ComponentsReleased):
+    if isinstance(event, events.ComponentsReleased):
         if event.generation == state.generation:
             return dataclasses.replace(state, released=event.components)
     elif event.cluster.generation == state.generation and _is_mine(state, event.cluster):
@@ -185,7 +177,9 @@ def _maybe_start(state: RunnerState) -> Decision:
     if state.component in state.cluster.held and state.component not in state.released:
         # Others start first, and how long they take is the coordinator's business.
         return dataclasses.replace(state, deadline=None), ()
-    return dataclasses.replace(state, phase=STARTING, deadline=None), (Choose(state.cluster),)
+    return dataclasses.replace(state, phase=STARTING, deadline=None), (
+        events.Choose(state.cluster),
+    )
 
 
 def _chosen(state: RunnerState, program: Program, now: float) -> Decision:
@@ -195,7 +189,7 @@ def _chosen(state: RunnerState, program: Program, now: float) -> Decision:
         return _answer(state, now)
     if state.stop is not None:
         return _report(state, NEVER_RAN, now)
-    return dataclasses.replace(state, phase=RUNNING), (Launch(program),)
+    return dataclasses.replace(state, phase=RUNNING), (events.Launch(program),)
 
 
 def _order(state: RunnerState, order: Order, now: float) -> Decision:
@@ -205,7 +199,7 @@ def _order(state: RunnerState, order: Order, now: float) -> Decision:
         return _restart(state, order)
     if order.action == "exit":
         if state.phase == REPORTED:
-            return dataclasses.replace(state, phase=DONE, deadline=None), (Leave(),)
+            return dataclasses.replace(state, phase=DONE, deadline=None), (events.Leave(),)
         return state, ()
     if order.action != "stop" or state.phase in (STOPPING, REPORTED):
         return state, ()
@@ -225,28 +219,41 @@ def _restart(state: RunnerState, order: Order) -> Decision:
     state = dataclasses.replace(
         state, phase=STARTING, attempt=order.attempt, stop=None, verdict=None, deadline=None
     )
-    return state, (Restart(), Choose(cluster))
+    return state, (events.Restart(), events.Choose(cluster))
 
 
 def _stop(state: RunnerState, order: Order, now: float) -> Decision:
     state = dataclasses.replace(state, phase=STOPPING, stop=order, deadline=now + order.grace)
-    return state, (Stop(),) if order.grace > 0 else (Kill(),)
+    return state, (events.Stop(),) if order.grace > 0 else (events.Kill(),)
 
 
-def _unwell(state: RunnerState, event: Unwell) -> Decision:
+def _terminated(state: RunnerState) -> Decision:
+    ask = (events.Stop(),) if state.phase == RUNNING else ()  # else it was asked before, or killed
+    lives = state.phase in (RUNNING, STOPPING, REPLACED)
+    phase, actions = (LEAVING, ask) if lives else (DONE, (events.Leave(),))
+    return dataclasses.replace(state, phase=phase, terminated=True, deadline=None), actions
+
+
+def _leaving(state: RunnerState, event: events.Event) -> Decision:
+    if not isinstance(event, events.Ended):
+        return state, ()
+    return dataclasses.replace(state, phase=DONE), (events.Leave(),)
+
+
+def _unwell(state: RunnerState, event: events.Unwell) -> Decision:
     if state.phase != RUNNING or event.attempt != state.current:
         return state, ()
-    return dataclasses.replace(state, verdict=event.exit), (Kill(),)
+    return dataclasses.replace(state, verdict=event.exit), (events.Kill(),)
 
 
-def _ended(state: RunnerState, event: Ended, now: float) -> Decision:
+def _ended(state: RunnerState, event: events.Ended, now: float) -> Decision:
     """Reports a program that ended before it could be killed for the next generation: its end may
     be the reason for that generation."""
     by_itself = state.verdict is not None or not (event.killed or state.stop)
     exit = state.verdict or event.exit
     after, actions = _over(state, event.exit, now)
     if state.phase == REPLACED and by_itself:
-        actions = (Report(state.generation, exit, False, state.attempt), *actions)
+        actions = (events.Report(state.generation, exit, False, state.attempt), *actions)
     return after, actions
 
 
@@ -259,7 +266,7 @@ def _over(state: RunnerState, exit: Exit, now: float) -> Decision:
 
 
 def _report(state: RunnerState, exit: Exit, now: float) -> Decision:
-    report = Report(state.generation, exit, state.stop is not None, state.attempt)
+    report = events.Report(state.generation, exit, state.stop is not None, state.attempt)
     return dataclasses.replace(
         state,
         phase=REPORTED,
@@ -273,7 +280,7 @@ def _tick(state: RunnerState, now: float) -> Decision:
     if state.deadline is None or now < state.deadline:
         return state, ()
     if state.phase == STOPPING:
-        return dataclasses.replace(state, deadline=None), (Kill(),)
+        return dataclasses.replace(state, deadline=None), (events.Kill(),)
     waited = f"{state.gang + GANG_MARGIN:g} s"
     if state.generation:
         text = f"no cluster was formed within {waited} of its answer"

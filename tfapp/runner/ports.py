@@ -27,7 +27,6 @@ class HeldPort:
 
     @property
     def held(self) -> bool:
-        """Whether it is still ours."""
         return self._socket.fileno() >= 0
 
     def close(self) -> None:
@@ -84,7 +83,6 @@ def parse_ranges(text: str) -> Iterator[range]:
 
 
 def release(ports: Iterable[HeldPort]) -> None:
-    """Closes all of them."""
     for port in ports:
         port.close()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import queue
 from pathlib import Path
+from typing import Any
 
 from tfapp.runner import context as contexts
 from tfapp.runner import package_script
 from tfapp.runner.container import Container
 from tfapp.runner.events import Prepared
-from tfapp.runner.package_script import Outcome, load_script
+from tfapp.runner.package_script import ScriptOutcome, load_script
 from tfapp.runner.run_mode import RunMode
 from tfapp.script import Context, Script, ScriptError
 
@@ -19,7 +20,7 @@ class Preparation:
     `Prepared` into `events`; then `script` is there, or `traceback` when the script has one."""
 
     def __init__(self, container: Container, mode: RunMode):
-        self.events: queue.SimpleQueue = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.script: Script | None = None
         self.traceback = ""
         self._container = container
@@ -38,7 +39,7 @@ class Preparation:
             overdue="timeout",
         )
 
-    def _prepare(self) -> Outcome:
+    def _prepare(self) -> ScriptOutcome:
         container = self._container
         loaded = package_script.outcome_of(
             "its import",
@@ -61,7 +62,7 @@ class Preparation:
             container, settings, container.generation, {}, self._mode.execute
         )
 
-    def _done(self, supervised: Outcome) -> None:
+    def _done(self, supervised: ScriptOutcome) -> None:
         outcome = supervised.value if supervised.failure is None else supervised
         self.script = outcome.value
         self.traceback = outcome.traceback

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tfapp import processes
+from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import ENV_OWN_CGROUP, MAX_LAST_LINES
-from tfapp.runner import exits
+from tfapp.runner import catcher, exits
 from tfapp.runner.output import LastLines, Redactor, pump
 
+_ENDINGS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
+_TRACED = 0.01  # seconds; how long a program is traced, about
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 
@@ -25,7 +27,7 @@ class StartError(Exception):
 
 
 class RunningProgram:
-    """A started program: a `tfapp.script.Handle`. Its output goes to this process's standard
+    """A started program (tfapp.runner.run_mode.Running). Its output goes to this process's standard
     output. Start it from a thread that lives as long as the process: the kernel kills the
     program when that *thread* ends."""
 
@@ -42,6 +44,7 @@ class RunningProgram:
     ):
         """StartError when the program cannot be started."""
         self._clock = clock
+        self._limit = env.get(ENV_OWN_CGROUP, "")
         self._memory_kills = exits.MemoryKills(
             env.get("CONTAINER_ID", ""), alone=ENV_OWN_CGROUP in env
         )
@@ -59,13 +62,9 @@ class RunningProgram:
         self.started = clock()
         self.seconds = 0.0  # how long it ran, once it has ended
         self.exit: Exit | None = None  # once it has ended
-        self._pump = threading.Thread(
-            target=_pump_and_close,
-            args=(source, sink, Redactor(redact), self._last),
-            name="tfapp-output",
-            daemon=True,
-        )
-        self._pump.start()
+        redactor = Redactor(redact)
+        pumped = (source, sink, redactor, self._last)
+        self._pump = threads.start_surely("tfapp-output", _pump_and_close, *pumped)
 
     @property
     def pid(self) -> int:
@@ -73,66 +72,63 @@ class RunningProgram:
 
     @property
     def alive(self) -> bool:
-        """Whether the program itself is still there."""
         return self.running()
 
     def running(self) -> bool:
-        """Whether the program itself is still there."""
         with self._signals:
             if self._process.returncode is not None:
                 return False
-            options = os.WEXITED | os.WNOWAIT | os.WNOHANG
-            return os.waitid(os.P_PID, self.pid, options) is None
+            return not self._ended(os.WNOHANG)
 
     def stopped(self) -> tuple[str, ...]:
-        """See Running.stopped."""
         found = processes.left_behind()
         self._pids = tuple(process.pid for process in found if not process.dead)
         return processes.stopped(found)
 
     def pids(self) -> tuple[int, ...]:
-        """See Running.pids."""
         return self._pids
 
-    def signal(self, number: int) -> None:
-        """Sends a signal to the program and its process group."""
+    def signal(self, number: int) -> str:
         with self._signals:
-            if self._process.returncode is None:
-                os.killpg(self.pid, number)
+            process = processes.identify(self.pid) if self._process.returncode is None else None
+            return catcher.send(process, number) if process is not None else ""
 
     def kill(self) -> None:
-        """Sends SIGKILL to the program and all processes that it started; `wait` waits for their
-        end."""
         processes.kill_left_behind(0, spare=self.pid)
 
     def wait(self) -> Exit:
         """Waits until the program ends by itself or is killed, then ends the processes that it
         leaves behind. Afterwards none of them lives, or the result names those that do."""
         # Not reaped yet, so that its number is nobody else's while signals are sent.
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        while not self._ended():
+            time.sleep(_TRACED)
         self.seconds = self._clock() - self.started
         with self._signals:
             returncode = self._process.wait()
         survivors = processes.kill_left_behind(processes.KILL_LIMIT, clock=self._clock)
         if not survivors:
             self._pump.join(processes.KILL_LIMIT)
-        decoded = exits.decode(returncode, self._memory_kills.happened())
+        decoded = exits.decode(returncode, self._memory_kills.happened(), self._limit)
         self.exit = _with_survivors(decoded, survivors)
         return self.exit
 
+    def _ended(self, option: int = 0) -> bool:
+        """Whether the program has ended. Without WNOHANG waits until it has, or is traced (see
+        catcher): the kernel tells a tracer of that in every wait."""
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | option)
+        return found is not None and found.si_code in _ENDINGS
+
     @property
     def written(self) -> int:
-        """Bytes of output so far."""
         return self._last.total
 
     def last_lines(self) -> str:
-        """The end of the output so far, without secrets."""
         return self._last.text()
 
 
 def _launch(
     argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, output: int
-) -> subprocess.Popen:
+) -> subprocess.Popen[bytes]:
     errors, error_end = os.pipe()
     command = [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(error_end), *argv]
     try:
@@ -164,6 +160,9 @@ def _pump_and_close(source: int, sink: int, redactor: Redactor, last: LastLines)
     try:
         pump(source, sink, redactor, last)
     finally:
+        # After an error too: a program whose output nobody reads would wait, or be killed.
+        while os.read(source, 1 << 16):
+            pass
         os.close(source)
 
 

@@ -3,6 +3,7 @@ had made some."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.runner.run_mode import Running
 
@@ -95,7 +97,7 @@ def watch(
                 found(exit)
                 return
 
-    threading.Thread(target=run, name="tfapp-progress", daemon=True).start()
+    threads.keep("tfapp-progress", run)
 
 
 class Saved:
@@ -114,9 +116,9 @@ class Saved:
         """None where the look takes too long: a folder of a server that does not answer must hold
         up neither the wait for a program nor its report."""
         found: list[int | None] = []
-        looking = threading.Thread(target=lambda: found.append(self._look()), daemon=True)
-        looking.start()
-        looking.join(_LOOK_LIMIT)
+        with contextlib.suppress(OSError):  # no thread: it cannot be seen
+            looking = threads.start("tfapp-saved", lambda: found.append(self._look()))
+            looking.join(_LOOK_LIMIT)
         return found[0] if found else None
 
     def _look(self) -> int | None:

@@ -1,14 +1,17 @@
-"""The interface of run modes: programs run as processes of the container, or in a Docker image."""
+"""Run modes: programs run as processes of the container, which is here, or in a Docker image."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.runner.container import Container
-from tfapp.runner.process_mode import ProcessMode
-from tfapp.script import Context, Executed, Handle, Program
+from tfapp.runner.program import RunningProgram
+from tfapp.script import Context, Executed, Handle, Program, ProgramMissingError, ScriptError
+from tfapp.temporary import TemporaryFolder
 
 
 class Running(Handle, Protocol):
@@ -44,8 +47,6 @@ class Running(Handle, Protocol):
 
 
 class RunMode(Protocol):
-    """Starts the programs of one instance."""
-
     def prepare(self) -> None:
         """Gets ready, which may take as long as `patience`. ScriptError when no program can run
         here."""
@@ -78,3 +79,70 @@ def open_mode(container: Container, say: Callable[[str], None]) -> RunMode:
     from tfapp.runner.docker.mode import DockerMode
 
     return DockerMode(container, container.component.docker, say)
+
+
+class ProcessMode:
+    """Run mode local: programs are processes of the container."""
+
+    patience = 0.0
+    preparing = ""
+
+    def __init__(self, container: Container):
+        self._secrets = container.private.redact
+        self._program: RunningProgram | None = None
+        self._temporary: TemporaryFolder | None = None
+
+    def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def start(self, program: Program, context: Context) -> RunningProgram:
+        """See RunMode.start. The program has a TMPDIR of its own: a killed program leaves temporary
+        files behind."""
+        self._delete_temporary()
+        env = {**context.env, **self._make_temporary(context), **program.env}
+        folder = program.cwd or context.work_dir
+        self._program = RunningProgram(program.argv, env, folder, self._secrets)
+        return self._program
+
+    def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
+        return execute(context, argv, limit)
+
+    def kill_all(self) -> None:
+        program = self._program
+        processes.kill_left_behind(processes.KILL_LIMIT, spare=program.pid if program else 0)
+        self._delete_temporary()
+
+    def close(self) -> None:
+        self.kill_all()
+
+    def _make_temporary(self, context: Context) -> dict[str, str]:
+        try:
+            self._temporary = TemporaryFolder(context.env.get("TMPDIR"))
+        except OSError:
+            return {}  # the program does not need one, perhaps
+        return {"TMPDIR": str(self._temporary.path)}
+
+    def _delete_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.delete()
+            self._temporary = None
+
+
+def execute(context: Context, argv: Sequence[str], limit: float) -> Executed:
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(context.env),
+            cwd=context.work_dir,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit,
+        )
+    except OSError as error:
+        raise ProgramMissingError(f"{argv[0]} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ScriptError(f"{argv[0]} has not answered within {limit:g} s") from error
+    code = done.returncode if done.returncode >= 0 else None
+    return Executed(code, done.stdout, done.stderr)

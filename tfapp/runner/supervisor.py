@@ -3,28 +3,28 @@ script."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import queue
 import shlex
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfapp import processes
+from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Cluster, ExitReport
-from tfapp.contract.names import MAX_LAST_LINES, instance_id
+from tfapp.contract.names import MAX_LAST_LINES, MAX_MISSED, instance_id, trains_alone
+from tfapp.contract.status import Outputs
 from tfapp.frozen import frozen
 from tfapp.runner import context as contexts
-from tfapp.runner import metrics, package_script, ports, progress
-from tfapp.runner.container import Container
+from tfapp.runner import metrics, outputs, package_script, ports, progress
+from tfapp.runner.container import Container, local_path
 from tfapp.runner.context import ExportError, InstanceSettings
-from tfapp.runner.docker.creation import local_path
 from tfapp.runner.events import Attempt, Ended, Report, Unwell
 from tfapp.runner.output import redact
-from tfapp.runner.package_script import Outcome
+from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import RunMode, Running
@@ -47,7 +47,7 @@ class ScriptDone:
 
     name: str
     attempt: Attempt
-    outcome: Outcome
+    outcome: ScriptOutcome
 
 
 class Supervisor:
@@ -67,10 +67,11 @@ class Supervisor:
         self._meter: metrics.Meter | None = None  # of the program
         self._attempt = Attempt(0)
         self._killed = False  # whether this runner has killed the program
+        self._outputs: Outputs | None = None  # of the program, once it has ended
         self._progressed = True  # whether the program has saved anything, or nobody can see that
         self._container = container
         self._preparation = preparation
-        self._events: queue.SimpleQueue = preparation.events
+        self._events: queue.SimpleQueue[Any] = preparation.events
         self._mode = mode
         self._say = say
         self._ports: list[ports.HeldPort] = []
@@ -98,7 +99,11 @@ class Supervisor:
             exports=self._exports,
             ports=self._settings.ports,
             pid=os.getpid(),
+            versions={} if self._container.index else self._versions(),
         )
+
+    def _versions(self) -> dict[str, str]:
+        return {str(name): str(version) for name, version in self._script.versions.items()}
 
     def keep_address(self) -> None:
         """Forgets the program that has ended, and keeps its ports. FailedError when one of them is
@@ -114,6 +119,8 @@ class Supervisor:
         """Asks the script for the program. FailedError when the cluster lacks an address."""
         settings, generation = self._settings, cluster.generation
         self._attempt = attempt
+        if not attempt.number and not trains_alone(member.role for member in cluster.members):
+            self._clear_checkpoints()
         try:
             self._context = context = contexts.build_context(
                 self._container,
@@ -126,6 +133,20 @@ class Supervisor:
         except NoAddressError as error:
             raise FailedError("start", str(error)) from error
         self._call("start", lambda: self._script.start(context))
+
+    def _clear_checkpoints(self) -> None:
+        """All instances of a generation begin alike: none goes on from checkpoints of its own."""
+        try:
+            cleared = self._container.clear_checkpoints(self._settings.site)
+        except OSError as error:
+            raise FailedError(
+                "start", f"its checkpoint folder cannot be emptied: {error}"
+            ) from error
+        if cleared:
+            self.tell(
+                "its checkpoint folder is emptied: no other instance sees it, and all begin anew "
+                "(site.global.user.checkpoint.prefix is not set)"
+            )
 
     def launch(self, program: Program) -> None:
         """Starts the program, in the main thread. FailedError when it cannot be started."""
@@ -145,29 +166,43 @@ class Supervisor:
             self._container.cluster_file.write_text(cluster)
             # An older program's value is no value of this one, which may end without any.
             self._container.returned_file.unlink(missing_ok=True)
+            self._container.missed_file.unlink(missing_ok=True)
             running = self._mode.start(program, context)
         except OSError as error:
             raise FailedError("start", f"its files cannot be made ready: {error}") from error
         except StartError as error:
             raise FailedError("start", str(error)) from error
         self.program, self._killed, self._progressed = running, False, True
-        self._meter = meter
+        self._meter, self._outputs = meter, None
         folder = local_path(context.checkpoint_dir)
         places = [self._container.progress_file, *([Path(folder)] if folder else [])]
         unseen = bool(context.checkpoint_dir) and not folder
 
         def wait() -> None:
-            saved = progress.Saved(() if unseen else places)
-            exit = running.wait()
+            # Without `Ended` the instance would never take part again.
+            exit = Exit(None, None, "lost", "nobody could wait for its end")
             try:
-                if exit.reason == "exit" and exit.code and not unseen:
+                saved = progress.Saved(() if unseen else places)
+                exit = running.wait()
+                if exit.code != 0 and not unseen:
                     self._progressed = saved.anything()
                 meter.last(metrics.LAST_LOOK_LIMIT)
-            finally:  # without it the instance would never take part again
+                self._outputs = self._keep_outputs()
+            finally:
                 self._events.put(Ended(exit, self._killed))
 
-        threading.Thread(target=wait, name="tfapp-program", daemon=True).start()
+        threads.start_surely("tfapp-program", wait)
         self._watch_progress(running, places)
+
+    def _keep_outputs(self) -> Outputs:
+        container = self._container
+        place = container.outputs_dir(self._settings.site)
+        limits = outputs.Limits.of(container.component.settings)
+        secrets = container.private.redact
+        kept = outputs.keep(container.work_dir, place, limits, lambda name: redact(name, secrets))
+        if kept.left_count:
+            self.tell(f"{self.name} {kept.text()}")
+        return kept
 
     def _watch_progress(self, running: Running, places: Sequence[Path]) -> None:
         limit = self._container.component.progress_timeout
@@ -185,7 +220,6 @@ class Supervisor:
         self._call("stop", lambda: self._script.stop(context, program))
 
     def ask_status(self) -> None:
-        """Calls the script's `status` for the program."""
         context, program = self._context, self.program
         assert context is not None and program is not None, "only what runs is looked at"
         processes.reap(spare=program.pid)
@@ -201,10 +235,11 @@ class Supervisor:
         return self._told(meter.look(metrics.LOOK_LIMIT))
 
     def _told(self, reading: metrics.Reading) -> metrics.Reading:
-        """`reading` without secrets."""
         secrets = self._container.private.redact
         told = {redact(name, secrets): value for name, value in reading.metrics.items()}
-        return dataclasses.replace(reading, metrics=told)
+        first = not self._container.index  # only its curves are shown
+        points = {redact(name, secrets): one for name, one in reading.points.items() if first}
+        return dataclasses.replace(reading, metrics=told, points=points)
 
     def kill(self) -> None:
         """Kills the program and all processes that it started; `Ended` follows."""
@@ -230,6 +265,8 @@ class Supervisor:
         # The end of a program is tfapp's own sentence, and a value such as KILL is no secret in it.
         if exit.reason in ("script", "start"):
             exit = dataclasses.replace(exit, text=redact(exit.text, secrets))
+        elif exit.code:
+            exit = dataclasses.replace(exit, missed=redact(self._missed(), secrets))
         self._say(f"{self.name} has ended: {exit.text}")
         measured = self._told(self._meter.reading) if self._meter else metrics.NOTHING
         return ExitReport(
@@ -243,13 +280,18 @@ class Supervisor:
             seconds=round(program.seconds, 3) if program else 0.0,
             attempt=action.attempt,
             progressed=self._progressed,
-            metrics=measured.metrics,
-            step=measured.step,
-            steps_per_second=measured.steps_per_second,
+            outputs=self._outputs,
+            **vars(measured),
         )
 
+    def _missed(self) -> str:
+        file = self._container.missed_file
+        with contextlib.suppress(OSError):
+            if file.is_file() and file.stat().st_size <= MAX_MISSED:
+                return os.fsdecode(file.read_bytes())
+        return ""
+
     def release_ports(self) -> None:
-        """Lets go of all ports."""
         ports.release(self._ports)
         self._ports = []
 
@@ -261,7 +303,6 @@ class Supervisor:
 
     @property
     def host(self) -> str:
-        """The one that it advertises."""
         return self._container.host(self._settings.site or self._container.component.site)
 
     @property

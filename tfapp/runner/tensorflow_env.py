@@ -1,7 +1,9 @@
 """The environment of a cluster for TensorFlow, and for scripts written for Slider or TF-Spawner.
 
-Pure. A task's index is its place among the instances of its role, in job order. Evaluator and
-TensorBoard stand outside of the cluster. The Slider flags and WORKER_NUMBER count a chief as
+Pure. A task's index is its place among the instances of its role, in job order. TensorBoard stands
+outside of the cluster. The evaluator is in the cluster of its own TF_CONFIG, where
+MultiWorkerMirroredStrategy looks for it, and not in those of the others: the chief under
+ParameterServerStrategy would connect to it. The Slider flags and WORKER_NUMBER count a chief as
 worker 0; TF_CONFIG keeps it as `chief`.
 """
 
@@ -15,6 +17,8 @@ from tfapp.script import ScriptError
 
 CLUSTER_ROLES = ("chief", "worker", "ps")
 TASK_ROLES = (*CLUSTER_ROLES, "evaluator")
+# The variables in which gRPC looks for a proxy. It knows none in capitals.
+GRPC_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 ADDRESS_EXPORT = "host_port"  # the export that holds "host:port", in whatever group
 
 
@@ -24,23 +28,28 @@ class NoAddressError(ScriptError):
 
 
 def address(member: Member) -> str:
-    """ "host:port" of one member. NoAddressError when it exports none."""
+    """ "host:port" of one member. NoAddressError when it exports none and needs one. Nobody
+    connects to an evaluator: TensorFlow takes any port for it."""
     for group in member.exports.values():
         if ADDRESS_EXPORT in group:
             return group[ADDRESS_EXPORT]
+    if member.role == "evaluator":
+        return f"[{member.host}]:0" if ":" in member.host else f"{member.host}:0"
     raise NoAddressError(
         f"{member.instance} exports no {ADDRESS_EXPORT}: give component {member.component} a "
         f"compExports word <group>-{ADDRESS_EXPORT} in metainfo"
     )
 
 
-def cluster_spec(members: Iterable[Member]) -> dict[str, list[str]]:
-    """role -> addresses, for the roles that a TensorFlow cluster consists of. NoAddressError when
-    two of its members would listen at the same one."""
+def cluster_spec(
+    members: Iterable[Member], roles: Sequence[str] = CLUSTER_ROLES
+) -> dict[str, list[str]]:
+    """role -> addresses, for the `roles` of a TensorFlow cluster. NoAddressError when two of its
+    members would listen at the same one."""
     spec: dict[str, list[str]] = {}
     owners: dict[str, Member] = {}
     for member in members:
-        if member.role in CLUSTER_ROLES:
+        if member.role in roles:
             own = address(member)
             other = owners.setdefault(own, member)
             if other is not member:
@@ -61,10 +70,10 @@ def task_index(instance: str, members: Sequence[Member]) -> int:
 
 
 def tf_config(instance: str, members: Sequence[Member]) -> str:
-    """TF_CONFIG of one instance, as JSON."""
     role = next(member.role for member in members if member.instance == instance)
     task = {"type": role, "index": task_index(instance, members)}
-    return json.dumps({"cluster": cluster_spec(members), "task": task})
+    spec = cluster_spec(members, TASK_ROLES if role == "evaluator" else CLUSTER_ROLES)
+    return json.dumps({"cluster": spec, "task": task})
 
 
 def slider_flags(instance: str, members: Sequence[Member]) -> dict[str, str]:
@@ -93,8 +102,19 @@ def spawner_environment(instance: str, members: Sequence[Member]) -> dict[str, s
 
 
 def task_environment(instance: str, members: Sequence[Member]) -> Mapping[str, str]:
-    """All variables of one task."""
     return {
         "TF_CONFIG": tf_config(instance, members),
         **spawner_environment(instance, members),
     }
+
+
+def without_proxy(members: Iterable[Member], env: Mapping[str, str]) -> dict[str, str]:
+    """The variable by which gRPC reaches the cluster's members directly although a proxy is set in
+    `env`; {} where none is. Without no_grpc_proxy, gRPC reads no_proxy."""
+    if not any(env.get(name) for name in GRPC_PROXIES):
+        return {}
+    given = env.get("no_grpc_proxy") or env.get("no_proxy") or ""
+    addresses = [a for found in cluster_spec(members, TASK_ROLES).values() for a in found]
+    hosts = [address.rpartition(":")[0].strip("[]") for address in addresses]
+    names = dict.fromkeys(filter(None, (*map(str.strip, given.split(",")), *hosts)))
+    return {"no_grpc_proxy": ",".join(names)}

@@ -23,8 +23,6 @@ The schemas have annotations in addition to the standard keywords; other validat
     x-tfapp-key       the name of a pattern's keys in the key reference
 """
 
-from __future__ import annotations
-
 from tfapp.schema.check import check_document, check_extension
 from tfapp.schema.describe import KeyDescription, defaults, describe, is_refused
 from tfapp.schema.load import KINDS, schema_text

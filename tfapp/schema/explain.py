@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tfapp.close_match import close_match
+from tfapp.close_match import did_you_mean
 from tfapp.documents.document import Path
 from tfapp.schema.expectation import either, expectation, says_what, shown
-from tfapp.schema.failure import Failure
+from tfapp.schema.failure import SchemaFailure
 from tfapp.schema.hints import meant_key, shape_hint, unknown_key_hint
 from tfapp.schema.parts import Parts, SchemaParts, types
 
@@ -32,7 +32,7 @@ class Violation(NamedTuple):
     hint: str = ""
 
 
-def explain(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def explain(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     """The problems that one failure stands for."""
     if failure.is_name:
         yield _wrong_name(failure)
@@ -48,7 +48,7 @@ def name_of(path: Path) -> str:
     return step if isinstance(step, str) else f"item {step + 1} of {name_of(path[:-1])}"
 
 
-def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _wrong_value(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     code = WRONG_TYPE if failure.keyword == "type" else WRONG_VALUE
     violation = _unexpected(failure, code, expectation(failure.said))
     secret = "x-tfapp-secret" in failure.said
@@ -58,7 +58,7 @@ def _wrong_value(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     yield violation
 
 
-def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
+def _unexpected(failure: SchemaFailure, code: str, expected: str) -> Violation:
     # A value that is a secret by mistake must not end up in a log.
     found = "something else" if "x-tfapp-secret" in failure.said else shown(failure.found)
     message = f"{name_of(failure.path)}: expected {expected}, found {found}"
@@ -66,7 +66,7 @@ def _unexpected(failure: Failure, code: str, expected: str) -> Violation:
     return Violation(failure.path, False, code, message, _value_hint(failure))
 
 
-def _own_words(failure: Failure, code: str, message: str) -> tuple[str, str]:
+def _own_words(failure: SchemaFailure, code: str, message: str) -> tuple[str, str]:
     """Code and message with those of the schema, if it has any."""
     value, key = failure.found, name_of(failure.path).partition(".")[2]
     said = failure.said.get("x-tfapp-message", "")
@@ -77,7 +77,7 @@ def _own_words(failure: Failure, code: str, message: str) -> tuple[str, str]:
     return code, message
 
 
-def _value_hint(failure: Failure) -> str:
+def _value_hint(failure: SchemaFailure) -> str:
     if "x-tfapp-hint" in failure.said:
         return failure.said["x-tfapp-hint"]
     if failure.found is None and "string" in types((failure.said,)):
@@ -86,19 +86,18 @@ def _value_hint(failure: Failure) -> str:
         if _LEADING_ZEROS.match(failure.found) and failure.keyword == "type":
             return f"write it without zeros before it: {int(failure.found)}"
         words = [word for word in failure.said.get("enum", ()) if isinstance(word, str)]
-        match = close_match(failure.found, words)
-        return f"did you mean '{match}'?" if match else ""
+        return did_you_mean(failure.found, words, form="did you mean '{}'?")
     return ""
 
 
-def _wrong_name(failure: Failure) -> Violation:
+def _wrong_name(failure: SchemaFailure) -> Violation:
     expected = expectation(failure.said)
     message = f"{name_of(failure.path)}: expected as a key {expected}, found {failure.found!r}"
     hint = failure.said.get("x-tfapp-hint", "")
     return Violation((*failure.path, failure.found), True, WRONG_VALUE, message, hint)
 
 
-def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _unknown_keys(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     parts = schema.of((failure.said,))
     for key, value in failure.found.items():
         if not schema.member(parts, key):
@@ -106,7 +105,7 @@ def _unknown_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
             yield Violation((*failure.path, key), True, UNKNOWN, f"unknown key '{key}'", hint)
 
 
-def _missing_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _missing_keys(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     """A required key that is present under a misspelt name is reported once, as an unknown key."""
     parts = schema.of((failure.said,))
     unknown = [key for key in failure.found if not schema.member(parts, key)]
@@ -123,7 +122,7 @@ def _expected_member(schema: SchemaParts, parts: Parts, key: str) -> str:
     return next((f": {expectation(part)}" for part in members if says_what(part)), "")
 
 
-def _needed_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _needed_keys(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     for key, needed in failure.wanted.items():
         for other in needed:
             if key in failure.found and other not in failure.found:
@@ -131,7 +130,7 @@ def _needed_keys(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
                 yield Violation((*failure.path, key), True, MISSING, message, f"add '{other}'")
 
 
-def _refused(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _refused(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     if "x-tfapp-refused" not in failure.said:
         yield from _wrong_value(failure, schema)
         return
@@ -140,7 +139,7 @@ def _refused(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     yield Violation(failure.path, True, code, message, hint)
 
 
-def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _repeated(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     for index, item in enumerate(failure.found):
         if item in failure.found[:index]:
             message = f"{name_of(failure.path)}: {shown(item)} stands in the list a second time"
@@ -148,10 +147,10 @@ def _repeated(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
             yield Violation(place, False, WRONG_VALUE, message, "keep one of them")
 
 
-def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
+def _branches(failure: SchemaFailure, schema: SchemaParts) -> Iterator[Violation]:
     """The problems of the branch that was most likely intended: the one with the deepest
     failure."""
-    branches: dict[Any, list[Failure]] = {}
+    branches: dict[Any, list[SchemaFailure]] = {}
     for inner in failure.inner:
         branches.setdefault(inner.branch, []).append(inner)
     whole = [_about_all(branch) for branch in branches.values()]
@@ -168,18 +167,18 @@ def _branches(failure: Failure, schema: SchemaParts) -> Iterator[Violation]:
     yield _unexpected(failure, code, expected)
 
 
-def _about_all(branch: list[Failure]) -> Failure | None:
+def _about_all(branch: list[SchemaFailure]) -> SchemaFailure | None:
     """The failure of a branch that concerns the value as a whole; None if all concern parts of
     it."""
     keyed = ("required", "additionalProperties", "unevaluatedProperties", "dependentRequired")
     return next((one for one in branch if not one.depth and one.keyword not in keyed), None)
 
 
-def _depth(branch: list[Failure]) -> tuple[bool, int, int]:
+def _depth(branch: list[SchemaFailure]) -> tuple[bool, int, int]:
     return _about_all(branch) is None, max(one.depth for one in branch), -len(branch)
 
 
-Explanation = Callable[[Failure, SchemaParts], Iterator[Violation]]
+Explanation = Callable[[SchemaFailure, SchemaParts], Iterator[Violation]]
 
 KEYWORDS: Mapping[str, Explanation] = {
     "additionalProperties": _unknown_keys,

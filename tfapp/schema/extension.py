@@ -22,7 +22,6 @@ _KEYWORDS = (
 
 
 def extension_violations(data: Any) -> tuple[Violation, ...]:
-    """All violations in the schema `data`."""
     if not isinstance(data, Mapping):
         message = "expected a JSON Schema, which is a JSON object"
         hint = 'such as {"properties": {"site.global.epochs": {"type": "integer"}}}'

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfapp.documents.document import Path
+from tfapp.library_path import installed_first
 from tfapp.schema.parts import Schema
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ KNOWN_TO_FIT: contextvars.ContextVar[set[str] | None] = contextvars.ContextVar(
 )
 
 
-class Failure(NamedTuple):
+class SchemaFailure(NamedTuple):
     """A value that does not fit its schema."""
 
     path: Path  # to the value
@@ -33,13 +34,13 @@ class Failure(NamedTuple):
     is_name: bool  # `found` is a key of the mapping at `path`
     branch: Any  # inside anyOf/oneOf: which of them
     depth: int  # inside anyOf/oneOf: steps from the value with the branches down to this one
-    inner: tuple[Failure, ...]  # what anyOf/oneOf say, all branches
+    inner: tuple[SchemaFailure, ...]  # what anyOf/oneOf say, all branches
 
 
-def failure(error: ValidationError) -> Failure:
+def failure(error: ValidationError) -> SchemaFailure:
     """Converts an error with all errors in its context."""
     inside = tuple(error.relative_schema_path)
-    return Failure(
+    return SchemaFailure(
         path=tuple(error.absolute_path),
         keyword=str(error.validator),
         wanted=error.validator_value,
@@ -52,14 +53,15 @@ def failure(error: ValidationError) -> Failure:
     )
 
 
-def failures(data: Any, schema: Schema | None) -> Iterator[Failure]:
+def failures(data: Any, schema: Schema | None) -> Iterator[SchemaFailure]:
     """The violations of `schema` in `data`; without a schema, those of JSON Schema's
     meta-schema."""
     known = KNOWN_TO_FIT.get()
     digest = hashlib.sha256(repr((schema, data)).encode(errors="surrogatepass")).hexdigest()
     if known is not None and digest in known:
         return
-    from jsonschema import Draft202012Validator
+    with installed_first():
+        from jsonschema import Draft202012Validator
 
     fits = True
     wanted = Draft202012Validator.META_SCHEMA if schema is None else schema

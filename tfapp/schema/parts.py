@@ -21,7 +21,6 @@ class SchemaParts:
         self.root = root
 
     def whole(self) -> Parts:
-        """The subschemas for the whole document."""
         return self.of((self.root,))
 
     def of(self, schemas: Iterable[Any]) -> Parts:
@@ -44,7 +43,6 @@ class SchemaParts:
         return self.member(parts, step) if isinstance(step, str) else self.item(parts, step)
 
     def at(self, path: Iterable[str | int]) -> Parts:
-        """The subschemas for the value at `path`."""
         parts = self.whole()
         for step in path:
             parts = self.child(parts, step)

@@ -9,17 +9,21 @@ cluster.shutdown()
 from __future__ import annotations
 
 import functools
+import itertools
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tfapp
+from tfapp.api.errors import told_in_full
 from tfapp.errors import TfappError, TimedOutError, UsageError
-from tfapp.tensorflowonspark.arguments import meaningless, name_of, place_of, session_of
-from tfapp.tensorflowonspark.TFNode import call
+from tfapp.tensorflowonspark.arguments import meaningless, named_for, place_of
+from tfapp.tensorflowonspark.TFNode import ROLES, call, in_order
 from tfapp.topology import Component
 
 QUEUES = ("input", "output", "error")
+EPOCHS = 10  # of `train` with num_epochs=0
 TIMEOUT = 259_200.0  # seconds of `shutdown`: three days
 _MASTERS = ("chief", "master")
 
@@ -73,16 +77,20 @@ class TFCluster:
         self, dataRDD: Any, num_epochs: int = 0, feed_timeout: float = 600, qname: str = "input"
     ) -> None:
         """Feeds an RDD, a DataFrame (which is faster) or a DStream to the programs, each row to one
-        of them. Returns when the programs have received all rows; with a DStream, at once.
+        of them. Returns when the programs have consumed all rows: they have asked for more after
+        the last, have ended with exit code 0, or have stopped the feed. With a DStream, at once.
 
-        `num_epochs`: how often all rows are fed; 0 repeats until the programs stop the feed.
-        `feed_timeout`: seconds without any progress after which FeedError is raised.
+        `num_epochs`: how often all rows are fed, 0 for 10 times. `feed_timeout`: seconds without
+        any progress after which FeedError is raised. If rows of an RDD or a DataFrame are lost
+        after this call, because a program fails that has not saved `DataFeed.state()`, the cluster
+        fails, and `shutdown` raises the error.
 
         Raises `tfapp.errors.ApplicationFailedError`, with the last lines of output, if a program
         fails; `tfapp.errors.FeedError` for data that cannot be fed."""
-        self._check(qname)
-        if num_epochs < 0:
-            raise UsageError(f"num_epochs is {num_epochs}", "It is 0 or more.")
+        with told_in_full():
+            self._check(qname)
+            if num_epochs < 0:
+                raise UsageError(f"num_epochs is {num_epochs}", "It is 0 or more.")
         feed = functools.partial(
             self.application.feed, final=False, stall_timeout=float(feed_timeout)
         )
@@ -93,16 +101,14 @@ class TFCluster:
 
         if hasattr(dataRDD, "foreachRDD"):
             dataRDD.foreachRDD(feed_batch)
-        elif num_epochs:
-            feed(dataRDD, epochs=num_epochs)
         else:
-            while not feed(dataRDD).stopped:
-                pass
+            feed(dataRDD, epochs=num_epochs or EPOCHS, consumed=True)
 
     def inference(self, dataRDD: Any, feed_timeout: float = 600, qname: str = "input") -> Any:
         """Returns an RDD of the programs' results for the elements of `dataRDD`, in the same order.
         Like every RDD it is computed when it is used, which must be before `shutdown`."""
-        self._check(qname)
+        with told_in_full():
+            self._check(qname)
         if feed_timeout != 600:
             meaningless("feed_timeout", "a slow program is no error")
         return self.application.infer(dataRDD, "")
@@ -130,9 +136,9 @@ class TFCluster:
 
     def tensorboard_url(self) -> str | None:
         """The URL of the cluster's TensorBoard; None if it has none."""
-        if not any(node["job_name"] == "tensorboard" for node in self._members()):
-            return None
-        return self.application.tensorboard()
+        instances = self.application.status().instances
+        has_one = any(one.component == "tensorboard" for one in instances)
+        return self.application.tensorboard() if has_one else None
 
     def _await_stop(self, ssc: Any, end: float | None) -> None:
         while not self._has_terminated(ssc):
@@ -157,9 +163,6 @@ class TFCluster:
         words = "it has not ended in the time that shutdown gives"
         self.application.stop(words)
         raise TimedOutError(f"{self.application.name} was stopped: {words}")
-
-    def _members(self) -> list[dict[str, Any]]:
-        return _nodes(self.application, self.meta["master_node"], tensorboard=True)
 
     def _check(self, qname: str) -> None:
         if self.input_mode != InputMode.SPARK:
@@ -207,15 +210,21 @@ def run(
     if tuple(queues) != QUEUES:
         meaningless("queues", "rows have a way of their own")
     fed = input_mode == InputMode.SPARK
-    components = _components(num_executors, num_ps, master_node, eval_node, driver_ps_nodes)
+    with told_in_full():
+        components = _components(num_executors, num_ps, master_node, eval_node, driver_ps_nodes)
     place = place_of(sc, master_node or "")
-    options = {"site.global.gang.timeout": reservation_timeout, **more.pop("options", {})}
+    options = {
+        "site.global.gang.timeout": reservation_timeout,
+        # TensorFlowOnSpark ends the evaluator with the last worker.
+        "site.global.evaluator.timeout": 0,
+        **more.pop("options", {}),
+    }
     if log_dir is not None:
         options["site.global.tensorboard.logdir"] = log_dir
     application = tfapp.submit(
         functools.partial(call, map_fun, tf_args, place),
         components,
-        **{"name": name_of(map_fun), "spark": session_of(sc), **more},
+        **named_for(map_fun, sc, more),
         feed=fed,
         tensorboard=tensorboard,
         options=options,
@@ -229,12 +238,12 @@ def run(
         application.stop("the cluster did not form", force=True)
         raise
     meta = {
-        "id": application.id,
+        "id": random.getrandbits(64),
         "num_executors": num_executors,
         "default_fs": place.default_fs,
         "working_dir": place.working_dir,
         "master_node": master_node or "",
-        "cluster_template": {name: one.instances for name, one in components.items()},
+        "cluster_template": _template(components, master_node or "chief"),
         "server_addr": None,
         "release_port": release_port,
     }
@@ -259,17 +268,23 @@ def _components(
         "evaluator": Component(instances=int(eval_node)),
         "worker": Component(instances=workers),
     }
-    return {name: component for name, component in found.items() if component.instances}
+    return {role: found[role] for role in ROLES if found[role].instances}
 
 
-def _nodes(
-    application: tfapp.Application, master: str, tensorboard: bool = False
-) -> list[dict[str, Any]]:
+def _template(components: Mapping[str, Component], master: str) -> dict[str, list[int]]:
+    """{role: executor_ids of its nodes}. `master`: the name of the chief."""
+    numbers = itertools.count()
+    return {
+        master if role == "chief" else role: [next(numbers) for _ in range(one.instances)]
+        for role, one in components.items()
+    }
+
+
+def _nodes(application: tfapp.Application, master: str) -> list[dict[str, Any]]:
     """The nodes in the form of TensorFlowOnSpark's `cluster_info`."""
     found = []
-    for number, one in enumerate(application.status().instances):
-        if one.component == "tensorboard" and not tensorboard:
-            continue
+    nodes = in_order(application.status().instances, lambda one: one.component)
+    for number, one in enumerate(nodes):
         name = master if master and one.component == "chief" else one.component
         address = one.exports.get(one.component, {}).get("host_port", "")
         found.append(

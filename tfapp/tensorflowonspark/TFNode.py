@@ -7,18 +7,22 @@ import contextlib
 import functools
 import getpass
 import os
+import pickle
 import posixpath
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfapp.errors import ProgramError
+from tfapp.errors import FeedError, ProgramError
 
 if TYPE_CHECKING:
-    from tfapp.feed.receiver import Arrays, Question
+    from tfapp.feed.program.receiver import Arrays, Question
     from tfapp.program.context import Context
 
 AHEAD = 64  # least number of rows that are taken from the feed at once
+
+ROLES = ("ps", "chief", "evaluator", "worker")  # in the order of `executor_id`
+Node = TypeVar("Node")
 
 _VALUE = "value"  # the column of elements that are a number, a text or a list of numbers
 
@@ -33,21 +37,29 @@ class Place(NamedTuple):
 
 
 class Namespace(argparse.Namespace):
-    """The arguments of a program, from a dictionary or another namespace, and from keywords."""
+    """The arguments of a program, from a dictionary or another namespace, and from keywords. From a
+    list, as of a command line, it has `argv` alone, which is None otherwise."""
+
+    argv: list[str] | None = None
 
     def __init__(self, given: Any = None, **more: Any):
+        if isinstance(given, list):
+            given = {"argv": given}
         values = given if isinstance(given, Mapping) else vars(given) if given is not None else {}
         super().__init__(**values, **more)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(vars(self))
+        return iter(self.argv or vars(self))
 
 
 class TFNodeContext:
     """The argument `ctx` of a program. `executor_id`, `worker_num`: the program's number in the
-    cluster, from 0. `job_name`, `task_index`: its role and its number in this role. `cluster_spec`:
-    {job name: ["host:port", ...]}. `num_workers`: the number of workers, including the chief.
-    `defaultFS`, `working_dir`: those of the driver. `mgr`: the argument of `DataFeed`."""
+    cluster, from 0, see `in_order`. `job_name`, `task_index`: its role and its number in this role.
+    `cluster_spec`: {job name: ["host:port", ...]}. `num_workers`: the number of workers, including
+    the chief. `defaultFS`, `working_dir`: those of the driver. `mgr`: the argument of `DataFeed`.
+    `tmp_socket`: None, because tfapp holds the port outside of the program."""
+
+    tmp_socket = None
 
     def __init__(self, context: Context, place: Place):
         self.mgr = context
@@ -58,14 +70,16 @@ class TFNodeContext:
         self.cluster_spec = {
             names.get(role, role): list(addresses) for role, addresses in context.cluster.items()
         }
+        evaluators = [f"{m.host}:0" for m in context.members if m.role == "evaluator"]
+        if evaluators:  # which only its own TF_CONFIG has
+            self.cluster_spec.setdefault("evaluator", evaluators)
         self.num_workers = sum(m.role in ("chief", "worker") for m in context.members)
-        order = [member.instance for member in context.members]
+        order = [member.instance for member in in_order(context.members, lambda one: one.role)]
         self.executor_id = self.worker_num = (
             order.index(context.instance) if context.instance in order else 0
         )
 
     def absolute_path(self, path: str) -> str:
-        """See `hdfs_path`."""
         return hdfs_path(self, path)
 
     def get_data_feed(
@@ -75,25 +89,16 @@ class TFNodeContext:
         qname_out: str = "output",
         input_mapping: Mapping[str, str] | None = None,
     ) -> DataFeed:
-        """See `DataFeed`."""
         return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
 
     def release_port(self) -> None:
         """Has no effect: tfapp holds the port until TensorFlow binds it."""
 
     def start_cluster_server(self, *_: Any, **__: Any) -> None:
-        """Raises ProgramError: it is for TensorFlow 1."""
-        raise ProgramError(
-            "start_cluster_server is for TensorFlow 1",
-            "Use a tf.distribute strategy: TF_CONFIG is set.",
-        )
+        start_cluster_server()
 
     def export_saved_model(self, *_: Any, **__: Any) -> None:
-        """Raises ProgramError: it is for TensorFlow 1."""
-        raise ProgramError(
-            "ctx.export_saved_model is for TensorFlow 1",
-            "Use compat.export_saved_model(model, export_dir, is_chief).",
-        )
+        export_saved_model()
 
 
 class DataFeed:
@@ -115,6 +120,7 @@ class DataFeed:
         self._feed = mgr.feed
         self._mapping = dict(sorted(input_mapping.items())) if input_mapping else None
         self._over = False
+        self._returned = 0  # rows of `TFCluster.train`
         self._kept: Arrays | None = None  # rows taken from the feed, not yet returned
         self._question: Question | None = None
         self._left = 0  # rows of the question that were not returned yet
@@ -127,8 +133,10 @@ class DataFeed:
         {name: array of shape (rows, ...)} with an `input_mapping`.
 
         Elements of an RDD that are numbers or texts are returned as they are, lists of numbers as
-        NumPy arrays. Any other element is a tuple, whose items also have names: row[0],
-        row["image"], row.image.
+        NumPy arrays. A row of a DataFrame, a tuple or a dictionary is a tuple, whose items also
+        have names: row[0], row["image"], row.image. If elements of an RDD make no tensors, or not
+        all of the same shape, these are returned as they are (Rows and named tuples with names as
+        above), or in lists with an `input_mapping`.
 
         Raises ProgramError for a `batch_size` below 1 and for an unknown column in
         `input_mapping`; `tfapp.errors.FeedError` if the feed has failed."""
@@ -139,14 +147,20 @@ class DataFeed:
             return _mapped(parts, self._mapping)
         return [row for part in parts for row in _rows(part)]
 
+    @property
+    def done_feeding(self) -> bool:
+        return self.should_stop()
+
     def should_stop(self) -> bool:
         """Whether the feed has ended, so that `next_batch` returns no more rows."""
         return self._over
 
-    def batch_results(self, results: Sequence[Any]) -> None:
+    def batch_results(self, results: Iterable[Any]) -> None:
         """Returns the results of inference for the rows of the last `next_batch`: one for each row,
-        in the same order."""
+        in the same order. `results`: objects that can be pickled, or an array or tensor of the
+        shape (rows, ...)."""
         question = self._question
+        results = [_without_tensorflow(one) for one in _without_tensorflow(results)]
         if len(results) > self._owed or question is None:
             self._refuse(f"the program gave {len(results)} results for {self._owed} rows")
             return
@@ -154,6 +168,16 @@ class DataFeed:
         self._answers += results
         if not self._owed and not self._left:
             self._reply(question, self._answers)
+
+    def state(self) -> tuple[int, int, int]:
+        """Returns the position in the feed after the rows that `next_batch` has returned, three
+        integers for the checkpoint of this program."""
+        return self._feed.state(self._returned)
+
+    def restore(self, state: Sequence[int]) -> None:
+        """Continues the feed after `state`, so that the model gets each row exactly once. All
+        programs must call it before `next_batch`, with the state of the same checkpoint."""
+        self._feed.restore(state)
 
     def terminate(self) -> None:
         """Stops the feed for all programs, after the same number of rows for each. FeedError if the
@@ -168,9 +192,11 @@ class DataFeed:
         parts: list[Arrays] = []
         while count and not self._over:
             if self._question is not None:
-                return parts or [self._asked(self._question, count)]
+                if not parts:
+                    return [self._asked(self._question, count)]
+                break
             if self._kept is None:
-                self._keep(self._feed.next(max(count, AHEAD)))
+                self._keep(self._feed.next(max(count, AHEAD), objects=True))
             elif (length := _length(self._kept)) <= count:
                 parts.append(self._kept)
                 self._kept = None
@@ -179,6 +205,7 @@ class DataFeed:
                 parts.append(_slice(self._kept, 0, count))
                 self._kept = _slice(self._kept, count, length)
                 count = 0
+        self._returned += sum(map(_length, parts))
         return parts
 
     def _keep(self, found: Arrays | Question | None) -> None:
@@ -198,8 +225,6 @@ class DataFeed:
         return _slice(question.arrays, first, first + taken)
 
     def _reply(self, question: Question, answers: Sequence[Any]) -> None:
-        from tfapp.errors import FeedError
-
         self._question, self._answers = None, []
         with contextlib.suppress(OSError):  # the task is gone; its next attempt asks again
             try:
@@ -239,7 +264,20 @@ def _row_type(names: tuple[str, ...]) -> type[Row]:
     return type("Row", (Row,), {"names": names})
 
 
+def _without_tensorflow(value: Any) -> Any:
+    """A tensor as an array or a number, anything else as it is."""
+    import numpy as np
+
+    is_tensor = hasattr(value, "__array__") and not isinstance(value, np.generic)
+    return np.asarray(value)[()] if is_tensor else value
+
+
 def _rows(arrays: Arrays) -> list[Any]:
+    from tfapp.feed.columns import PICKLES, is_pickled
+
+    if is_pickled(arrays):
+        found = map(pickle.loads, arrays[PICKLES])
+        return [values if names is None else _row_type(names)(values) for names, values in found]
     if list(arrays) == [_VALUE]:
         return list(arrays[_VALUE])
     make = _row_type(tuple(arrays))
@@ -249,6 +287,14 @@ def _rows(arrays: Arrays) -> list[Any]:
 def _mapped(parts: Sequence[Arrays], mapping: Mapping[str, str]) -> dict[str, Any]:
     import numpy as np
 
+    from tfapp.feed.columns import is_pickled
+
+    if any(map(is_pickled, parts)):
+        rows = [row for part in parts for row in _rows(part)]
+        return {
+            name: [_item(row, column, place) for row in rows]
+            for place, (column, name) in enumerate(mapping.items())
+        }
     found: dict[str, Any] = {}
     for place, (column, name) in enumerate(mapping.items()):
         columns = []
@@ -268,12 +314,44 @@ def _mapped(parts: Sequence[Arrays], mapping: Mapping[str, str]) -> dict[str, An
     return found
 
 
+def _item(row: Any, column: str, place: int) -> Any:
+    names = row if isinstance(row, Mapping) else getattr(row, "names", ())
+    return row[column if column in names else place]
+
+
 def _length(arrays: Arrays) -> int:
     return len(next(iter(arrays.values())))
 
 
 def _slice(arrays: Arrays, first: int, end: int) -> Arrays:
     return {name: values[first:end] for name, values in arrays.items()}
+
+
+def release_port(ctx: TFNodeContext) -> None:
+    """Has no effect, as `ctx.release_port()`."""
+
+
+def start_cluster_server(*_: Any, **__: Any) -> None:
+    """Raises ProgramError: it is for TensorFlow 1."""
+    raise ProgramError(
+        "start_cluster_server is for TensorFlow 1",
+        "Use a tf.distribute strategy: TF_CONFIG is set.",
+    )
+
+
+def export_saved_model(*_: Any, **__: Any) -> None:
+    """Raises ProgramError: it is for TensorFlow 1."""
+    raise ProgramError(
+        "export_saved_model of ctx and of TFNode is for TensorFlow 1",
+        "Use compat.export_saved_model(model, export_dir, is_chief).",
+    )
+
+
+def in_order(nodes: Iterable[Node], role_of: Callable[[Node], str]) -> list[Node]:
+    """The nodes of a cluster by their `executor_id`: parameter servers, the chief, the evaluator,
+    the workers. Others are left out."""
+    found = [node for node in nodes if role_of(node) in ROLES]
+    return sorted(found, key=lambda node: ROLES.index(role_of(node)))
 
 
 def hdfs_path(ctx: Any, path: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tfapp
-from tfapp.tensorflowonspark.arguments import meaningless, name_of, place_of, session_of
+from tfapp.tensorflowonspark.arguments import meaningless, named_for, place_of
 from tfapp.tensorflowonspark.TFNode import call_alone
 from tfapp.topology import Component
 
@@ -30,7 +30,7 @@ def run(
     application = tfapp.submit(
         functools.partial(call_alone, map_fun, tf_args, place_of(sc)),
         {"worker": Component(instances=num_executors)},
-        **{"name": name_of(map_fun), "spark": session_of(sc), **more},
+        **named_for(map_fun, sc, more),
     )
     returned = application.result().returned
     return [returned.get(f"worker/{number}") for number in range(num_executors)]

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from tfapp.compiler.options import new_name
 from tfapp.tensorflowonspark.TFNode import Place
 
 
+def named_for(map_fun: Any, sc: Any, more: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `tfapp.submit`: `more`, and where they do not say it the name, and Spark's
+    session, on whose executors the programs run unless `more` names another engine."""
+    found = {"name": name_of(map_fun), **more}
+    if found.get("engine") in (None, "spark"):
+        found.setdefault("spark", session_of(sc))
+    return found
+
+
 def session_of(sc: Any) -> Any:
-    """The SparkSession of a SparkContext."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() or SparkSession(sc)

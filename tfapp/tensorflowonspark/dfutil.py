@@ -7,10 +7,11 @@ bytes become bytes features. A column of arrays becomes a feature with several v
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pyspark import cloudpickle
 
@@ -23,7 +24,24 @@ _TEMPORARY = "_temporary"
 _DONE = "_SUCCESS"
 _FOLDER = "_tfapp_records"  # attribute of a DataFrame: the folder that it was loaded from
 
+CallT = TypeVar("CallT", bound=Callable[..., Any])
 
+
+def _telling_in_full(function: CallT) -> CallT:
+    """Its errors have their hints in their text. The module travels to executors with it, so it
+    holds no generator, as `told_in_full` itself would as a decorator."""
+
+    @functools.wraps(function)
+    def told(*args: Any, **given: Any) -> Any:
+        from tfapp.api.errors import told_in_full
+
+        with told_in_full():
+            return function(*args, **given)
+
+    return cast("CallT", told)
+
+
+@_telling_in_full
 def saveAsTFRecords(df: Any, output_dir: str) -> None:
     """Writes one file for each partition, `part-00000` and so on, into a new folder, and at the end
     an empty file `_SUCCESS`.
@@ -38,11 +56,13 @@ def saveAsTFRecords(df: Any, output_dir: str) -> None:
     _on_executor(sc, _publish, output_dir, wrote.collect())
 
 
+@_telling_in_full
 def loadTFRecords(
     sc: Any, input_dir: str, binary_features: Sequence[str] = (), schema: Any = None
 ) -> Any:
     """Returns a DataFrame of the records in all files of a folder, one partition for each file.
-    Spark reads the files when it needs them.
+    Spark reads the files when it needs them. `input_dir` may also be a file, or a pattern such as
+    "/data/part-*" of files and folders.
 
     `schema`: a StructType, or text such as "image array<float>, label long". Without it, the schema
     is inferred from the first record: a feature with one value becomes a number or a string, a
@@ -77,8 +97,9 @@ def isLoadedDF(df: Any) -> bool:
     return _FOLDER in vars(df)
 
 
-def infer_schema(example: bytes, binary_features: Sequence[str] = ()) -> Any:
-    """The schema of a serialized tf.train.Example as a StructType: see `loadTFRecords`."""
+def infer_schema(example: Any, binary_features: Sequence[str] = ()) -> Any:
+    """The schema of a tf.train.Example, which may be serialized, as a StructType: see
+    `loadTFRecords`."""
     return _schema_of(_features(example), binary_features)
 
 
@@ -96,13 +117,18 @@ def _schema_of(features: Iterable[tuple[str, str, int]], binary_features: Sequen
     return types.StructType(found)
 
 
-def toTFExample(dtypes: Sequence[tuple[str, str]]) -> Callable[[Iterable[Any]], Iterator[bytes]]:
-    """Returns a function for RDD.mapPartitions that turns rows into serialized tf.train.Examples.
-    `dtypes`: the `dtypes` of the DataFrame."""
+@_telling_in_full
+def toTFExample(
+    dtypes: Sequence[tuple[str, str]],
+) -> Callable[[Iterable[Any]], Iterator[tuple[bytearray, None]]]:
+    """Returns a function for RDD.mapPartitions that turns rows into pairs of a serialized
+    tf.train.Example and None, as Hadoop's output formats take them. `dtypes`: the `dtypes` of the
+    DataFrame."""
     from pyspark.sql.types import _parse_datatype_string
 
     kinds = [(name, _kind(name, _parse_datatype_string(kind))) for name, kind in dtypes]
-    return _encoder(kinds)
+    encode = _encoder(kinds)
+    return lambda rows: ((bytearray(record), None) for record in encode(rows))
 
 
 def fromTFExample(iter: Iterable[Any], binary_features: Sequence[str] = ()) -> list[Any]:
@@ -191,18 +217,30 @@ def _publish(folder: str, wrote: Sequence[tuple[int, str]]) -> None:
         file.write("")  # creates the file
 
 
-def _look(folder: str) -> tuple[list[str], list[tuple[str, str, int]] | None]:
-    """The record files of a folder, and the features of the first record; None if there is none."""
+def _look(path: str) -> tuple[list[str], list[tuple[str, str, int]] | None]:
+    """The record files that `loadTFRecords` reads, and the features of the first record; None if
+    there is none."""
     import tensorflow as tf
 
-    if not tf.io.gfile.exists(folder) or not tf.io.gfile.isdir(folder):
-        raise FileNotFoundError(f"there is no folder {folder}")
-    names = sorted(tf.io.gfile.listdir(folder))
-    files = [posixpath.join(folder, n) for n in names if n[0] not in "._" and n[-1] != "/"]
-    for path in files:
-        for record in tf.data.TFRecordDataset(path).take(1):
+    found = [path] if tf.io.gfile.exists(path) else sorted(tf.io.gfile.glob(path))
+    if not found:
+        raise FileNotFoundError(f"there is no file and no folder {path}")
+    files = [file for each in found for file in _files(each)]
+    for file in files:
+        for record in tf.data.TFRecordDataset(file).take(1):
             return files, list(_features(record.numpy()))
     return files, None
+
+
+def _files(path: str) -> list[str]:
+    """The record files in a folder, or the file itself."""
+    import tensorflow as tf
+
+    if not tf.io.gfile.isdir(path):
+        return [path]
+    names = [name for name in sorted(tf.io.gfile.listdir(path)) if name[0] not in "._"]
+    files = [posixpath.join(path, name) for name in names]
+    return [file for file in files if not tf.io.gfile.isdir(file)]
 
 
 def _writer(
@@ -298,12 +336,14 @@ def _values(record: bytes) -> Mapping[str, list[Any]]:
     return found
 
 
-def _features(example: bytes) -> Iterator[tuple[str, str, int]]:
-    """(name, group, number of values) of each feature, sorted by name."""
+def _features(example: Any) -> Iterator[tuple[str, str, int]]:
+    """(name, group, number of values) of each feature of a tf.train.Example, sorted by name."""
     import tensorflow as tf
 
     groups = {"int64_list": "integers", "float_list": "floats", "bytes_list": "texts"}
-    features = tf.train.Example.FromString(bytes(example)).features.feature
+    if isinstance(example, (bytes, bytearray)):
+        example = tf.train.Example.FromString(bytes(example))
+    features = example.features.feature
     for name in sorted(features):
         group = features[name].WhichOneof("kind")
         if group is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfapp.errors import NotFoundError, UsageError
 from tfapp.feed.columns import Feature, arrays_of_batch, check, features_of
 
-# TensorFlow's type -> Spark's type.
+# TensorFlow's type -> Spark's type. Texts and bytes are one type in TensorFlow.
 _TYPES = {
     "float32": "float",
     "float64": "double",
@@ -19,8 +20,20 @@ _TYPES = {
     "int16": "short",
     "int8": "byte",
     "uint8": "short",
+    "uint16": "int",
+    "uint32": "long",
+    "uint64": "long",
     "bool": "boolean",
-    "string": "string",
+    "string": "binary",
+}
+
+# NumPy's type -> Arrow's, where Spark has no such type.
+_ARROW_TYPES = {
+    "float16": "float32",
+    "uint8": "int16",
+    "uint16": "int32",
+    "uint32": "int64",
+    "uint64": "int64",
 }
 
 _models: dict[tuple[Any, ...], Any] = {}  # the model that this Python worker has loaded
@@ -44,11 +57,10 @@ def predict(
     `dataset` does not have, and for inputs and outputs that the signature does not have."""
     from pyspark import cloudpickle
 
-    from tfapp.feed.travel import travel_by_value
-    from tfapp.tensorflowonspark import predicting
+    from tfapp.feed.driver.travel import travel_by_value
 
     travel_by_value()
-    cloudpickle.register_pickle_by_value(predicting)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
     unknown = [column for column in inputs if column not in dataset.columns]
     if unknown:
         raise UsageError(
@@ -173,6 +185,8 @@ def _tensor(values: Any, kind: str, shape: tuple[int, ...]) -> Any:
 
 
 def _column(name: str, tensor: Any, rows: int) -> Any:
+    """An output as an Arrow column with one value for each row. Raises ArrowInvalid if a number is
+    too large for Spark."""
     import numpy as np
     import pyarrow as pa
 
@@ -180,14 +194,14 @@ def _column(name: str, tensor: Any, rows: int) -> Any:
     count = len(values) if values.ndim else 0
     if count != rows:
         raise ValueError(f"the model's output {name!r} has {count} values for {rows} rows")
-    if values.dtype == object:
-        return pa.array([value.decode() for value in values.tolist()])
-    if values.dtype.name in ("float16", "bfloat16"):
-        values = values.astype(np.float32)
-    if values.dtype.name == "uint8":
-        values = values.astype(np.int16)
-    column = pa.array(values.reshape(-1))
-    for length in reversed(values.shape[1:]):
-        offsets = np.arange(0, len(column) + 1, length, dtype=np.int32)
+    flat = values.reshape(-1)
+    if values.dtype.name == "bfloat16":  # which Arrow does not know
+        flat = flat.astype(np.float32)
+    column = pa.array(flat, from_pandas=False)
+    if values.dtype.name in _ARROW_TYPES:
+        column = column.cast(_ARROW_TYPES[values.dtype.name])
+    for axis in reversed(range(1, values.ndim)):
+        lists = int(np.prod(values.shape[:axis]))
+        offsets = values.shape[axis] * np.arange(lists + 1, dtype=np.int32)
         column = pa.ListArray.from_arrays(offsets, column)
     return column

@@ -3,7 +3,8 @@
 It is plain TensorFlow. MultiWorkerMirroredStrategy finds its cluster in TF_CONFIG, which each
 process gets; without TF_CONFIG it trains alone: python train.py
 
-After each epoch it saves where it is, and goes on from there when it begins again.
+After each epoch it saves where it is, and goes on from there when it begins again. Where an earlier
+run has trained all epochs, nothing is left to train: `tfapp run train.py -- 40` trains 40.
 """
 
 import json
@@ -23,7 +24,8 @@ def main():
 
     # Every instance sees this folder, where site.global.user.checkpoint.prefix is on a shared disk.
     folder = os.environ.get("TFAPP_CHECKPOINT_DIR", "checkpoints")
-    callbacks = [tf.keras.callbacks.BackupAndRestore(os.path.join(folder, "backup"))]
+    backup = os.path.join(folder, "backup")
+    callbacks = [tf.keras.callbacks.BackupAndRestore(backup, delete_checkpoint=False)]
     chief = "chief" if "chief" in config.get("cluster", {}) else "worker"
     if (task["type"], task["index"]) == (chief, 0):
         callbacks.append(tf.keras.callbacks.TensorBoard(os.path.join(folder, "logs")))
@@ -39,7 +41,10 @@ def main():
         model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(1,))])
         model.compile(optimizer=tf.keras.optimizers.SGD(0.2), loss="mse")
     batches = data.batch(32 * strategy.num_replicas_in_sync)
-    model.fit(batches, epochs=20, verbose=2, callbacks=callbacks)
+    epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    trained = model.fit(batches, epochs=epochs, verbose=2, callbacks=callbacks)
+    if not trained.epoch:
+        print(f"an earlier run has trained all {epochs} epochs: its result is in {backup}")
 
     slope, intercept = (value.item() for value in model.get_weights())
     print(f"y = {slope:.2f} x {intercept:+.2f} (drawn from y = 3.00 x -1.00)")

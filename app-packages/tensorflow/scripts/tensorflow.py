@@ -7,31 +7,46 @@ import inspect
 import json
 import os
 import re
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.names import trains_alone
 from tfapp.runner import tensorflow_env
 from tfapp.script import Context, Handle, Program, ProgramMissingError, Script, ScriptError
+
+# Once MultiWorkerMirroredStrategy is made, a handler in one of these catches SIGTERM, and the
+# program goes on; unless it sets a handler of its own afterwards.
+CATCHERS = ("libtensorflow", "_pywrap_tensorflow")
+SECOND_SIGNAL = 5.0  # seconds after which such a program gets SIGINT
+LOOK_EVERY = 0.1  # seconds
 
 PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
 
 
 def look(modules, folders, find_spec):
-    """Which of `modules` are `missing`, and the version of `keras`, "" where it cannot be known.
-    Imports none of them. `folders` come before those where `find_spec` looks."""
-    found = {
-        name: PathFinder.find_spec(name, folders) or find_spec(name) for name in (*modules, "keras")
+    """Which of `modules` are `missing`, and the `versions` of Python, and of Keras and TensorFlow
+    where they can be known. Imports none of them. `folders` come before those where `find_spec`
+    looks."""
+    names = {
+        "Keras": ("keras", "keras(_nightly)?"),
+        "TensorFlow": ("tensorflow", "(tensorflow|tf_nightly)(_(cpu|cpu_aws|gpu|intel|macos))?"),
     }
-    keras = ""
-    for folder in getattr(found["keras"], "submodule_search_locations", None) or ():
-        for path in Path(folder).parent.glob("keras*.dist-info"):
-            match = re.match(r"keras(?:_nightly)?-([0-9].*)", path.stem)
-            keras = match.group(1) if match else keras
-    return {"missing": [name for name in modules if found[name] is None], "keras": keras}
+    wanted = {*modules, *(module for module, _ in names.values())}
+    found = {name: PathFinder.find_spec(name, folders) or find_spec(name) for name in wanted}
+    versions = {"Python": ".".join(map(str, sys.version_info[:3]))}
+    for name, (module, distribution) in names.items():
+        for folder in getattr(found[module], "submodule_search_locations", None) or ():
+            for path in Path(folder).parent.glob("*.dist-info"):
+                match = re.match(distribution + "-([0-9].*)", path.stem)
+                if match:
+                    versions[name] = match.groups()[-1]
+    return {"missing": [name for name in modules if found[name] is None], "versions": versions}
 
 
 # Run by the program's interpreter in the program's folder and environment, as the program will
@@ -85,20 +100,28 @@ class Tensorflow(Script):
     def prepare(self, context: Context) -> None:
         """Finds out early what would only fail once all instances have met."""
         if context.component.role == "tensorboard":
-            if probe(context, ["tensorboard"])["missing"]:
+            told = probe(context, ["tensorboard"])
+            self.tell_versions(told)
+            if told["missing"]:
                 raise ScriptError("TensorBoard " + INSTALL.format(interpreter(context)))
             return
         check_folder("site.global.user.checkpoint.prefix", context.checkpoint_dir)
         if is_server(context):
-            check_tensorflow(context, optional=False)
+            self.tell_versions(check_tensorflow(context, optional=False))
             return
         entry = entry_file(context)
         link_file(context)
-        python = entry.suffix == ".py"
+        python = is_python(entry)
         told = check_tensorflow(context, is_call(entry)) if python else find_keras(context)
+        if python:  # another program may start another Python
+            self.tell_versions(told)
         # Without tf-keras, `import tf.keras` would fail because of the variable.
         there = "tf_keras" not in told["missing"] and not has_keras_2(told)
         self.legacy_keras = there and wants_keras_2(context)
+
+    def tell_versions(self, told: dict[str, Any]) -> None:
+        """Takes them from what `probe` tells. Which Keras a program uses is its own affair."""
+        self.versions = {name: one for name, one in told["versions"].items() if name != "Keras"}
 
     def start(self, context: Context) -> Program:
         """The program with TF_CONFIG, WORKER_NUMBER and TOT_WORKERS; or TensorBoard."""
@@ -110,11 +133,12 @@ class Tensorflow(Script):
             env[LEGACY_KERAS] = "1"
         if context.component.role in tensorflow_env.TASK_ROLES:
             env.update(tensorflow_env.task_environment(context.instance, context.members))
+            env.update(tensorflow_env.without_proxy(context.members, context.env))
         if not context.config.get("user.checkpoint.prefix"):
             print(
                 "tfapp: warning: site.global.user.checkpoint.prefix is not set: checkpoints go to "
                 f"{context.checkpoint_dir}, which no other instance sees and which ends with "
-                "this container",
+                f"this container{restarts(context)}",
                 flush=True,
             )
         if is_server(context):
@@ -122,8 +146,35 @@ class Tensorflow(Script):
         command = entry_command(context, entry_file(context))
         return Program((*command, *context.words("user.scripts.args")), env)
 
+    def stop(self, context: Context, handle: Handle) -> None:
+        """Sends the signal, and SIGINT to a program that trains on because TensorFlow has caught
+        it."""
+        asked = time.time()
+        number = signal.Signals[context.config.get("stop.signal", "SIGTERM")]
+        if not Path(handle.signal(number)).name.startswith(CATCHERS):
+            return
+        end = time.monotonic() + SECOND_SIGNAL
+        while handle.running() and time.monotonic() < end:
+            time.sleep(LOOK_EVERY)
+        if handle.running() and not touched_since(context, asked):
+            handle.signal(signal.SIGINT)
+
     def status(self, context: Context, handle: Handle) -> bool:
         return handle.running()
+
+
+def touched_since(context: Context, moment: float) -> bool:
+    """Whether the program has touched its progress file, by which it says that it goes on to save
+    something."""
+    with contextlib.suppress(OSError):
+        return os.stat(context.env.get("TFAPP_PROGRESS_FILE", "")).st_mtime > moment
+    return False
+
+
+def restarts(context: Context) -> str:
+    """What a restart means where no other instance sees the checkpoints."""
+    alone = trains_alone(member.role for member in context.members)
+    return "" if alone else "; after any restart all instances begin anew, with empty folders"
 
 
 def is_server(context: Context) -> bool:
@@ -164,14 +215,23 @@ def link_file(context: Context) -> None:
         ) from error
 
 
+def is_python(path: Path) -> bool:
+    return path.suffix.lower() in (".py", ".pyw", ".pyz")
+
+
 def entry_command(context: Context, path: Path) -> tuple[str, ...]:
-    """How the program's file is run: Python, an executable, or else a shell script."""
-    if path.suffix == ".py":
+    """How the program's file is run: Python, an executable, the interpreter of its first line, or
+    else bash."""
+    if is_python(path):
         return (context.python, str(path))
+    with open(path, "rb") as file:
+        first = file.readline(1 << 10).rstrip()
     # The kernel runs no script that does not name its interpreter.
-    if os.access(path, os.X_OK) and (path.suffix != ".sh" or path.read_bytes()[:2] == b"#!"):
+    if os.access(path, os.X_OK) and (path.suffix != ".sh" or first[:2] == b"#!"):
         return (str(path),)
-    return ("bash", str(path))
+    # As the kernel does: all words after the interpreter are one argument.
+    words = os.fsdecode(first[2:]).split(maxsplit=1) if first[:2] == b"#!" else []
+    return (*(words or ["bash"]), str(path))
 
 
 def is_call(path: Path) -> bool:
@@ -186,7 +246,7 @@ def wants_keras_2(context: Context) -> bool:
 
 def has_keras_2(told: dict[str, Any]) -> bool:
     """Whether tf.keras is Keras 2 as it is: that of TensorFlow 2.15 and older."""
-    return told["keras"].startswith("2.")
+    return told["versions"].get("Keras", "").startswith("2.")
 
 
 def tensorboard(context: Context) -> Program:
@@ -216,7 +276,7 @@ def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
     told = probe(context, ["tensorflow", "tf_keras"])
     if "tensorflow" in told["missing"]:
         if optional:
-            return {"missing": ["tf_keras"], "keras": ""}
+            return {**told, "missing": ["tf_keras"]}
         raise ScriptError("TensorFlow " + INSTALL.format(interpreter(context)))
     if "tf_keras" in told["missing"] and wants_keras_2(context) and not has_keras_2(told):
         print(
@@ -241,7 +301,7 @@ def find_keras(context: Context) -> dict[str, Any]:
     if wants_keras_2(context) and LEGACY_KERAS not in context.env:
         with contextlib.suppress(ScriptError):
             return probe(context, ["tf_keras"])
-    return {"missing": ["tf_keras"], "keras": ""}
+    return {"missing": ["tf_keras"], "versions": {}}
 
 
 def check_folder(key: str, folder: str) -> None:

@@ -230,10 +230,6 @@ class Cluster:
         """Gives every running node an image of Debian's Python as `name`."""
         self.load(images.python_image(self.cache, self._inherited, name))
 
-    def load_layer(self, name: str, layer: Path, config: Mapping[str, Any]) -> None:
-        """Gives every running node the image `name`, whose files are those of the tar `layer`."""
-        self.load(images.Image(name, (layer,), config))
-
     def load(self, *wanted: images.Image) -> None:
         """Gives every running node images."""
         archive = self.folder / "image.tar"

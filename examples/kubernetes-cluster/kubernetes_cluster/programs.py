@@ -194,9 +194,14 @@ def _build(go: Go, work: Path, folder: Path, inherited: Mapping[str, str]) -> No
     memory = "3GiB"  # at which the compiler begins to collect garbage
     environ = {
         **{name: value for name, value in inherited.items() if name not in FOREIGN},
-        **{"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOGC": "off", "GOMEMLIMIT": memory},
-        **{"GOFLAGS": "-buildvcs=false -mod=readonly -modcacherw", "GOWORK": "off"},
-        **{"GOMODCACHE": str(work / "modules"), "GOCACHE": str(work / "compiled")},
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GOGC": "off",
+        "GOMEMLIMIT": memory,
+        "GOFLAGS": "-buildvcs=false -mod=readonly -modcacherw",
+        "GOWORK": "off",
+        "GOMODCACHE": str(work / "modules"),
+        "GOCACHE": str(work / "compiled"),
     }
     say(f"fetching the modules of Kubernetes with {go.version}")
     try:

@@ -204,6 +204,9 @@ def _kubelet(node: int, pki: Path, group: str) -> dict[str, Any]:
         "nodeStatusUpdateFrequency": "2s",
         "nodeLeaseDurationSeconds": LEASE,
         "maxPods": 100,
+        # A program that writes much gets a new file for its log soon, as after hours elsewhere.
+        "containerLogMaxSize": "1Mi",
+        "containerLogMonitorInterval": "3s",
         "serializeImagePulls": False,
         "registryPullQPS": 0,
     }

@@ -27,7 +27,6 @@ def call(packed: Pack) -> dict[str, Any]:
 
 
 def unpack(packed: Pack, folder: Path) -> Path:
-    """Writes what is shipped below a folder."""
     for name, content in packed.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

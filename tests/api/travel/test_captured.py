@@ -6,13 +6,16 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
+import ctypes
 import io
+import multiprocessing
 import queue
 import socket
 import sqlite3
 import sys
 import tempfile
 import threading
+import weakref
 
 import pytest
 
@@ -132,6 +135,13 @@ def refusal(function) -> str:
     return str(caught.value)
 
 
+class Slots:
+    __slots__ = ("lock",)
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
 @pytest.fixture
 def log(tmp_path):
     with (tmp_path / "log").open("w") as file:
@@ -196,14 +206,19 @@ def test_a_name_that_only_an_attribute_has_is_not_blamed(log):
         (asyncio.new_event_loop, "a part of an event loop"),
         (socket.socket, "a socket"),
         (concurrent.futures.ThreadPoolExecutor, "a pool of threads or processes"),
+        (lambda: weakref.ref(Slots), "a weak reference"),
+        (lambda: multiprocessing.Pipe()[0], "a process, or what belongs to one"),
+        (lambda: ctypes.CDLL(None), "a loaded library"),
+        (lambda: tempfile.TemporaryDirectory(), "a temporary folder"),
         (lambda: contextvars.ContextVar("x"), "a ContextVar, which cannot be pickled"),
     ],
 )
 def test_what_it_is_and_what_to_do(make, kind):
     value = make()
     with contextlib.ExitStack() as stack:
-        if hasattr(value, "close"):
-            stack.callback(value.close)
+        for ends in ("close", "cleanup"):
+            if hasattr(value, ends):
+                stack.callback(getattr(value, ends))
         told = refusal(by_value(SOURCE)["made"](value))
     assert f"captures `value`, {kind}, at line 8" in told
 
@@ -215,6 +230,11 @@ def test_an_object_that_has_a_lock():
 
     told = refusal(by_value(SOURCE)["made"](Holder()))
     assert "captures `value.inner[0]`, a lock, at line 8" in told
+
+
+def test_an_object_with_slots_that_has_a_lock():
+    told = refusal(by_value(SOURCE)["made"](Slots()))
+    assert "captures `value.lock`, a lock, at line 8" in told
 
 
 def test_an_application_is_used_where_one_submits_from():

@@ -1,8 +1,8 @@
 """Modules of a user's own are found, shipped and named; what is installed is asked for."""
 
-from __future__ import annotations
-
+import functools
 import importlib
+import re
 import sys
 import types
 import zipfile
@@ -147,7 +147,10 @@ def test_what_is_installed_is_neither_shipped_nor_loaded(tmp_path):
     packed = pack({"chief": "heavy.py", "worker": "yaml.nodes"}, tmp_path)
     assert own_names(packed) == {"heavy.py"}
     assert packed.needs.modules == {
-        "chief": (Needed("tensorflow", Position("heavy.py", 1, 1)),),
+        "chief": (
+            Needed("tensorflow", Position("heavy.py", 1, 1)),
+            Needed("tensorflow.keras.layers", Position("heavy.py", 1, 1), sure=False),
+        ),
         "worker": (Needed("yaml", Position("yaml.nodes")),),
     }
     assert packed.notes == ()
@@ -276,6 +279,41 @@ def test_a_script_that_submits_a_function_of_its_own(tmp_path):
     assert done.stdout == "7 1 beside below later\n", done.stderr
 
 
+FAILS = """
+class Model:
+    def fit(self, steps):
+        return [
+            step / 0
+            for step in range(steps)
+        ]
+
+def helper():
+    return Model().fit(3)
+
+def train():
+    def inner():
+        return helper()
+    inner()
+"""
+
+
+def test_a_traceback_has_the_file_and_the_source_of_the_caller(tmp_path):
+    (tmp_path / "start.py").write_text(FAILS + SUBMITS)
+    submit(["start.py"], tmp_path)
+    (tmp_path / "start.py").unlink()
+    told = run(tmp_path / "there").stderr
+    assert "dynamic-code" not in told
+    for line, name, text in [
+        (15, "train", "inner()"),
+        (14, "inner", "return helper()"),
+        (10, "helper", "return Model().fit(3)"),
+        (5, None, "step / 0"),
+    ]:
+        where = f'File "{tmp_path / "start.py"}", line {line}, in {name or ""}'
+        assert re.search(rf"{re.escape(where)}.*\n +{re.escape(text)}", told), told
+    assert told.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
 def test_a_module_that_submits_a_function_of_its_own(tmp_path):
     package = tmp_path / "pkg"
     package.mkdir()
@@ -304,6 +342,7 @@ def test_cells_of_a_notebook(tmp_path):
         "def train():\n    import no_such_module\n    return helper()\n\n"
         "def good():\n    print(scaled(2), beside.NAME)",
         "log = open('log.txt', 'w')\ndef bad():\n    print('a', file=log)",
+        "def fails():\n    x = 1\n    return weights[7]",
     ]
     (tmp_path / "shell.py").write_text(
         "import sys; sys.path.insert(0, '')\n"
@@ -320,6 +359,8 @@ def test_cells_of_a_notebook(tmp_path):
         ".needs.modules['chief'] if o.module == 'no_such_module']\n"
         "packed = pack({'chief': ns['good']}, Path.cwd())\n"
         "shipping.unpack(packed, Path('there'))\n"
+        "failing = pack({'chief': ns['fails']}, Path.cwd())\n"
+        "shipping.unpack(failing, Path('failing'))\n"
         "held = [o.module for o in packed.needs.modules['chief']]\n"
         "import json; print(json.dumps([[refused, absent, packed.notes], held]))\n"
     )
@@ -328,6 +369,8 @@ def test_cells_of_a_notebook(tmp_path):
     assert absent == ["In[3]:2:1"]
     assert notes == ["ships beside.py, which good needs"]
     assert held == "numpy"
+    told = run(tmp_path / "failing").stderr
+    assert '  File "In[5]", line 3, in fails\n    return weights[7]\n' in told
     done = run(tmp_path / "there")
     assert done.stdout == "6.0 beside\n", done.stderr
 
@@ -341,8 +384,8 @@ def test_all_of_tfapp_that_a_program_may_use_goes_along(tmp_path):
     modules = [
         ".".join(Path(name).relative_to("tfapp-call").with_suffix("").parts) for name in tfapp
     ]
-    left_out = (".entry", ".dataset")  # the one runs at once, the other imports TensorFlow
-    code = "\n".join(f"import {name}" for name in sorted(modules) if not name.endswith(left_out))
+    # The entry runs at once.
+    code = "\n".join(f"import {name}" for name in sorted(modules) if not name.endswith(".entry"))
     (folder / "tfapp-call" / "main.py").write_text(
         f"import sys; sys.path.insert(0, {str(folder / 'tfapp-call')!r})\n{code}\n"
         "import tfapp, cloudpickle; print(tfapp.__file__, cloudpickle.__file__)\n"
@@ -351,3 +394,17 @@ def test_all_of_tfapp_that_a_program_may_use_goes_along(tmp_path):
     assert done.stdout.split() == [
         str(folder / "tfapp-call" / name / "__init__.py") for name in ("tfapp", "cloudpickle")
     ], done.stderr
+
+
+def test_programs_are_called_as_the_user_calls_them(own, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    local = functools.partial(test_programs_are_called_as_the_user_calls_them, None)
+    given = {"script": script, "named": "wine:train", "pickled": local}
+    line = test_programs_are_called_as_the_user_calls_them.__code__.co_firstlineno
+    called = pack(given, tmp_path).called
+    assert called["script"] == "train.py"
+    assert called["named"] == "wine:train"
+    assert called["pickled"] == (
+        f"test_programs_are_called_as_the_user_calls_them (test_pack.py:{line})"
+    )

@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from tfapp.api.travel.pickling import modules_of, pickle_function
+from tfapp.api.travel.pickling import _references, pickle_function
 from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS
 from tfapp.errors import ProgramError
 
@@ -43,6 +43,22 @@ def counted(function):
 @counted
 def decorated(): return 3
 def recursive(n=3): return n if n == 0 else 1 + recursive(n - 1)
+@functools.lru_cache(maxsize=7)
+def cached(n): return n if n == 0 else 1 + cached(n - 1)
+def with_cache():
+    limit = cached.cache_info().maxsize
+    return cached(3) if cached.cache_info() == (0, 0, limit, 0) and limit == 7 else None
+class Cached:
+    @functools.lru_cache
+    def one(self): return 1
+    @functools.cached_property
+    def two(self): return 2
+    def __call__(self): return self.one() + self.two
+@functools.singledispatch
+def kind(value): return 1
+@kind.register(int)
+def whole(value): return 3
+kind(1)
 """
 
 
@@ -57,8 +73,15 @@ def recursive(n=3): return n if n == 0 else 1 + recursive(n - 1)
         lambda names: names["Adder"].made,
         lambda names: names["decorated"],
         lambda names: names["recursive"],
+        lambda names: names["cached"](3) and names["with_cache"],
+        lambda names: functools.partial(names["cached"], 3),
+        lambda names: names["Cached"](),
+        lambda names: functools.partial(names["kind"], 2),
     ],
-    ids=["function", "lambda", "partial", "method", "object", "class method", "decorated", "self"],
+    ids=[
+        *("function", "lambda", "partial", "method", "object", "class method", "decorated", "self"),
+        *("cache", "partial of a cache", "caches of a class", "dispatch"),
+    ],
 )
 def test_whatever_can_be_called_is_run_elsewhere_by_cloudpickle_alone(make, tmp_path):
     file = tmp_path / "program.pkl"
@@ -66,6 +89,47 @@ def test_whatever_can_be_called_is_run_elsewhere_by_cloudpickle_alone(make, tmp_
     code = f"import pickle; print(pickle.load(open({str(file)!r}, 'rb'))())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "3", done.stderr
+
+
+class ByName:
+    """As typing.NewType and others are pickled."""
+
+    def __init__(self, module):
+        self.__module__ = module
+        self.__qualname__ = "mark"
+
+    def __reduce__(self):
+        return self.__qualname__
+
+
+@pytest.mark.parametrize("module", ["__main__", "__mp_main__", "of_nowhere"])
+def test_what_travels_by_its_name_in_a_module_that_stays_here_is_refused(module, monkeypatch):
+    here = types.ModuleType(module)
+    here.mark = ByName(module)
+    exec("def helper(): pass\ndef train():\n    return helper(), mark\n", vars(here))
+    del vars(here)["__builtins__"]
+    monkeypatch.setitem(sys.modules, module, here)
+    with pytest.raises(ProgramError) as caught:
+        pickle_function(here.train, "train", lambda name: name == "of_nowhere")
+    told = f"train (<string>:2) uses `mark` of {module}, which travels by its name alone"
+    assert told in caught.value.message
+    assert "a module of its own" in caught.value.hint
+
+
+def test_a_module_that_stays_here_is_refused_itself():
+    train = by_value("def train():\n    return here\n")["train"]
+    train.__globals__["here"] = sys.modules["__main__"]
+    with pytest.raises(ProgramError, match="uses __main__, which travels by its name"):
+        pickle_function(train, "train")
+
+
+def test_functions_of_a_spawned_process_travel(monkeypatch, tmp_path):
+    here = types.ModuleType("__mp_main__")
+    exec("def helper(): return 3\ndef train(): return helper()\n", vars(here))
+    del vars(here)["__builtins__"]
+    monkeypatch.setitem(sys.modules, "__mp_main__", here)
+    modules = {module for module, _ in _references(pickle_function(here.train, "t").data)}
+    assert not {"__main__", "__mp_main__"} & modules
 
 
 def test_what_functions_import_is_known_with_its_line_and_whether_it_must_be_there():
@@ -140,7 +204,8 @@ def test_every_kind_of_reference_is_read():
         "a class as a key": {fractions.Fraction: 1},
         "a name inside": types.SimpleNamespace(inside=functools.partial(int, "3")),
     }
-    assert {"fractions", "collections", "functools"} <= modules_of(pickle.dumps(value))
+    modules = {module for module, _ in _references(pickle.dumps(value))}
+    assert {"fractions", "collections", "functools"} <= modules
     train = by_value("def train():\n    return Color.RED\n")["train"]
     train.__globals__["Color"] = Color
     assert "enum" in {use.module for use in pickle_function(train, "train").uses}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfapp.api.travel.modules import Finder
-from tfapp.api.travel.programs import Module, Script, parse_program, program_name
+from tfapp.api.travel.programs import ModuleProgram, ScriptProgram, parse_program, program_name
 from tfapp.errors import ExitCode, ProgramError
 from tfapp.program.named import NamedFunction
 
@@ -64,11 +64,11 @@ def test_whatever_can_be_called(parse, function):
 
 
 def test_scripts_and_modules(parse, tmp_path):
-    assert parse("train.py") == Script(tmp_path / "train.py") == parse(tmp_path / "train.py")
-    assert parse("train.sh") == Script(tmp_path / "train.sh")
-    assert parse("train") == Module("train")
-    assert parse("pkg.lazy") == Module("pkg.lazy")
-    assert parse("timeit") == Module("timeit")
+    assert parse("train.py") == ScriptProgram(tmp_path / "train.py") == parse(tmp_path / "train.py")
+    assert parse("train.sh") == ScriptProgram(tmp_path / "train.sh")
+    assert parse("train") == ModuleProgram("train")
+    assert parse("pkg.lazy") == ModuleProgram("pkg.lazy")
+    assert parse("timeit") == ModuleProgram("timeit")
 
 
 @pytest.mark.parametrize(

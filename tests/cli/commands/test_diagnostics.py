@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -21,16 +19,7 @@ FAILED = dataclasses.replace(
     timeline=(Moment(1.0e9 + 1.25, "generation 1 starts, 1 instance", "starts", "", 1),),
 )
 
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def test_after_the_end(tmp_path):

@@ -1,7 +1,5 @@
 """`tfapp fetch` on a played engine, whose checkpoints are a folder."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -64,6 +62,25 @@ def test_a_folder_comes_under_its_last_name(tmp_path, stored, given):
     code, a_shell = fetch(tmp_path, given.format(stored=stored), str(out))
     assert code == 0, a_shell.err.text
     assert sorted(found(out)) == ["model/saved_model.pb", "model/variables/v.index"]
+
+
+def test_outputs_of_the_newest_run(tmp_path, stored):
+    application = PlayedEngine(tmp_path, [ENDED]).find("app").id
+    kept = tmp_path / f"checkpoints.outputs/{application}/worker_0/export"
+    kept.mkdir(parents=True)
+    (kept / "model.txt").write_text("weights")
+    (tmp_path / "checkpoints.outputs/application_0_0001").mkdir()
+    out = tmp_path / "out"
+    code, a_shell = fetch(tmp_path, str(out), "--outputs")
+    assert code == 0, a_shell.err.text
+    assert found(out) == {"worker_0/export/model.txt": "weights"}
+    code, a_shell = fetch(tmp_path, "worker_0/export", str(out), "--outputs")
+    assert (code, (out / "export/model.txt").read_text()) == (0, "weights")
+
+
+def test_no_outputs_is_a_sentence(tmp_path, stored):
+    code, a_shell = fetch(tmp_path, str(tmp_path / "out"), "--outputs")
+    assert (code, "checkpoints.outputs/" in a_shell.err.text) == (44, True)
 
 
 def test_a_file_comes_into_the_folder(tmp_path, stored):

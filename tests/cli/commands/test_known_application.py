@@ -1,7 +1,6 @@
 """Commands on an application that an engine knows."""
 
-from __future__ import annotations
-
+import dataclasses
 import json
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
 from tfapp.contract.exit import Exit
+from tfapp.contract.status import Ran, RanComponent
 from tfapp.engines.base import Link
 
 WORKERS = (
@@ -35,16 +35,7 @@ FAILED = status(
     verdict=failure("worker/0", "Traceback\n"),
 )
 
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +131,19 @@ def test_status_shows_metrics(tmp_path):
     _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
     shown = json.loads(a_shell.out.text)["status"]["instances"][0]
     assert (shown["metrics"], shown["step"], shown["steps_per_second"]) == (many, 1200, 35.1234)
+
+
+def test_status_says_what_runs(tmp_path):
+    worker = RanComponent("worker", "fit.py --epochs 8", 2, 1024, 1, 0, "python3", "")
+    ran = Ran((worker,), ("site.global.stop.grace=60",), "1.2")
+    engine = PlayedEngine(tmp_path, [dataclasses.replace(RUNNING, ran=ran)])
+    _, a_shell = call(tmp_path, engine, "status", "app")
+    told = " ".join(a_shell.out.text.split())
+    assert "worker program fit.py --epochs 8; 2 x 1024 MiB, 1 vcore; python3 options" in told
+    _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
+    shown = json.loads(a_shell.out.text)["status"]["ran"]
+    assert shown["components"][0]["program"] == "fit.py --epochs 8"
+    assert (shown["components"][0]["image"], shown["tfapp"]) == (None, "1.2")
 
 
 def test_status_as_json(tmp_path):
@@ -327,7 +331,7 @@ def test_detach_waits_no_longer_than_it_is_told(tmp_path):
     code, a_shell = call(tmp_path, engine, "start", "app", "--detach", "--wait", "0")
     engine.stop("app", "end of the test")
     assert code == 67
-    assert a_shell.err.text == (
+    assert a_shell.err.text.partition("\n")[2] == (  # behind the line on checkpoints
         "error: app is not running after 0 s; it goes on\n"
         "  `tfapp status app` says what it waits for, `tfapp stop app` ends it.\n"
     )

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import time
 
@@ -84,7 +82,7 @@ def test_a_log_that_cannot_be_had_now(tmp_path, engine):
     )
     look = engine.logs
     engine.logs = lambda name, run=None: (*look(name, run), *missing)
-    said = "worker/2: its log cannot be had now: n2:8042 does not answer: timed out\n"
+    said = "worker/2: its log cannot be read now: n2:8042 does not answer: timed out\n"
     code, a_shell = call(tmp_path, engine, "logs", "app")
     assert (code, a_shell.err.text) == (0, said)
     assert a_shell.out.text == "worker/0 | one\nworker/0 | two\nworker/1 | three\n"
@@ -99,7 +97,7 @@ def test_the_rest_of_a_log_cannot_be_had_now(tmp_path, engine):
     )
     code, a_shell = call(tmp_path, engine, "logs", "app")
     assert (code, a_shell.out.text) == (0, "worker/0 | one\nworker/0 | two\n")
-    assert a_shell.err.text == "worker/0: the rest of its log cannot be had now: no\n"
+    assert a_shell.err.text == "worker/0: the rest of its log cannot be read now: no\n"
 
 
 def test_a_log_that_is_not_there(tmp_path, engine):

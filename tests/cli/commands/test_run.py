@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import python_environments
 from tests.cli.commands.call import call
-from tests.cli.played_engine import SUCCESS, PlayedEngine, status
+from tests.cli.played_engine import SUCCESS, PlayedEngine, shell, status
+from tfapp.api.arguments import Call
+from tfapp.api.request import global_rows
+from tfapp.api.travel.pack import pack
 from tfapp.cli.commands import run
 from tfapp.cli.parser import parse
 from tfapp.compiler.options import new_name
@@ -78,8 +82,14 @@ def test_no_workers_at_all():
 ENTRY, ARGS = "site.global.user.scripts.entry", "site.global.user.scripts.args"
 
 
+def options(*words: str) -> dict[str, str]:
+    """The appConfig keys that the flags of `run` mean."""
+    args = parsed(*words)
+    return dict(run.options_of(args, args.script.name))
+
+
 @pytest.mark.parametrize(
-    ("words", "options"),
+    ("words", "expected"),
     [
         ((), {ENTRY: "train.py", ARGS: ""}),
         (("--", "-x", "a b"), {ENTRY: "train.py", ARGS: "-x 'a b'"}),
@@ -88,20 +98,18 @@ ENTRY, ARGS = "site.global.user.scripts.entry", "site.global.user.scripts.args"
             {ENTRY: "entry.sh", ARGS: "train.py -x"},
         ),
         (
-            ("-i", "tf:2", "-p", "1999"),
+            ("-p", "1999"),
             {
                 ENTRY: "train.py",
                 ARGS: "",
-                "site.global.run.mode": "docker",
-                "site.global.docker.image": "tf:2",
                 "site.global.worker.port": "${worker.ALLOCATED_PORT}{DEFAULT_1999}{PER_CONTAINER}",
             },
         ),
     ],
     ids=str,
 )
-def test_options(words, options):
-    assert dict(run.options_of(parsed(*words))) == options
+def test_options(words, expected):
+    assert options(*words) == expected
 
 
 LINK, VOLUMES = "site.global.user.scripts.link", "site.global.kubernetes.volumes"
@@ -114,19 +122,15 @@ def images(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "options"),
+    ("words", "key", "value"),
     [
-        (("-i", "tf:2"), {"site.global.docker.image": "tf:2"}),
-        (("-c", "bin/entry.sh"), {LINK: "/script/training-script.py=train.py"}),
-        (
-            ("--pod-file", "/at/pod.yaml"),
-            {"site.global.kubernetes.pod.template": "/at/pod.yaml"},
-        ),
+        (("-c", "bin/entry.sh"), LINK, "/script/training-script.py=train.py"),
+        (("--pod-file", "/at/pod.yaml"), "site.global.kubernetes.pod.template", "/at/pod.yaml"),
     ],
     ids=str,
 )
-def test_options_where_containers_are_images(words, options, images):
-    assert dict(run.place_options(parsed(*words))) == options
+def test_options_where_containers_are_images(words, key, value, images):
+    assert options(*words)[key] == value
 
 
 SPAWNER_POD = """\
@@ -156,14 +160,7 @@ def test_an_entrypoint_and_a_pod_file_of_tf_spawner(tmp_path, images):
     (tmp_path / "train.py").write_text("print(1)\n")
     (tmp_path / "entry.sh").write_text("python /script/training-script.py\n")
     (tmp_path / "pod.yaml").write_text(SPAWNER_POD)
-    packages = []
-
-    class Engine(PlayedEngine):
-        def options(self, options, package):
-            packages.append(package)
-            return options
-
-    engine = Engine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
     words = (f"{tmp_path}/train.py", "-w", "2", "-c", f"{tmp_path}/entry.sh", "-p", "1999")
     words += ("-i", "tf:2", "--pod-file", f"{tmp_path}/pod.yaml", "-t", "attempt-7")
     words += ("-O", VOLUMES, "pvc:data:/data", "--name", "app")
@@ -175,7 +172,7 @@ def test_an_entrypoint_and_a_pod_file_of_tf_spawner(tmp_path, images):
     assert settings.text("user.scripts.entry") == "entry.sh"
     assert settings.text("user.scripts.link") == "/script/training-script.py=train.py"
     at = Places("app", "ann", "ml", tags=("attempt-7",))
-    pod = pods(packages[0], compiled.job, at)["worker"]
+    pod = pods(compiled.plan, at)["worker"]
     (container,) = pod["spec"]["containers"]
     mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
     volumes = {v["name"]: v for v in pod["spec"]["volumes"]}
@@ -184,7 +181,7 @@ def test_an_entrypoint_and_a_pod_file_of_tf_spawner(tmp_path, images):
     assert (container["image"], container["resources"]["limits"]["nvidia.com/gpu"]) == ("tf:2", "1")
     assert pod["metadata"]["labels"]["training_attempt"] == "attempt-7"
     shared = {"data": ("ReadWriteMany",)}
-    assert [p for p in check(packages[0], compiled.job, at, shared) if p.severity == "error"] == []
+    assert [p for p in check(compiled.plan, at, shared) if p.severity == "error"] == []
 
 
 def test_a_service_is_not_needed(tmp_path, images):
@@ -193,13 +190,8 @@ def test_a_service_is_not_needed(tmp_path, images):
     (tmp_path / "service.yaml").write_text("apiVersion: v1\nkind: Service\n")
 
     class Engine(PlayedEngine):
-        def options(self, options, package):
-            self.package = package
-            return options
-
         def check(self, compiled):
-            at = Places("app", "ann", "ml")
-            problems = list(check(self.package, compiled.job, at))
+            problems = check(compiled.plan, Places("app", "ann", "ml"))
             raise InvalidPackageError([p for p in problems if p.severity == "error"])
 
     engine = Engine(tmp_path, [])
@@ -271,6 +263,8 @@ def test_the_script_its_environment_and_tags_are_submitted(tmp_path):
     assert compiled.private.env["worker"]["S3_SECRET_KEY"] == "hunter22"
     assert compiled.private.env["worker"]["EXPERIMENT"] == "keras"
     assert compiled.private.redact == ("hunter22",)
+    (ran,) = compiled.job.ran.components
+    assert (ran.program, ran.instances) == ("train.py", 3)
     assert "hunter22" not in repr(compiled) + a_shell.out.text + a_shell.err.text
 
 
@@ -367,6 +361,7 @@ def test_a_function_is_submitted_with_its_module(tmp_path, module):
     counts = {c.name: c.instances for c in job.components if c.instances}
     assert counts == {"worker": 3, "evaluator": 1}
     assert {c.settings.text("user.scripts.entry") for c in job.components} == {"tfapp-call/main.py"}
+    assert {one.program for one in job.ran.components} == {f"{module}:experiment"}
     shipped = [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
     (files,) = (names for names in shipped if "tfapp-call/main.py" in names)
     own = {name for name in files if not name.startswith("tfapp-call/tfapp/")}
@@ -378,6 +373,7 @@ def test_a_function_is_submitted_with_its_module(tmp_path, module):
     [
         (("no_such_module_x:fn",), 77, "there is no module no_such_module_x"),
         (("digits_of_mine:no_such",), 77, "has no no_such"),
+        (("digits_of_mine.py:experiment",), 77, "without .py: digits_of_mine:experiment."),
         (("digits_of_mine:experiment", "--", "--epochs"), 2, "is a function"),
         (("digits_of_mine:experiment", "-c", "entry.sh"), 44, "there is no file entry.sh"),
     ],
@@ -388,3 +384,255 @@ def test_functions_that_cannot_be_run(tmp_path, module, words, code, told):
     found, a_shell = call(tmp_path, engine, "run", *words)
     assert engine.created == []
     assert (found, told in a_shell.err.text) == (code, True), a_shell.err.text
+
+
+CALL_FLAGS = (
+    *("--packages", "pandas, keras-cv<1", "--packages", "attrs", "--python", "3.11"),
+    *("-i", "tf:2", "--checkpoints", "saved", "--data", "hdfs:///digits", "--timeout", "90"),
+)
+
+
+def test_flags_mean_what_the_arguments_of_the_python_call_mean(tmp_path):
+    call = Call(
+        packages=["pandas, keras-cv<1", "attrs"],
+        python="3.11",
+        image="tf:2",
+        checkpoints="saved",
+        data="hdfs:///digits",
+        timeout=90,
+    )
+    rows = list(run._call_options(parsed(*CALL_FLAGS), shell(tmp_path)))
+    assert rows == list(global_rows(call, False, tmp_path))
+    assert ("data", "site.global.user.data.dir", "hdfs:///digits") in rows
+    assert ("checkpoints", "site.global.user.checkpoint.prefix", f"{tmp_path}/saved") in rows
+
+
+def submitted(tmp_path: Path, *words: str, **more):
+    """What `tfapp run WORDS` submits, and what it says. Relative paths are below tmp_path."""
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    code, a_shell = call(tmp_path, engine, "run", *words, **more)
+    assert code == 0, a_shell.err.text
+    ((_, compiled),) = engine.created
+    return compiled, a_shell.err.text
+
+
+def shipped(compiled) -> set[str]:
+    """The user's files of the application."""
+    names = compiled.plan.package.user_files
+    return {name for name in names if not name.startswith("tfapp-call/")}
+
+
+def test_sizes_are_those_of_the_instances_that_run_the_program(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path)
+    words = ("train.py", "--ps", "1", "--evaluator", "--tensorboard")
+    words += ("--memory", "300 MiB", "--vcores", "3", "--gpus", "1", "--retries", "7")
+    compiled, _ = submitted(tmp_path, *words)
+    sizes = {c.name: c.container for c in compiled.job.components if c.instances}
+    trains, serves = Resources(300, 3, 1), Resources(300, 3)
+    assert sizes == {
+        **dict.fromkeys(("chief", "worker"), trains),
+        **dict.fromkeys(("ps", "evaluator"), serves),
+        "tensorboard": Resources(1024, 1),
+    }
+    assert compiled.plan.package.failure.max_restarts == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--memory", "2GB5"), "--memory: error: "),
+        (("--timeout", "soon"), "--timeout: error: "),
+        (("--checkpoints", "~{"), ""),
+        (("--gpus", "some"), "--gpus: error: "),
+        (
+            ("--", "--lr", "${HOME}"),
+            "the arguments after --: error: there is no placeholder ${HOME}",
+        ),
+        (("-e", "no_such_variable_x"), "error: -e no_such_variable_x: this shell has no such"),
+        (("-e", "no/such.env"), "error: -e no/such.env cannot be read"),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_told_by_its_flag(tmp_path, monkeypatch, words, said):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path)
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    code, a_shell = call(tmp_path, engine, "run", "train.py", *words)
+    assert (bool(code), said in a_shell.err.text) == (bool(said), True), a_shell.err.text
+    assert a_shell.err.text.count(said or "\0") <= 1
+
+
+def test_variables_come_from_files_flags_and_the_shell(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "a.env").write_bytes(b"\xef\xbb\xbfA=file\nB=file\n")
+    (tmp_path / "LIKE_A_NAME").write_text("C=file\n")
+    monkeypatch.chdir(tmp_path)
+    words = ("-e", "B=flag=1", "-e", "MINE", "--env-file", "a.env", "-e", "LIKE_A_NAME", "-e", "D=")
+    compiled, _ = submitted(tmp_path, "train.py", *words, environ={"MINE": "shell", "OTHER": "x"})
+    env = compiled.private.env["worker"]
+    names = ("A", "B", "C", "D", "MINE", "OTHER")
+    assert [env.get(name) for name in names] == ["file", "flag=1", "file", "", "shell", None]
+
+
+SIBLINGS = {
+    "train.py": "import helper\nimport lib.net\n",
+    "helper.py": "import deeper\n",
+    "deeper.py": "",
+    "lib/__init__.py": "",
+    "lib/net.py": "from . import table\n",
+    "lib/table.py": "",
+    "unused.py": "",
+}
+USED = set(SIBLINGS) - {"unused.py"}
+
+
+@pytest.fixture
+def siblings(tmp_path, monkeypatch):
+    for name, source in SIBLINGS.items():
+        (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / name).write_text(source)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_a_script_imports_is_shipped_as_the_python_call_ships_it(tmp_path, siblings):
+    compiled, said = submitted(tmp_path, "src/train.py")
+    assert "ships deeper.py, helper.py, lib/, which train needs\n" in said
+    assert shipped(compiled) == USED
+    assert set(pack({"worker": Path("src/train.py")}, tmp_path).files) == USED
+
+
+def test_a_file_that_is_given_takes_the_place_of_a_module_beside_the_script(tmp_path, siblings):
+    (tmp_path / "helper.py").write_text("mine = 1\n")
+    compiled, _ = submitted(tmp_path, "src/train.py", "--files", "helper.py")
+    assert compiled.plan.package.user_files["helper.py"].read_text() == "mine = 1\n"
+
+
+def test_a_module_is_run_with_its_package(tmp_path, siblings, monkeypatch):
+    (tmp_path / "src" / "lib" / "train.py").write_text("from .net import table\n")
+    monkeypatch.chdir(tmp_path / "src")
+    compiled, _ = submitted(tmp_path / "src", "-m", "lib.train", "--", "--epochs", "3")
+    (component,) = (c for c in compiled.job.components if c.instances)
+    assert component.settings.text("user.scripts.entry") == "tfapp-call/main.py"
+    assert component.settings.text("user.scripts.args") == "--epochs 3"
+    assert shipped(compiled) == {"lib/__init__.py", "lib/net.py", "lib/table.py", "lib/train.py"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("lib.train",), 44, "`tfapp run -m lib.train` runs this module."),
+        (("lib/train.py",), 77, "lib/train.py:1:1: a relative import, and a script belongs to no"),
+        (("lib/train.py",), 77, "`-m lib.train`"),
+        (("-m", "lib.trian"), 77, "there is no module lib.trian"),
+        (("-m", "lib.train", "-c", "lib/train.py"), 2, "--command is for a script"),
+    ],
+    ids=str,
+)
+def test_a_module_that_is_not_run_as_one(tmp_path, monkeypatch, words, code, told):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "net.py").touch()
+    (tmp_path / "lib" / "train.py").write_text("from .net import table\n")
+    monkeypatch.chdir(tmp_path)
+    found, a_shell = call(tmp_path, PlayedEngine(tmp_path, []), "run", *words)
+    assert (found, told in a_shell.err.text) == (code, True), a_shell.err.text
+
+
+READS = """\
+import os
+steps = int(os.environ.get("STEPS", 1))
+print(os.environ["PASSED"], os.getenv("UNSET"), os.environ["PATH"], os.environ["TF_CONFIG"])
+print(os.environ["STEPS"], os.environ["TF_CPP_MIN_LOG_LEVEL"])
+"""
+
+
+@pytest.mark.parametrize("program", ["train.py", "train:main"])
+def test_a_variable_of_the_shell_that_does_not_reach_the_program_is_told(
+    tmp_path, monkeypatch, program
+):
+    (tmp_path / "train.py").write_text(f"{READS}def main(): pass\n")
+    monkeypatch.chdir(tmp_path)
+    here = ("STEPS", "PASSED", "PATH", "TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL", "OTHER")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    _, said = submitted(tmp_path, program, "-e", "PASSED", environ=dict.fromkeys(here, "1"))
+    assert [line for line in said.splitlines() if "warning" in line or "pass it on" in line] == [
+        "train.py:2:13: warning: the program reads STEPS, which is set here and does "
+        "not reach it [variable]",
+        "  pass it on with -e STEPS, with env={...}, or set env.STEPS",
+    ]
+
+
+def test_the_modules_of_a_link_are_those_beside_its_target(tmp_path, siblings):
+    (tmp_path / "link.py").symlink_to("src/train.py")
+    compiled, _ = submitted(tmp_path, "link.py")
+    assert shipped(compiled) == {"link.py", *USED} - {"train.py"}
+
+
+@pytest.mark.parametrize(
+    ("program", "source", "place"),
+    [
+        ("train.py", "print(1)\n", "train.py: error: `scripts/tensorflow.py` needs tensorflow"),
+        ("train.py", "import tensorflow\n", "train.py:1:1: error: the program imports tensorflow"),
+        ("train.py", "import sys; sys.path\n", "train.py: error: `scripts/tensorflow.py` needs"),
+        ("train:main", "def main(): pass\n", ""),
+        ("train.sh", "true\n", ""),
+    ],
+)
+def test_an_interpreter_without_tensorflow_is_told_before_the_start(
+    tmp_path, monkeypatch, program, source, place
+):
+    (tmp_path / program.replace(":main", ".py")).write_text(source)
+    monkeypatch.chdir(tmp_path)
+    python = python_environments.make(tmp_path / "env", borrow=False) / "bin" / "python"
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    code, a_shell = call(tmp_path, engine, "run", program, "--python", str(python))
+    assert (code, place in a_shell.err.text) == (77 if place else 0, True), a_shell.err.text
+    assert a_shell.err.text.count("[missing-module]") == bool(place)
+    sys.modules.pop("train", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data", "digits"), ""),
+        (("--data", "none"), "--data: warning: there is no HERE/none on this machine"),
+        (("--data", "hdfs:///none"), ""),
+        (
+            ("-O", "site.global.user.data.dir", "digits"),
+            "'digits' is relative: it is looked for in",
+        ),
+        (("-O", "site.global.user.data.dir", "digits", "--files", "digits"), ""),
+    ],
+    ids=str,
+)
+def test_data_that_a_program_will_not_find_is_told(tmp_path, monkeypatch, words, said):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "digits").mkdir()
+    (tmp_path / "digits" / "x.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    _, told = submitted(tmp_path, "train.py", *words)
+    assert said in told.replace(str(tmp_path), "HERE")
+    assert told.count("[data-folder]") == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("train", "#!/usr/bin/env python3\nimport os\n", ""),
+        ("train", "\x7fELF", ""),
+        ("train.bash", "true\n", ""),
+        ("train.PY", "import os\n", ""),
+        ("train", "import os.path\n", "error: 'train' is Python without a `#!` line"),
+        ("train.txt", "from os import path\n", "error: 'train.txt' is Python without a `#!` line"),
+        ("train", "true\n", "warning: nothing says what runs 'train': bash does"),
+        ("train.R", "library(keras)\n", "warning: nothing says what runs 'train.R': bash does"),
+    ],
+)
+def test_what_runs_a_program_that_does_not_say_it_is_told(tmp_path, monkeypatch, name, text, said):
+    (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    code, a_shell = call(tmp_path, engine, "run", name, "-w", "1")
+    assert code == (77 if said.startswith("error") else 0), a_shell.err.text
+    assert said in a_shell.err.text
+    assert a_shell.err.text.count("[entry-interpreter]") == bool(said)

@@ -1,7 +1,5 @@
 """`tfapp start` says when the files have changed that the application was made from."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
@@ -103,3 +101,23 @@ def test_the_package_of_tfapp_itself_is_not_watched(tmp_path, engine):
     assert code == 0, a_shell.err.text
     text = (tmp_path / "home" / "sources" / "local" / "app.json").read_text()
     assert "train.py" in text and "metainfo" not in text
+
+
+@pytest.mark.parametrize(
+    ("saved", "sees", "told"),
+    [
+        (("backup/ckpt",), True, "it may go on from what earlier runs have saved in HERE\n"),
+        ((), True, "it begins anew: earlier runs have left nothing in HERE\n"),
+        (("backup/ckpt",), False, ""),
+    ],
+)
+def test_it_is_told_whether_there_is_something_to_go_on_from(tmp_path, engine, saved, sees, told):
+    folder = engine.folder / "checkpoints"
+    for name in saved:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    engine.sees_home = sees
+    code, a_shell = call(tmp_path, engine, "start", "app")
+    said = a_shell.err.text.replace(str(folder), "HERE")
+    assert (code, f"app: {told}" in said) == (0, True)
+    assert told or "earlier runs" not in said

@@ -1,7 +1,5 @@
 """Containers in which the runner does not start."""
 
-from __future__ import annotations
-
 from tests.contract_values import make_failure_policy
 from tests.coordinator.world import World, job
 

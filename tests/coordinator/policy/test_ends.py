@@ -1,7 +1,5 @@
 """The master's report of a container that ended without one of its runner."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.contract.exit import Exit

@@ -1,5 +1,4 @@
-"""Invariants of every history: of thousands of random ones, and of those that hypothesis
-invents."""
+"""Invariants of every history: of random ones, and of those that hypothesis invents."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from tfapp.contract.job import (
 from tfapp.contract.messages import Order
 from tfapp.contract.names import FAILED, FORMING, KILLED, STOPPING, SUCCEEDED
 from tfapp.coordinator.policy import actions, ending, ends, events
-from tfapp.coordinator.policy.judging import MAX_BACK_OFF
+from tfapp.coordinator.policy.failure_policy import MAX_BACK_OFF
 from tfapp.coordinator.policy.state import (
     FINISHED,
     Instance,
@@ -250,8 +249,7 @@ def is_ignored(state: State, end: Instance) -> bool:
 
 
 def may_fail(state: State) -> set[int]:
-    """The generations for which a loss that is known now can count: it may have been before this
-    one began."""
+    """The generations for which a loss known now can count: it may be older than this one."""
     failed = state.failure.generation if state.failure else state.generation
     return {state.generation, state.generation - 1, failed}
 
@@ -349,7 +347,7 @@ def drawn(layout: str, limits: Limits, policy: FailurePolicy) -> Job:
     return dataclasses.replace(made, components=components)
 
 
-BLOCKS = (pytest.param(0, id="some"), *(pytest.param(n, marks=SLOW) for n in range(1, 11)))
+BLOCKS = (pytest.param(0, id="some"), *(pytest.param(n, marks=SLOW) for n in range(1, 3)))
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -437,9 +435,9 @@ def orders(chance: random.Random) -> None:
     assert len(set(found.values())) == 1, (policy, began, found)
 
 
-@pytest.mark.parametrize("count", (100, pytest.param(700, marks=SLOW)))
-def test_failures_within_the_settle_time_give_the_same_verdict_in_any_order(count):
-    for seed in range(count):
+@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 400), marks=SLOW)])
+def test_failures_within_the_settle_time_give_the_same_verdict_in_any_order(seeds):
+    for seed in seeds:
         orders(random.Random(seed))
 
 

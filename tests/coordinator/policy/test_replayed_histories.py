@@ -1,7 +1,5 @@
 """Random histories that failed once, step by step."""
 
-from __future__ import annotations
-
 from tests.coordinator.policy.test_random_histories import (
     EXITS,
     LIMITS,

@@ -1,12 +1,11 @@
 """A third engine, as small as one can be: its containers see neither the master's disk nor its
 loopback. One folder, and one line in ENGINES, which the test adds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfapp.engines.recorded import RecordedEngine, check_files_are_local
+from tfapp.engines.base import check_files_are_local
+from tfapp.engines.machine.recorded import RecordedEngine
 
 DEFINITIONS = "isolated/apps/*/definition.json"
 

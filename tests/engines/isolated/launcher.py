@@ -1,7 +1,5 @@
 """Containers in namespaces of their own, that have their master's address and its credentials."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random
@@ -10,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import tfapp.master.bootstrap
-from tfapp.contract.names import INSTANCE_FILE
-from tfapp.disk import make_private
+import tfapp.standalone.bootstrap
+from tfapp.engines.machine.launcher import log_file
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended
 
@@ -57,7 +54,7 @@ class IsolatedLauncher:
     async def run(self, task, told) -> Ended:
         if task.id in self._unwanted:
             return Ended(None)
-        with self._files.offering(task, told), open(self._log(task), "ab") as log:
+        with self._files.offering(task, told), open(log_file(self._run, task), "ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(*NAMESPACES, "sh", "-c", SCRIPT),
                 env=self._environment(task, Path(log.name).parent),
@@ -93,21 +90,13 @@ class IsolatedLauncher:
             "LOGS": str(logs),
             **self._config.environment,
             "PYTHON": sys.executable,
-            "BOOTSTRAP": Path(tfapp.master.bootstrap.__file__).read_text(),
+            "BOOTSTRAP": Path(tfapp.standalone.bootstrap.__file__).read_text(),
             "CERTIFICATE": self._endpoint.certificate.decode(),
             "KEY": self._endpoint.key.decode(),
             "MASTER": self._files.address,
             "CONTAINER_ID": task.id,
             "HIDDEN": str(self._run.path.parents[4]),
         }
-
-    def _log(self, task) -> Path:
-        if not task.name:
-            make_private(self._run.driver_log.parent)
-            return self._run.driver_log
-        folder = make_private(self._run.logs / task.name)
-        (folder / INSTANCE_FILE).write_text(task.instance)
-        return folder / f"{task.name.rpartition('_')[0]}.log"
 
 
 def join(master: str, pid: int) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ from tests.engines.kubernetes.api_server import ApiServer
 
 @pytest.fixture
 def server():
-    with ApiServer().running() as running:
+    with ApiServer(answers=[]).running() as running:
         yield running
 
 

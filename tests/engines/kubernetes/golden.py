@@ -1,12 +1,11 @@
 """The packages in golden/: each is laid over tests/compiler/golden/minimal."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
 
 from tests.compiler.packages import options
+from tfapp import __version__
 from tfapp.compiler.compile import compile_application
 from tfapp.engines.kubernetes.pods import Places
 from tfapp.package.load import load_package
@@ -27,7 +26,8 @@ def compiled_case(case, folder: Path, namespace="ml"):
 
 
 def without_hashes(text: str) -> str:
-    """Without those of files, which change with each default of a schema, and without the
-    definition, which tests/compiler compares."""
+    """Without those of files, which change with each default of a schema, without the definition,
+    which tests/compiler compares, and without tfapp's version."""
+    text = text.replace(f"version: {__version__}", "version: VERSION")
     text = re.sub(r"(?m)^  definition: .*$", "  definition: '{}'", text)
     return re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)

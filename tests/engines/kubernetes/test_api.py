@@ -1,7 +1,5 @@
 """The client of the API server, on a server that answers as the test says."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json
@@ -14,8 +12,8 @@ import pytest
 from tests.engines.kubernetes.api_server import Answer, status
 from tests.tls import make_certificate
 from tfapp.engines.kubernetes import configuration
-from tfapp.engines.kubernetes.api import Cluster
-from tfapp.engines.kubernetes.failures import AwayError, ConflictError, RefusedObjectError
+from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError, RefusedObjectError
 from tfapp.errors import ExistsError, ForbiddenError, NotFoundError, UnavailableError
 
 
@@ -47,7 +45,7 @@ def path(server, kubeconfig):
 @pytest.fixture
 def cluster(path, clock):
     load = functools.partial(configuration.load, {"KUBECONFIG": str(path)})
-    return Cluster(load(), load, clock, clock.sleep)
+    return KubernetesCluster(load(), load, clock, clock.sleep)
 
 
 def config_map(name: str = "a", version: str = "1", **data: str) -> dict:
@@ -73,13 +71,10 @@ def test_an_object_is_read_made_changed_and_deleted(server, cluster):
         ("POST", maps, strict),
         ("POST", "/apis/batch/v1/namespaces/team/jobs", {**strict, "dryRun": "All"}),
         ("PATCH", f"{maps}/a", strict),
-        (
-            "DELETE",
-            "/api/v1/namespaces/team/pods/a",
-            {"propagationPolicy": "Foreground", "gracePeriodSeconds": "0"},
-        ),
+        ("DELETE", "/api/v1/namespaces/team/pods/a", {}),
     ]
     assert server.requests[1].body == made
+    assert server.requests[4].body == {"propagationPolicy": "Foreground", "gracePeriodSeconds": 0}
     assert server.requests[3].headers["Content-Type"] == "application/merge-patch+json"
     assert {request.headers["Authorization"] for request in server.requests} == {"Bearer secret"}
 
@@ -154,7 +149,7 @@ def test_a_right_that_nobody_can_ask_for_is_still_told(server, cluster):
 
 
 @pytest.mark.parametrize(
-    "code, reason, details, kind, message",
+    ("code", "reason", "details", "kind", "message"),
     [
         (409, "AlreadyExists", {}, ExistsError, "there is a ConfigMap 'a' in namespace 'team' al"),
         (409, "Conflict", {}, ConflictError, "the ConfigMap 'a' in namespace 'team' was changed"),
@@ -166,6 +161,7 @@ def test_a_right_that_nobody_can_ask_for_is_still_told(server, cluster):
             "there is no namespace 'team' in the cluster of context 'a' of ",
         ),
         (404, "", {}, NotFoundError, "the Kubernetes API of context 'a' of "),
+        (408, "", {}, AwayError, "the Kubernetes API of context 'a' of "),
         (418, "", {}, UnavailableError, "the Kubernetes API of context 'a' of "),
     ],
 )
@@ -192,6 +188,9 @@ def test_what_is_no_kubernetes_api_is_told(server, cluster, path):
     server.answers = [Answer("<html>")]
     with pytest.raises(UnavailableError, match=f"answers at {server.address} is no Kubernetes API"):
         cluster.get("ConfigMap", "a")
+    assert len(server.requests) == 1
+    server.answers = [Answer(config_map()), Answer("<html>"), Answer(config_map())]
+    assert [cluster.get("ConfigMap", "a") for _ in range(2)] == [config_map()] * 2
 
 
 def test_a_login_that_is_not_accepted(server, cluster, path):
@@ -251,7 +250,7 @@ def test_a_server_that_has_never_answered_is_asked_once(kubeconfig, clock):
     path = kubeconfig(address)
     access = configuration.load({"KUBECONFIG": str(path)})
     with pytest.raises(AwayError) as raised:
-        Cluster(access, None, clock, clock.sleep).get("ConfigMap", "a")
+        KubernetesCluster(access, None, clock, clock.sleep).get("ConfigMap", "a")
     assert raised.value.message == (
         f"the Kubernetes API at {address} (context 'a' of {path}) does not answer: "
         "Connection refused"
@@ -264,9 +263,11 @@ def test_a_server_that_has_answered_is_asked_again(server, cluster, clock):
     cluster.get("ConfigMap", "a")
     server.answers = [Answer(config_map(), broken=True), Answer(config_map())]
     assert cluster.get("ConfigMap", "a") == config_map()
-    server.answers = [Answer(config_map(), broken=True)] * 2
+    server.answers = [Answer(config_map(), broken=True)] * 1000
+    begun = clock.now
     with pytest.raises(AwayError, match="does not answer"):
         cluster.get("ConfigMap", "a")
+    assert 20 < clock.now - begun <= 30
 
 
 @pytest.fixture
@@ -286,7 +287,7 @@ def test_a_certificate_of_somebody_else(kubeconfig, impostor, tmp_path, clock):
     path = kubeconfig(impostor, cluster=", certificate-authority: own.pem")
     access = configuration.load({"KUBECONFIG": str(path)})
     with pytest.raises(UnavailableError) as raised:
-        Cluster(access, None, clock, clock.sleep).get("ConfigMap", "a")
+        KubernetesCluster(access, None, clock, clock.sleep).get("ConfigMap", "a")
     assert type(raised.value) is UnavailableError
     assert raised.value.message.startswith(
         f"the Kubernetes API at {impostor} (context 'a' of {path}) shows a certificate that is "
@@ -356,15 +357,17 @@ def test_a_watch_goes_on_over_broken_connections_and_tells(server, cluster, cloc
         listed(config_map("a", "1"), version="5"),
         Answer(event("MODIFIED", config_map("a", "6")), broken=True),
         Answer(status("InternalError", "starting"), 500),
+        Answer('{"type": "MODI'),
         Answer(event("MODIFIED", config_map("a", "7"))),
     ]
     watched = cluster.watch("ConfigMap", away=told.append)
     assert [version for _, _, version in seen(watched, 3)] == ["1", "6", "7"]
     assert server.requests[-1].query["resourceVersion"] == "6"
-    assert len(told) == 3
+    assert len(told) == 4
     assert "does not answer" in told[0]
     assert told[1].endswith("cannot answer now: starting")
-    assert told[2] == ""
+    assert told[2].startswith("a watch of the API server broke: ")
+    assert told[3] == ""
 
 
 def test_a_watch_ends_after_its_time(server, cluster, clock):
@@ -380,21 +383,25 @@ def test_a_watch_ends_after_its_time(server, cluster, clock):
 LINE = "2026-01-02T03:04:05.%s %s\n"
 
 
-def test_a_log_goes_on_after_its_last_line(server, cluster, clock):
-    told: list[str] = []
-    first = LINE % ("000000001Z", "a") + LINE % ("12Z", "b")
-    second = LINE % ("12Z", "b") + LINE % ("120000001Z", "c") + LINE % ("13+00:00", "d")
+def test_a_log_is_followed_as_far_as_the_connection_lasts(server, cluster, clock):
+    text = LINE % ("000000001Z", "a") + LINE % ("12Z", "b") + "2026"
     starting = Answer(status("InternalError", "starting"), 500)
-    server.answers = [Answer(first, broken=True), starting, Answer(second)]
-    lines = list(cluster.log("p", "main", follow=True, tail=5, away=told.append))
-    assert [line[-2:-1] for line in lines] == [b"a", b"b", b"c", b"d"]
-    wanted = {"container": "main", "timestamps": "true", "follow": "true"}
+    server.answers = [Answer(text, broken=True), starting, Answer(text)]
+    pieces = cluster.log("p", "main", since="2026-01-02T03:04:04Z", follow=True)
+    assert next(pieces) == []
+    assert [line[-2:-1] for line in next(pieces)] == [b"a", b"b"]
+    with pytest.raises(AwayError):
+        next(pieces)
+    with pytest.raises(AwayError, match="cannot answer now: starting"):
+        next(cluster.log("p", "main", follow=True))
+    assert list(cluster.log("p", "main"))[-1] == [b"2026"]
+    wanted = {"container": "main", "timestamps": "true"}
     assert [request.query for request in server.requests] == [
-        {**wanted, "tailLines": "5"},
-        *[{**wanted, "sinceTime": "2026-01-02T03:04:05Z"}] * 2,
+        {**wanted, "follow": "true", "sinceTime": "2026-01-02T03:04:04Z"},
+        {**wanted, "follow": "true"},
+        wanted,
     ]
     assert server.requests[0].path == "/api/v1/namespaces/team/pods/p/log"
-    assert [bool(text) for text in told] == [True, False]
 
 
 def test_a_log_from_a_second_on(server, cluster):
@@ -402,8 +409,8 @@ def test_a_log_from_a_second_on(server, cluster):
     server.answers = [Answer(text)]
     since = "2026-01-02T03:04:05.5+02:00"
     lines = list(cluster.log("p", "main", since=since))
-    assert b"".join(lines).decode() == text  # all that the server gives
-    assert server.requests[0].query["sinceTime"] == "2026-01-02T03:04:05+02:00"
+    assert b"".join(itertools.chain(*lines)).decode() == text  # all that the server gives
+    assert server.requests[0].query["sinceTime"] == since
 
 
 def test_a_port_is_forwarded_to_those_who_may_alone(server, cluster):

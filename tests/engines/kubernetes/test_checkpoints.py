@@ -1,7 +1,5 @@
 """Reading the checkpoint folder: on a played cluster whose containers are this machine."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -13,9 +11,9 @@ from typing import Any
 import pytest
 
 from tfapp.engines.base import StoredFile
-from tfapp.engines.kubernetes.api import ExecError
 from tfapp.engines.kubernetes.checkpoints import POD_LIFE, reader_pod, reading, volumes_of
-from tfapp.engines.kubernetes.pages import reaching
+from tfapp.engines.kubernetes.pod.failures import ExecError
+from tfapp.engines.kubernetes.run import reaching
 from tfapp.errors import NotFoundError, UnavailableError
 
 VOLUMES = [
@@ -107,7 +105,6 @@ class PlayedCluster:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """The checkpoint folder of "app" in a volume."""
     app = tmp_path / "volume" / "app"
     for name, text in {"checkpoint": "a", "export/ä b.pb": "p" * 5000, "export/v/x": ""}.items():
         path = app / name
@@ -235,7 +232,7 @@ def test_a_folder_in_no_volume_ends_with_the_containers(folder):
                     ]
                 }
             ],
-            "0/2 nodes are available",
+            "waiting for a node: 0/2 nodes are available",
         ),
         (
             [
@@ -246,9 +243,12 @@ def test_a_folder_in_no_volume_ends_with_the_containers(folder):
                     ]
                 },
             ],
-            "no image",
+            "waiting for the image : ErrImagePull: no image",
         ),
-        ([{"phase": "Failed", "message": "evicted"}, {"phase": "Running"}], "evicted"),
+        (
+            [{"phase": "Failed", "reason": "Evicted", "message": "low"}, {"phase": "Running"}],
+            r"its pod was evicted \(low\)",
+        ),
     ],
 )  # fmt: skip
 def test_a_pod_that_does_not_run_is_deleted(folder, states, why):

@@ -1,7 +1,5 @@
 """Which cluster and login a command uses, and what it says when they cannot be used."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -81,7 +79,7 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
 
 
 @pytest.mark.parametrize(
-    "code, said",
+    ("code", "said"),
     [
         ("sys.exit('session expired,\\nrun: corp-login')", "1. session expired, run: corp-login"),
         ("sys.exit(3)", "3"),

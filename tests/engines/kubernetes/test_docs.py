@@ -1,7 +1,5 @@
 """What docs/kubernetes.md says of keys, volumes and rights is so."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command of a pod, run by the shells that images have."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import subprocess

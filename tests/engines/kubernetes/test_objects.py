@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib
@@ -7,7 +5,6 @@ import json
 import zipfile
 
 from tests.compiler.packages import compile_with, component, options, package
-from tfapp.engines.kubernetes import names
 from tfapp.engines.kubernetes.objects import (
     FILES,
     MAX_CONTENT,
@@ -17,6 +14,7 @@ from tfapp.engines.kubernetes.objects import (
     owned,
     run_objects,
 )
+from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pods import Places, of_run, pods
 from tfapp.master.messages import local_path
 from tfapp.protocol.definition import messages
@@ -46,7 +44,7 @@ def test_values_of_programs_are_in_secrets_alone():
     assert SECRET not in shown
     secret = made[1]["data"]
     assert any(SECRET.encode() in base64.b64decode(value) for value in secret.values())
-    everything = json.dumps([*pods(compiled().package, compiled().job, AT).values()])
+    everything = json.dumps([*pods(compiled().plan, AT).values()])
     assert SECRET not in everything
 
 
@@ -95,7 +93,7 @@ def test_an_environment_that_travels_is_among_the_files(tmp_path):
         assert not expected & application_content(found, AT).keys()
         commands = {
             name: " ".join(pod["spec"]["containers"][0]["command"])
-            for name, pod in pods(built, found.job, AT).items()
+            for name, pod in pods(found.plan, AT).items()
         }
         # Where none travels, the image's Python has to run tfapp.
         bare = {name for name, command in commands.items() if "grpcio" in command}
@@ -124,8 +122,8 @@ def test_a_later_run_has_its_own_secret_and_labels():
 
 
 def test_a_pod_of_a_later_run():
-    pod = pods(compiled().package, compiled().job, AT)["worker"]
-    third = pods(compiled().package, compiled().job, Places("digits", "ann", "ml", run=3))["worker"]
+    pod = pods(compiled().plan, AT)["worker"]
+    third = pods(compiled().plan, Places("digits", "ann", "ml", run=3))["worker"]
     assert of_run(pod, "digits", 3) == third != pod
 
 

@@ -1,11 +1,10 @@
 """Single findings and settings; whole pods are in golden/."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.compiler.packages import compile_with, component, options, package, resources
-from tfapp.engines.kubernetes.pods import QUEUE_LABEL, Places, check, pods
+from tfapp.engines.kubernetes.pod.names import QUEUE_LABEL
+from tfapp.engines.kubernetes.pods import Places, check, pods
 from tfapp.errors import InvalidPackageError
 
 IMAGE = {"site.global.docker.image": "train:3"}
@@ -16,7 +15,7 @@ def found(built, claims=None, **changes):
     """What `check` says of a package."""
     at = Places.of(options(**changes), "ml")
     compiled = compile_with(built, **changes)
-    return sorted(f"{p.severity}: {p.message}" for p in check(built, compiled.job, at, claims))
+    return sorted(f"{p.severity}: {p.message}" for p in check(compiled.plan, at, claims))
 
 
 def test_what_docker_containers_have_and_pods_have_not():
@@ -28,7 +27,7 @@ def test_what_docker_containers_have_and_pods_have_not():
         "error: worker: a pod does not have the options of dockerContainers",
     ]
     at = Places.of(options(), "ml")
-    pod = pods(built, compile_with(built).job, at)["worker"]
+    pod = pods(compile_with(built).plan, at)["worker"]
     assert pod["spec"]["containers"][0]["image"] == "declared:1"
 
 
@@ -75,7 +74,7 @@ def test_checkpoints(role, prefix, volumes, counts, expected):
 def test_the_queue_is_kueues(queue, label):
     built = package(settings=IMAGE)
     at = Places.of(options(queue=queue), "ml")
-    pod = pods(built, compile_with(built).job, at)["worker"]
+    pod = pods(compile_with(built).plan, at)["worker"]
     assert pod["metadata"]["labels"].get(QUEUE_LABEL) == label
 
 
@@ -84,11 +83,11 @@ def test_findings_of_the_engine_are_findings_of_the_compilation():
     at = Places.of(options(), "ml")
     built = package(settings={**IMAGE, VOLUMES: "pvc:data"})
     with pytest.raises(InvalidPackageError) as caught:
-        compile_with(built, check=lambda package, job: check(package, job, at))
+        compile_with(built, check=lambda plan: check(plan, at))
     assert [str(problem) for problem in caught.value.problems] == [
         "app/appConfig.yaml:12:20: error: 'pvc:data' is no volume [kubernetes]"
     ]
     warned = package()
-    compiled = compile_with(warned, check=lambda package, job: check(package, job, at))
+    compiled = compile_with(warned, check=lambda plan: check(plan, at))
     (problem,) = compiled.problems
     assert problem.message.startswith("no site.global.docker.image is given")

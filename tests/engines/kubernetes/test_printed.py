@@ -1,7 +1,5 @@
 """`tfapp compile` and `--dry-run` with --engine kubernetes; no cluster is asked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,13 +1,11 @@
 """What a login has to be allowed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engines.kubernetes.api_server import Answer
 from tests.engines.kubernetes.test_api import review
 from tfapp.engines.kubernetes import configuration
-from tfapp.engines.kubernetes.api import Cluster
+from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.rights import Right, covered, missing, refusal
 
 
@@ -16,7 +14,7 @@ def allows(verbs, resources, groups=("",), **more) -> dict:
 
 
 @pytest.mark.parametrize(
-    "rule, expected",
+    ("rule", "expected"),
     [
         (allows(["get"], ["pods/log"]), True),
         (allows(["*"], ["*"], ["*"]), True),
@@ -34,7 +32,7 @@ def test_rules_that_cover_a_right(rule, expected):
 @pytest.fixture
 def cluster(server, kubeconfig):
     path = kubeconfig(server.address, namespace="team")
-    return Cluster(configuration.load({"KUBECONFIG": str(path)}))
+    return KubernetesCluster(configuration.load({"KUBECONFIG": str(path)}))
 
 
 def test_a_right_that_no_rule_shows_is_asked_for(server, cluster):

@@ -1,7 +1,5 @@
 """Files that are no pod template. What becomes of one that is: golden/everything."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import textwrap
@@ -9,6 +7,7 @@ import textwrap
 import pytest
 
 from tests.compiler.packages import MemorySource, compile_with, options, package, resources
+from tests.compiler.packages import resources as resources_of
 from tfapp.engines.kubernetes.pods import Places, check, pods
 from tfapp.engines.kubernetes.template import read_template
 from tfapp.package.model import ConfigValue
@@ -26,9 +25,9 @@ def with_template(text, name="pod.yaml"):
     settings = {**SETTINGS, "site.global.kubernetes.pod.template": name}
     built = package(settings=settings, source=MemorySource({name: text.encode()}))
     compiled = compile_with(built)
-    problems = sorted(check(built, compiled.job, AT))
+    problems = sorted(check(compiled.plan, AT))
     told = [f"{p.position}: {p.severity}: {p.message}" for p in problems]
-    pod = pods(built, compiled.job, AT)["worker"]
+    pod = pods(compiled.plan, AT)["worker"]
     return pod, [text.removeprefix("app/pod.yaml:") for text in told]
 
 
@@ -75,7 +74,7 @@ def test_what_is_no_pod_is_told(text):
 def test_a_service_is_answered_with_the_reason_why_none_is_needed():
     files = {"pod.yaml": b"kind: Service"}
     built = package(settings=SETTINGS, source=MemorySource(files))
-    (problem,) = check(built, compile_with(built).job, AT)
+    (problem,) = check(compile_with(built).plan, AT)
     assert problem.hint == "remove it: programs reach each other by the addresses of their pods"
 
 
@@ -93,7 +92,7 @@ def test_a_template_by_its_absolute_path(tmp_path):
     path.write_text("spec: {nodeName: here, containers: [{name: x}]}")
     settings = {**SETTINGS, "site.global.kubernetes.pod.template": str(path)}
     built = package(settings=settings)
-    made = pods(built, compile_with(built).job, AT)
+    made = pods(compile_with(built).plan, AT)
     assert made["worker"]["spec"]["nodeName"] == "here"
 
 
@@ -113,8 +112,8 @@ def test_the_image_of_the_template_is_used_where_none_is_given():
     text = "spec: {containers: [{name: side, image: s}, {name: tfapp, image: mine:1}]}"
     built = package(settings=settings, source=MemorySource({"pod.yaml": text.encode()}))
     compiled = compile_with(built)
-    assert [p.severity for p in check(built, compiled.job, AT)] == [WARNING]  # of the sidecar
-    containers = pods(built, compiled.job, AT)["worker"]["spec"]["containers"]
+    assert [p.severity for p in check(compiled.plan, AT)] == [WARNING]  # of the sidecar
+    containers = pods(compiled.plan, AT)["worker"]["spec"]["containers"]
     assert [(c["name"], c["image"]) for c in containers] == [("tfapp", "mine:1"), ("side", "s")]
 
 
@@ -170,11 +169,117 @@ def test_a_template_of_the_command_line_goes_before_files(named, memory_said, me
     config = dataclasses.replace(built.config, components={"worker": values})
     built = dataclasses.replace(built, config=config)
     compiled = compile_with(built)
-    (container,) = pods(built, compiled.job, AT)["worker"]["spec"]["containers"]
+    (container,) = pods(compiled.plan, AT)["worker"]["spec"]["containers"]
     ours = named == "a file"
     assert container["image"] == ("ours:1" if ours else "theirs:1")
     assert container["resources"] == {
         "requests": {"cpu": "1" if ours else "700m", "memory": memory},
-        "limits": {"memory": memory},
+        "limits": {} if memory == "3Gi" else {"memory": memory},
     }
-    assert [p.severity for p in check(built, compiled.job, AT)] == [WARNING] * warnings
+    assert [p.severity for p in check(compiled.plan, AT)] == [WARNING] * warnings
+
+
+def sized(resources, said=(), gpus=0):
+    """(resources of the worker's container, words on its limit, warnings) with a template that has
+    these. `said`: what the package says; it is 2 GiB, 1 core and `gpus`."""
+    at = NAMED_IN["a file"]
+    files = {"pod.yaml": f"spec: {{containers: [{{name: a, resources: {resources}}}]}}".encode()}
+    positions = dict.fromkeys(said, at)
+    built = package(
+        settings=SETTINGS,
+        source=MemorySource(files),
+        resources={"worker": resources_of("worker", gpus=gpus, positions=positions)},
+    )
+    compiled = compile_with(built)
+    (container,) = pods(compiled.plan, AT)["worker"]["spec"]["containers"]
+    words = next(v["value"] for v in container["env"] if v["name"] == "TFAPP_OWN_CGROUP")
+    told = [problem.message for problem in check(compiled.plan, AT)]
+    return container["resources"], words, told
+
+
+GPU = "nvidia.com/gpu"
+DEFAULT = "its limit is 2176Mi: yarn.memory and 128Mi for the runner"
+BY_PACKAGE = "its limit is 2176Mi: yarn.memory at appConfig.yaml:3 and 128Mi for the runner"
+NO_LIMIT = "it has no limit, so its node has too little"
+BY_TEMPLATE = "its limit is 4Gi, by pod.yaml:1; raise it there"
+# The template's, what the package says -> requests, limits, words on the limit, warnings.
+RULES = [
+    ("{}", (), {"cpu": "1", "memory": "2176Mi"}, {"memory": "2176Mi"}, DEFAULT, 0),
+    # A request alone is no limit; a limit alone is the request as well, as Kubernetes has it.
+    ("{requests: {memory: 1Gi}}", (), {"cpu": "1", "memory": "1Gi"}, {}, NO_LIMIT, 0),
+    ("{limits: {memory: 4Gi}}", (), {"cpu": "1"}, {"memory": "4Gi"}, BY_TEMPLATE, 0),
+    (
+        "{requests: {memory: 1Gi, cpu: 2}, limits: {memory: 4Gi, cpu: 3}}",
+        (),
+        {"cpu": 2, "memory": "1Gi"},
+        {"cpu": 3, "memory": "4Gi"},
+        BY_TEMPLATE,
+        0,
+    ),
+    ("{limits: {cpu: 3}}", (), {"memory": "2176Mi"}, {"memory": "2176Mi", "cpu": 3}, DEFAULT, 0),
+    # The package's values are both, and go before the template's.
+    (
+        "{requests: {memory: 1Gi}, limits: {memory: 4Gi}}",
+        ("yarn.memory",),
+        {"cpu": "1", "memory": "2176Mi"},
+        {"memory": "2176Mi"},
+        BY_PACKAGE,
+        2,
+    ),
+    (
+        "{requests: {cpu: 500m}, limits: {cpu: 2}}",
+        ("yarn.vcores",),
+        {"cpu": "1", "memory": "2176Mi"},
+        {"memory": "2176Mi", "cpu": 2},
+        DEFAULT,
+        1,
+    ),
+    (
+        "{limits: {cpu: 500m}}",
+        ("yarn.vcores",),
+        {"cpu": "1", "memory": "2176Mi"},
+        {"memory": "2176Mi"},
+        DEFAULT,
+        1,
+    ),
+    # Others are the template's alone.
+    (
+        "{requests: {ephemeral-storage: 1Gi}, limits: {ephemeral-storage: 2Gi, nvidia.com/gpu: 1}}",
+        (),
+        {"cpu": "1", "memory": "2176Mi", "ephemeral-storage": "1Gi"},
+        {"memory": "2176Mi", "ephemeral-storage": "2Gi", GPU: 1},
+        DEFAULT,
+        0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("theirs", "said", "requests", "limits", "words", "warnings"), RULES)
+def test_requests_and_limits(theirs, said, requests, limits, words, warnings):
+    found, told_words, told = sized(theirs, said)
+    assert found == {"requests": requests, "limits": limits}
+    assert (told_words, len(told)) == (words, warnings)
+
+
+def test_the_gpus_of_the_package_are_request_and_limit():
+    """Which Kubernetes wants to be equal: the limit alone is both."""
+    theirs = "{requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 1}}"
+    found, _, told = sized(theirs, gpus=2)
+    assert (GPU in found["requests"], found["limits"][GPU]) == (False, "2")
+    assert told == [f"container 'a': its {GPU} is 2, as the resources say"] * 2
+
+
+def test_the_script_volume_of_tf_spawner_is_in_no_container():
+    """tfapp brings the program itself."""
+    mount = "volumeMounts: [{name: script, mountPath: /script}, {name: a, mountPath: /a}]"
+    text = (
+        "spec: {volumes: [{name: script, configMap: {name: script}}, {name: a, emptyDir: {}}], "
+        f"containers: [{{name: x, {mount}}}], "
+        f"initContainers: [{{name: y, restartPolicy: Always, {mount}}}]}}"
+    )
+    pod, told = with_template(text)
+    spec = pod["spec"]
+    containers = (*spec["containers"], *spec["initContainers"])
+    mounted = [{m["name"] for m in c["volumeMounts"]} & {"script", "a"} for c in containers]
+    assert ("script" in {v["name"] for v in spec["volumes"]}, mounted) == (False, [{"a"}, {"a"}])
+    assert told == []

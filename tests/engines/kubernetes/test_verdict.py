@@ -1,9 +1,9 @@
-from __future__ import annotations
-
 import pytest
 
-from tests.engines.kubernetes.test_record import RUNNING
+from tests.engines.kubernetes.pod.test_endings import ENDINGS
+from tests.engines.kubernetes.pod.test_record import RUNNING
 from tfapp.engines.kubernetes import verdict
+from tfapp.engines.kubernetes.pod import endings
 from tfapp.engines.kubernetes.verdict import Death
 
 JOB = {"metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
@@ -14,42 +14,28 @@ def pod(**status):
     deleted = {"deletionTimestamp": "t"} if status.pop("deleted", False) else {}
     containers = [{"name": "tfapp", "state": own}] if own else []
     status = {"phase": "Failed", "containerStatuses": containers, **status}
-    return {"metadata": deleted, "spec": {"nodeName": "n2"}, "status": status}
+    master = {"name": "tfapp", "resources": {"limits": {"memory": "512Mi"}}}
+    spec = {"nodeName": "n2", "containers": [master]}
+    return {"metadata": deleted, "spec": spec, "status": status}
 
 
 def ended(code, **more):
     return pod(container={"terminated": {"exitCode": code, **more}})
 
 
-def disrupted(reason, message):
-    return [{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}]
-
-
 DEATHS = [
     (None, pod(), Death("its Job was deleted")),
     ({"metadata": {"deletionTimestamp": "t"}}, pod(), Death("its Job was deleted")),
-    (JOB, None, Death("its pod was deleted")),
-    (
-        JOB,
-        pod(conditions=disrupted("DeletionByTaintManager", "Taint manager: deleting")),
-        Death("its node n2 was lost: Taint manager: deleting", "node-lost"),
-    ),
-    (
-        JOB,
-        pod(conditions=disrupted("EvictionByEvictionAPI", "Eviction API: evicting.")),
-        Death("its pod was evicted: Eviction API: evicting", "preempted"),
-    ),
-    (
-        JOB,
-        pod(reason="Evicted", message="The node was low on resource: memory."),
-        Death(
-            "its pod was evicted by its node n2: The node was low on resource: memory", "preempted"
-        ),
-    ),
+    (JOB, None, Death("its pod was deleted", "preempted")),
     (
         JOB,
         ended(137, reason="OOMKilled", message="last\n"),
-        Death("it was killed because it needed more memory than its limit", "memory", "last"),
+        Death(
+            "it was killed because it needed more memory than its limit 512Mi: "
+            "yarn.memory of slider-appmaster",
+            "memory",
+            "last",
+        ),
     ),
     (JOB, ended(137), Death("it was killed by SIGKILL (9)", "signal")),
     (
@@ -66,10 +52,10 @@ DEATHS = [
         JOB,
         ended(128, reason="StartError", message='exec: "sh": not found'),
         Death(
-            'it could not start: exec: "sh": not found',
+            'it could not start: its container does not start: exec: "sh": not found',
             "start",
             'exec: "sh": not found',
-            'exec: "sh": not found',
+            'its container does not start: exec: "sh": not found',
         ),
     ),
     (
@@ -77,13 +63,25 @@ DEATHS = [
         ended(1, message="Traceback"),
         Death("it ended with exit code 1 and gave no verdict", "exit", "Traceback"),
     ),
-    (JOB, {**ended(137), "metadata": {"deletionTimestamp": "t"}}, Death("its pod was deleted")),
 ]
 
 
 @pytest.mark.parametrize(("job", "found", "how"), DEATHS)
 def test_deaths(job, found, how):
     assert verdict.death(job, found) == how
+
+
+OVER = [name for name, (_, known, end) in ENDINGS.items() if end and not known.get("killed")]
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_the_pod_of_a_master_is_read_as_that_of_an_instance(name):
+    shown, _, end = ENDINGS[name]
+    found = verdict.death(JOB, shown)
+    if end.code is None:
+        assert found == Death(end.message, end.reason or "lost")
+    else:
+        assert found.reason == (end.reason or ("signal" if end.code > 128 else "exit"))
 
 
 def test_a_death_is_a_verdict():
@@ -113,7 +111,7 @@ def test_a_death_is_a_verdict():
     ],
 )
 def test_the_end_of_a_job(job, over):
-    assert verdict.has_ended(job) is over
+    assert endings.has_ended(job) is over
 
 
 def waiting(reason, message=""):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfapp.engines.kubernetes.volumes import Volume, VolumeError, holding, objection, parse_volumes

@@ -1,7 +1,5 @@
 """A container at its start: environment, files, the address of its master."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile
@@ -34,12 +32,12 @@ assert skein.properties.container_dir == os.getcwd(), (skein.properties.containe
 app.kv.put(f"hello.{mine}", b"", owner=mine)
 with app.kv.events(prefix="hello.") as events:
     while app.kv.count(prefix="hello.") < 4:
-        events.get(timeout=30)
+        events.get(timeout=120)
 print(" ".join(app.kv.list_keys(prefix="hello.")))
 app.kv.put(f"done.{mine}", b"")
 with app.kv.events(prefix="done.") as events:
     while app.kv.count(prefix="done.") < 4:
-        events.get(timeout=30)
+        events.get(timeout=120)
 """
 
 

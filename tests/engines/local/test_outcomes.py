@@ -1,7 +1,5 @@
 """How applications end, with real processes: Skein's final status, and the verdict."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -18,7 +16,7 @@ from tests.engines.applications import (
 )
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import Cause
-from tfapp.engines.state import read_ending
+from tfapp.engines.machine.state import read_ending
 
 OK = "Application completed successfully."
 DRIVER_OK = "Application driver completed successfully."

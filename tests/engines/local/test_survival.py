@@ -1,7 +1,5 @@
 """Deaths at the wrong moment, and what is left of them: nothing but an honest verdict."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -33,7 +31,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.status import Cause
 from tfapp.disk import write_json
 from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.state import read_state
+from tfapp.engines.machine.state import read_state
 from tfapp.errors import UnavailableError, UnreachableError
 from tfapp.processes import is_alive, send, wait_for_exit
 
@@ -95,7 +93,7 @@ time.sleep(1000000)
 
 def masters_under(home):
     """Processes that serve an application of `home`, or get ready to."""
-    words = f"tfapp.engines.daemon\0{LocalEngine.launcher}\0{home}/apps/".encode()
+    words = f"tfapp.engines.machine.daemon\0{LocalEngine.launcher}\0{home}/apps/".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended
@@ -321,11 +319,11 @@ engine.create(""",
     def test_in_the_middle_of_create(self, tmp_path, command, moment):
         code = COMMAND.replace(
             "engine =",
-            """from tfapp.engines.launch import Launch
+            """from tfapp.engines.machine.starter import MasterStart
 def stop_here(self, *args):
     print("here", flush=True)
     time.sleep(1000000)
-Launch.{} = stop_here
+MasterStart.{} = stop_here
 engine =""".format("go" if moment == "before go" else "wait"),
         )
         home = tmp_path / "home"

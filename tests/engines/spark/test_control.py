@@ -13,8 +13,8 @@ import pytest
 
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.spark.control import MAX_FRAME, Control
-from tfapp.engines.spark.keeper import GO, LOG
 from tfapp.master.server import Endpoint
+from tfapp.standalone.keeper import GO, LOG
 
 CERTIFICATE, KEY = new_credentials(time.time())
 LIMIT = 60.0

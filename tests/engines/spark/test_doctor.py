@@ -1,7 +1,5 @@
 """The doctor's findings where no session runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING

@@ -37,8 +37,7 @@ def executors_python(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def slots(monkeypatch):
-    """Of the executors that have registered, by what a test has put there, and those that are
-    free."""
+    """Of the registered executors, by what a test has put there, and those that are free."""
     now = [0, 0]
     monkeypatch.setattr("tfapp.engines.spark.session.slots", lambda context: tuple(now))
     return now

@@ -1,10 +1,12 @@
 """What is said of Spark's exceptions."""
 
-from __future__ import annotations
+import signal
+import threading
+import types
 
 import pytest
 
-from tfapp.engines.spark.session import first_words, given_up
+from tfapp.engines.spark.session import first_words, given_up, spare_own_jobs
 
 ABORTED = (
     "Job aborted due to stage failure: Task 0 in stage 7.0 failed 4 times, most recent failure: "
@@ -64,3 +66,86 @@ def test_first_words_of_little():
 )
 def test_a_task_that_can_run_nowhere(error, expected):
     assert given_up(error) is expected
+
+
+class Jobs:
+    """A SparkContext with running jobs: id -> name of its group, None for no group."""
+
+    def __init__(self, jobs):
+        self.jobs, self.cancelled = jobs, []
+        self._jsc = types.SimpleNamespace(sc=lambda: self)
+
+    def statusTracker(self):
+        return types.SimpleNamespace(getActiveJobsIds=lambda: list(self.jobs))
+
+    def statusStore(self):
+        def job(id):
+            return types.SimpleNamespace(jobGroup=lambda: Option(self.jobs[id]))
+
+        return types.SimpleNamespace(job=job)
+
+    def cancelJob(self, id):
+        self.cancelled.append(id)
+
+
+class Option:
+    """As Scala's."""
+
+    def __init__(self, value):
+        self._value = value
+
+    def isDefined(self):
+        return self._value is not None
+
+    def get(self):
+        return self._value
+
+
+@pytest.fixture
+def sigint():
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("module", ["pyspark.context", "pyspark.core.context"])
+def test_ctrl_c_cancels_the_jobs_of_others(sigint, module):
+    """pyspark's handler, of 3.5 and of 4, cancels all: also containers, and feeds."""
+    context = Jobs({1: "tfapp-worker_0", 2: None, 3: "tfapp-feed-7", 4: "mine", 5: "tfapp-look-1"})
+
+    def handle(number, frame):
+        context.cancelled += context.jobs
+        raise KeyboardInterrupt
+
+    handle.__module__ = module
+    signal.signal(signal.SIGINT, handle)
+    spare_own_jobs(context)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert context.cancelled == [2, 4]
+
+
+def test_ctrl_c_of_others_stays_as_it_is(sigint):
+    """That of Python, of a kernel, or of tfapp itself; and in another thread, which gets none."""
+    for handler in (signal.default_int_handler, signal.SIG_IGN, lambda number, frame: None):
+        signal.signal(signal.SIGINT, handler)
+        spare_own_jobs(Jobs({}))
+        assert signal.getsignal(signal.SIGINT) is handler
+    handler.__module__ = "pyspark.context"
+    thread = threading.Thread(target=spare_own_jobs, args=(Jobs({}),))
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_ctrl_c_after_the_end_of_the_session(sigint):
+    def handle(number, frame):
+        raise AssertionError
+
+    handle.__module__ = "pyspark.context"
+    signal.signal(signal.SIGINT, handle)
+    stopped = Jobs({})
+    stopped._jsc = None
+    spare_own_jobs(stopped)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

@@ -1,11 +1,9 @@
 """A pretended `hadoop fs`, on a folder: what the shared folder of a user is made of."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
-from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.layout import YarnHome
 from tfapp.engines.yarn.shared_folder import SharedFolder
 
 FOLDER = "/user/ann/.tfapp"
@@ -114,14 +112,12 @@ class FileSystem:
         path.chmod(0o755)
 
     def shared_folder(self, home: str = "home", now: float = 1000.0) -> SharedFolder:
-        return SharedFolder(Home(self.base / home), self.environ, "ann", lambda: now)
+        return SharedFolder(YarnHome(self.base / home), self.environ, "ann", lambda: now)
 
     def files(self) -> set[str]:
-        """The names of all files there."""
         return {path.name for path in self.folder.glob("*")}
 
     def marks(self) -> set[str]:
-        """The runs that are marked as destroyed."""
         return {path.name for path in self.folder.parent.glob("destroyed/*")}
 
     def calls(self) -> list[str]:

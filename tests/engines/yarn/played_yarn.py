@@ -30,12 +30,13 @@ QUEUE = SimpleNamespace(name="default", state="RUNNING", node_labels={"*"}, defa
 
 class PlayedMaster(Master):
     """The master of one application. `on_stop` is what its coordinator does when it is asked to
-    stop; `deaf`: it takes no order to end."""
+    stop; `publishes` is called with each status; `deaf`: it takes no order to end."""
 
     def __init__(self, certificate: bytes, key: bytes, end: Callable[[str, str], None]):
         super().__init__()
         self._end = end
         self.on_stop: Callable[[], None] = lambda: None
+        self.publishes: Callable[[ApplicationStatus], None] = lambda status: None
         self.deaf = False
         trust = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
         self.server = grpc.server(futures.ThreadPoolExecutor(20))
@@ -58,6 +59,7 @@ class PlayedMaster(Master):
     def publish(self, status: ApplicationStatus) -> None:
         request = skein_pb2.PutKeyRequest(key=KEY_STATUS, value=encode(status))
         self.PutKey(request, SimpleNamespace())
+        self.publishes(status)
 
     def shutdown(self, request, context):
         if not self.deaf:
@@ -68,10 +70,12 @@ class PlayedMaster(Master):
 
 class PlayedYarn:
     """Applications by id. `waits`: new ones get no master, and YARN says this. `failures` are
-    raised by the next questions, one by each."""
+    raised by the next questions, one by each. `begun` is called with each new master and what it
+    is made of: Skein's spec as plain data."""
 
-    def __init__(self, user: str = "ann"):
+    def __init__(self, user: str = "ann", begun: Callable[..., None] = lambda master, spec: None):
         self.user = user
+        self._begun = begun
         self.reports: dict[str, SimpleNamespace] = {}
         self.masters: dict[str, PlayedMaster] = {}
         self.waits = ""
@@ -79,6 +83,7 @@ class PlayedYarn:
         self.refusal: Exception | None = None  # of what is submitted
         self.killed: list[str] = []
         self.opened = 0
+        self.began = 1700000000000
 
     def open_driver(self, *_: Any) -> PlayedYarn:
         self.opened += 1
@@ -94,7 +99,7 @@ class PlayedYarn:
         if self.refusal is not None:
             raise self.refusal
         number = len(self.reports) + 1
-        application = f"application_1700000000000_{number:04}"
+        application = f"application_{self.began}_{number:04}"
         report = self.reports[application] = SimpleNamespace(
             id=application,
             name=spec.name,
@@ -118,10 +123,12 @@ class PlayedYarn:
             )
             self.masters[application] = master
             report.state, report.host, report.port = "RUNNING", "127.0.0.1", master.port
+            self._begun(master, spec.to_dict())
         return application
 
     def application_report(self, application: str) -> SimpleNamespace:
         self._fail()
+        self._know(application)
         return self.reports[application]
 
     def get_applications(self, states, name=None, user=None) -> list[SimpleNamespace]:
@@ -130,6 +137,7 @@ class PlayedYarn:
         return [report for report in found if name in (None, report.name)]
 
     def kill_application(self, application: str) -> None:
+        self._know(application)
         self.killed.append(application)
         if self.reports[application].state not in ("FINISHED", "KILLED"):
             self.end(application, "KILLED", "KILLED", "Application killed by user.")
@@ -143,6 +151,15 @@ class PlayedYarn:
         return [NODE] if "RUNNING" in states else []
 
     # -- what happens --
+    def restart(self) -> None:
+        """The ResourceManager starts again, without recovery: all masters end with it."""
+        self.close()
+        self.reports, self.masters, self.began = {}, {}, self.began + 5000
+
+    def _know(self, application: str) -> None:
+        if application not in self.reports:
+            raise ValueError(f"Application with id '{application}' doesn't exist in RM.")
+
     def end(self, application: str, state: str, final: str, diagnostics: str) -> None:
         report = self.reports[application]
         report.state, report.final_status, report.diagnostics = state, final, diagnostics

@@ -1,10 +1,8 @@
 """The files that `yarn logs` writes."""
 
-from __future__ import annotations
-
 from tfapp.engines.base import LogFile
 from tfapp.engines.yarn.aggregated_logs import log_files, split
-from tfapp.engines.yarn.layout import RunFolder
+from tfapp.engines.yarn.layout import YarnRunFolder
 
 ENTRY = """\
 Container: container_1_0001_01_000002 on 127.0.0.3_21103
@@ -45,7 +43,7 @@ def test_a_name_that_leads_elsewhere_is_left_out():
 
 
 def test_copies_are_named_by_what_their_runner_said(tmp_path):
-    run = RunFolder(tmp_path)
+    run = YarnRunFolder(tmp_path)
     files = {
         "container_1_0001_01_000001/application.master.log": "",
         "container_1_0001_01_000001/application.driver.log": "",
@@ -58,7 +56,7 @@ def test_copies_are_named_by_what_their_runner_said(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert list(log_files(run)) == [
+        LogFile("worker/1", run.logs / "container_1_0001_01_000002/worker.log"),
         LogFile("coordinator", run.logs / "container_1_0001_01_000001/application.driver.log"),
         LogFile("master", run.logs / "container_1_0001_01_000001/application.master.log"),
-        LogFile("worker/1", run.logs / "container_1_0001_01_000002/worker.log"),
     ]

@@ -6,9 +6,9 @@ import pytest
 
 from tests.engines.yarn.played_yarn import PlayedYarn
 from tfapp.engines.yarn import cluster as cluster_module
-from tfapp.engines.yarn.cluster import Cluster, Node, Queue
-from tfapp.engines.yarn.layout import Home
-from tfapp.errors import ForbiddenError, UnavailableError, UnknownApplicationError
+from tfapp.engines.yarn.cluster import Queue, YarnCluster, YarnNode, YarnRefusedError
+from tfapp.engines.yarn.layout import YarnHome
+from tfapp.errors import UnavailableError, UnknownApplicationError
 from tfapp.skein_library import skein
 
 CONFIGURED = {"HADOOP_CONF_DIR": "/conf", "PATH": "/nowhere"}
@@ -24,10 +24,10 @@ def played(monkeypatch):
 
 @pytest.fixture
 def cluster(played, tmp_path):
-    return Cluster(Home(tmp_path), CONFIGURED, lambda: 1000.0)
+    return YarnCluster(YarnHome(tmp_path), CONFIGURED, lambda: 1000.0)
 
 
-def submit(cluster: Cluster, name: str = "app") -> str:
+def submit(cluster: YarnCluster, name: str = "app") -> str:
     master = skein.Master(resources=skein.Resources(memory=1, vcores=1), script="x")
     return cluster.submit(skein.ApplicationSpec(name=name, master=master, tags={"b", "a"}))
 
@@ -50,7 +50,7 @@ def test_what_it_says_of_applications(cluster, played):
 
 
 def test_what_it_is_made_of(cluster):
-    assert cluster.nodes() == (Node("n1", frozenset(), 8192, 8, 0, "n1:8042"),)
+    assert cluster.nodes() == (YarnNode("n1", frozenset(), 8192, 8, 0, "n1:8042"),)
     assert cluster.queues() == (Queue("default", True, frozenset("*")),)
     assert cluster.lost_hosts() == frozenset()
 
@@ -86,7 +86,7 @@ java.util.concurrent.ExecutionException:
         ),
         (
             skein.exceptions.DriverError("AccessControlException: User ann cannot submit"),
-            ForbiddenError,
+            YarnRefusedError,
             "YARN did not list nodes: AccessControlException: User ann cannot submit",
         ),
         (

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfapp.engines.yarn.configuration import manager_addresses, read_configuration

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import email.utils
-import http.server
 import os
-import threading
 import time
 
 import pytest
 
-from tfapp.engines.diagnosis import OK, PROBLEM, WARNING
+from tests.served import Quiet, served
+from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, examine_clocks
 from tfapp.engines.yarn import doctor
-from tfapp.engines.yarn.cluster import Node, Queue
+from tfapp.engines.yarn.cluster import Queue, YarnNode
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
 
@@ -51,9 +50,7 @@ def test_kerberos(tmp_path, asked, level):
 
 
 class Pretended:
-    """A cluster with these nodes."""
-
-    def __init__(self, *nodes: Node):
+    def __init__(self, *nodes: YarnNode):
         self._nodes = nodes
 
     def nodes(self):
@@ -67,7 +64,7 @@ class Pretended:
 def node():
     """A node whose clock is as far ahead as `ahead` says."""
 
-    class Pages(http.server.BaseHTTPRequestHandler):
+    class Pages(Quiet):
         ahead = 0.0
         protected = False
 
@@ -78,17 +75,8 @@ def node():
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    address = f"127.0.0.1:{server.server_port}"
-    yield Pages, Node("n1", frozenset(), 4096, 8, 2, address)
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(Pages) as address:
+        yield Pages, YarnNode("n1", frozenset(), 4096, 8, 2, address)
 
 
 def test_a_cluster_that_is_well(node):
@@ -96,7 +84,7 @@ def test_a_cluster_that_is_well(node):
     assert [(finding.level, finding.text) for finding in found] == [
         (OK, "answers; queues: default"),
         (OK, "1 take containers, together 4096 MiB, 8 vcores, 2 GPUs"),
-        (OK, "1 nodes are within 30 s of this machine"),
+        (OK, "this machine is within 30 s of n1"),
     ]
 
 
@@ -104,14 +92,14 @@ def test_a_cluster_that_is_well(node):
 def test_a_clock_that_is_wrong(node, ahead, relation):
     pages, one = node
     pages.ahead = ahead
-    found = doctor.examine_clocks([one], Web({}), time.time)
+    found = examine_clocks(doctor.skews([one], Web({}), time.time))
     assert found.level == PROBLEM
     assert found.text == f"the clock of n1 is 100 s {relation} this one"
 
 
 def test_nodes_that_tell_nothing():
-    silent = Node("n1", frozenset(), 4096, 8, 2, "127.0.0.1:9")
-    assert doctor.examine_clocks([silent], Web({}), time.time).level == WARNING
+    silent = YarnNode("n1", frozenset(), 4096, 8, 2, "127.0.0.1:9")
+    assert examine_clocks(doctor.skews([silent], Web({}), time.time)).level == WARNING
 
 
 def test_pages_that_kerberos_protects(node):
@@ -119,7 +107,7 @@ def test_pages_that_kerberos_protects(node):
     pages.protected = True
     warning, *_ = list(doctor.examine_cluster(Pretended(one), Web({"PATH": ""}), time.time))[2:]
     assert (warning.subject, warning.level) == ("pages", WARNING)
-    assert warning.text.endswith("asks for Kerberos: the program curl is not on PATH")
+    assert warning.text.endswith("asks for Kerberos: curl cannot be run: it is not on PATH")
 
 
 def test_no_nodes():

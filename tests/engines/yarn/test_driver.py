@@ -14,7 +14,7 @@ import pytest
 
 from tfapp.engines.yarn import driver
 from tfapp.engines.yarn.driver_daemon import DriverRecord
-from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.layout import YarnHome
 from tfapp.errors import UnavailableError
 from tfapp.processes import identify
 
@@ -51,7 +51,7 @@ class Machine:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.home = Home(folder / "home" / "yarn")
+        self.home = YarnHome(folder / "home" / "yarn")
         conf, binaries = folder / "conf", folder / "bin"
         for path in (conf, binaries):
             path.mkdir()

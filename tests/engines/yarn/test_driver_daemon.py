@@ -1,7 +1,5 @@
 """When a daemon ends its driver."""
 
-from __future__ import annotations
-
 import os
 import threading
 from types import SimpleNamespace

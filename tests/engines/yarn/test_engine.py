@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.engines.applications import compiled, service
 from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
-from tfapp.compiler.tags import TAG
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
-from tfapp.engines.yarn import engine as engine_module
-from tfapp.engines.yarn import run as run_module
+from tfapp.engines.definition import TAG
 from tfapp.engines.yarn.engine import YarnEngine
+from tfapp.engines.yarn.run import YarnRun
 from tfapp.errors import (
     BadStateError,
     ExistsError,
-    InUseError,
     InvalidPackageError,
-    NotFoundError,
     UnavailableError,
-    UnknownApplicationError,
     UnreachableError,
 )
 from tfapp.skein_library import skein
@@ -31,8 +29,8 @@ STOPPED = Verdict("KILLED", 66, "Stopped on request.")
 def played(monkeypatch):
     played = PlayedYarn()
     monkeypatch.setattr("tfapp.engines.yarn.cluster.open_driver", played.open_driver)
-    for module in (engine_module, run_module):
-        monkeypatch.setattr(module, "WAIT_EVERY", 0.01)
+    monkeypatch.setattr(YarnRun, "wait_every", 0.01)
+    monkeypatch.setattr("tfapp.engines.known.OUTAGE_EVERY", 0.01)
     yield played
     played.close()
 
@@ -97,29 +95,6 @@ def test_what_the_coordinator_publishes_is_found(engine, played):
     ]
 
 
-def test_a_name_is_taken_until_it_is_destroyed(engine, played):
-    engine.create("app", small())
-    for forbidden in (lambda: engine.create("app", small()), lambda: engine.check(small())):
-        with pytest.raises(ExistsError):
-            forbidden()
-    for forbidden in (engine.start, engine.destroy):
-        with pytest.raises(InUseError):
-            forbidden("app")
-    first = engine.stop("app", "enough", force=True)
-    second = engine.start("app")
-    assert (second.run, second.id != first.id) == (2, True)
-    assert engine.find("app", 1) == first
-    with pytest.raises(NotFoundError):
-        engine.find("app", 3)
-    engine.stop("app", "enough", force=True)
-    engine.destroy("app")
-    assert engine.list() == ()
-    for method in (engine.find, engine.start, engine.destroy, engine.logs, engine.connect):
-        with pytest.raises(UnknownApplicationError):
-            method("app")
-    assert engine.create("app", small()).run == 1
-
-
 def test_a_damaged_copy_of_a_definition_is_as_none(engine, played):
     engine.create("app", small())
     definition = engine._home.run(engine.find("app").id).definition
@@ -141,13 +116,25 @@ def test_another_home_cannot_start_what_it_does_not_know(engine, played, files, 
         other.start("app")
 
 
-@pytest.mark.parametrize("text", ["AccessControlException: no", "rejected by placement rules"])
-def test_a_queue_that_is_not_the_users(engine, played, text):
+FULL = "Queue root.ml already has 0 applications, cannot accept submission of application"
+JAVA = "org.apache.hadoop.security.AccessControlException"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{JAVA}: {FULL}: application_1_1", f"{FULL}: application_1_1"),
+        (f"x.YarnException:\n{JAVA}: {FULL}\n\tat java.X", FULL),
+        ("AccessControlException: User ann has no right", "User ann has no right"),
+        ("Application rejected by placement rules.", "Application rejected by placement rules."),
+    ],
+)
+def test_a_queue_that_refuses_is_told_in_yarns_own_words(engine, played, text, reason):
     played.refusal = skein.exceptions.DriverError(text)
     with pytest.raises(InvalidPackageError) as raised:
         engine.create("app", small())
     (problem,) = raised.value.problems
-    assert problem.message == "queue 'default' takes no applications of ann"
+    assert problem.message == f"queue 'default' does not take the application of ann: {reason}"
     assert played.reports == {}
 
 
@@ -161,23 +148,120 @@ def test_what_cannot_be_kept_here_does_not_run(engine, played, monkeypatch):
     assert played.killed == list(played.reports)
 
 
-# ---- the stop, step by step ------------------------------------------------------------------
-def test_its_coordinator_ends_it(engine, played):
-    master = runs(engine, played)
-    ended = format_diagnostics(status("KILLED", STOPPED))
-    master.on_stop = lambda: master._end("KILLED", ended)
-    stopped = engine.stop("app", "enough")
-    assert (stopped.live, stopped.status.verdict) == (False, STOPPED)
-    assert engine.stop("app", "again") == stopped
-
-
-@pytest.mark.parametrize("force", [True, False])
-def test_its_master_ends_it(engine, played, force):
+# ---- a ResourceManager that starts again without recovery ------------------------------------
+def test_what_yarn_has_forgotten_is_known_from_the_record(engine, played, files):
     runs(engine, played)
-    stopped = engine.stop("app", "enough", force=force, timeout=0.05)
-    assert stopped.status.verdict == Verdict("KILLED", 66, "enough")
+    before = engine.find("app")
+    staging = files.base / "there" / "user" / "ann" / ".skein" / before.id
+    staging.mkdir(parents=True)
+    played.restart()
+    found = engine.find("app")
+    assert (found.id, found.live, found.run) == (before.id, False, 1)
+    assert found.status.state == "FAILED"
+    assert [i.instance for i in found.status.instances] == ["w/0", "w/1"]
+    assert found.status.verdict.summary == (
+        f"It ended without a verdict: the ResourceManager does not know {before.id} any more, "
+        "since it was restarted without recovery, or keeps no more of the ended applications. How "
+        "it ended was not seen from here. `tfapp start app --engine yarn` runs it again."
+    )
+    assert not staging.exists()
+    assert engine.stop("app", "enough") == found
+    assert engine.list() == (found,)
+    with pytest.raises(UnavailableError, match=f"YARN has no logs of {before.id}"):
+        engine.logs("app")
+    with pytest.raises(ExistsError):
+        engine.create("app", small())
+    started = engine.start("app")
+    assert (started.run, started.live, started.id != found.id) == (2, True, True)
+    assert engine.find("app", 1) == found
+    engine.stop("app", "enough", force=True)
+    played.restart()
+    assert engine.find("app").status.verdict.exit_code == 66  # seen when it was stopped
+    engine.destroy("app")
+    assert engine.list() == ()
+    assert [*engine._home.path.glob("applications/*/skein.pem")] == []
+    assert engine.create("app", small()).run == 1
 
 
+def test_what_is_forgotten_while_it_is_followed_ends(engine, played):
+    runs(engine, played)
+    seen = []
+    for application in engine.follow("app"):
+        seen.append(application)
+        if application.status.state == "RUNNING":
+            played.restart()
+    assert (seen[-1].live, seen[-1].status.state, seen[-1].status.generation) == (
+        False,
+        "FAILED",
+        1,
+    )
+
+
+def test_what_is_forgotten_while_its_end_is_waited_for_has_ended(engine, played):
+    runs(engine, played)
+    run = engine._run("app")
+    assert not run.wait_for_end(0)
+    played.restart()
+    assert run.wait_for_end(0)
+    assert run.application().status.state == "FAILED"
+
+
+def test_the_record_of_another_cluster_is_none_of_this_one(engine, played, files, tmp_path):
+    runs(engine, played)
+    played.restart()
+    manager = "<name>yarn.resourcemanager.hostname</name><value>other</value>"
+    (tmp_path / "yarn-site.xml").write_text(
+        f"<configuration><property>{manager}</property></configuration>"
+    )
+    environ = {**files.environ, "HADOOP_CONF_DIR": str(tmp_path)}
+    other = YarnEngine(tmp_path / "home", environ, user="ann")
+    assert (other.list(), len(engine.list())) == ((), 1)
+
+
+# ---- a ResourceManager that does not answer ---------------------------------------------------
+LATE = skein.exceptions.TimeoutError("late")
+OUTAGE = "YARN did not list applications within 10 s"
+
+
+def test_what_its_master_says_is_told_while_yarn_does_not_answer(engine, played, files, tmp_path):
+    master = runs(engine, played)
+    before = engine.find("app")
+    master.publish(dataclasses.replace(status("RUNNING"), generation=2))
+    played.failures = [LATE] * 9
+    found = engine.find("app")
+    assert (found.id, found.live, found.run, found.status.generation) == (before.id, True, 1, 2)
+    assert found.waits == f"{OUTAGE}; this is what the application's master says"
+    for ask in (engine.list, lambda: engine.start("app"), lambda: engine.destroy("app")):
+        with pytest.raises(UnavailableError, match=OUTAGE):
+            ask()
+    other = YarnEngine(tmp_path / "other", files.environ, user="ann")  # has looked at nothing
+    with pytest.raises(UnavailableError, match=OUTAGE):
+        other.find("app")
+    played.failures = []
+    assert engine.find("app").waits == ""
+
+
+def test_how_it_ended_is_told_while_yarn_does_not_answer(engine, played):
+    runs(engine, played)
+    engine.stop("app", "enough", force=True)
+    ended = engine.find("app")
+    played.failures = [LATE] * 9
+    assert engine.find("app") == ended
+    assert not ended.live
+
+
+def test_neither_yarn_nor_the_master_answers(engine, played, monkeypatch):
+    monkeypatch.setattr("tfapp.engines.client.DEADLINES", (0.1, 0.3))
+    runs(engine, played)
+    engine.find("app")
+    master_of(played).stop(0)
+    played.failures = [LATE] * 9
+    with pytest.raises(UnavailableError, match=OUTAGE):
+        engine.find("app")
+    assert len(played.failures) == 8  # asked once
+
+
+# ---- the stop, step by step ------------------------------------------------------------------
 def test_yarn_kills_it(engine, played, monkeypatch):
     monkeypatch.setattr("tfapp.engines.client.SHUTDOWN_DEADLINE", 0.05)
     runs(engine, played).deaf = True

@@ -1,15 +1,8 @@
 """The Hadoop client of this machine."""
 
-from __future__ import annotations
-
 import pytest
 
-from tfapp.engines.yarn.hadoop_client import (
-    find_java,
-    find_yarn,
-    fingerprint,
-    read_class_path,
-)
+from tfapp.engines.yarn.hadoop_client import find_java, find_yarn, fingerprint, read_class_path
 from tfapp.errors import UnavailableError
 
 

@@ -1,11 +1,9 @@
 """The results of commands of Hadoop's file system client."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.engines.yarn import hadoop_fs
-from tfapp.engines.yarn.hadoop_fs import Done
+from tfapp.engines.yarn.hadoop_fs import HdfsDone
 from tfapp.errors import UnavailableError
 
 
@@ -51,7 +49,7 @@ def test_how_it_is_called(client, tmp_path):
 def test_what_it_complains_of(client, tmp_path, said, complaint, absent, cut_off):
     (tmp_path / "said").write_text(said)
     done = hadoop_fs.run(client(f"cat {tmp_path}/said >&2; exit 1"), ["-ls", "x"])
-    assert done == Done(False, b"", complaint)
+    assert done == HdfsDone(False, b"", complaint)
     assert (done.absent, done.cut_off) == (absent, cut_off)
 
 

@@ -1,7 +1,5 @@
 """The caller's Kerberos identity, from the tickets and keytabs that Java would find."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest
@@ -9,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfapp.engines.yarn import kerberos
-from tfapp.engines.yarn.kerberos import (
-    Ticket,
-    find_keytab,
-    find_user,
-    java_options,
-    read_ticket,
-)
+from tfapp.engines.yarn.kerberos import Ticket, find_keytab, find_user, java_options, read_ticket
 from tfapp.errors import UnavailableError
 
 REALM = "EXAMPLE.ORG"

@@ -1,66 +1,102 @@
 """Reading a log from its end while it grows, and what of an application cannot be read."""
 
-from __future__ import annotations
-
 import contextlib
+import dataclasses
 import io
 import json
+import threading
+import time
+import tracemalloc
 import urllib.error
 
 import pytest
 
+from tests.engines.yarn.test_nodes import FRAME
+from tests.served import Quiet, served
 from tfapp.engines.base import LogFile
-from tfapp.engines.yarn.live_logs import ATTEMPTS, MARGIN, LiveLogs, new_bytes
-from tfapp.engines.yarn.nodes import Piece
-from tfapp.engines.yarn.web import DeniedError
+from tfapp.engines.yarn.live_logs import ATTEMPTS, MARGIN, LiveLogs, NodeLog
+from tfapp.engines.yarn.nodes import LogPiece
+from tfapp.engines.yarn.web import DeniedError, Web
 from tfapp.errors import UnavailableError, UnreachableError
 from tfapp.protocol.connection import ContainerReport
 
 
-class Log:
-    """A log that is `growth` bytes longer at each look, and remembers what was asked."""
+class Node(Quiet):
+    """A NodeManager with the log of one container, which is `growth` bytes longer at each look, and
+    has no times. What was asked is in `asked`."""
 
-    def __init__(self, length: int, growth: int = 0):
-        self.length, self.growth = length, growth
-        self.asked: list[int] = []
+    length = growth = 0
+    asked: list[int] = []
 
-    def whole(self) -> bytes:
-        return bytes(i % 251 for i in range(self.length))
+    def do_GET(self):
+        if "worker.log?" not in self.path:
+            self.send_error(404)
+            return
+        last, length = int(self.path.rpartition("-")[2]), Node.length
+        Node.asked.append(last)
+        Node.length += Node.growth
+        self.send_response(200)
+        self.end_headers()
+        before, _, after = (FRAME % (length, b"|")).partition(b"|")
+        self.wfile.write(before)
+        for offset in range(max(length - last, 0), length, len(PIECE)):
+            self.wfile.write(PIECE[: length - offset])
+        self.wfile.write(after)
 
-    def read(self, last: int) -> Piece:
-        self.asked.append(last)
-        piece = Piece(self.whole()[-last:], self.length)
-        self.length += self.growth
-        return piece
+
+PIECE = bytes(range(256)) * 256
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def copied(tmp_path, length: int, have: int = 0, growth: int = 0):
+    """The copy of a log, of which `have` bytes were there; and what was asked."""
+    source = NodeLog("worker/0", "", "container_1", "worker.log")
+    Node.length, Node.growth, Node.asked = length, growth, []
+    path = tmp_path / "container_1" / "worker.log"
+    path.parent.mkdir()
+    path.write_bytes(PIECE[:have])
+    with served(Node) as address, read(tmp_path, Web({})) as logs:
+        logs._copy(dataclasses.replace(source, node=address))
+        yield path
 
 
 @pytest.mark.parametrize(
     ("length", "have"),
-    [(0, 0), (10, 0), (10, 4), (10, 10), (3 * MARGIN, 0), (3 * MARGIN, MARGIN)],
+    [(0, 0), (10, 0), (10, 4), (10, 10), (3 * MARGIN, 0), (3 * MARGIN, MARGIN), (5 * MIB, 7 << 8)],
 )
-def test_exactly_what_is_new_is_read(length, have):
-    log = Log(length)
-    assert new_bytes(have, log.read) == log.whole()[have:]
+def test_exactly_what_is_new_is_read(tmp_path, length, have):
+    with copied(tmp_path, length, have) as path:
+        assert path.read_bytes() == (PIECE * (length // len(PIECE) + 1))[:length]
+        assert len(Node.asked) == 1 + (length - have > MARGIN)
 
 
-def test_nothing_is_left_out_of_a_log_that_grows_meanwhile():
-    log = Log(3 * MARGIN, growth=MARGIN // 2)
-    assert new_bytes(7, log.read) == log.whole()[7 : 3 * MARGIN + MARGIN // 2]
-    assert len(log.asked) == 2
+@pytest.mark.parametrize(("growth", "looks"), [(256, 2), (MARGIN, 2), (2 * MARGIN, 3)])
+def test_nothing_is_left_out_of_a_log_that_grows_meanwhile(tmp_path, growth, looks):
+    with copied(tmp_path, 4 * MARGIN, 256, growth) as path:
+        assert path.read_bytes() == PIECE * 4
+        assert len(Node.asked) == looks
 
 
-def test_a_log_that_is_shorter_than_the_copy_adds_nothing():
-    assert new_bytes(20, Log(10).read) == b""
+def test_a_log_that_is_shorter_than_the_copy_adds_nothing(tmp_path):
+    with copied(tmp_path, 10, 20) as path:
+        assert path.read_bytes() == PIECE[:20]
 
 
-def test_a_log_that_grows_too_fast_is_left_for_the_next_time():
-    lengths = iter(range(0, 10**9, 10**8))
+def test_a_log_that_grows_too_fast_is_left_for_the_next_time(tmp_path):
+    with copied(tmp_path, 4 * MARGIN, 0, 5 * MARGIN << 2 * (ATTEMPTS - 1)) as path:
+        assert path.read_bytes() == b""
+        assert len(Node.asked) == 1 + ATTEMPTS
 
-    def read(last: int) -> Piece:
-        return Piece(b"x", next(lengths) + 10**6)
 
-    assert new_bytes(0, read) == b""
-    assert next(lengths) == (ATTEMPTS + 1) * 10**8
+def test_a_large_log_is_never_held_whole(tmp_path):
+    tracemalloc.start()
+    try:
+        with copied(tmp_path, 48 * MIB) as path:
+            assert path.stat().st_size == 48 * MIB
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()
 
 
 class Master:
@@ -108,12 +144,12 @@ class Nodes:
         self.errors = errors
         self.nothing_returned = nothing_returned
 
-    def read_log(self, node: str, container: str, file: str, last: int) -> Piece:
+    def read_log(self, node: str, container: str, file: str, last: int) -> LogPiece:
         if node in self.errors:
             raise self.errors[node]
         if file == "tfapp-returned.json" and node in self.nothing_returned:
             raise NOT_FOUND
-        return Piece(b"words\n", 6)
+        return LogPiece(b"words\n", 6)
 
 
 @contextlib.contextmanager
@@ -233,3 +269,36 @@ def test_a_record_that_was_copied_stays_when_yarn_has_moved_the_logs_away(tmp_pa
         assert not logs.copy_at_end()
         assert logs.returned() == found
         assert logs.status.generation == 1
+
+
+class Growing:
+    """Nodes whose logs grow while they are read, which takes a moment."""
+
+    def __init__(self):
+        self.whole = b""
+        self._writing = threading.Lock()
+
+    def read_log(self, node: str, container: str, file: str, last: int) -> LogPiece:
+        if file != "worker.log":
+            raise NOT_FOUND
+        with self._writing:
+            self.whole += b"line %d\n" % len(self.whole)
+            whole = self.whole
+        time.sleep(0.002)
+        return LogPiece(whole[-last:], len(whole))
+
+
+def test_two_commands_that_copy_one_log_double_and_lose_nothing(tmp_path):
+    """In one process here: the lock is that of an open file."""
+    nodes = Growing()
+    with read(tmp_path, nodes) as one, read(tmp_path, nodes) as other:
+        both = [
+            threading.Thread(target=lambda logs=logs: [logs.copy() for _ in range(25)])
+            for logs in (one, other)
+        ]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+        copied = [log.path.read_bytes() for log in one.files()]
+    assert copied and all(nodes.whole.startswith(text) and text for text in copied)

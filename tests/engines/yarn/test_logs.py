@@ -5,21 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
 
 from tests.engines.yarn.test_aggregated_logs import entry
+from tests.waiting import wait
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.yarn import aggregated_logs, live_logs
-from tfapp.engines.yarn.cluster import Report
-from tfapp.engines.yarn.layout import Home
-from tfapp.engines.yarn.logs import Logs
+from tfapp.engines.yarn.cluster import YarnReport
+from tfapp.engines.yarn.layout import YarnHome
+from tfapp.engines.yarn.logs import YarnLogs
 from tfapp.errors import UnavailableError, UnreachableError
 
 ID = "application_1_0001"
-REPORT = Report(ID, "app", "ann", (), "FINISHED", "SUCCEEDED", "", "", "http://m/proxy/x", 1.0, 2.0)
+REPORT = YarnReport(
+    ID, "app", "ann", (), "FINISHED", "SUCCEEDED", "", "", "http://m/proxy/x", 1.0, 2.0
+)
 WHERE = f"it is in {ID}/ below yarn.nodemanager.log-dirs there"
 
 
@@ -33,8 +35,7 @@ STATUS = ApplicationStatus("app", "SUCCEEDED", None, 1.0, 2.0, INSTANCES)
 
 @dataclasses.dataclass
 class Played:
-    """A cluster: what it gathers from each container, its lost hosts, and its word for how far
-    the gathering is."""
+    """A cluster: what it gathers of each container, its lost hosts, how far the gathering is."""
 
     folder: object
     lost: frozenset[str] = frozenset()
@@ -47,7 +48,7 @@ class Played:
         # yarn logs -applicationId ID -out FOLDER
         yarn.write_text(f'#!/bin/sh\ncp -r {self.gathered}/. "$5"\necho no logs found\n')
         yarn.chmod(0o755)
-        self.home = Home(self.folder / "home")
+        self.home = YarnHome(self.folder / "home")
 
     def gather(self, container: str, name: str, text: str, returned: str = "") -> None:
         logs = entry("tfapp-instance", name) + entry("worker.log", text)
@@ -61,10 +62,10 @@ class Played:
     def application(self, tracking_url: str, application: str) -> dict[str, str]:
         return {"logAggregationStatus": self.state}
 
-    def open(self) -> Logs:
+    def open(self) -> YarnLogs:
         environ = {"PATH": f"{self.folder}:/usr/bin:/bin"}
         web = SimpleNamespace(application=self.application)
-        return Logs(self.home, self, environ, web, connect=None)
+        return YarnLogs(self.home, self, environ, web, connect=None)
 
     def logs(self):
         return self._texts(self.open().of(REPORT, INSTANCES))
@@ -196,7 +197,7 @@ class Running:
         self.report = dataclasses.replace(REPORT, state="RUNNING", final_status="UNDEFINED")
         self.asked = []
         cluster = SimpleNamespace(application=lambda application: self.report)
-        self.logs = Logs(Home(folder), cluster, {}, None, self.connect)
+        self.logs = YarnLogs(YarnHome(folder), cluster, {}, None, self.connect)
 
     def connect(self, report):
         self.asked.append(report.state)
@@ -237,7 +238,4 @@ def nothing_is_copied():
 
 
 def wait_until(ready):
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait(ready, "", 60, every=0.01)

@@ -9,13 +9,16 @@ import pytest
 from tfapp.contract.names import CANNOT_START
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
 from tfapp.engines.yarn import node_check
-from tfapp.engines.yarn.cluster import Node, Queue
-from tfapp.engines.yarn.nodes import Piece
+from tfapp.engines.yarn.cluster import Queue, YarnNode
+from tfapp.engines.yarn.nodes import LogPiece
 from tfapp.errors import UnavailableError
 from tfapp.protocol.connection import ContainerReport
 
-NODES = (Node("h0", frozenset(), 1, 1, 0), Node("h1", frozenset(), 1, 1, 0))
-GPU_NODES = (Node("h2", frozenset({"gpu"}), 1, 1, 0), Node("h3", frozenset({"gpu"}), 1, 1, 0))
+NODES = (YarnNode("h0", frozenset(), 1, 1, 0), YarnNode("h1", frozenset(), 1, 1, 0))
+GPU_NODES = (
+    YarnNode("h2", frozenset({"gpu"}), 1, 1, 0),
+    YarnNode("h3", frozenset({"gpu"}), 1, 1, 0),
+)
 QUEUE = Queue("default", True, frozenset({"gpu"}))
 
 
@@ -57,7 +60,7 @@ class Played:
         if container not in self.logs:
             raise OSError("no")
         data = self.logs[container].encode()
-        return Piece(data, len(data))
+        return LogPiece(data, len(data))
 
 
 @pytest.fixture

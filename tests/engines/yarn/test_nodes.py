@@ -1,17 +1,15 @@
-"""The words of YARN 3.4 and Skein 0.8.2 for a container's end (tests/yarn/test_faults.py has them
-say it), and a log's end from a web server that speaks as a NodeManager does."""
+"""The words of YARN 3.4 and Skein 0.8.2 for a container's end (tests/clusters/yarn/test_faults.py
+has them say it), and a log's end from a web server that speaks as a NodeManager does."""
 
-from __future__ import annotations
-
-import http.server
-import threading
+import io
 import time
 
 import pytest
 
+from tests.served import Quiet, served
 from tests.tls import make_certificate
 from tfapp.engines.yarn import nodes
-from tfapp.engines.yarn.nodes import Piece, parse_log, read_end, reason_of
+from tfapp.engines.yarn.nodes import LogPiece, read_end, read_piece, reason_of
 
 FRAME = (
     b"Container: container_1_0001_01_000002 on 127.0.0.3:21103\n"
@@ -51,7 +49,7 @@ def test_the_reason_that_a_message_stands_for(message, reason):
     ],
 )
 def test_a_log_is_taken_out_of_its_frame(length, shown, last, data):
-    assert parse_log(FRAME % (length, shown), last) == Piece(data, length)
+    assert read_piece(io.BytesIO(FRAME % (length, shown)), last) == LogPiece(data, length)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_a_log_is_taken_out_of_its_frame(length, shown, last, data):
 )
 def test_another_answer_is_refused(answer):
     with pytest.raises(OSError, match="is not a log"):
-        parse_log(answer, 10)
+        read_piece(io.BytesIO(answer), 10)
 
 
 @pytest.fixture(params=["http", "https"])
@@ -67,27 +65,19 @@ def node(request, tmp_path, monkeypatch):
     """Its address, and the paths that it was asked for."""
     asked = []
 
-    class Pages(http.server.BaseHTTPRequestHandler):
+    class Pages(Quiet):
         def do_GET(self):
             asked.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(FRAME % (7, b"line 1\n"))
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    context = None
     if request.param == "https":
         context = make_certificate(tmp_path / "node.pem")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "node.pem"))
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}", asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(Pages, context) as address:
+        yield address, asked
 
 
 def test_the_end_of_a_log_is_read_past_any_proxy(node, monkeypatch):

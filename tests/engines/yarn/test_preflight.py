@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.contract_values import FAILURE_POLICY, LIMITS
-from tfapp.contract.job import Job, Resources
-from tfapp.engines.yarn.cluster import Node, Queue
-from tfapp.engines.yarn.preflight import Request, check
-from tfapp.engines.yarn.preflight_queue import check_queue
+from tests.contract_values import make_job
+from tfapp.contract.job import Resources
+from tfapp.engines.yarn.cluster import Queue, YarnNode
+from tfapp.engines.yarn.preflight import ContainerRequest, check, check_queue
 from tfapp.engines.yarn.scheduler import QueueRules
 from tfapp.package.model import ComponentResources
 from tfapp.problems import Position
@@ -37,9 +36,9 @@ FAIR = (Queue("root.default", True, frozenset()),)
 # Whose applications get labelled nodes when they name no label.
 QUICK = Queue("root.quick", True, frozenset({"*"}), "fast")
 STOPPED = Queue("root.a.jobs", False, frozenset())
-SMALL = Node("a01", frozenset(), 4096, 4, 0, rack="/r1")
-LARGE = Node("b02", frozenset(), 8192, 2, 0, rack="/r2")
-FAST = Node("c03", frozenset({"fast"}), 8192, 8, 4, rack="/r2")
+SMALL = YarnNode("a01", frozenset(), 4096, 4, 0, rack="/r1")
+LARGE = YarnNode("b02", frozenset(), 8192, 2, 0, rack="/r2")
+FAST = YarnNode("c03", frozenset({"fast"}), 8192, 8, 4, rack="/r2")
 
 
 def findings(
@@ -54,9 +53,9 @@ def findings(
     queues=QUEUES,
     exclusive=lambda: {"fast"},
 ) -> list[str]:
-    job = Job("app", "test", "1", "me", (), (), LIMITS, FAILURE_POLICY)
+    job = make_job()
     asked = dataclasses.replace(MASTER, container=Resources(1024, 1, **(on or {})))
-    request = Request(asked, label, memory, vcores, gpus)
+    request = ContainerRequest(asked, label, memory, vcores, gpus)
     problems = check(None, job, request, queue, queues, nodes, rules, exclusive)
     return [str(problem) for problem in problems]
 
@@ -196,7 +195,7 @@ def worker_findings(cluster=(SMALL, LARGE, FAST), exclusive=set, **container) ->
     worker = SimpleNamespace(name="worker", container=asked.container, instances=1)
     package = SimpleNamespace(resources={"worker": asked})
     job = SimpleNamespace(components=(worker,))
-    master = Request(MASTER, "", 1024, 1, 0)
+    master = ContainerRequest(MASTER, "", 1024, 1, 0)
     problems = check(package, job, master, "default", QUEUES, cluster, None, exclusive)
     return [str(problem) for problem in problems]
 

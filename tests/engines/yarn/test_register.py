@@ -14,11 +14,10 @@ from tests.compiler.packages import compile_with, package
 from tests.engines.yarn.file_system import CACHE, URL, FileSystem
 from tests.engines.yarn.test_verdict import REPORT
 from tfapp.compiler.store import store_files
-from tfapp.compiler.tags import definition_file
-from tfapp.engines.definition import Definition
+from tfapp.engines.definition import Definition, definition_file
 from tfapp.engines.yarn.bundle import Bundle, decode
-from tfapp.engines.yarn.layout import Credentials, Home
-from tfapp.engines.yarn.register import KEPT, LOOK_EVERY, RECENT, SWEEP_EVERY, Register
+from tfapp.engines.yarn.layout import YarnCredentials, YarnHome
+from tfapp.engines.yarn.register import KEPT, LOOK_EVERY, RECENT, SWEEP_EVERY, YarnRegister
 from tfapp.errors import UnavailableError
 
 SECRET = "correct horse battery staple"
@@ -36,7 +35,6 @@ class ResourceManager:
         return tuple(report for report in self.reports if name in (None, report.name))
 
     def add(self, definition: Definition, ended: bool = True) -> str:
-        """A run of an application."""
         found = dataclasses.replace(
             REPORT,
             id=f"application_1_{len(self.reports) + 1:04}",
@@ -63,10 +61,10 @@ class Somewhere:
         self.home = files.base / name
         self.now = os.path.getmtime(files.base)
 
-    def register(self) -> Register:
+    def register(self) -> YarnRegister:
         shared = self.files.shared_folder(f"{self.name}/yarn", self.now)
-        home = Home(self.home / "yarn")
-        return Register(home, self.manager, shared, "ann", lambda: self.now)
+        home = YarnHome(self.home / "yarn")
+        return YarnRegister(home, self.manager, shared, "ann", lambda: self.now)
 
     def create(self, name: str, ended: bool = True, queue: str = "default") -> Definition:
         """As the engine does."""
@@ -88,11 +86,10 @@ class Somewhere:
         )
         shared.keep({bundle.name: bundle.encode()})
         application = self.manager.add(definition, ended)
-        self.register().write(application, definition, Credentials(b"certificate", b"key"))
+        self.register().write(application, definition, YarnCredentials(b"certificate", b"key"))
         return definition
 
     def names(self) -> list[str]:
-        """Of the applications that it sees."""
         return [found.name for found, _ in self.register().newest()]
 
     def destroy(self, name: str) -> None:
@@ -135,6 +132,26 @@ def test_what_it_is_made_of_is_known_in_every_home(here, there, files, manager):
     # It is started there; then it is known there too, and here no file has to be read.
     manager.add(found)
     assert here.register().definition(here.register().runs("app")) == made
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_what_yarn_has_forgotten_is_destroyed_with_its_definition(
+    here, there, files, manager, monkeypatch, listed
+):
+    made = here.create("app", ended=False)
+    manager.reports = []
+    assert (here.names(), there.names()) == (["app"], [])
+    (run,) = here.register().runs("app")
+    assert (run.state, run.ended, run.tags) == ("FORGOTTEN", True, made.tags)
+    register = here.register()
+    assert register.definition((run,)) == made
+    if not listed:  # the file system answers too late
+        monkeypatch.setattr(type(register._shared), "look", lambda self: None)
+    here.destroy("app")
+    assert here.names() == []
+    assert [name for name in files.files() if name.endswith(".definition")] == []
+    left = [path.name for path in here.home.glob("yarn/applications/*/*")]
+    assert left == ["destroyed"]
 
 
 def test_secrets_are_in_no_definition_and_no_tag(here, files):

@@ -1,7 +1,5 @@
 """Answers of the web services of real schedulers, cut to the parts that are read."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfapp.engines.yarn.cluster import Queue

@@ -1,13 +1,11 @@
 """The shared folder on a cluster, with a pretended `hadoop fs` on a folder."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
 
 from tests.engines.yarn.file_system import CACHE, FOLDER, URL, FileSystem
-from tfapp.engines.yarn.shared_folder import Listing
+from tfapp.engines.yarn.shared_folder import FolderListing
 from tfapp.errors import UnavailableError
 
 
@@ -179,16 +177,16 @@ def test_what_may_come_later_goes_along_or_comes_by_itself(cluster, archive):
 
 def test_what_was_destroyed_is_seen_by_everybody(cluster, archive):
     here, elsewhere = cluster.shared_folder("here", now=5000.0), cluster.shared_folder("elsewhere")
-    assert here.look() == Listing()  # there is no folder yet
+    assert here.look() == FolderListing()  # there is no folder yet
     runs = ["application_1_0001", "application_1_0002"]
     elsewhere.mark(runs)
     elsewhere.put({"1a.zip": archive})
     brought = (cluster.folder / "1a.zip").stat().st_mtime
-    assert here.look() == Listing()  # a command asks once
+    assert here.look() == FolderListing()  # a command asks once
     (name,) = cluster.files()
     found = cluster.shared_folder("here", now=6000.0).look()
     size = archive.stat().st_size
-    assert found == Listing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs), size)
+    assert found == FolderListing({name: pytest.approx(brought, abs=0.01)}, frozenset(runs), size)
     assert cluster.shared_folder("here").looked() == 6000.0
     assert cluster.shared_folder("elsewhere").looked() == 0.0
     elsewhere.delete([name], runs[:1])
@@ -217,7 +215,7 @@ def test_what_is_gone_at_a_look_can_be_restored(cluster, archive):
     shared.url()
     shared.put({"1a.zip": archive}, along={"3c.definition": b"text"})
     shutil.rmtree(cluster.folder)
-    assert shared.look() == Listing()
+    assert shared.look() == FolderListing()
     assert shared.restore([f"{URL}/1a.zip"])
     cluster.calls()
     shared.keep({"3c.definition": b"text"})

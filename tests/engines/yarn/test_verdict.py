@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
 from tfapp.contract.names import ACCEPTED, REQUESTED
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
-from tfapp.engines.yarn.cluster import Report
+from tfapp.engines.yarn.cluster import YarnReport
 from tfapp.engines.yarn.verdict import ended, waiting
 
 WORKER = InstanceStatus("worker/0", "worker", "worker", REQUESTED)
 LAST = ApplicationStatus("app", ACCEPTED, 0, 100.0, 100.0, (WORKER,))
-REPORT = Report(
+REPORT = YarnReport(
     id="application_1_0001",
     name="app",
     user="me",
@@ -29,7 +30,7 @@ REPORT = Report(
 DONE = dataclasses.replace(LAST, state="SUCCEEDED", verdict=Verdict("SUCCEEDED", 0, "Done."))
 
 
-def report(state: str, final_status: str, diagnostics: str) -> Report:
+def report(state: str, final_status: str, diagnostics: str) -> YarnReport:
     return dataclasses.replace(
         REPORT, state=state, final_status=final_status, diagnostics=diagnostics
     )
@@ -78,8 +79,9 @@ def test_a_verdict_that_was_published_stands_though_it_was_killed_then():
                 "FAILED",
                 65,
                 "It ended without a verdict: Application a failed 1 times due to AM Container "
-                "exited with exitCode: -100. `tfapp logs app coordinator --engine yarn` may say "
-                "why.",
+                "exited with exitCode: -100. Its master was lost with its node (exit code -100). "
+                "`tfapp logs app coordinator --engine yarn` may say why. `tfapp start app --engine "
+                "yarn` runs it again.",
             ),
         ),
         (
@@ -90,7 +92,7 @@ def test_a_verdict_that_was_published_stands_though_it_was_killed_then():
                 "FAILED",
                 65,
                 "It ended without a verdict: it gave no reason. `tfapp logs app coordinator "
-                "--engine yarn` may say why.",
+                "--engine yarn` may say why. `tfapp start app --engine yarn` runs it again.",
             ),
         ),
     ],
@@ -102,6 +104,33 @@ def test_without_a_word_of_the_coordinator_yarns_counts(state, final, diagnostic
     assert [instance.state for instance in status.instances] == ["KILLED"]
     assert status.updated == 200.0
     assert (status.generation, status.restarts, status.losses) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-100, "Its master was lost with its node (exit code -100). "),
+        (-101, "The disks of its master's node have failed (exit code -101). "),
+        (-102, "Its master was preempted for another queue (exit code -102). "),
+        (-104, "Its master used more memory than it had asked for; "),
+        (137, "Its master was killed by SIGKILL (exit code 137). "),
+        (-1009, ""),
+        (1370, ""),
+        (1, ""),
+    ],
+)
+def test_a_lost_master_is_explained_with_the_way_out(code, said):
+    last = dataclasses.replace(LAST, checkpoint_dir="/mnt/app")
+    words = f"due to AM Container for a exited with  exitCode: {code}"
+    status = ended(report("FAILED", "FAILED", f"{words}\nMore"), last)
+    assert status.verdict is not None
+    summary = status.verdict.summary
+    assert summary.startswith(f"It ended without a verdict: {words}. {said}")
+    assert summary.endswith(
+        "`tfapp start app --engine yarn` goes on from the checkpoints in /mnt/app."
+    )
+    numbers = re.findall(r"exit code -?\d+", summary)
+    assert numbers == ([f"exit code {code}"] if "exit code" in said else [])
 
 
 def test_what_was_published_last_is_not_forgotten():

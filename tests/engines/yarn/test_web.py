@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
-
 import pytest
 
 from tests.engines.yarn.test_nodes import FRAME
+from tests.served import Quiet, served
 from tests.tls import make_certificate
-from tfapp.engines.yarn.nodes import Piece
+from tfapp.engines.yarn.nodes import LogPiece
 from tfapp.engines.yarn.web import DeniedError, Web
 
 
@@ -20,35 +18,22 @@ def test_an_application_without_a_tracking_address_has_no_facts():
 
 @pytest.mark.parametrize("policy", ["HTTP_ONLY", "HTTPS_ONLY"])
 def test_logs_are_read_as_the_cluster_shows_them(tmp_path, monkeypatch, policy):
-    class Node(http.server.BaseHTTPRequestHandler):
+    class Node(Quiet):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(FRAME % (7, b"line 1\n"))
 
-        def log_message(self, *args):
-            pass
-
     entry = f"<property><name>yarn.http.policy</name><value>{policy}</value></property>"
     (tmp_path / "yarn-site.xml").write_text(f"<configuration>{entry}</configuration>")
     context = make_certificate(tmp_path / "node.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "node.pem"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Node) as server:
-        server.handle_error = lambda *_: None  # who does not speak TLS
+    with served(Node, context if policy == "HTTPS_ONLY" else None) as node:
+        web = Web({"HADOOP_CONF_DIR": str(tmp_path)})
+        assert web.read_log(node, "c", "w.log", 9) == LogPiece(b"line 1\n", 7)
         if policy == "HTTPS_ONLY":
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            node = f"127.0.0.1:{server.server_port}"
-            web = Web({"HADOOP_CONF_DIR": str(tmp_path)})
-            assert web.read_log(node, "c", "w.log", 9) == Piece(b"line 1\n", 7)
-            if policy == "HTTPS_ONLY":
-                with pytest.raises(OSError):
-                    Web({"HADOOP_CONF_DIR": "/nowhere"}).read_log(node, "c", "w.log", 9)
-        finally:
-            server.shutdown()
-            thread.join()
+            with pytest.raises(OSError):
+                Web({"HADOOP_CONF_DIR": "/nowhere"}).read_log(node, "c", "w.log", 9)
 
 
 COOKIE = 'hadoop.auth="u=ann&s=x"'
@@ -59,7 +44,7 @@ def pages():
     """Pages that Kerberos protects, but for /closed, which shows nothing to anybody. What was
     asked of them is in `asked`."""
 
-    class Pages(http.server.BaseHTTPRequestHandler):
+    class Pages(Quiet):
         asked: list[str] = []
 
         def do_GET(self):
@@ -84,22 +69,13 @@ def pages():
             if code == 200 and self.command == "GET":
                 self.wfile.write(b"true")
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}", Pages.asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(Pages) as address:
+        yield address, Pages.asked
 
 
 @pytest.fixture
 def negotiating(tmp_path):
-    """An environment whose programs curl and kinit do as told, and remember how they were
-    called."""
+    """An environment whose programs curl and kinit do as told, and remember their calls."""
 
     def make(**scripts: str) -> dict[str, str]:
         for name, script in scripts.items():
@@ -164,7 +140,7 @@ def test_a_login_that_fails_is_not_tried_again_at_once(pages, negotiating, tmp_p
 
 
 def test_without_curl(pages, negotiating):
-    with pytest.raises(DeniedError, match="asks for Kerberos: the program curl is not on PATH"):
+    with pytest.raises(DeniedError, match="asks for Kerberos: curl cannot be run: it is not on"):
         Web(negotiating()).get(f"http://{pages[0]}/one")
 
 
@@ -178,7 +154,7 @@ def proxy():
     """The URL of a proxy that answers `true` itself, and the Cookie of each question."""
     cookies: list[str | None] = []
 
-    class Proxy(http.server.BaseHTTPRequestHandler):
+    class Proxy(Quiet):
         def do_GET(self):
             cookies.append(self.headers["Cookie"])
             protected = self.path.endswith("/protected")
@@ -189,16 +165,8 @@ def proxy():
             self.end_headers()
             self.wfile.write(b"true")
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", cookies
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(Proxy) as address:
+        yield f"http://{address}", cookies
 
 
 def test_the_proxy_of_the_environment_is_passed_by(

@@ -3,11 +3,14 @@
 import os
 import pathlib
 import signal
+import sys
 
 import numpy as np
-import tensorflow as tf
 
 from tfapp.program.experiment import Experiment, KerasExperiment
+
+sys.modules.setdefault("sklearn", None)  # Keras would load it, which takes long
+import tensorflow as tf  # noqa: E402
 
 DATA = pathlib.Path(__file__).with_name("digits.npz")
 EPOCHS = 5
@@ -75,6 +78,24 @@ def servers(context):
 
 def alone():
     return KerasExperiment(build(), "", {"epochs": EPOCHS}, train_data, None, lambda: data("test"))
+
+
+def keras_estimator(context):
+    """Of TensorFlow 2.15 or older: a Keras model as an Estimator."""
+    model = tf.keras.Sequential([tf.keras.layers.Dense(10, "softmax", input_shape=(64,))])
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    config = tf.estimator.RunConfig(context.checkpoint_dir, save_checkpoints_steps=50)
+
+    def rows(part):
+        return tf.data.Dataset.from_tensor_slices(data(part)).batch(64)
+
+    return Experiment(
+        tf.keras.estimator.model_to_estimator(model, config=config),
+        tf.estimator.TrainSpec(lambda: rows("train").repeat(), max_steps=50),
+        tf.estimator.EvalSpec(
+            lambda: rows("test"), steps=None, start_delay_secs=0, throttle_secs=1
+        ),
+    )
 
 
 def estimator(context):

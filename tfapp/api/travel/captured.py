@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfapp.api.travel.kinds import INSIDE, kind_of, known
-from tfapp.errors import ProgramError
+from tfapp.errors import ProgramError, cell_name
 from tfapp.frozen import frozen
 
 Dump = Callable[[Any], tuple[bytes, Any]]
@@ -20,6 +20,15 @@ _DEPTH = 6  # of containers and objects in which a value is looked for
 _MOST_ITEMS = 1000  # of one of them
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, type)
 _MOST_VARIABLES = 2000  # of all functions that are looked at
+
+
+# Types of values that could be pickled, and would be nothing elsewhere.
+_BOUND_TO_THIS_PROCESS = {
+    ("tfapp.api.handle", "Application"),
+    ("multiprocessing.connection", "Connection"),
+    ("ctypes", "CDLL"),
+    ("tempfile", "TemporaryDirectory"),
+}
 
 
 class UnwantedError(Exception):
@@ -41,7 +50,7 @@ class Variable:
 # ---- Places ------------------------------------------------------------------------------------
 def place_of(function: Callable[..., Any], name: str) -> str:
     """A function for a message: "train (train.py:12)", "train (In[3]:1)"."""
-    return _place(getattr(plain(function), "__code__", None), name)
+    return _place(code_of(function), name)
 
 
 def _place(code: types.CodeType | None, name: str) -> str:
@@ -52,14 +61,7 @@ def _place(code: types.CodeType | None, name: str) -> str:
 
 def file_of(code: types.CodeType | None) -> str:
     """The file that a function is in, or the cell of a notebook: "In[3]"."""
-    if code is None:
-        return "program"
-    notebook: Any = sys.modules.get("IPython")
-    try:
-        found = notebook.get_ipython().compile.format_code_name(code.co_filename)
-    except AttributeError:  # no notebook, or one of long ago
-        found = None
-    return str(found[1]) if found else code.co_filename
+    return cell_name(code.co_filename) if code is not None else "program"
 
 
 def plain(function: Any) -> Any:
@@ -76,6 +78,10 @@ def plain(function: Any) -> Any:
             return call if isinstance(call, types.FunctionType) else function
 
 
+def code_of(function: Any) -> types.CodeType | None:
+    return getattr(plain(function), "__code__", None)
+
+
 def lines_of(code: types.CodeType) -> Iterator[tuple[dis.Instruction, int]]:
     """The instructions of a function, each with its line."""
     line = code.co_firstlineno
@@ -87,11 +93,11 @@ def lines_of(code: types.CodeType) -> Iterator[tuple[dis.Instruction, int]]:
 
 
 # ---- What is taken along -----------------------------------------------------------------------
-def captured(function: Any) -> Iterator[Variable]:
+def captured(function: Any) -> Iterator[Variable]:  # noqa: C901 - a case for each kind
     """The variables that are pickled with a function: its closure, the globals that it uses, its
     defaults, and the object that it is bound to. For a class, its members; for an object, its
     attributes."""
-    code = getattr(plain(function), "__code__", None)
+    code = code_of(function)
     name = getattr(plain(function), "__name__", "") or type(function).__name__
     at = code.co_firstlineno if code is not None else 0
 
@@ -169,8 +175,8 @@ def _is_for_closure(code: types.CodeType, instruction: dis.Instruction, name: st
 # ---- Why it cannot be pickled ------------------------------------------------------------------
 def refused_in_pickles(value: Any) -> bool:
     """Whether a value must not be pickled although it could be: an open file, whose content would
-    be copied, and the handle of an application."""
-    if type(value).__module__ == "tfapp.api.handle":
+    be copied, and what belongs to this process, such as the handle of an application."""
+    if any((cls.__module__, cls.__name__) in _BOUND_TO_THIS_PROCESS for cls in type(value).__mro__):
         return True
     return isinstance(value, io.IOBase) and not (
         isinstance(value, (io.BytesIO, io.StringIO)) or value in (sys.stdin, sys.stdout, sys.stderr)
@@ -192,7 +198,7 @@ def explain(function: Any, name: str, error: Exception, dump: Dump) -> ProgramEr
     if deep and not known(found.value):
         kind, hint = f"a {type(found.value).__name__} that is nested too deeply", INSIDE
     at = f", at line {found.line}" if found.line else ""
-    user = _place(found.code, name if found.code is _code(function) else found.function)
+    user = _place(found.code, name if found.code is code_of(function) else found.function)
     return ProgramError(f"{user} captures `{found.name}`, {kind}{at}", hint)
 
 
@@ -201,10 +207,6 @@ def largest(function: Any, dump: Dump) -> tuple[str, int]:
     sizes = [(len(dump(one.value)[0]), one.name) for one in captured(function)]
     size, name = max(sizes, default=(0, ""))
     return name, size
-
-
-def _code(function: Any) -> types.CodeType | None:
-    return getattr(plain(function), "__code__", None)
 
 
 class _Search:
@@ -264,7 +266,9 @@ def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"an item of {name}", one) for one in [*value][:_MOST_ITEMS]]
     if isinstance(value, types.MethodType):
         return [(f"{name}.__self__", value.__self__)]
-    inside = getattr(value, "__dict__", None)
-    if isinstance(inside, dict) and not isinstance(value, (type, types.ModuleType)):
-        return [(f"{name}.{key}", one) for key, one in [*inside.items()][:_MOST_ITEMS]]
-    return []
+    if isinstance(value, (type, types.ModuleType)):
+        return []
+    slots = (slot for cls in type(value).__mro__ for slot in getattr(cls, "__slots__", ()))
+    inside = {slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}
+    inside.update(getattr(value, "__dict__", {}))
+    return [(f"{name}.{key}", one) for key, one in [*inside.items()][:_MOST_ITEMS]]

@@ -48,6 +48,9 @@ _KINDS = (
     ("asyncio", "", "a part of an event loop", INSIDE),
     ("queue", "", "a queue", INSIDE),
     ("_queue", "", "a queue", INSIDE),
+    ("weakref", "", "a weak reference", "Take the object itself along."),
+    ("ctypes", "CDLL", "a loaded library", "Load it inside the function."),
+    ("tempfile", "TemporaryDirectory", "a temporary folder", INSIDE),
     ("socket", "", "a socket", _OPEN),
     ("_socket", "", "a socket", _OPEN),
     ("ssl", "", "a TLS connection", _OPEN),
@@ -72,8 +75,10 @@ def known(value: Any) -> tuple[str, str] | None:
 
 
 def kind_of(value: Any) -> tuple[str, str]:
-    article = "an" if type(value).__name__[:1].lower() in "aeiou" else "a"
-    return known(value) or (
-        f"{article} {type(value).__name__}, which cannot be pickled",
-        INSIDE,
-    )
+    return known(value) or (f"{type_of(value)}, which cannot be pickled", INSIDE)
+
+
+def type_of(value: object) -> str:
+    """ "a list", "an Event"."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS, imports_of
 from tfapp.errors import ProgramError
 from tfapp.frozen import frozen
+from tfapp.launch.caller import shown
 from tfapp.launch.environments import Needed
 from tfapp.package.folder import list_folder
 from tfapp.package.safety import UnsafeSourceError
@@ -166,7 +167,19 @@ class Collection:
             return  # told when it is shipped
         file = shown(source, self._cwd)
         for one in imports_of(text, package, (called,)):
-            self.add(one.module, Position(file, one.line, one.column), one.when)
+            at = Position(file, one.line, one.column)
+            self.add(one.module, at, one.when)
+            if one.sure and one.when == AT_LOAD:
+                self._need_below(one.module, at)
+
+    def _need_below(self, name: str, at: Position) -> None:
+        """Notes a module of a package: that may lack it, or make it when it is loaded."""
+        first = name.partition(".")[0]
+        if first == name or first in BROUGHT or _is_standard(first):
+            return
+        found = self._finder.find(name)
+        if found is None or not found.roots:
+            self.needed.setdefault(name, Needed(name, at, sure=False))
 
     def _need(self, module: str, at: Position, when: str, variable: str) -> None:
         if when == PERHAPS:
@@ -181,7 +194,7 @@ class Collection:
             return
         self._shipped.add(root)
         if not root.is_dir():
-            self._put(target, root)
+            self.files.setdefault(target, root)
             self.roots.append(target)
             return
         self.roots.append(f"{target}/")
@@ -195,18 +208,7 @@ class Collection:
                 "Install it, or take out of its folder what is no part of the program.",
             ) from None
         for name, path in inside.items():
-            self._put(f"{target}/{name}", path)
-
-    def _put(self, target: str, path: Path) -> None:
-        self.files.setdefault(target, path)
-
-
-def shown(path: Path, cwd: Path) -> str:
-    """A path for a message: relative where it is below the working folder."""
-    try:
-        return str(path.relative_to(cwd))
-    except ValueError:
-        return str(path)
+            self.files.setdefault(f"{target}/{name}", path)
 
 
 def _is_namespace(spec: importlib.machinery.ModuleSpec) -> bool:

@@ -9,30 +9,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Union
 
-from tfapp.api.travel.captured import plain
-from tfapp.api.travel.modules import BROUGHT, Collection, Finder, shown
+from tfapp.api.travel.captured import place_of, plain
+from tfapp.api.travel.modules import BROUGHT, Collection, Finder
 from tfapp.api.travel.pickling import pickle_function
-from tfapp.api.travel.programs import Module, Script, parse_program, program_name
+from tfapp.api.travel.programs import ModuleProgram, ScriptProgram, parse_program, program_name
+from tfapp.environment.imports import AT_LOAD, imports_of
 from tfapp.errors import ProgramError
 from tfapp.frozen import frozen
-from tfapp.launch.environments import Needed, Needs
+from tfapp.launch.caller import shown
+from tfapp.launch.environments import CALL_FOLDER as FOLDER
+from tfapp.launch.environments import OWN_PATHS, Needed, Needs
 from tfapp.problems import Position
 from tfapp.program import named
 from tfapp.program.main import CALL_FILE
 from tfapp.program.named import NamedFunction
 
-FOLDER = "tfapp-call"
 ENTRY = f"{FOLDER}/main.py"
 
 # The part of tfapp that programs import.
-_OWN = ("__init__.py", "errors.py", "frozen.py", "tf_yarn.py", "topology.py")
+_OWN = (
+    *("__init__.py", "course.py", "errors.py", "frozen.py", "listener.py", "tf_yarn.py"),
+    *("threads.py", "topology.py"),
+)
+
+_SCRIPT = "<script>"  # in place of a package, for relative imports
 
 _SPARK = ("__init__", "TFNode", "compat")
-
-_FEED = (
-    *("__init__", "columns", "context", "dataset", "intervals", "ledger", "memory", "receiver"),
-    *("serving", "wire"),
-)
 
 Content = Union[Path, bytes]
 
@@ -40,11 +42,13 @@ Content = Union[Path, bytes]
 @frozen
 class Pack:
     """`files`: path below files/ -> content. `entries`: component -> its
-    site.global.user.scripts.entry. `notes`: messages for the user."""
+    site.global.user.scripts.entry. `called`: component -> its program in words. `notes`: messages
+    for the user."""
 
     files: Mapping[str, Content]
     entries: Mapping[str, str]
     needs: Needs
+    called: Mapping[str, str]
     notes: tuple[str, ...]
 
 
@@ -63,6 +67,7 @@ class _Travelling:
     """One program. `record`: its part of call.json, None for a script."""
 
     entry: str
+    called: str
     record: Mapping[str, Any] | None
     needed: tuple[Needed, ...]
     pickled: bool = False
@@ -81,7 +86,6 @@ class _Packer:
         self._components: dict[str, _Travelling] = {}
 
     def add(self, component: str, given: object) -> None:
-        """Adds the program of a component."""
         if id(given) not in self._done:
             self._done[id(given)] = self._travelling(component, given)
         self._components[component] = self._done[id(given)]
@@ -101,27 +105,26 @@ class _Packer:
             files=files,
             entries={name: one.entry for name, one in each},
             needs=Needs({name: one.needed for name, one in each}, pickled),
+            called={name: one.called for name, one in each},
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
     def _travelling(self, component: str, given: object) -> _Travelling:
         program = parse_program(given, self._finder, self._cwd)
         name = program_name(given)
-        if isinstance(program, Script):
-            collection = Collection(Finder([program.path.parent], loaded=False), self._cwd)
-            collection.read(program.path)
-            entry = self._script(program.path)
-            return _Travelling(entry, None, self._taken(name, collection))
+        if isinstance(program, ScriptProgram):
+            return self._script(program.path, name)
         collection = Collection(self._finder, self._cwd)
         record: dict[str, Any]
-        if isinstance(program, Module):
+        called = str(given)
+        if isinstance(program, ModuleProgram):
             module = self._finder.find(program.name)
             main = ".__main__" if module is not None and module.package == program.name else ""
             collection.add(program.name + main, Position(program.name))
             record = {"kind": "module", "module": program.name}
         elif isinstance(program, NamedFunction):
-            at = Position(f"{program.module}:{program.name}")
-            collection.add(program.module, at, called=program.name.partition(".")[0])
+            called = f"{program.module}:{program.name}"
+            collection.add(program.module, Position(called), called=program.name.partition(".")[0])
             record = {
                 "kind": "function",
                 "module": program.module,
@@ -130,9 +133,24 @@ class _Packer:
                 "kwargs": dict(program.kwargs),
             }
         else:
+            called = place_of(program, name)
             record = self._pickle(component, program, name, collection)
         pickled = record["kind"] == "pickle"
-        return _Travelling(ENTRY, record, self._taken(name, collection), pickled)
+        return _Travelling(ENTRY, called, record, self._taken(name, collection), pickled)
+
+    def _script(self, path: Path, name: str) -> _Travelling:
+        """A script, and the modules of the user that it imports. What it needs besides is not known
+        where it changes its path."""
+        source = path.read_bytes()
+        _check_not_relative(path, source, self._cwd)
+        # Of a link Python looks beside the file that it leads to.
+        collection = Collection(Finder([path.resolve().parent], loaded=False), self._cwd)
+        collection.read(path)
+        self._put(path.name, path)
+        needed = self._taken(name, collection)
+        changes_path = any(word in source for word in OWN_PATHS)
+        called = shown(path, self._cwd)
+        return _Travelling(path.name, called, None, () if changes_path else needed)
 
     def _pickle(
         self, component: str, function: Callable[..., Any], name: str, collection: Collection
@@ -152,7 +170,7 @@ class _Packer:
                 use.variable,
                 called if use.module == own else "",
             )
-        return {"kind": "pickle", "file": file, "name": name}
+        return {"kind": "pickle", "file": file, "name": name, "sources": pickled.sources}
 
     def _is_nowhere(self, module: str) -> bool:
         """Whether a loaded module has no file from which it could be imported."""
@@ -160,10 +178,6 @@ class _Packer:
             return False
         found = self._finder.find(module)
         return found is not None and found.nowhere
-
-    def _script(self, path: Path) -> str:
-        self._put(path.name, path)
-        return path.name
 
     def _taken(self, name: str, collection: Collection) -> tuple[Needed, ...]:
         for target, path in collection.files.items():
@@ -186,6 +200,19 @@ class _Packer:
             )
 
 
+def _check_not_relative(path: Path, source: bytes, cwd: Path) -> None:
+    """ProgramError for a script that imports from its package as it is loaded: it has none."""
+    for one in imports_of(source, ".".join([_SCRIPT] * 9)) if path.suffix == ".py" else ():
+        if one.module.startswith(_SCRIPT) and one.when == AT_LOAD:
+            where = f"{shown(path, cwd)}:{one.line}:{one.column}"
+            module = ".".join(Path(shown(path, cwd)).with_suffix("").parts[-2:])
+            raise ProgramError(
+                f"{where}: a relative import, and a script belongs to no package",
+                f"Run it as a module, from the folder above its package: `-m {module}`, in Python "
+                f'"{module}".',
+            )
+
+
 def _machinery(pickled: bool, feed: bool) -> dict[str, Content]:
     """The files that run a program in its container: a part of tfapp, and the version of
     cloudpickle that made the pickle."""
@@ -193,14 +220,12 @@ def _machinery(pickled: bool, feed: bool) -> dict[str, Content]:
     found: dict[str, Content] = {ENTRY: root / "program" / "entry.py"}
     for name in _OWN:
         found[f"{FOLDER}/tfapp/{name}"] = root / name
-    for path in sorted((root / "program").glob("*.py")):
-        found[f"{FOLDER}/tfapp/program/{path.name}"] = path
+    for package in ("program", "feed", "feed/program") if feed else ("program",):
+        for path in sorted((root / package).glob("*.py")):
+            found[f"{FOLDER}/tfapp/{package}/{path.name}"] = path
     for name in _SPARK:
         file = f"tensorflowonspark/{name}.py"
         found[f"{FOLDER}/tfapp/{file}"] = root / file
-    if feed:
-        for name in _FEED:
-            found[f"{FOLDER}/tfapp/feed/{name}.py"] = root / "feed" / f"{name}.py"
     if pickled:
         import cloudpickle
 

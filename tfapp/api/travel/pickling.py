@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import linecache
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from tfapp.problems import Position
 
 MAX_PICKLE = 100 << 20  # bytes
 LARGE_PICKLE = 10 << 20  # bytes, from which a pickle is worth a word
+_CLOUDPICKLES_FILE = "<dynamic-code>"  # in place of the name of a function's file
+_CHILD = "__mp_main__"  # what `__main__` is called in a process that multiprocessing has started
 
 
 @frozen
@@ -39,10 +43,12 @@ class Use:
 
 @frozen
 class Pickled:
-    """`data`: the pickle. `uses`: the modules that it needs. `note`: a message for the user."""
+    """`data`: the pickle. `uses`: the modules that it needs. `sources`: file -> line -> text, of
+    the functions that it includes. `note`: a message for the user."""
 
     data: bytes
     uses: tuple[Use, ...]
+    sources: Mapping[str, Mapping[int, str]]
     note: str = ""
 
 
@@ -54,17 +60,25 @@ def pickle_function(
     and its line, for a function that cannot be pickled."""
     try:
         data, functions = dump(function)
-        modules = modules_of(data)
-        made = [sys.modules[one] for one in sorted(modules) if by_value(one)]
+        references = _references(data)
+        made = {one for one, _ in references if one == _CHILD or by_value(one)}
         if made:
-            with _by_value(made):
+            with _by_value(sys.modules[one] for one in made):
                 data, functions = dump(function)
-            modules = modules_of(data)
+            references = _references(data)
     except Exception as error:
         raise captured.explain(function, name, error, dump) from None
+    for module, what in sorted(references):
+        if module in {"__main__", *made}:
+            raise ProgramError(
+                f"{place_of(function, name)} uses {f'`{what}` of ' if what else ''}{module}, which "
+                "travels by its name alone, and there is another module of that name there",
+                "Define it inside the function, or in a module of its own, which is then shipped.",
+            )
+    modules = {module for module, _ in references}
     note = _size_note(function, name, len(data))
     uses = list(_uses(function, functions, modules))
-    return Pickled(data, tuple(uses), note)
+    return Pickled(data, tuple(uses), _sources(functions), note)
 
 
 def dump(value: Any) -> tuple[bytes, list[types.FunctionType]]:
@@ -77,16 +91,31 @@ def dump(value: Any) -> tuple[bytes, list[types.FunctionType]]:
 
 class _Recording(cloudpickle.Pickler):
     """A pickler that records functions that are pickled by value. It refuses values that could be
-    pickled but would change their meaning, such as an open file."""
+    pickled but would change their meaning, such as an open file. It pickles caches around functions
+    by value, but empty. Code keeps the name of its file, for tracebacks."""
 
     def __init__(self, file: io.BytesIO):
         super().__init__(file, protocol=pickle.DEFAULT_PROTOCOL)
         self.functions: list[types.FunctionType] = []
 
     def reducer_override(self, obj: Any) -> Any:
-        """See pickle.Pickler."""
         if refused_in_pickles(obj):
             raise UnwantedError
+        if isinstance(obj, types.CodeType):
+            cls, args = self.dispatch_table[types.CodeType](obj)
+            named = captured.file_of(obj)
+            return cls, tuple(named if arg == _CLOUDPICKLES_FILE else arg for arg in args)
+        if isinstance(obj, functools.cached_property):
+            names = {key: value for key, value in vars(obj).items() if key not in ("func", "lock")}
+            return type(obj), (obj.func,), names
+        if isinstance(obj, weakref.WeakKeyDictionary):  # of functools.singledispatch
+            return type(obj), (dict(obj),)
+        if isinstance(obj, functools._lru_cache_wrapper):
+            if super().reducer_override(obj.__wrapped__) is NotImplemented:
+                return NotImplemented
+            how = obj.cache_parameters()
+            made_of = obj.__wrapped__, how["maxsize"], how["typed"], functools._CacheInfo
+            return type(obj), made_of, vars(obj)
         reduced = super().reducer_override(obj)
         if isinstance(obj, types.FunctionType) and reduced is not NotImplemented:
             self.functions.append(obj)
@@ -117,6 +146,18 @@ def _size_note(function: Callable[..., Any], name: str, size: int) -> str:
     )
 
 
+def _sources(functions: Iterable[types.FunctionType]) -> dict[str, dict[int, str]]:
+    """The lines of functions, as far as they are known, by file and number."""
+    found: dict[str, dict[int, str]] = {}
+    for code in (function.__code__ for function in functions):
+        source = linecache.getlines(code.co_filename)
+        last = max(line for one in _codes(code) for _, line in captured.lines_of(one))
+        lines = dict(enumerate(source[code.co_firstlineno - 1 : last], code.co_firstlineno))
+        if lines:
+            found.setdefault(captured.file_of(code), {}).update(lines)
+    return found
+
+
 # ---- Modules -----------------------------------------------------------------------------------
 class _AnythingType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -145,25 +186,24 @@ class _Reader(pickle.Unpickler):
 
     def __init__(self, data: bytes):
         super().__init__(io.BytesIO(data))
-        self.modules: set[str] = set()
+        self.references: set[tuple[str, str]] = set()
 
     def find_class(self, module: str, name: str) -> Any:
-        """See pickle.Unpickler."""
         if module.partition(".")[0] == "cloudpickle" and name == "subimport":
             return self._subimport
-        self.modules.add(module)
+        self.references.add((module, name))
         return _Anything
 
     def _subimport(self, name: str) -> Any:
-        self.modules.add(name)
+        self.references.add((name, ""))
         return _Anything
 
 
-def modules_of(data: bytes) -> set[str]:
-    """The modules that a pickle imports, by their dotted names."""
+def _references(data: bytes) -> set[tuple[str, str]]:
+    """(module, name in it) of what a pickle imports; the name is "" for the module itself."""
     reader = _Reader(data)
     reader.load()
-    return reader.modules
+    return reader.references
 
 
 def _uses(
@@ -177,7 +217,7 @@ def _uses(
     for module in sorted(modules):
         variable = next((one for one in variables if _has_to_do(one.value, module)), None)
         if variable is None:
-            code = getattr(captured.plain(function), "__code__", None)
+            code = captured.code_of(function)
             yield Use(module, _at(code, code.co_firstlineno if code else 0))
         else:
             named = isinstance(variable.value, types.ModuleType)

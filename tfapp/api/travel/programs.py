@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Union
 
 from tfapp.api.travel.captured import plain
+from tfapp.api.travel.kinds import type_of
 from tfapp.api.travel.modules import Finder
 from tfapp.errors import ProgramError
 from tfapp.frozen import frozen
-from tfapp.package.nearby import nearby
+from tfapp.package.find import nearby
 from tfapp.program.context import accepts_context
 from tfapp.program.named import NamedFunction
 
@@ -29,20 +30,20 @@ _EXPECTED = (
 
 
 @frozen
-class Script:
+class ScriptProgram:
     """A file that is run as it is."""
 
     path: Path
 
 
 @frozen
-class Module:
+class ModuleProgram:
     """A module that is run as `python -m` runs it."""
 
     name: str
 
 
-Program = Union[Callable[..., Any], NamedFunction, Script, Module]
+Program = Union[Callable[..., Any], NamedFunction, ScriptProgram, ModuleProgram]
 
 
 def parse_program(given: object, finder: Finder, cwd: Path) -> Program:
@@ -56,11 +57,10 @@ def parse_program(given: object, finder: Finder, cwd: Path) -> Program:
         return _text(given, finder, cwd)
     if callable(given):
         return _function(given)
-    article = "an" if type(given).__name__[0] in "aeiou" else "a"
     hint = _EXPECTED.format(given)
     if isinstance(given, types.ModuleType):
         hint = f"To run it, give its name: {given.__name__!r}."
-    raise ProgramError(f"{article} {type(given).__name__} is no program", hint)
+    raise ProgramError(f"{type_of(given)} is no program", hint)
 
 
 def program_name(given: object) -> str:
@@ -97,17 +97,17 @@ def _is_script(text: str) -> bool:
     return text.endswith((".py", ".sh")) or os.sep in text
 
 
-def _script(path: Path, cwd: Path) -> Script:
+def _script(path: Path, cwd: Path) -> ScriptProgram:
     found = cwd / path.expanduser()
     if not found.is_file():
         other = nearby(path)
         raise ProgramError(
             f"there is no script {path}", f"Did you mean {other}?" if other else "Check the path."
         )
-    return Script(found)
+    return ScriptProgram(found)
 
 
-def _module(name: str, finder: Finder) -> Module:
+def _module(name: str, finder: Finder) -> ModuleProgram:
     found = finder.find(name)
     if found is None:
         raise ProgramError(f"there is no module {name}", _EXPECTED.format(name))
@@ -116,16 +116,17 @@ def _module(name: str, finder: Finder) -> Module:
             f"{name} is a package without a module __main__, and cannot be run",
             f"Name one of its modules, as '{name}.train', or a function: '{name}.train:main'.",
         )
-    return Module(name)
+    return ModuleProgram(name)
 
 
 def _named(given: NamedFunction, finder: Finder) -> NamedFunction:
     name = f"{given.module}:{given.name}"
     found = finder.find(given.module)
     if found is None:
-        raise ProgramError(
-            f"there is no module {given.module}", "It is looked for on sys.path and in this folder."
-        )
+        hint = "It is looked for on sys.path and in this folder."
+        if given.module.endswith(".py"):
+            hint = f"A module is named without .py: {given.module[:-3]}:{given.name}."
+        raise ProgramError(f"there is no module {given.module}", hint)
     if found.nowhere:
         raise ProgramError(f"module {given.module} has no file", "Give the function itself.")
     if found.source is not None and not _defines(found.source, given.name.partition(".")[0]):

@@ -17,18 +17,14 @@ from tfapp.cli.flags import (
     add_package_flags,
     application_name,
     engine_of,
-    engine_options_of,
     file_path,
-    overrides_of,
-    user_files,
+    request_of,
 )
 from tfapp.cli.shell import Shell
 from tfapp.engines import runs_images
-from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp compile`."""
     parser.add_argument(
         "appdef", metavar="APPDEF", type=file_path, help="a package: a folder or .zip"
     )
@@ -39,23 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_options(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Compiles, keeps the files that a specification names, prints."""
-    from tfapp.launch.submission import Request, compile_for_skein, compile_request
+    from tfapp.launch.submission import compile_for_skein, compile_request
 
-    request = Request(
-        name=application_name(args.name),
-        appdef=args.appdef,
-        template=args.template,
-        resources=args.resources,
-        overrides=overrides_of(args),
-        files=user_files(args, shell.note),
-        engine_options=engine_options_of(args, shell),
-    )
+    request = request_of(application_name(args.name), args, shell)
     engine = engine_of(args, shell)
     if runs_images(args.engine):
         compiled = compile_request(request, shell, engine, dry_run=True)
     else:
         compiled = compile_for_skein(request, shell, engine)
     shell.print(engine.rendered(compiled), end="")
-    return ExitCode.SUCCESS

@@ -12,17 +12,13 @@ from __future__ import annotations
 import argparse
 
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The argument of `tfapp completion`."""
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Prints it."""
+def run(args: argparse.Namespace, shell: Shell) -> None:
     from tfapp.cli.completion import shell_code
 
     shell.print(shell_code(args.shell))
-    return ExitCode.SUCCESS

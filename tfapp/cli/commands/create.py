@@ -28,11 +28,9 @@ from tfapp.cli.flags import (
     add_package_flags,
     application_name,
     engine_of,
-    engine_options_of,
     file_path,
     note_unused_options,
-    overrides_of,
-    user_files,
+    request_of,
 )
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp create`."""
     parser.add_argument("name", metavar="NAME", help="name of the new application")
     parser.add_argument(
         "--appdef",
@@ -80,23 +77,8 @@ def add_launch_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Submits the package of the flags."""
     name = application_name(args.name)
-    return launch(name, lambda: contextlib.nullcontext(_request(name, args, shell)), args, shell)
-
-
-def _request(name: str, args: argparse.Namespace, shell: Shell) -> Request:
-    from tfapp.launch.submission import Request
-
-    return Request(
-        name=name,
-        appdef=args.appdef,
-        template=args.template,
-        resources=args.resources,
-        overrides=overrides_of(args),
-        files=user_files(args, shell.note),
-        engine_options=engine_options_of(args, shell),
-    )
+    return launch(name, lambda: contextlib.nullcontext(request_of(name, args, shell)), args, shell)
 
 
 def launch(

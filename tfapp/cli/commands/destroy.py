@@ -18,7 +18,7 @@ import argparse
 import threading
 import time
 
-from tfapp.cli.durations import ended
+from tfapp.cli.console import ended
 from tfapp.cli.flags import duration, engine_of
 from tfapp.cli.several import act_on_each, add_names_or_tag, named, tagged
 from tfapp.cli.shell import Shell
@@ -28,7 +28,6 @@ from tfapp.launch import checkpoints, sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp destroy`."""
     add_names_or_tag(parser)
     parser.add_argument("--ended", action="store_true", help="all applications that have ended")
     parser.add_argument(
@@ -46,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Destroys them."""
     engine = engine_of(args, shell)
     names = _ended(args, engine) if args.ended or args.older_than is not None else None
     if names == ():

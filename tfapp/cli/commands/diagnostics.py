@@ -11,32 +11,21 @@ import argparse
 from collections.abc import Iterator
 
 from tfapp.cli.console import when
-from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
-from tfapp.cli.json_output import data, document
+from tfapp.cli.flags import add_shown, status_of
+from tfapp.cli.json_output import data, show
 from tfapp.cli.shell import Shell
 from tfapp.contract.status import ApplicationStatus
-from tfapp.errors import ExitCode
+
+add_arguments = add_shown
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp diagnostics`."""
-    add_name(parser)
-    add_run_flag(parser)
-    add_format_flag(parser)
+def run(args: argparse.Namespace, shell: Shell) -> None:
+    status = status_of(args, shell)
+    told = data(status)
+    show(args, shell, "\n".join(_lines(status)), **{key: told[key] for key in _TOLD})
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Prints what the engine knows."""
-    status = engine_of(args, shell).find(args.name, args.run).status
-    if args.format == "json":
-        told = data(status)
-        shell.print(document(**{key: told[key] for key in (*_TOLD, "timeline")}))
-    else:
-        shell.print("\n".join(_lines(status)))
-    return ExitCode.SUCCESS
-
-
-_TOLD = ("name", "state", "generation", "restarts", "losses", "verdict")
+_TOLD = ("name", "state", "generation", "restarts", "losses", "verdict", "timeline")
 
 
 def _lines(status: ApplicationStatus) -> Iterator[str]:

@@ -18,6 +18,7 @@ container on each node of the queue (--queue), and about half a minute for each 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tfapp.cli.flags import (
     add_engine_options,
@@ -35,7 +36,6 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp doctor`."""
     add_engine_options(parser)
     parser.add_argument(
         "--python", metavar="FILE", help="an interpreter to check where programs run"
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return ExitCode.UNAVAILABLE if bad else ExitCode.SUCCESS
 
 
-def _as_dict(finding: Finding) -> dict:
+def _as_dict(finding: Finding) -> dict[str, Any]:
     return {
         "subject": finding.subject,
         "level": finding.level,

@@ -14,13 +14,11 @@ from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp exists`."""
     add_name(parser)
     parser.add_argument("--live", action="store_true", help="test whether it is running, too")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Looks it up."""
     application = engine_of(args, shell).find(args.name)
     shell.note(f"{args.name}: {application.status.state}")
     return ExitCode.FALSE if args.live and not application.live else ExitCode.SUCCESS

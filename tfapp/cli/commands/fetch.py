@@ -6,6 +6,7 @@ If a file exists in DIR already, nothing is copied (75), unless --force is given
 application is writing at that moment may be incomplete.
 
   tfapp fetch mnist out
+  tfapp fetch mnist out --outputs             # out/worker_0/model.txt, ...
   tfapp fetch mnist export/model out          # out/model/...
 """
 
@@ -15,25 +16,28 @@ import argparse
 
 from tfapp.cli.flags import add_name, engine_of, file_path
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp fetch`."""
     add_name(parser)
     parser.add_argument("path", metavar="PATH", nargs="?", default="", help="default: all files")
     parser.add_argument(
         "dir", metavar="DIR", type=file_path, help="a folder; it is created if necessary"
     )
+    parser.add_argument(
+        "--outputs",
+        action="store_true",
+        help="from what the programs of the newest run have left in their working folders, "
+        "INSTANCE/FILE, instead of the checkpoint folder",
+    )
     parser.add_argument("--force", action="store_true", help="replace existing files in DIR")
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Fetches, and prints the new files."""
+def run(args: argparse.Namespace, shell: Shell) -> None:
     from tfapp.launch.fetch import fetch
 
+    engine = engine_of(args, shell)
     for path in fetch(
-        engine_of(args, shell), args.name, args.path, args.dir, shell, replace=args.force
+        engine, args.name, args.path, args.dir, shell, replace=args.force, outputs=args.outputs
     ):
         shell.print(str(path))
-    return ExitCode.SUCCESS

@@ -15,13 +15,12 @@ import re
 
 from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode, UsageError
+from tfapp.errors import UsageError
 
 _COUNT = re.compile(r"[+-]?[0-9]+\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp flex`."""
     add_name(parser)
     parser.add_argument(
         "--component",
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Asks for one component after the other, and says what comes of it."""
     from tfapp.engines.control import flex
 
@@ -45,4 +44,3 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     engine = engine_of(args, shell)
     for component, count in args.components:
         shell.note(flex(engine, args.name, component, count))
-    return ExitCode.SUCCESS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfapp.cli.flags import file_path
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExistsError, ExitCode, UnavailableError, UsageError
+from tfapp.errors import ExistsError, UnavailableError, UsageError
 from tfapp.package.safety import SCHEMAS
 from tfapp.schema import KINDS
 from tfapp.shipped import app_packages_dir, schemas_dir
@@ -23,13 +23,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp init`."""
     parser.add_argument("dir", metavar="DIR", type=file_path, help="a folder that is new or empty")
     parser.add_argument("--name", help="the package's name (default: the name of DIR)")
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Copies the package."""
+def run(args: argparse.Namespace, shell: Shell) -> None:
     name = args.name or args.dir.resolve().name
     if not _NAME.match(name):
         raise UsageError(
@@ -43,7 +41,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     except OSError as error:
         raise UnavailableError(f"{args.dir} cannot be written: {error.strerror}") from error
     shell.note(f"{args.dir} is ready; next: tfapp create {_example(name)} --appdef {args.dir}")
-    return ExitCode.SUCCESS
 
 
 def make_package(folder: Path, name: str) -> None:

@@ -10,21 +10,17 @@ import argparse
 
 from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp kill-container`."""
     add_name(parser)
     parser.add_argument(
         "container", metavar="INSTANCE", help="an instance such as worker/1, or a container's id"
     )
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Kills it."""
+def run(args: argparse.Namespace, shell: Shell) -> None:
     from tfapp.engines.control import kill_container
 
     killed = kill_container(engine_of(args, shell), args.name, args.container)
     shell.note(f"killed {killed}")
-    return ExitCode.SUCCESS

@@ -1,15 +1,15 @@
-"""Lists applications, newest first. Shows the newest run of each, its start and its duration.
+"""Lists applications, newest first. Shows the newest run of each, its state, its start and its
+duration.
 
-tfapp list --state RUNNING
-tfapp stop $(tfapp list --live --quiet)
+  tfapp list --state RUNNING
+  tfapp stop $(tfapp list --live --quiet)
 """
 
 from __future__ import annotations
 
 import argparse
 
-from tfapp.cli.console import columns, when
-from tfapp.cli.durations import duration
+from tfapp.cli.console import columns, duration, when
 from tfapp.cli.flags import add_engine_flag, add_format_flag, engine_of
 from tfapp.cli.json_output import document, row
 from tfapp.cli.shell import Shell
@@ -21,16 +21,18 @@ from tfapp.contract.names import (
     RUNNING,
     STOPPING,
     SUCCEEDED,
+    SUSPENDED,
 )
 from tfapp.engines.base import DAMAGED, Application
-from tfapp.errors import ExitCode
 
-_STATES = (ACCEPTED, FORMING, RUNNING, STOPPING, SUCCEEDED, FAILED, KILLED, DAMAGED)
+_STATES = (
+    *(ACCEPTED, FORMING, RUNNING, STOPPING, SUSPENDED),
+    *(SUCCEEDED, FAILED, KILLED, DAMAGED),
+)
 _HEADER = ("NAME", "STATE", "RUN", "STARTED", "DURATION", "TAGS", "ID")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp list`."""
     parser.add_argument("--live", action="store_true", help="only applications that have not ended")
     parser.add_argument(
         "--state", type=str.upper, choices=_STATES, metavar="STATE", help=", ".join(_STATES)
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_flag(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Prints the applications that the flags let through."""
     found = [a for a in engine_of(args, shell).list() if _wanted(a, args)]
     if args.quiet:
@@ -53,16 +55,12 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         rows = [_row(application) for application in found]
         shell.print(columns(_HEADER, rows, shell.width, spare="ID"))
         if not found:
-            shell.note("there is no such application" if _filters(args) else "no applications yet")
+            chosen = args.live or args.state or args.tag
+            shell.note("there is no such application" if chosen else "no applications yet")
     for application in found:
         if application.status.state == DAMAGED:
             name, reason = application.name, application.waits
             shell.note(f"warning: {name}: {reason}\n  `tfapp destroy {name}` deletes it.")
-    return ExitCode.SUCCESS
-
-
-def _filters(args: argparse.Namespace) -> bool:
-    return bool(args.live or args.state or args.tag)
 
 
 def _wanted(application: Application, args: argparse.Namespace) -> bool:

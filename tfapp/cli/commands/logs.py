@@ -27,11 +27,9 @@ from tfapp.cli.flags import add_name, add_run_flag, duration, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.engines.base import Application, Engine
 from tfapp.engines.refusals import DamagedError
-from tfapp.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp logs`."""
     add_name(parser)
     parser.add_argument("what", metavar="WHAT", nargs="?", default="", help="COMPONENT[/INDEX]")
     parser.add_argument(
@@ -71,7 +69,7 @@ def _moment(text: str) -> float:
         ) from None
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Prints the logs that exist, and with -f those that come."""
     from tfapp.launch.logs import LogPrinter, follow_logs
 
@@ -92,14 +90,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     with contextlib.closing(printer):
         if args.follow and application.live and printer.may_come():
             printer.tell_missing()
-            follow_logs(printer, engine, application)
+            follow_logs(printer, engine, application, shell)
         printer.print_new(final=True)
         printer.tell_missing()
         if not printer.found:
             raise damaged or printer.not_found()
     if damaged:
         shell.note(f"warning: {damaged.message}")
-    return ExitCode.SUCCESS
 
 
 def _without_state(engine: Engine, args: argparse.Namespace, error: DamagedError) -> Application:

@@ -12,13 +12,12 @@ import argparse
 from tfapp.cli.console import to_json
 from tfapp.cli.flags import add_engine_flag, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.close_match import close_match
-from tfapp.errors import ExitCode, NotFoundError
-from tfapp.page.registry import Entries, export_groups
+from tfapp.close_match import did_you_mean
+from tfapp.errors import NotFoundError
+from tfapp.page.registry import export_groups
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp registry`."""
     parser.add_argument("--name", metavar="NAME", required=True, help="the application")
     operation = parser.add_mutually_exclusive_group(required=True)
     operation.add_argument("--listexp", action="store_true", help="print the names of the groups")
@@ -26,23 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_flag(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Prints names or entries. NotFoundError for a group that there is not."""
     groups = export_groups(engine_of(args, shell).find(args.name).status)
     if args.listexp:
         for name in groups:
             shell.print(name)
-        return ExitCode.SUCCESS
+        return
     if args.getexp not in groups:
-        raise NotFoundError(
-            f"{args.name} has no export group {args.getexp!r}", _hint(args.getexp, groups)
+        known = (
+            f"Groups: {', '.join(groups)}." if groups else "No instance has exported anything yet."
         )
+        hint = did_you_mean(args.getexp, groups, known)
+        raise NotFoundError(f"{args.name} has no export group {args.getexp!r}", hint)
     shell.print(to_json(groups[args.getexp]))
-    return ExitCode.SUCCESS
-
-
-def _hint(group: str, groups: dict[str, Entries]) -> str:
-    match = close_match(group, groups)
-    if match:
-        return f"Did you mean {match}?"
-    return f"Groups: {', '.join(groups)}." if groups else "No instance has exported anything yet."

@@ -9,9 +9,13 @@ MODULE:FUNCTION, in place of a script, is a function in a module that is install
 folder. It may return a tfapp.Experiment or a tfapp.KerasExperiment. With --appdef, the components,
 configuration and resources are those of another package.
 
+The modules of your own that the program imports are shipped with it. The options from --memory to
+--checkpoints are named as the arguments of `tfapp.run` in Python.
+
   tfapp run train.py -w 4 -- --epochs 10
-  tfapp run train.py -w 4 --engine yarn --rescompopt worker yarn.gpus 1
+  tfapp run train.py -w 4 --engine yarn --gpus 1 --memory "8 GiB" -e WANDB_MODE=offline
   tfapp run digits:experiment -w 2 --evaluator
+  tfapp run -m digits.train --files data --packages "pandas, keras-cv"
   tfapp run train.py -w 2 -i tensorflow/tensorflow:2.20.0 --engine kubernetes --pod-file pod.yaml
 """
 
@@ -23,7 +27,7 @@ import dataclasses
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,32 +36,39 @@ from tfapp.cli.flags import (
     add_override_flags,
     application_name,
     engine_options_of,
+    file_or_folder,
     file_path,
     overrides_of,
 )
 from tfapp.cli.shell import Shell
 from tfapp.engines import runs_images
 from tfapp.errors import NotFoundError, UsageError
-from tfapp.package.nearby import nearby
+from tfapp.package.find import nearby
 
 if TYPE_CHECKING:
     from tfapp.launch.submission import Request
 
 SCRIPT_LINK = "/script/training-script.py"  # where TF-Spawner's entrypoints expect it
+ARGS = "site.global.user.scripts.args"
 VOLUMES = "site.global.kubernetes.volumes"
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp run`."""
-    parser.usage = "%(prog)s SCRIPT|MODULE:FUNCTION [-w N] [--ps N] [options] [-- ARGS ...]"
-    parser.set_defaults(passed=[])
+    parser.usage = (
+        "%(prog)s SCRIPT|MODULE:FUNCTION|-m MODULE [-w N] [--ps N] [options] [-- ARGS ...]"
+    )
+    parser.set_defaults(passed=[], refuse=parser.error)
     parser.add_argument(
         "script",
         metavar="SCRIPT",
         type=file_path,
+        nargs="?",
         help="the training script, or MODULE:FUNCTION",
+    )
+    parser.add_argument(
+        "-m", "--module", metavar="MODULE", help="run this module, as `python -m` does"
     )
     parser.add_argument(
         "--appdef",
@@ -89,8 +100,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=file_path,
         help="on Kubernetes: a Pod that is merged into the pods of the containers",
     )
+    _add_call_flags(parser)
     parser.add_argument(
         "-e",
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="an environment variable of the program, by default with the value that it has here; "
+        "or an ENVFILE; may be repeated",
+    )
+    parser.add_argument(
         "--env-file",
         metavar="ENVFILE",
         type=file_path,
@@ -105,10 +125,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--files",
         metavar="PATH",
-        type=file_path,
+        type=file_or_folder,
         action="append",
         default=[],
-        help="a file or folder to ship beside the script; may be repeated",
+        help="a file or folder to ship beside the script; of DIR/ the content; may be repeated",
     )
     parser.add_argument(
         "--name", metavar="NAME", help="name of the application (default: SCRIPT-xxxx)"
@@ -125,10 +145,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_launch_flags(parser)
 
 
+def _add_call_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags with the names, and the meaning, of arguments of `tfapp.run` and `Component`."""
+    for name, metavar, about in (
+        ("memory", "SIZE", "memory of each instance of the program, such as '4 GiB'"),
+        ("vcores", "N", "virtual cores of each instance of the program"),
+        ("gpus", "N", "GPUs of each worker and of the chief"),
+        ("python", "PYTHON", "an interpreter there, or a version for the environment of packages"),
+        ("timeout", "T", "end it after so many seconds, or a time such as 12h"),
+        ("data", "DIR", "the folder of the training data"),
+        ("checkpoints", "DIR", "a folder that all instances see, for checkpoints"),
+    ):
+        parser.add_argument(f"--{name}", metavar=metavar, help=about)
+    parser.add_argument(
+        "--packages",
+        metavar="REQUIREMENTS",
+        action="append",
+        default=[],
+        help="packages that pip adds for the program, such as 'pandas, keras-cv<1'",
+    )
+    parser.add_argument(
+        "--retries", metavar="N", type=_count, help="program failures that are survived"
+    )
+
+
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Submits the package with the script, or the function, in it."""
-    function = _FUNCTION.match(str(args.script)) and not args.script.exists()
-    script = None if function else args.script
+    """Submits the package with the script, the module or the function in it."""
+    if (args.script is None) == (args.module is None):
+        args.refuse("expected one program: SCRIPT, MODULE:FUNCTION or -m MODULE")
+    named = args.module or (
+        str(args.script) if _FUNCTION.match(str(args.script)) and not args.script.exists() else ""
+    )
+    script = None if named else args.script
     if script is not None and script.suffix == ".ipynb":
         raise UsageError(
             f"{script} is a notebook, and programs are files of Python",
@@ -138,72 +186,127 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     for path in filter(None, (script, args.command, args.pod_file)):
         if not path.is_file():
             raise _no_file(path, shell.cwd)
-    if function and (args.command or args.passed):
-        raise UsageError(
-            f"{args.script} is a function: it takes neither --command nor arguments",
-            "Give it values by --env-file.",
-        )
-    name = application_name(args.name) if args.name else _new_name(args.script, bool(function))
+    if args.command and named:
+        raise UsageError(f"--command is for a script, and {named} is none")
+    if ":" in named and args.passed:
+        raise UsageError(f"{named} is a function: it takes no arguments", "Give it values by -e.")
+    name = application_name(args.name) if args.name else _new_name(named, args.script)
     if args.pod_file and not runs_images(args.engine):
         shell.note(f"--pod-file is ignored: the engine {args.engine} has no pods")
-    request = _of_function if function else _of_script
-    return launch(name, lambda: request(name, args, shell), args, shell)
+    program = named or args.script.absolute()
+    return launch(name, lambda: _requested(name, program, args, shell), args, shell)
 
 
-def _new_name(script: Path, function: bool) -> str:
+def _new_name(named: str, script: Path) -> str:
     from tfapp.compiler.options import new_name
 
-    return new_name(str(script).rpartition(":")[2] if function else script.stem)
+    return new_name(re.split("[.:]", named)[-1] if named else script.stem)
 
 
 @contextlib.contextmanager
-def _of_script(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[Request]:
-    yield _request(name, args, shell, options_of(args), args.script, args.command)
+def _requested(
+    name: str, program: str | Path, args: argparse.Namespace, shell: Shell
+) -> Iterator[Request]:
+    """The program, shipped with the modules that it imports. `program`: a function's or a module's
+    name, or the path of a script."""
+    from tfapp.api.request import packed, training_components
+    from tfapp.launch.caller import shown
+    from tfapp.launch.environments import Needs
+
+    components = training_components(_appdef(args))
+    with packed(program, components, shell) as (entry, files, needs):
+        request = _request(name, entry, components, args, shell)
+        called = program if isinstance(program, str) else shown(program, shell.cwd)
+        if args.command:  # which may set up what the script needs
+            needs, called = Needs(), ""
+        yield dataclasses.replace(
+            request,
+            files={**files, **request.files},
+            needs=needs,
+            called=dict.fromkeys(components, called),
+        )
 
 
-@contextlib.contextmanager
-def _of_function(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[Request]:
-    from tfapp.api.request import packed
+def _variables(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
+    """The variables of --env-file, then of -e."""
+    from tfapp.launch.env_file import read_env_file, read_variables
 
-    with packed(str(args.script), _appdef(args), shell) as (entry, files, needs):
-        option = ("site.global.user.scripts.entry", entry)
-        request = _request(name, args, shell, (*place_options(args), option))
-        yield dataclasses.replace(request, files={**files, **request.files}, needs=needs)
-
-
-def _variables(flag: str, path: Path | None) -> dict[str, str]:
-    from tfapp.launch.env_file import read_env_file
-
-    return read_env_file(path, flag) if path is not None else {}
+    found = read_env_file(args.env_file, "--env-file") if args.env_file else {}
+    return {**found, **read_variables(args.env, "-e", shell.environ)}
 
 
 def _request(
-    name: str,
-    args: argparse.Namespace,
-    shell: Shell,
-    options: tuple[tuple[str, str], ...],
-    *programs: Path | None,
+    name: str, entry: str, components: Mapping[str, str], args: argparse.Namespace, shell: Shell
 ) -> Request:
+    """`components`: the role of each component that runs the program."""
+    from tfapp.launch.env_file import read_env_file
     from tfapp.launch.submission import Request
     from tfapp.package.source import collect_user_files
 
     given = overrides_of(args)
+    of_call = list(_call_options(args, shell))
+    sizes = list(_sizes(args, components))
+    places = {f"--option {key}": f"--{flag}" for flag, key, _ in of_call}
+    places.update({f"--rescompopt {where} {key}": f"--{flag}" for flag, where, key, _ in sizes})
+    programs = [path for path in (args.command, args.script) if path and path.is_file()]
+    secrets = args.secret_env_file
     return Request(
         name=name,
         appdef=_appdef(args),
         overrides=dataclasses.replace(
             given,
-            options=(*options, *given.options, *_script_volume(args)),
+            options=(
+                *options_of(args, entry),
+                *((key, text) for _, key, text in of_call),
+                *given.options,
+                *_script_volume(args),
+            ),
+            rescompopts=(*(row[1:] for row in sizes), *given.rescompopts),
             components=(*components_of(args), *given.components),
+            max_restarts="" if args.retries is None else str(args.retries),
+            places={
+                f"--option {ARGS}": "the arguments after --",
+                **places,
+                "--max-restarts": "--retries",
+            },
         ),
-        files=collect_user_files([*args.files, *filter(None, reversed(programs))], shell.note),
+        files=collect_user_files([*args.files, *programs], shell.note),
         # The built-in one has a sample, of a common name: the script may mean another module by it.
         programs=args.appdef is not None,
         engine_options=engine_options_of(args, shell),
         tags=tuple(dict.fromkeys(args.tag)),
-        environment=_variables("--env-file", args.env_file),
-        secret_environment=_variables("--secret-env-file", args.secret_env_file),
+        environment=_variables(args, shell),
+        secret_environment=read_env_file(secrets, "--secret-env-file") if secrets else {},
     )
+
+
+def _call_options(args: argparse.Namespace, shell: Shell) -> Iterator[tuple[str, str, str]]:
+    """The flags that the Python call has too, the appConfig keys that they mean, and the values."""
+    from tfapp.api.arguments import Call
+    from tfapp.api.request import global_rows
+
+    call = Call(
+        packages=args.packages,
+        python=args.python,
+        image=args.image,
+        checkpoints=args.checkpoints,
+        data=args.data,
+        timeout=args.timeout,
+    )
+    return global_rows(call, runs_images(args.engine), shell.cwd)
+
+
+def _sizes(
+    args: argparse.Namespace, components: Mapping[str, str]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Flag, component, resources key and value of --memory, --vcores and --gpus."""
+    from tfapp.api.request import RESOURCES
+
+    for flag, key in RESOURCES.items():
+        value = getattr(args, flag, None)
+        for component, role in components.items():
+            if value is not None and (flag != "gpus" or role in ("chief", "worker")):
+                yield flag, component, key, value
 
 
 def _script_volume(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
@@ -240,25 +343,15 @@ def components_of(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(count)) for name, count in counts.items())
 
 
-def options_of(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    """The appConfig keys that the flags mean."""
-    entry, words = args.script, args.passed
+def options_of(args: argparse.Namespace, entry: str) -> Iterator[tuple[str, str]]:
+    """The appConfig keys of the program, of which `entry` is the file, and of its port and pods."""
+    words = args.passed
     if args.command:
-        entry, words = args.command, [args.script.name, *args.passed]
-    options = [
-        ("site.global.user.scripts.entry", entry.name),
-        ("site.global.user.scripts.args", shlex.join(words)),
-    ]
-    return (*options, *place_options(args))
-
-
-def place_options(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """The appConfig keys of the flags that say in what a program runs, and on which port."""
+        entry, words = args.command.name, [entry, *args.passed]
+    yield "site.global.user.scripts.entry", entry
+    if words or args.script is not None:
+        yield ARGS, shlex.join(words)
     images = runs_images(args.engine)
-    if args.image:
-        if not images:
-            yield "site.global.run.mode", "docker"
-        yield "site.global.docker.image", args.image
     if images and args.command:
         yield "site.global.user.scripts.link", f"{SCRIPT_LINK}={args.script.name}"
     if images and args.pod_file:
@@ -273,7 +366,9 @@ def _no_file(path: Path, cwd: Path) -> NotFoundError:
         hint = f"If it is a package: `tfapp create NAME --appdef {path}`."
         return NotFoundError(f"{path} is a folder, and not a script", hint)
     found, hint = nearby(path), ""
-    if found:
+    if (cwd / f"{str(path).replace('.', '/')}.py").is_file():
+        hint = f"`tfapp run -m {path}` runs this module."
+    elif found:
         hint = f"Did you mean {found}?"
     elif not path.is_absolute():
         hint = f"The working folder is {cwd}."

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from tfapp.cli.flags import add_format_flag
 from tfapp.cli.shell import Shell
-from tfapp.close_match import close_match
-from tfapp.errors import ExitCode, NotFoundError, UsageError
+from tfapp.close_match import did_you_mean
+from tfapp.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tfapp.schema import KeyDescription
@@ -31,14 +31,18 @@ Keys = Mapping[str, "tuple[KeyDescription, ...]"]  # by the kind of document
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp schema`."""
     from tfapp.schema import KINDS
 
     parser.add_argument("what", metavar="WHAT", nargs="?", help=f"{', '.join(KINDS)}, or a key")
+    parser.add_argument(
+        "--without-effect",
+        action="store_true",
+        help="instead those that are refused or ignored, such as keys of Slider",
+    )
     add_format_flag(parser, "text", "markdown", "json")
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Prints the keys of one kind of document or of all, or those that are meant."""
     from tfapp.schema import KINDS, describe, schema_text
 
@@ -46,16 +50,19 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         if args.what not in KINDS:
             raise UsageError("a JSON Schema is of one kind", f"Name it: {', '.join(KINDS)}.")
         shell.print(schema_text(args.what), end="")
-        return ExitCode.SUCCESS
+        return
     show = text if args.format == "text" else markdown
     known: Keys = {kind: describe(kind) for kind in KINDS}
-    if args.what in KINDS:
-        known = {args.what: known[args.what]}
-    elif args.what:
+    if args.what and args.what not in KINDS:
         known = _meant(args.what, known)
+    else:
+        kinds = [args.what] if args.what else KINDS
+        known = {
+            kind: tuple(key for key in known[kind] if bool(key.status) == args.without_effect)
+            for kind in kinds
+        }
     for kind, keys in known.items():
         shell.print(show(kind, keys, min(shell.width or _WIDTH, _WIDTH)))
-    return ExitCode.SUCCESS
 
 
 def _meant(what: str, known: Keys) -> Keys:
@@ -68,8 +75,8 @@ def _meant(what: str, known: Keys) -> Keys:
         found = {kind: tuple(k for k in keys if fits(k.key)) for kind, keys in known.items()}
         if any(found.values()):
             return {kind: keys for kind, keys in found.items() if keys}
-    match = close_match(what, {key.key for keys in known.values() for key in keys})
-    hint = f"Did you mean {match}?" if match else "`tfapp schema` shows all."
+    names = {key.key for keys in known.values() for key in keys}
+    hint = did_you_mean(what, names, "`tfapp schema` shows all.")
     raise NotFoundError(f"there is no key {what}", hint)
 
 

@@ -1,6 +1,7 @@
 """Runs an application again that has ended, with the same program, configuration and resources.
 Warns if their files have changed since; `tfapp create --replace` uses the present files. The new
-run gets the next number and logs of its own, and uses the same checkpoint folder.
+run gets the next number and logs of its own, and uses the same checkpoint folder. The command says
+whether there is something in it; whether the program goes on from there is its own affair.
 
   tfapp start mnist
 """
@@ -15,7 +16,6 @@ from tfapp.engines.base import Application
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp start`."""
     add_name(parser)
     add_follow_flags(parser)
 
@@ -27,9 +27,14 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     engine = engine_of(args, shell)
 
     def start() -> Application:
+        from tfapp.launch.checkpoints import kept_by
         from tfapp.launch.sources import warn_if_changed
 
         warn_if_changed(shell, engine, args.name)
-        return engine.start(args.name)
+        kept = kept_by(args.name, engine)
+        application = engine.start(args.name)
+        if kept:
+            shell.note(f"{args.name}: {kept}")
+        return application
 
     return launch_and_stay(args.name, start, engine, args, shell)

@@ -10,18 +10,16 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 
-from tfapp.cli.console import columns, fact_lines, when
-from tfapp.cli.durations import duration
-from tfapp.cli.flags import add_format_flag, add_name, add_run_flag, engine_of
+from tfapp.cli.console import clock_ahead, columns, duration, fact_lines, when
+from tfapp.cli.flags import add_shown, engine_of
 from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
 from tfapp.contract.names import exported_pages
-from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.contract.status import FAILURE, ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application
-from tfapp.errors import ExitCode
-from tfapp.launch.display import measures
+from tfapp.launch.display import measures, steps
 from tfapp.launch.sources import package_of
-from tfapp.page.document import feed_in_words
+from tfapp.page.document import feed_in_words, outputs_in_words, ran_in_words
 
 INSIDE = (
     "pages of instances have addresses inside the cluster: `tfapp tensorboard {} --engine {}` "
@@ -29,15 +27,10 @@ INSIDE = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp status`."""
-    add_name(parser)
-    add_run_flag(parser)
-    add_format_flag(parser)
+add_arguments = add_shown
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Prints what the engine knows."""
+def run(args: argparse.Namespace, shell: Shell) -> None:
     engine = engine_of(args, shell)
     application = engine.find(args.name, args.run)
     package = package_of(shell, engine, application)
@@ -47,7 +40,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         shell.print(_text(application, package, shell.width))
         if not engine.reaches_pages and any(_pages(application)):
             shell.note(INSIDE.format(application.name, application.engine))
-    return ExitCode.SUCCESS
 
 
 def _text(application: Application, package: str, width: int | None) -> str:
@@ -58,20 +50,24 @@ def _text(application: Application, package: str, width: int | None) -> str:
         ("id", application.id),
         ("engine", application.engine),
         ("run", str(application.run)),
-        ("started", when(status.started)),
+        ("started", f"{when(status.started)}{clock_ahead(status)}"),
         ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
     ]
     places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
     facts += [(name, place) for name, place in places if place]
+    facts += ran_in_words(status)
     if application.waits:
         facts.append(("waits", application.waits))
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
+        survived = [moment.text for moment in status.timeline if moment.kind == FAILURE]
+        facts += [("last failure", text) for text in survived[-1:]]
     if status.feed:
         facts.append(("feed", feed_in_words(status)))
     if status.verdict:
         facts.append(("verdict", status.verdict.summary))
+    facts += [("outputs", line) for line in outputs_in_words(status)]
     lines = [fact_lines(facts, width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
@@ -125,11 +121,11 @@ def _row(instance: InstanceStatus) -> tuple[str, ...]:
 
 
 def _measured(instance: InstanceStatus) -> tuple[str, ...]:
-    without_step = dataclasses.replace(instance, step=None, steps_per_second=None)
+    without_step = dataclasses.replace(instance, step=None, steps_per_second=None, epoch=None)
     speed = instance.steps_per_second
     return (
         instance.instance,
-        "-" if instance.step is None else str(instance.step),
+        steps(instance).removeprefix("step ") or "-",
         "-" if speed is None else f"{speed:.3g}",
         measures(without_step, most=len(instance.metrics)) or "-",
     )

@@ -18,12 +18,12 @@ from tfapp.cli.flags import add_format_flag, engine_of, seconds
 from tfapp.cli.json_output import document, row
 from tfapp.cli.several import act_on_each, add_names_or_tag, named
 from tfapp.cli.shell import Shell
-from tfapp.engines.base import Application
-from tfapp.launch.stopping import telling
+from tfapp.engines.base import Application, Engine
+from tfapp.errors import UnreachableError
+from tfapp.launch.follow import telling
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp stop`."""
     add_names_or_tag(parser)
     parser.add_argument(
         "--message", metavar="TEXT", default="stop command issued", help="a reason, for the verdict"
@@ -40,17 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Stops them, and says how each ended."""
     engine = engine_of(args, shell)
     stopped: dict[str, tuple[Application, bool]] = {}
 
     def stop(name: str) -> str:
-        before = engine.find(name)
-        waits = before.live and not args.force
-        with telling(engine, before, shell) if waits else contextlib.nullcontext():
+        before = _find(engine, name)
+        live = before is None or before.live
+        with contextlib.ExitStack() as stack:
+            if before is not None and live and not args.force:
+                stack.enter_context(telling(engine, before, shell))
             after = engine.stop(name, args.message, force=args.force, timeout=args.wait)
-        stopped[name] = after, before.live
-        if before.live:
+        stopped[name] = after, live
+        if live:
             return f"{name}: {after.status.state}"
         return f"{name} was not running: {after.status.state}"
 
@@ -61,3 +62,11 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         rows = [{**row(after), "was_live": live} for after, live in told]
         shell.print(document(applications=rows))
     return code
+
+
+def _find(engine: Engine, name: str) -> Application | None:
+    """None if its master does not answer: it is ended without it."""
+    try:
+        return engine.find(name)
+    except UnreachableError:
+        return None

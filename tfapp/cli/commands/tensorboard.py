@@ -2,8 +2,9 @@
 directly, the command forwards a local port to it until Ctrl-C or the end of the application, and
 prints the new address if TensorBoard is restarted.
 
-After the end of the application, the command starts a TensorBoard on this machine, until Ctrl-C. It
-shows the checkpoint folder, or copies of the event files if this machine cannot see the folder.
+After the end of the application, and for one that has no TensorBoard, the command starts one on
+this machine, until Ctrl-C. It shows the checkpoint folder, or copies of the event files if this
+machine cannot see the folder.
 
   tfapp run train.py -w 4 --tensorboard --name mnist --detach
   tfapp tensorboard mnist
@@ -17,13 +18,11 @@ import contextlib
 from tfapp.cli.flags import add_name, engine_of, seconds
 from tfapp.cli.shell import Shell
 from tfapp.engines.base import Engine
-from tfapp.errors import ExitCode
 
 PATIENCE = 600.0  # seconds until it must run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp tensorboard`."""
     add_name(parser)
     parser.add_argument(
         "--timeout",
@@ -34,26 +33,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+def run(args: argparse.Namespace, shell: Shell) -> None:
     """Prints its address, and stays where that takes it."""
-    from tfapp.launch.follow import Feed, changes, has_ended
-    from tfapp.launch.tensorboard import page_of, wait_for_page
+    from tfapp.launch.follow import States, changes, has_ended
+    from tfapp.launch.tensorboard import ROLE, page_of, wait_for_page
 
     engine = engine_of(args, shell)
     found = engine.find(args.name)
-    if has_ended(found):
-        return _open_here(engine, args, shell)
-    feed = Feed(engine, found.name, found.run)
-    page = wait_for_page(feed, args.name, args.timeout)
+    roles = {instance.role for instance in found.status.instances}
+    if has_ended(found) or ROLE not in roles:
+        _open_here(engine, args, shell)
+        return
+    states = States(engine, found.name, found.run)
+    page = wait_for_page(states, args.name, args.timeout)
     with contextlib.ExitStack() as held:
         try:
             address = held.enter_context(engine.reach(args.name, page.instance, page.address))
             shell.print(address)
             if address == page.address:
-                return ExitCode.SUCCESS
+                return
             shell.flush()
             shell.note(f"leads to {page.address} of {page.instance} (Ctrl-C ends it)")
-            for application in changes(feed):
+            for application in changes(states):
                 now = application and page_of(application.status)
                 if now and now != page:
                     held.close()
@@ -67,10 +68,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             shell.note(f"{args.name} has ended")
         except KeyboardInterrupt:
             shell.note("")
-    return ExitCode.SUCCESS
 
 
-def _open_here(engine: Engine, args: argparse.Namespace, shell: Shell) -> int:
+def _open_here(engine: Engine, args: argparse.Namespace, shell: Shell) -> None:
     from tfapp.launch.tensorboard import board_over
 
     try:
@@ -81,4 +81,3 @@ def _open_here(engine: Engine, args: argparse.Namespace, shell: Shell) -> int:
             board.wait()
     except KeyboardInterrupt:
         shell.note("")
-    return ExitCode.SUCCESS

@@ -17,13 +17,12 @@ import threading
 
 from tfapp.cli.flags import add_engine_flag, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode, UnavailableError
+from tfapp.errors import UnavailableError
 
 LOCAL = "local"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp ui`."""
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="an application: print the address of its page"
     )
@@ -37,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_flag(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Serves until Ctrl-C."""
+def run(args: argparse.Namespace, shell: Shell) -> None:
     from tfapp.launch.pages import Pages
     from tfapp.page.server import PageServer
 
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         server = PageServer(Pages(engines).answer, args.port)
     except (OSError, OverflowError) as error:
         raise UnavailableError(
-            f"port {args.port} of this machine cannot be had: {error}", "Leave --port out."
+            f"port {args.port} of this machine cannot be used: {error}", "Leave --port out."
         ) from error
     try:
         with server.serving():
@@ -62,4 +60,3 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             threading.Event().wait()
     except KeyboardInterrupt:
         shell.note("")
-    return ExitCode.SUCCESS

@@ -15,7 +15,6 @@ from tfapp.errors import TimedOutError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `tfapp wait`."""
     add_name(parser)
     add_run_flag(parser)
     parser.add_argument("--timeout", metavar="S", type=seconds, help="give up after S seconds")
@@ -23,15 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Waits, and prints the verdict."""
     from tfapp.cli.live import print_verdict, verdict_code
-    from tfapp.launch.follow import Feed, has_ended, wait_until
+    from tfapp.launch.follow import States, has_ended, wait_until
     from tfapp.launch.sources import package_of
 
     engine = engine_of(args, shell)
     application = engine.find(args.name, args.run)
-    feed = Feed(engine, application.name, application.run)
-    ended = wait_until(feed, has_ended, args.timeout)
+    states = States(engine, application.name, application.run)
+    ended = wait_until(states, has_ended, args.timeout)
     if ended is None:
         raise TimedOutError(
             f"{args.name} has not ended after {args.timeout:g} s; it goes on",

@@ -45,8 +45,6 @@ class PublishReleased:
 
 @frozen
 class SendOrders:
-    """Send one order to each instance named."""
-
     orders: Mapping[str, Order]
 
 

@@ -43,7 +43,7 @@ def check_success(state: State, time: float) -> State:
     if not all(i.succeeded or i.intent is Intent.IGNORE for i in needed):
         return state
     if any(i.succeeded for i in needed):
-        return decide(state, time, verdicts.succeeded(state))
+        return decide(state, time, verdicts.succeeded(state, time))
     return decide(state, time, verdicts.failed(state, needed[0], state.generation))
 
 

@@ -125,8 +125,7 @@ def listed(state: State, event: events.Listed) -> Step:
     state = dataclasses.replace(state, containers=event.containers).with_instances(told)
     if state.failure is not None:
         known = tuple(_told(end, event.containers) for end in state.failure.ends)
-        failure = dataclasses.replace(state.failure, ends=known, looked=False)
-        state = dataclasses.replace(state, failure=failure)
+        state = state.with_failure(ends=known, looked=False)
     if state.listing and state.phase == FORMING:
         return ending.decide(state, event.time, verdicts.gang_incomplete(state)), ()
     return state, ()

@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
-from tfapp.contract.status import FeedStatus
+from tfapp.contract.status import ApplicationStatus, FeedStatus
 from tfapp.frozen import frozen
 
 
 @frozen
 class Started:
-    """The coordinator has begun its work."""
+    """The coordinator has begun its work. `earlier`: the last status of a run that goes on after a
+    suspension. `before`: seconds from the application's start to this moment."""
 
     time: float
+    earlier: ApplicationStatus | None = None
+    before: float = 0.0
 
 
 @frozen
@@ -57,8 +60,6 @@ class Answered:
 
 @frozen
 class Beaten:
-    """A runner's heartbeat."""
-
     time: float
     instance: str
     beat: Beat
@@ -83,16 +84,12 @@ class ContainerEnded:
 
 @frozen
 class StopRequested:
-    """A request to end the application."""
-
     time: float
     message: str
 
 
 @frozen
 class FlexRequested:
-    """A request for another number of instances."""
-
     time: float
     request: FlexRequest
 

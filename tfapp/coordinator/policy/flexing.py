@@ -79,7 +79,6 @@ def _wanted(state: State, component: ComponentJob, text: str) -> int:
 
 
 def _instances(state: State, component: str) -> list[Instance]:
-    """The instances of one component, by index."""
     return sorted(
         (i for i in state.instances.values() if i.component == component), key=lambda i: i.index
     )

@@ -10,7 +10,7 @@ from tfapp.contract.names import FORMING, RUNNING
 from tfapp.contract.status import BEGINS, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
-from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_left
+from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_left, resumed
 
 Step = tuple[State, tuple[Action, ...]]
 
@@ -25,6 +25,8 @@ _STAGE_OF_BEAT = {
 def begin(state: State, event: events.Started) -> Step:
     """Announces the first generation to the containers that the master requested at its start."""
     state = dataclasses.replace(state, started=event.time, began=event.time, ticked=event.time)
+    if event.earlier is not None:
+        state = resumed(dataclasses.replace(state, before=event.before), event.earlier)
     return announce(state)
 
 
@@ -73,7 +75,6 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
 
 
 def _again(state: State, instance: Instance, generation: int) -> Instance:
-    """The instance as it enters `generation`."""
     joining = instance.intent is Intent.JOIN
     if joining and (instance.answer is None or not has_left(state, instance)):
         return dataclasses.replace(instance, answer=None, joined=generation + 1)
@@ -99,6 +100,7 @@ def _fresh(instance: Instance, generation: int) -> Instance:
         # Kept until its next program reports metrics.
         metrics=instance.metrics,
         step=instance.step,
+        epoch=instance.epoch,
     )
 
 
@@ -197,7 +199,6 @@ def _member(instance: Instance) -> Member:
 
 
 def beaten(state: State, event: events.Beaten) -> Step:
-    """Handles a runner's heartbeat."""
     instance, beat = state.instances.get(event.instance), event.beat
     if instance is None or beat.container not in ("", instance.container):
         return state, ()

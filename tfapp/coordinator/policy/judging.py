@@ -3,54 +3,25 @@ once.
 
 `collect` adds an instance that failed. `look`, at each tick, begins the recovery for the likeliest
 cause, and judges the failure when that is due: it becomes the verdict, or is charged to its cause.
+`failure_policy` says what follows from the end of an instance, and what speaks against a recovery.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
-import signal
+from collections.abc import Callable
 
-from tfapp.contract.exit import INFRASTRUCTURE_REASONS, LOSS_REASONS, Exit
-from tfapp.contract.job import (
-    FAIL_APPLICATION,
-    IGNORE,
-    RESTART_CLUSTER,
-    RESTART_INSTANCE,
-    FailureRule,
-)
+from tfapp.contract.exit import INFRASTRUCTURE_REASONS, LOSS_REASONS
+from tfapp.contract.job import IGNORE, RESTART_INSTANCE
 from tfapp.contract.messages import ExitReport, Order
 from tfapp.contract.names import FORMING, RUNNING
 from tfapp.contract.status import FAILURE, IGNORED, REPLACED, RESTARTED
-from tfapp.coordinator.policy import actions, ending, forming, verdicts
+from tfapp.coordinator.policy import actions, ending, failure_policy, forming, verdicts
 from tfapp.coordinator.policy.actions import Action
+from tfapp.coordinator.policy.failure_policy import action_of
 from tfapp.coordinator.policy.forming import Step
-from tfapp.coordinator.policy.state import (
-    Charges,
-    Failure,
-    Instance,
-    Intent,
-    Recovery,
-    Stage,
-    State,
-)
-from tfapp.coordinator.policy.verdicts import duration, times
-
-# Evaluators and TensorBoard are not in the cluster spec, so no other program waits for them.
-_ACTION_OF_ROLE = {"tensorboard": IGNORE, "evaluator": RESTART_INSTANCE}
-_REPLACEABLE_ROLES = tuple(_ACTION_OF_ROLE)  # no other program depends on their address
-
-# Signals that come from outside. Other signals are caused by the program itself.
-_SIGNALS_OF_OTHERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_SHELL_SIGNAL = 128
-
-# The first restart comes at once, the next ones within this window after 1 s, 2 s, 4 s ...
-BACK_OFF_WINDOW = 600.0  # seconds
-MAX_BACK_OFF = 30.0  # seconds
-
-# The parts that differ between two occurrences of one message: addresses, times, numbers.
-_VARIABLE = re.compile(r"0[xX][0-9a-fA-F]+|\b(?=\w*\d)[0-9a-fA-F]{8,}\b|\d+")
+from tfapp.coordinator.policy.state import Failure, Instance, Intent, Recovery, Stage, State
 
 
 # ---- which failure is the cause ---------------------------------------------------------------
@@ -67,7 +38,7 @@ def rank(end: Instance) -> int:
 
 def _cause(state: State, failure: Failure) -> int | None:
     """The index in `failure.ends` of the likeliest cause so far; None if all are ignored."""
-    counted = [i for i, end in enumerate(failure.ends) if _action(state, end) != IGNORE]
+    counted = [i for i, end in enumerate(failure.ends) if action_of(state, end) != IGNORE]
     return min(counted, key=lambda i: (rank(failure.ends[i]), i), default=None)
 
 
@@ -81,7 +52,7 @@ def collect(state: State, instance: Instance, time: float) -> State:
         settled = time + state.job.limits.settle
         failure = Failure(state.generation - before, time, settled, (instance,))
     elif _belongs(state, failure, instance, time):
-        failure = dataclasses.replace(failure, ends=(*failure.ends, instance), looked=False)
+        failure = failure.with_end(instance)
     return dataclasses.replace(state, failure=failure)
 
 
@@ -96,8 +67,7 @@ def collect_late(state: State, report: ExitReport) -> State:
         return state
     instance = state.instances[report.instance]
     end = dataclasses.replace(instance, stage=Stage.ENDED, exit=report.exit, report=report)
-    failure = dataclasses.replace(failure, ends=(*failure.ends, end), looked=False)
-    return dataclasses.replace(state, failure=failure)
+    return dataclasses.replace(state, failure=failure.with_end(end))
 
 
 def _belongs(state: State, failure: Failure, instance: Instance, time: float) -> bool:
@@ -142,7 +112,7 @@ def _waiting(state: State) -> Instance | None:
     )
 
 
-# ---- recovery and judgement -------------------------------------------------------------------
+# ---- judgement --------------------------------------------------------------------------------
 def look(state: State, time: float) -> Step:
     """Begins the recovery of the open failure, and judges it if that is due; then does the same
     with the next failure."""
@@ -157,14 +127,15 @@ def look(state: State, time: float) -> Step:
             break
         state, more = _ignore(state, time)
         done += more
-        failure = state.failure
-        if failure is None:
+        if state.failure is None:
             continue
-        objection = _objection_to_cause(state, time)
+        # Seen before the recovery: it makes all instances begin anew.
+        state = state.with_failure(progressed=failure_policy.progressed(state, state.failure))
+        objection = _objection(state, time)
         if objection is None:
             state, more = _recover(state, time)
             done += more
-        state = _looked(state)
+        state = state.with_failure(looked=True)
         if due(state, time) > time:
             break
         state = close(state) if objection is None else _fail(state, time, objection)
@@ -179,10 +150,9 @@ def due(state: State, time: float) -> float:
     if not failure.looked or _log_by(state) > time:
         return max(_log_by(state), time)
     ready = _forms(state) and forming.all_answered(state)
-    number = _cause(state, failure)
-    assert number is not None, "what is ignored is not open"
-    if _objection_to_cause(state, time) is not None:
-        settled = ready or rank(failure.ends[number]) == 0
+    if _objection(state, time) is not None:
+        _, _, cause = _open(state)
+        settled = ready or rank(cause) == 0
         return time if settled else max(failure.settled, time)
     if failure.recovery is Recovery.PROGRAM or state.phase == RUNNING:
         return max(failure.settled, time)
@@ -197,11 +167,8 @@ def hasten(state: State, time: float) -> tuple[State, bool]:
     failure = state.failure
     if failure is None or _cause(state, failure) is None:
         return state, True
-    if _objection_to_cause(state, time) is not None:
-        settled = min(failure.settled, time)
-        return dataclasses.replace(
-            state, failure=dataclasses.replace(failure, settled=settled)
-        ), False
+    if _objection(state, time) is not None:
+        return state.with_failure(settled=min(failure.settled, time)), False
     return close(state), True
 
 
@@ -218,10 +185,10 @@ def charged(state: State) -> State:
     if failure is None or number is None or failure.recovery is Recovery.NONE:
         return state
     cause = failure.ends[number]
-    charges = _charge(state, cause, failure.begun)
+    charges = failure_policy.charge(state, cause, failure.begun)
     repeatable = state.repeatable
     if failure.recovery is Recovery.GENERATION:
-        repeatable = (failure.generation, _signature(cause))
+        repeatable = failure_policy.repeatable(state, failure, cause)
     return dataclasses.replace(state, charges=charges, repeatable=repeatable)
 
 
@@ -232,16 +199,21 @@ def _log_by(state: State) -> float:
     return max((info.log_by for info in infos if info), default=-math.inf)
 
 
-def _looked(state: State) -> State:
-    assert state.failure is not None
-    return dataclasses.replace(state, failure=dataclasses.replace(state.failure, looked=True))
+def _open(state: State) -> tuple[Failure, int, Instance]:
+    """The open failure, and its likeliest cause so far, with the index among its ends."""
+    failure = state.failure
+    number = None if failure is None else _cause(state, failure)
+    assert failure is not None and number is not None, "what is ignored is not open"
+    return failure, number, failure.ends[number]
+
+
+def _objection(state: State, time: float) -> str | None:
+    failure, _, cause = _open(state)
+    return failure_policy.objection(state, failure, cause, time)
 
 
 def _fail(state: State, time: float, objection: str) -> State:
-    failure = state.failure
-    number = None if failure is None else _cause(state, failure)
-    assert failure is not None and number is not None
-    cause = failure.ends[number]
+    failure, _, cause = _open(state)
     # The failure itself is not counted among the earlier restarts in the verdict.
     verdict = verdicts.failed(state, cause, failure.generation, objection)
     return ending.decide(dataclasses.replace(state, failure=None), time, verdict)
@@ -254,7 +226,7 @@ def _ignore(state: State, time: float) -> Step:
     assert failure is not None
     for end in failure.ends:
         current = state.instances.get(end.id)
-        ignored = _action(state, end) == IGNORE
+        ignored = action_of(state, end) == IGNORE
         if not ignored or current is None or not _is_same(current, end):
             continue
         if current.intent is Intent.IGNORE:
@@ -273,22 +245,20 @@ def _is_same(current: Instance, end: Instance) -> bool:
     return current.ended and (current.container, current.attempt) == (end.container, end.attempt)
 
 
+# ---- recovery ---------------------------------------------------------------------------------
 def _recover(state: State, time: float) -> Step:
     """Begins the recovery for the cause of the open failure, and replaces the containers that were
     lost with it."""
-    failure = state.failure
-    number = None if failure is None else _cause(state, failure)
-    assert failure is not None and number is not None
+    failure, number, cause = _open(state)
     done: tuple[Action, ...] = ()
     if number != failure.told:
-        cause = failure.ends[number]
         sentence = verdicts.sentence(cause, failure.generation)
         text = sentence if failure.told < 0 else f"the cause: {sentence}"
         state = state.noted(time, text, FAILURE, cause.id, failure.generation)
-        state = dataclasses.replace(state, failure=dataclasses.replace(failure, told=number))
+        state = state.with_failure(told=number)
         if not _forms(state):
             return _begin(state, cause, time)
-        state = _with_recovery(state, Recovery.GENERATION)
+        state = state.with_failure(recovery=Recovery.GENERATION)
     if not _forms(state) and failure.recovery is not Recovery.CONTAINER:
         return state, ()
     for i, end in enumerate(failure.ends):
@@ -305,38 +275,57 @@ def _recover(state: State, time: float) -> Step:
 
 
 def _begin(state: State, cause: Instance, time: float) -> Step:
-    """Begins the first recovery of a failure, for its `cause`."""
-    action, delay = _action(state, cause), _back_off(state, time)
+    """Begins the first recovery of a failure, for its `cause`: the first of _RECOVERIES that is
+    possible."""
+    action, delay = action_of(state, cause), failure_policy.back_off(state, time)
     cause = state.instances.get(cause.id, cause)  # its container may have ended since
-    if action == RESTART_INSTANCE and state.phase == RUNNING and cause.answer and not cause.lost:
-        text = f"{cause.id} starts again at its old address"
-        state = state.noted(time, text, RESTARTED, cause.id)
-        again = dataclasses.replace(cause, intent=Intent.RESTART, due=time + delay)
-        return _with_recovery(state.with_instance(again), Recovery.PROGRAM), ()
-    alone = action == RESTART_INSTANCE and cause.role in _REPLACEABLE_ROLES
-    if cause.lost and (alone or state.phase == FORMING):
-        later = max(state.not_before, time + delay)
-        state = dataclasses.replace(state, not_before=later)
-        return _replace(_with_recovery(state, Recovery.CONTAINER), cause, time)
-    if action == RESTART_INSTANCE and cause.lost:
-        state = state.noted(
-            time,
+    alone = action == RESTART_INSTANCE
+    recovery, _, begin = next(row for row in _RECOVERIES if row[1](state, cause, alone))
+    return begin(state.with_failure(recovery=recovery), cause, alone, time, delay)
+
+
+def _keeps_its_address(state: State, cause: Instance, alone: bool) -> bool:
+    return alone and state.phase == RUNNING and cause.answer is not None and not cause.lost
+
+
+def _restart_program(state: State, cause: Instance, alone: bool, time: float, delay: float) -> Step:
+    state = state.noted(time, f"{cause.id} starts again at its old address", RESTARTED, cause.id)
+    again = dataclasses.replace(cause, intent=Intent.RESTART, due=time + delay)
+    return state.with_instance(again), ()
+
+
+def _nobody_knows_its_address(state: State, cause: Instance, alone: bool) -> bool:
+    replaceable = alone and cause.role in failure_policy.REPLACEABLE_ROLES
+    return cause.lost and (replaceable or state.phase == FORMING)
+
+
+def _replace_alone(state: State, cause: Instance, alone: bool, time: float, delay: float) -> Step:
+    later = max(state.not_before, time + delay)
+    return _replace(dataclasses.replace(state, not_before=later), cause, time)
+
+
+def _form_again(state: State, cause: Instance, alone: bool, time: float, delay: float) -> Step:
+    if alone and cause.lost:
+        text = (
             f"{cause.id} gets another address with its new container, and TensorFlow reads those "
-            "of the cluster once: all start again",
-            REPLACED,
-            cause.id,
+            "of the cluster once: all start again"
         )
-    return forming.next_generation(_with_recovery(state, Recovery.GENERATION), time, delay)
+        state = state.noted(time, text, REPLACED, cause.id)
+    return forming.next_generation(state, time, delay)
+
+
+# From the smallest to the largest: what begins, when it is possible, how it begins. `alone`: the
+# policy asks for the instance alone.
+_RECOVERIES: tuple[tuple[Recovery, Callable[..., bool], Callable[..., Step]], ...] = (
+    (Recovery.PROGRAM, _keeps_its_address, _restart_program),
+    (Recovery.CONTAINER, _nobody_knows_its_address, _replace_alone),
+    (Recovery.GENERATION, lambda *_: True, _form_again),
+)
 
 
 def _replace(state: State, instance: Instance, time: float) -> Step:
     state = state.noted(time, f"{instance.id} gets another container", REPLACED, instance.id)
     return forming.replace_container(state, instance)
-
-
-def _with_recovery(state: State, recovery: Recovery) -> State:
-    assert state.failure is not None
-    return dataclasses.replace(state, failure=dataclasses.replace(state.failure, recovery=recovery))
 
 
 def restart_programs(state: State, time: float) -> Step:
@@ -359,145 +348,3 @@ def restart_programs(state: State, time: float) -> Step:
         return state, ()
     orders = {i.id: Order(state.generation, "restart", attempt=i.attempt) for i in again}
     return state.with_instances(again), (actions.SendOrders(orders),)
-
-
-# ---- the failure policy -----------------------------------------------------------------------
-def _action(state: State, end: Instance) -> str:
-    """The policy's action for the end of an instance."""
-    assert end.exit is not None
-    for rule in state.job.failure.rules:
-        if _matches(rule, end.component, end.exit):
-            return rule.action
-    # A script that took longer than its timeout would do so again.
-    default = FAIL_APPLICATION if end.exit.reason == "timeout" else RESTART_CLUSTER
-    if end.component in state.job.success:
-        return default
-    return _ACTION_OF_ROLE.get(end.role, default)
-
-
-def _matches(rule: FailureRule, component: str, exit: Exit) -> bool:
-    if rule.components and component not in rule.components:
-        return False
-    if not (rule.exit_codes or rule.reasons):
-        return True
-    codes = {exit.code, _SHELL_SIGNAL + exit.signal if exit.signal else None}
-    return exit.reason in rule.reasons or not codes.isdisjoint(rule.exit_codes)
-
-
-def _objection_to_cause(state: State, time: float) -> str | None:
-    """The reason why the open failure ends the application: a sentence, or "" if none is needed.
-    None if the application survives it."""
-    failure = state.failure
-    number = None if failure is None else _cause(state, failure)
-    assert failure is not None and number is not None
-    cause, policy = failure.ends[number], state.job.failure
-    exit, charges = cause.exit, state.charges
-    assert exit is not None
-    if _action(state, cause) == FAIL_APPLICATION:
-        return ""
-    if exit.reason == "start" and cause.report is None:
-        if not cause.container:
-            return ""  # the master will never give it a container
-        if failure.generation == 1:
-            return ""  # its node lacks something: the application is set up wrong
-    if exit.reason in INFRASTRUCTURE_REASONS:
-        return _spent("maxInfrastructureRestarts", policy.max_losses, charges.losses)
-    if policy.max_restarts > 0 and _is_broken(state, cause):
-        subject = f"A program that fails within its first {duration(policy.startup)}"
-        if exit.reason == "start":
-            subject = "An instance that cannot start its program"
-        return f"{subject} is taken for broken and is not restarted (failurePolicy.startupSeconds)."
-    if policy.max_restarts > 0 and _repeats(state, failure, cause):
-        return (
-            f"It failed like generation {failure.generation - 1} did, with the same last line and "
-            "without a new checkpoint or other progress: the program is taken for broken and is "
-            "not restarted (failurePolicy.endOnRepeatedFailure)."
-        )
-    spent = _spent("maxRestarts", policy.max_restarts, charges.restarts)
-    return _over_threshold(state, cause, time) if spent is None else spent
-
-
-def _is_broken(state: State, cause: Instance) -> bool:
-    """Whether the program failed by itself within the startup time of generation 1."""
-    report, exit = cause.report, cause.exit
-    if report is None or exit is None or report.generation > 1 or report.attempt:
-        return False
-    if exit.reason in (*LOSS_REASONS, "hang"):
-        return False
-    if exit.reason == "signal" and exit.signal in _SIGNALS_OF_OTHERS:
-        return False
-    return report.seconds < state.job.failure.startup
-
-
-def _repeats(state: State, failure: Failure, cause: Instance) -> bool:
-    """Whether the program failed as in the previous generation, without progress in between."""
-    generation, signature = state.repeatable
-    return (
-        state.job.failure.repeats_end
-        and generation == failure.generation - 1
-        and signature is not None
-        and signature == _signature(cause)
-        and cause.report is not None
-        and not cause.report.progressed
-    )
-
-
-def _signature(cause: Instance) -> tuple[int, str] | None:
-    """The exit code and the last line without numbers: equal for two failures of a broken program.
-    None if a signal ended the program, or it wrote nothing."""
-    exit, report = cause.exit, cause.report
-    if exit is None or report is None or exit.reason != "exit" or not exit.code:
-        return None
-    if exit.code > _SHELL_SIGNAL:
-        return None  # a shell's exit code for a signal
-    lines = [line.strip() for line in report.last_lines.splitlines() if line.strip()]
-    return (exit.code, _VARIABLE.sub("#", lines[-1])) if lines else None
-
-
-def _spent(name: str, budget: int, used: int) -> str | None:
-    if used < budget:
-        return None
-    if not budget:
-        return ""
-    return f"It was not restarted again: that was done {times(used)} (failurePolicy.{name})."
-
-
-def _over_threshold(state: State, cause: Instance, time: float) -> str | None:
-    job = state.job.component(cause.component)
-    count = len(_failures(state, cause.component, time)) + 1
-    if job.failure_threshold <= 0 or count <= job.failure_threshold:
-        return None
-    within = f" within {duration(job.failure_window)}" if job.failure_window else ""
-    return (
-        f"It was not restarted: {cause.component} has failed {times(count)}{within}, more than "
-        f"{job.failure_threshold} (yarn.container.failure.threshold)."
-    )
-
-
-# ---- budgets ----------------------------------------------------------------------------------
-def _charge(state: State, cause: Instance, time: float) -> Charges:
-    """The budgets' use after a failure at `time` was charged to `cause`."""
-    assert cause.exit is not None
-    charges = dataclasses.replace(state.charges, recent=(*_recently(state, time), time))
-    if cause.exit.reason in INFRASTRUCTURE_REASONS:
-        return dataclasses.replace(charges, losses=charges.losses + 1)
-    components = dict(charges.components)
-    components[cause.component] = (*_failures(state, cause.component, time), time)
-    return dataclasses.replace(charges, restarts=charges.restarts + 1, components=components)
-
-
-def _back_off(state: State, time: float) -> float:
-    """Seconds that the next restart has to wait."""
-    count = len(_recently(state, time))
-    return min(2.0 ** (count - 1), MAX_BACK_OFF) if count else 0.0
-
-
-def _failures(state: State, component: str, time: float) -> tuple[float, ...]:
-    """The times of the component's failures within its window."""
-    window = state.job.component(component).failure_window
-    charged = state.charges.components.get(component, ())
-    return tuple(at for at in charged if not window or at > time - window)
-
-
-def _recently(state: State, time: float) -> tuple[float, ...]:
-    return tuple(at for at in state.charges.recent if at > time - BACK_OFF_WINDOW)

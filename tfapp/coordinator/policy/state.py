@@ -6,14 +6,21 @@ import dataclasses
 import enum
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tfapp.contract import names
 from tfapp.contract.exit import LOSS_REASONS, Exit
 from tfapp.contract.job import Job
 from tfapp.contract.messages import Answer, Beat, ExitReport
-from tfapp.contract.metrics import Measure
-from tfapp.contract.names import FORMING, SERVICE_ROLES, initial_container, instance_id
-from tfapp.contract.status import FeedStatus, Moment, Verdict
+from tfapp.contract.metrics import Measure, Point
+from tfapp.contract.names import (
+    FORMING,
+    SERVICE_ROLES,
+    initial_container,
+    instance_id,
+    parse_instance,
+)
+from tfapp.contract.status import BEGINS, ApplicationStatus, FeedStatus, Moment, Verdict
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.frozen import frozen
 
@@ -34,8 +41,6 @@ class Stage(enum.Enum):
 
 
 class Intent(enum.Enum):
-    """The coordinator's intent for an instance."""
-
     RUN = "RUN"  # it takes part
     JOIN = "JOIN"  # it came by flex, and takes part from the next generation on
     RESTART = "RESTART"  # its program starts again in the same container, when `due`
@@ -45,8 +50,6 @@ class Intent(enum.Enum):
 
 @frozen
 class Instance:
-    """One instance in the current generation."""
-
     id: str
     component: str
     index: int
@@ -69,16 +72,20 @@ class Instance:
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None
     steps_per_second: float | None = None
+    epoch: int | None = None
+    points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
 
     def measured(self, said: Beat | ExitReport) -> Instance:
         """The instance with the metrics that its runner reports."""
-        if not said.metrics and said.step is None:
+        if not said.metrics and said.step is None and said.epoch is None:
             return self
         return dataclasses.replace(
             self,
             metrics=said.metrics,
             step=said.step,
             steps_per_second=said.steps_per_second,
+            epoch=said.epoch,
+            points=said.points,
         )
 
     @property
@@ -129,6 +136,11 @@ class Failure:
     recovery: Recovery = Recovery.NONE
     told: int = -1  # index in `ends` of the cause that the present recovery is for; -1: none yet
     looked: bool = False  # whether a tick has looked at it since something was added
+    progressed: bool = False  # whether an instance was seen to have got on in this generation
+
+    def with_end(self, end: Instance) -> Failure:
+        """The failure with one more instance that failed."""
+        return dataclasses.replace(self, ends=(*self.ends, end), looked=False)
 
 
 @frozen
@@ -140,6 +152,18 @@ class Charges:
     # Component -> times of the failures that were charged to it, within its window.
     components: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     recent: tuple[float, ...] = ()  # times of failures within the window of the back-off
+
+
+@frozen
+class LastFailure:
+    """What is compared with the next failure (`failure_policy`): the generation that failed last,
+    the exit code and last line of its cause (None: not comparable), and what all instances had
+    reported."""
+
+    generation: int = 0
+    signature: tuple[int, str] | None = None
+    step: int | None = None  # the highest
+    metrics: tuple[Mapping[str, Measure], ...] = ()
 
 
 @frozen
@@ -159,7 +183,8 @@ class State:
     instances: Mapping[str, Instance]
     phase: str = FORMING  # FORMING, RUNNING, STOPPING, FINISHED
     generation: int = 1
-    started: float = 0.0  # the application
+    started: float = 0.0  # the application, or after a suspension its last resumption
+    before: float = 0.0  # seconds from the application's start to `started`
     began: float = 0.0  # the generation
     not_before: float = 0.0  # back-off: the cluster is not published earlier
     ticked: float = 0.0  # the last tick
@@ -170,8 +195,7 @@ class State:
     listing: bool = False  # the gang deadline has passed and the master was asked for containers
     failure: Failure | None = None
     charges: Charges = Charges()
-    # The generation that failed last, and the exit code and last line of its cause (`judging`).
-    repeatable: tuple[int, tuple[int, str] | None] = (0, None)
+    repeatable: LastFailure = LastFailure()
     leaving: Mapping[str, Leaving] = dataclasses.field(default_factory=dict)  # by container
     join_by: float = math.inf  # deadline for new instances to be ready
     timeline: tuple[Moment, ...] = ()  # times of the coordinator's clock
@@ -197,6 +221,11 @@ class State:
         moment = Moment(time, text, kind, instance, generation)
         timeline = (*self.timeline, moment)[-MAX_TIMELINE:]
         return dataclasses.replace(self, timeline=timeline)
+
+    def with_failure(self, **changes: Any) -> State:
+        """The state with these changes of the open failure."""
+        assert self.failure is not None
+        return dataclasses.replace(self, failure=dataclasses.replace(self.failure, **changes))
 
     def with_instance(self, instance: Instance) -> State:
         """The state with `instance` in place of the one with the same id."""
@@ -224,6 +253,43 @@ def new_state(job: Job) -> State:
                 container=initial_container(name),
             )
     return State(job=job, instances=instances)
+
+
+def resumed(state: State, earlier: ApplicationStatus) -> State:
+    """The initial state of a run that goes on after a suspension: the next generation of the
+    instances that there were, with the charges and the history. All containers are new."""
+    generation = (earlier.generation or 0) + 1
+    zero = state.started - state.before
+    found = (
+        Instance(
+            i.instance,
+            i.component,
+            parse_instance(i.instance)[1],
+            i.role,
+            container=initial_container(i.instance),
+            requested_in=generation,
+            joined=earlier.joined.get(i.instance, 1),
+            metrics=i.metrics,
+            step=i.step,
+        )
+        for i in earlier.instances
+    )
+    instances = {instance.id: instance for instance in found}
+    counts = [i.component for i in instances.values()]
+    components = (
+        dataclasses.replace(c, instances=counts.count(c.name)) for c in state.job.components
+    )
+    return dataclasses.replace(
+        state,
+        job=dataclasses.replace(state.job, components=tuple(components)),
+        instances=instances,
+        generation=generation,
+        charges=Charges(earlier.restarts or 0, earlier.losses or 0),
+        timeline=tuple(
+            dataclasses.replace(m, time=zero + m.time - earlier.started) for m in earlier.timeline
+        ),
+        feed=earlier.feed,
+    ).noted(state.started, f"generation {generation} begins", BEGINS)
 
 
 def success_instances(state: State) -> tuple[Instance, ...]:

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import LOSS_REASONS, Exit
-from tfapp.contract.names import FAILED, KILLED, SUCCEEDED
+from tfapp.contract.last_lines import last_word
+from tfapp.contract.names import FAILED, KILLED, SUCCEEDED, trains_alone
 from tfapp.contract.status import Cause, Verdict
 from tfapp.coordinator.policy.state import Instance, Intent, State, success_instances
 from tfapp.errors import ExitCode
 
 _MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON, so that they fit the diagnostics
 _MAX_TEXT = 1000  # characters of somebody else's message inside a sentence of tfapp
+_PREFIX = "site.global.user.checkpoint.prefix"
 _MAX_NAMES = 10  # instances named in one sentence
 
 
-def succeeded(state: State) -> Verdict:
-    """The success policy is met."""
+def succeeded(state: State, time: float) -> Verdict:
     instances = success_instances(state)
-    seconds = max((i.report.seconds for i in instances if i.report is not None), default=0.0)
     if len(instances) == 1:
         who = instances[0].id
     else:
         components = ", ".join(dict.fromkeys(i.component for i in instances))
         who = f"all {len(instances)} instances of {components}"
-    summary = f"Succeeded: {who} ended with exit code 0 after {duration(seconds)}."
+    summary = f"Succeeded: {who} ended with exit code 0 after {duration(time - state.started)}."
     for other in state.instances.values():
         if other.exit is not None and other.intent is Intent.IGNORE:
             summary += f" {other.id} {_ending(other.exit)}. The application does not depend on it."
@@ -44,7 +44,8 @@ def sentence(instance: Instance, generation: int) -> str:
     when = f" in generation {generation}"
     if report and report.seconds:
         when += f", {duration(report.seconds)} after its start"
-    return f"{instance.id}{where} {_ending(exit, when)}"
+    why = last_word(report.last_lines) if report and exit.reason == "exit" else ""
+    return f"{instance.id}{where} {_ending(exit, when)}{why and f': {why}'}"
 
 
 def failed(state: State, instance: Instance, generation: int, objection: str = "") -> Verdict:
@@ -81,7 +82,6 @@ def killed(state: State, message: str) -> Verdict:
 
 
 def gang_incomplete(state: State) -> Verdict:
-    """Not all instances were ready in time."""
     limit = duration(state.job.limits.gang)
     absent = [
         i
@@ -101,7 +101,6 @@ def gang_incomplete(state: State) -> Verdict:
 
 
 def lifetime_over(state: State) -> Verdict:
-    """The application has reached its lifetime."""
     text = f"the application ran for its whole lifetime of {duration(state.job.limits.lifetime)}"
     summary = f"Timed out: {text}. The limit is site.global.application.lifetime."
     summary += _history(state)
@@ -109,14 +108,12 @@ def lifetime_over(state: State) -> Verdict:
 
 
 def nothing_to_run(state: State) -> Verdict:
-    """No component has an instance."""
     text = "no component has an instance"
     summary = f"Failed: {text}. Ask for some with yarn.component.instances."
     return Verdict(FAILED, int(ExitCode.BAD_CONFIGURATION), summary, _nowhere(state, "start", text))
 
 
 def bug(state: State, error: BaseException) -> Verdict:
-    """The coordinator itself failed."""
     text = _cut(f"{type(error).__name__}: {error}")
     summary = (
         f"Failed: a bug in tfapp ended the coordinator: {text}. Please report it with the "
@@ -126,11 +123,28 @@ def bug(state: State, error: BaseException) -> Verdict:
 
 
 def _history(state: State) -> str:
-    """A sentence on earlier restarts, "" if there were none."""
+    """Sentences on earlier restarts, "" if there were none."""
     total = state.charges.restarts + state.charges.losses
-    if not total:
+    restarted = f" It was restarted {times(total)} before." if total else ""
+    return restarted + _beginning(state)
+
+
+def _beginning(state: State) -> str:
+    """From where the last generation's programs began, as far as that is certain without their
+    checkpoints: a sentence where these stay in the containers and it is not the first generation;
+    "" for any other application. Runners empty their folders alike: `Supervisor.choose`."""
+    number, instances = state.generation, state.instances.values()
+    if number == 1 or any(c.settings.text("user.checkpoint.prefix") for c in state.job.components):
         return ""
-    return f" It was restarted {times(total)} before."
+    if not trains_alone(instance.role for instance in instances):
+        return f" Generation {number} began with empty checkpoint folders ({_PREFIX} is not set)."
+    for one in instances:
+        if one.requested_in > 1 and not trains_alone((one.role, one.role)):
+            return (
+                f" {one.id} began generation {one.requested_in} with an empty checkpoint folder, "
+                f"in another container ({_PREFIX} is not set)."
+            )
+    return f" Generation {number} had the checkpoint folder of the same container."
 
 
 def times(count: int) -> str:

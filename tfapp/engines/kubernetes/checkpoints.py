@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import posixpath
 import secrets
 import shutil
 import tarfile
@@ -19,11 +18,14 @@ from typing import Any
 from tfapp.engines import refusals
 from tfapp.engines.base import Checkpoints, StoredFile
 from tfapp.engines.checkpoint_folder import is_url, local_checkpoints
-from tfapp.engines.kubernetes import checkpoint_reader, names
-from tfapp.engines.kubernetes.api import Cluster, ExecError
-from tfapp.engines.kubernetes.names import CONTAINER
+from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.pod import endings, names
+from tfapp.engines.kubernetes.pod.failures import ExecError
+from tfapp.engines.kubernetes.pod.names import CONTAINER
+from tfapp.engines.kubernetes.volumes import holding
 from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
+from tfapp.standalone import checkpoint_reader
 
 PODS = "pods"  # of the application's Secret: JSON, component -> Pod
 COMPONENT = "fetch"  # of the short-lived pod
@@ -47,7 +49,7 @@ Manifest = dict[str, Any]
 
 
 @frozen
-class Place:
+class CheckpointPlace:
     """A container with the checkpoint folder. `python`: its interpreter."""
 
     pod: str
@@ -58,23 +60,22 @@ class Place:
 class PodCheckpoints:
     """See tfapp.engines.base.Checkpoints. `folder`: the path in the container."""
 
-    def __init__(self, cluster: Cluster, place: Place, folder: str):
+    def __init__(self, cluster: KubernetesCluster, place: CheckpointPlace, folder: str):
         self.place = folder
         self._cluster = cluster
         self._at = place
 
     def files(self, path: str) -> tuple[StoredFile, ...]:
-        """See Checkpoints.files. UnavailableError if it cannot be read."""
         try:
             lines = b"".join(self._run("list", path)).splitlines()
         except ExecError as error:
             if error.code == checkpoint_reader.ABSENT:
                 raise refusals.no_stored_file(path, self.place) from error
             raise self._unreadable(error) from error
-        return tuple(sorted((StoredFile(*json.loads(line)) for line in lines), key=_path))
+        found = (StoredFile(*json.loads(line)) for line in lines)
+        return tuple(sorted(found, key=lambda file: file.path))
 
     def copy(self, path: str, folder: Path) -> None:
-        """See Checkpoints.copy. UnavailableError if it cannot be read completely."""
         chunks = self._run("tar", path)
         try:
             unpack(chunks, folder)
@@ -95,10 +96,6 @@ class PodCheckpoints:
     def _unreadable(self, error: ExecError) -> UnavailableError:
         said = error.stderr.strip().splitlines()[-1:] or [error.message]
         return UnavailableError(f"{self.place} cannot be read: {said[0]}")
-
-
-def _path(file: StoredFile) -> str:
-    return file.path
 
 
 def unpack(chunks: Iterator[bytes], folder: Path) -> None:
@@ -139,16 +136,15 @@ class _Chunks(io.RawIOBase):
         return count
 
 
-# ---- Where it is read -------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
-def reading(cluster: Cluster, name: str, run: int, folder: str, uid: str) -> Iterator[Checkpoints]:
+def reading(
+    cluster: KubernetesCluster, name: str, run: int, folder: str, uid: str
+) -> Iterator[Checkpoints]:
     """A context manager: the checkpoint folder `folder`, as in the containers of the application
     `name`. `run`: the newest run. `uid`: that of the record. NotFoundError, UnavailableError."""
-    if not folder or (is_url(folder) and not folder.startswith("file://")):
+    if not folder or is_url(folder):
         local_checkpoints(name, folder)  # says why not
-    folder = folder[len("file://") :] if folder.startswith("file://") else folder
+    folder = folder.removeprefix("file://")
     pods = _manifests(cluster, name)
     holders = [component for component in pods if volumes_of(pods[component], folder)]
     present = _running(cluster, name, run, pods, holders)
@@ -165,7 +161,7 @@ def reading(cluster: Cluster, name: str, run: int, folder: str, uid: str) -> Ite
         )
 
 
-def _manifests(cluster: Cluster, name: str) -> dict[str, Manifest]:
+def _manifests(cluster: KubernetesCluster, name: str) -> dict[str, Manifest]:
     """Component -> the Pod of its containers, in job order."""
     secret = cluster.get("Secret", names.application_object(name)) or {}
     data = (secret.get("data") or {}).get(PODS)
@@ -174,17 +170,8 @@ def _manifests(cluster: Cluster, name: str) -> dict[str, Manifest]:
 
 def volumes_of(pod: Manifest, folder: str) -> list[Manifest]:
     """The persistent volume of a Pod that contains `folder`, if there is one."""
-    found = [
-        (mount["mountPath"], mount["name"])
-        for mount in _container(pod).get("volumeMounts") or ()
-        if f"{posixpath.normpath(folder)}/".startswith(f"{mount['mountPath'].rstrip('/')}/")
-    ]
-    name = max(found)[1] if found else ""
-    return [
-        volume
-        for volume in pod["spec"].get("volumes") or ()
-        if volume["name"] == name and not {*_PASSING} & volume.keys()
-    ]
+    found = holding(pod, CONTAINER, folder)
+    return [found[0]] if found is not None and not {*_PASSING} & found[0].keys() else []
 
 
 def _container(pod: Manifest) -> Manifest:
@@ -199,8 +186,12 @@ def _python(pod: Manifest) -> str:
 
 
 def _running(
-    cluster: Cluster, name: str, run: int, pods: Mapping[str, Manifest], holders: Sequence[str]
-) -> Place | None:
+    cluster: KubernetesCluster,
+    name: str,
+    run: int,
+    pods: Mapping[str, Manifest],
+    holders: Sequence[str],
+) -> CheckpointPlace | None:
     """A running container of the application: of the first component with the folder in a volume,
     or else of the first component."""
     order = {names.label_value(component): pods[component] for component in holders or pods}
@@ -212,12 +203,14 @@ def _running(
             found.setdefault(component, metadata["name"])
     for component, manifest in order.items():
         if component in found:
-            return Place(found[component], CONTAINER, _python(manifest))
+            return CheckpointPlace(found[component], CONTAINER, _python(manifest))
     return None
 
 
 @contextlib.contextmanager
-def _pod(cluster: Cluster, name: str, pod: Manifest, folder: str, uid: str) -> Iterator[Place]:
+def _pod(
+    cluster: KubernetesCluster, name: str, pod: Manifest, folder: str, uid: str
+) -> Iterator[CheckpointPlace]:
     """The short-lived pod, once it runs. UnavailableError, with Kubernetes' message, if it does not
     run in time."""
     made = reader_pod(name, pod, folder, uid, secrets.token_hex(3))
@@ -225,7 +218,7 @@ def _pod(cluster: Cluster, name: str, pod: Manifest, folder: str, uid: str) -> I
     try:
         cluster.create(made)
         _await(cluster, own, folder)
-        yield Place(own, CONTAINER, _python(pod))
+        yield CheckpointPlace(own, CONTAINER, _python(pod))
     finally:
         cluster.delete("Pod", own, grace=0)
 
@@ -275,26 +268,14 @@ def reader_pod(name: str, pod: Manifest, folder: str, uid: str, token: str) -> M
     }
 
 
-def _await(cluster: Cluster, pod: str, folder: str) -> None:
-    """Waits until the pod runs."""
+def _await(cluster: KubernetesCluster, pod: str, folder: str) -> None:
     why = "Kubernetes gives no reason"
     for change, now in cluster.watch("Pod", name=pod, timeout=POD_LIMIT):
-        status = now.get("status") or {}
-        if change != "DELETED" and status.get("phase") == "Running":
-            return
-        why = _why(status) or why
-        if change == "DELETED" or status.get("phase") in ("Failed", "Succeeded"):
+        ended = endings.ended(now, change == "DELETED", began=False)
+        if ended is not None:
+            why = ended.message or why
             break
+        if now["status"].get("phase") == "Running":
+            return
+        why = endings.waits(now) or why
     raise UnavailableError(f"the pod {pod}, which is to read {folder}, does not run: {why}")
-
-
-def _why(status: Manifest) -> str:
-    """The reason why a pod does not run, in the words of the scheduler or the registry."""
-    for container in status.get("containerStatuses") or ():
-        for state in (container.get("state") or {}).values():
-            if state.get("message") or state.get("reason") not in (None, "ContainerCreating"):
-                return str(state.get("message") or state["reason"])
-    for condition in status.get("conditions") or ():
-        if condition.get("status") == "False" and condition.get("type") == "PodScheduled":
-            return str(condition.get("message") or condition.get("reason"))
-    return str(status.get("message") or "")

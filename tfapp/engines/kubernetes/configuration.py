@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfapp.close_match import close_match
+from tfapp.close_match import did_you_mean
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.frozen import frozen
 
@@ -95,6 +95,11 @@ def library() -> Any:
     return kubernetes
 
 
+def quantity(text: object) -> Any:
+    """The number (Decimal) in a quantity such as "100m" or "2Gi". ValueError for other text."""
+    return library().utils.quantity.parse_quantity(text)
+
+
 def files(environ: Mapping[str, str]) -> Sequence[str]:
     """The kubeconfig files that `environ` names, also missing ones."""
     named = [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]
@@ -146,8 +151,7 @@ def _of_files(paths: Sequence[str], namespace: str, context: str) -> Access:
         hint = f"Name one with --context. {known}".strip()
         raise UnavailableError(f"no current context is set in {where}", hint)
     if name not in contexts:
-        near = close_match(name, contexts)
-        hint = f"Did you mean {near!r}? {known}" if near else known
+        hint = f"{did_you_mean(name, contexts, form='Did you mean {!r}?')} {known}".strip()
         if context:
             raise NotFoundError(f"there is no context {name!r} in {where}", hint)
         message = f"the current context of {where} is {name!r}, and there is no such context"
@@ -263,5 +267,4 @@ def _words(error: Exception) -> str:
 
 
 def one_line(text: object) -> str:
-    """`text` without line breaks."""
     return " ".join(str(text).split())

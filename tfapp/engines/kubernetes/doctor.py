@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import email.utils
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding, checked, examine_here
-from tfapp.engines.kubernetes import configuration, names
-from tfapp.engines.kubernetes.api import Cluster
-from tfapp.engines.kubernetes.capacity import ready, shown, total
-from tfapp.engines.kubernetes.failures import RefusedObjectError
+from tfapp.engines.diagnosis import (
+    OK,
+    PROBLEM,
+    WARNING,
+    Finding,
+    ahead,
+    checked,
+    examine_clocks,
+    examine_here,
+)
+from tfapp.engines.kubernetes import configuration
+from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.pod.failures import RefusedObjectError
 from tfapp.engines.kubernetes.pods import Places
 from tfapp.engines.kubernetes.preflight import own_account
 from tfapp.engines.kubernetes.rights import (
@@ -27,11 +36,9 @@ from tfapp.engines.kubernetes.rights import (
 from tfapp.engines.kubernetes.volumes import SHARED_MODES
 from tfapp.errors import ForbiddenError, TfappError
 
-SKEW = 30.0  # seconds that clocks may differ by: a run's credentials begin when they are made
 MAX_NAMED = 8  # objects of a kind
 _TRIAL = "tfapp-doctor"
 _ENFORCED = "pod-security.kubernetes.io/enforce"
-_SHOWN = ("cpu", "memory")
 
 
 def examine(
@@ -49,7 +56,7 @@ def examine(
     if library.level == PROBLEM:
         return
     try:
-        cluster = Cluster.open(environ, namespace, context)
+        cluster = KubernetesCluster.open(environ, namespace, context)
     except TfappError as error:
         yield Finding("configuration", PROBLEM, error.message, error.hint)
         return
@@ -59,7 +66,7 @@ def examine(
     yield server
     if server.level == PROBLEM:
         return
-    yield examine_clock(cluster, clock)
+    yield examine_clocks({"the API server": ahead(cluster.date(), clock())})
     place = checked("namespace", lambda: describe_namespace(cluster))
     yield place
     if place.level == PROBLEM:
@@ -71,21 +78,7 @@ def examine(
     yield examine_storage(cluster)
 
 
-def examine_clock(cluster: Cluster, clock: Callable[[], float]) -> Finding:
-    """Compares the clock of the API server with that of this machine."""
-    told = cluster.date()
-    try:
-        skew = email.utils.parsedate_to_datetime(told).timestamp() - clock()
-    except (TypeError, ValueError):
-        return Finding("clock", WARNING, "the API server does not tell the time")
-    if abs(skew) > SKEW:
-        relation = "ahead of" if skew > 0 else "behind"
-        text = f"the clock of the API server is {abs(skew):.0f} s {relation} this one"
-        return Finding("clock", PROBLEM, text, "Have all machines set their clocks by NTP.")
-    return Finding("clock", OK, f"within {SKEW:g} s of that of the API server")
-
-
-def describe_namespace(cluster: Cluster) -> str:
+def describe_namespace(cluster: KubernetesCluster) -> str:
     """Checks that the namespace exists, as far as the login may see it. NotFoundError if it does
     not."""
     name = cluster.namespace
@@ -97,7 +90,7 @@ def describe_namespace(cluster: Cluster) -> str:
     return f"{name}, where Pod Security is {level!r}" if level else name
 
 
-def examine_rights(cluster: Cluster) -> Iterator[Finding]:
+def examine_rights(cluster: KubernetesCluster) -> Iterator[Finding]:
     """The rights that the login lacks: first those that every application needs, then those that
     only some need."""
 
@@ -118,7 +111,7 @@ def examine_rights(cluster: Cluster) -> Iterator[Finding]:
         yield Finding(subject, OK if found.level == OK else level, found.text, found.hint)
 
 
-def examine_admission(cluster: Cluster) -> Finding:
+def examine_admission(cluster: KubernetesCluster) -> Finding:
     """Checks by a dry run that a small pod of tfapp's kind, without a user, is admitted."""
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     size = {"cpu": "100m", "memory": "64Mi"}
@@ -146,26 +139,45 @@ def examine_admission(cluster: Cluster) -> Finding:
     return Finding("pods", OK, "a pod would be taken")
 
 
-def examine_nodes(cluster: Cluster) -> Iterator[Finding]:
+def examine_nodes(cluster: KubernetesCluster) -> Iterator[Finding]:
     """Lists the nodes that accept pods, with their resources."""
     try:
         nodes = cluster.list("Node")
     except ForbiddenError:
         yield Finding("nodes", OK, "not looked at: this login may not list them")
         return
-    taking = [node for node in nodes if ready(node)]
+    taking = [node for node in nodes if _takes_pods(node)]
     if not taking:
         hint = "`kubectl get nodes` says why, unless nodes are added when pods wait."
         yield Finding("nodes", WARNING, f"none of {len(nodes)} nodes takes pods", hint)
         return
-    amounts = total(taking)
-    devices = sorted(key for key in amounts if "/" in key and not key.startswith("hugepages"))
-    size = ", ".join(shown(key, amounts[key]) for key in (*_SHOWN, *devices) if key in amounts)
+    size = ", ".join(_resources(taking))
     yield Finding("nodes", OK, f"{len(taking)} of {len(nodes)} take pods, together {size}")
 
 
-def examine_quotas(cluster: Cluster) -> Iterator[Finding]:
-    """Reports the usage of each ResourceQuota."""
+def _takes_pods(node: Mapping[str, Any]) -> bool:
+    """Whether a node is ready and not cordoned."""
+    conditions = node["status"].get("conditions") or ()
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and not node["spec"].get("unschedulable")
+
+
+def _resources(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Processors, memory and devices of all nodes together."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        for name, amount in (node["status"].get("allocatable") or {}).items():
+            if name in ("cpu", "memory") or "/" in name:
+                found[name] += configuration.quantity(amount)
+    for name, total in sorted(found.items(), key=lambda item: ("/" in item[0], item[0])):
+        yield (
+            f"{total // 2**20} MiB of memory"
+            if name == "memory"
+            else f"{float(round(total, 1)):.10g} {name}"
+        )
+
+
+def examine_quotas(cluster: KubernetesCluster) -> Iterator[Finding]:
     try:
         quotas = cluster.list("ResourceQuota")
     except ForbiddenError:
@@ -177,7 +189,7 @@ def examine_quotas(cluster: Cluster) -> Iterator[Finding]:
         yield Finding("quota", OK, f"{quota['metadata']['name']}: {parts or 'nothing is limited'}")
 
 
-def examine_storage(cluster: Cluster) -> Finding:
+def examine_storage(cluster: KubernetesCluster) -> Finding:
     """Lists the PersistentVolumeClaims that can hold checkpoints."""
     try:
         claims = cluster.list("PersistentVolumeClaim")

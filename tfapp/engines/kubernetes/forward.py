@@ -13,6 +13,7 @@ import ssl
 import threading
 from collections.abc import Callable
 
+from tfapp import threads
 from tfapp.engines.kubernetes.websockets import Socket, encode
 from tfapp.errors import TfappError
 
@@ -24,19 +25,18 @@ _WANT = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 
 class Forward:
-    """The listener and its connections. `open_socket` opens the websocket of a connection.
-    `trouble`: the reason why the last connection failed; "" if none did."""
+    """The listener and its connections. `open_socket` opens the websocket of a connection; one that
+    fails is closed."""
 
     def __init__(self, open_socket: Callable[[], Socket]):
-        self.trouble = ""
         self._open_socket = open_socket
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self._acceptor = threading.Thread(target=self._accept, daemon=True, name="port-forward")
+        self._acceptor: threading.Thread
         self._ends, self._end = socket.socketpair()  # readable from the end on, for each `select`
 
     def __enter__(self) -> tuple[str, int]:
-        self._acceptor.start()
+        self._acceptor = threads.keep("port-forward", self._accept)
         return self._listener.getsockname()[:2]
 
     def __exit__(self, *_: object) -> None:
@@ -54,20 +54,13 @@ class Forward:
                 return
             local, _ = self._listener.accept()
             self._threads = [thread for thread in self._threads if thread.is_alive()]
-            thread = threading.Thread(target=self._relay, args=(local,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(threads.start_surely("port-forward", self._relay, local))
 
     def _relay(self, local: socket.socket) -> None:
-        with local:
-            try:
-                remote = self._open_socket()
-            except TfappError as error:
-                self.trouble = error.message
-                return
+        with local, contextlib.suppress(TfappError):
+            remote = self._open_socket()
             with contextlib.closing(remote):
-                told = Relay(local, remote, self._ends).run()
-                self.trouble = told or self.trouble
+                Relay(local, remote, self._ends).run()
 
 
 class Relay:
@@ -78,11 +71,8 @@ class Relay:
         self._to_pod, self._to_local = bytearray(), bytearray()
         self._begun: set[int] = set()  # channels whose first message, the port, was read
         self._local_open = self._remote_open = True
-        self._trouble = ""
 
-    def run(self) -> str:
-        """Returns when the connection is closed, with the error message of the node if it
-        failed."""
+    def run(self) -> None:
         self._local.setblocking(False)
         while self._local_open or self._remote_open:
             try:
@@ -90,7 +80,6 @@ class Relay:
                     break
             except OSError:  # one side is gone without a word
                 break
-        return self._trouble
 
     def _step(self) -> bool:
         """Waits for the next event and handles it. False when the connection has ended."""
@@ -141,8 +130,7 @@ class Relay:
             self._begun.add(message.channel)
         elif message.channel == DATA:
             self._to_local += message.data
-        elif message.channel == ERROR and message.data:
-            self._trouble = message.data.decode("utf-8", "replace").strip()
+        elif message.channel == ERROR and message.data:  # the node's words
             self._remote_open = False
 
     def _read_local(self) -> None:

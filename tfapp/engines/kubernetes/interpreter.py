@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfapp.contract.names import CANNOT_START, CANNOT_START_CODE
-
-IMAGE_PYTHON = "python3"  # of an image, where nothing names another
-# Module -> the distribution that has it, as in tfapp.compiler.container_main.
-NEEDED = (("grpc", "grpcio"), ("google.protobuf", "protobuf"))
+from tfapp.contract.needs import question
 
 # For any POSIX shell. $0: the interpreter, $1: the image, $2: the key that names the interpreter,
-# $3: what follows.
+# $3: what follows. The first process of a container is not ended by a signal without a handler.
 _SHELL = f"""\
+trap 'exit 143' TERM
 if ! command -v "$0" > /dev/null 2>&1; then
   echo "{CANNOT_START}there is no Python interpreter $0 in the image $1$2"
   exit {CANNOT_START_CODE}
@@ -27,24 +25,15 @@ exec "$0" -u -c "$3" "$@"
 # For any Python, also one that is too old. It becomes the program: another process would cost its
 # start. sys.argv: -c, image, key, this text, the program and its arguments.
 _LOOK = """\
-import sys
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 if sys.path[:1] == [""]:
     del sys.path[0]
 image, key, start = sys.argv[1], sys.argv[2], sys.argv[4:]
-def refuse(words):
-    print("{mark}" + sys.executable + " of the image " + image + " " + words + key)
+{question}
+if problem:
+    print("{mark}" + sys.executable + " of the image " + image + " " + problem + key)
     sys.exit({code})
-if sys.version_info < (3, 9):
-    refuse("is Python %d.%d.%d, tfapp needs 3.9 or newer" % sys.version_info[:3])
-from importlib.util import find_spec
-def lacks(module):
-    try:
-        return find_spec(module) is None
-    except ImportError:
-        return True
-missing = [name for module, name in {needed} if lacks(module)]
-if missing:
-    refuse("lacks " + ", ".join(missing) + ", which tfapp needs")
 import runpy
 sys.argv = start + {last}
 runpy.run_path(start[0], run_name="__main__")
@@ -66,7 +55,7 @@ def command(
     look = _LOOK.format(
         mark=CANNOT_START,
         code=CANNOT_START_CODE,
-        needed=NEEDED if libraries else (),
+        question=question(libraries),
         last=list(last),
     )
     named = f" ({key})" if key else ""

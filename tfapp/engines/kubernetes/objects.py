@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from tfapp.compiler.python import digest_of
 from tfapp.compiler.render import render_objects
 from tfapp.contract.encoding import encode
 from tfapp.engines.definition import Definition
-from tfapp.engines.kubernetes import names
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.pod.record import DEFINITION
 from tfapp.engines.kubernetes.pods import (
     BOOTSTRAP,
     CERTIFICATE,
@@ -27,9 +28,8 @@ from tfapp.engines.kubernetes.pods import (
     pods,
     ttl_of,
 )
-from tfapp.engines.kubernetes.record import DEFINITION
-from tfapp.master import bootstrap
 from tfapp.package.model import setting
+from tfapp.standalone import bootstrap
 
 # Keys of the application's Secret beside its files, which are called by their SHA-256.
 SPEC, PODS, JOB = "spec", "pods", "job"
@@ -45,8 +45,9 @@ def objects(
     """All objects for the first run, in the order of their creation: the record, the Secrets, the
     master's permissions, its Job. All after the record are owned by it (`owned`). `record`: the
     data of the record. `credentials`: certificate and key, PEM."""
-    assert compiled.package is not None
-    own_account = setting(compiled.package.config.global_, "kubernetes.service.account") is None
+    assert compiled.plan is not None
+    shared = compiled.plan.package.config.global_
+    own_account = setting(shared, "kubernetes.service.account") is None
     content = application_content(compiled, at)
     return [
         {
@@ -87,7 +88,6 @@ def owned(body: Manifest, record: Mapping[str, Any]) -> Manifest:
 
 
 def printed(bodies: Sequence[Manifest]) -> list[Manifest]:
-    """`bodies` without the values of Secrets."""
     return [
         {**body, "data": dict.fromkeys(body["data"], STRUCK_OUT)}
         if body["kind"] == "Secret"
@@ -99,10 +99,10 @@ def printed(bodies: Sequence[Manifest]) -> list[Manifest]:
 def rendered(compiled: Compiled, at: Places) -> str:
     """What `create` sends, as YAML without the values of Secrets, and a pod of each component. The
     record gets its run, and each pod its name, number and owner later."""
-    assert compiled.package is not None
+    assert compiled.plan is not None
     definition = encode(Definition.of(at.name, compiled)).decode()
     made = objects(compiled, at, {DEFINITION: definition}, (b"", b""))
-    return render_objects([*printed(made), *pods(compiled.package, compiled.job, at).values()])
+    return render_objects([*printed(made), *pods(compiled.plan, at).values()])
 
 
 # ---- The application's Secret -----------------------------------------------------------------
@@ -111,17 +111,17 @@ def rendered(compiled: Compiled, at: Places) -> str:
 def application_content(compiled: Compiled, at: Places) -> dict[str, bytes]:
     """The data of the application's Secret: the runtime archive, and as many files as fit, the
     smallest first. The master waits for the others."""
-    package, job, spec = compiled.package, compiled.job, compiled.spec
-    assert package is not None
+    plan, spec = compiled.plan, compiled.spec
+    assert plan is not None
     data = {hashlib.sha256(file.data).hexdigest(): file.data for file in compiled.files}
     runtime, *others = data  # the archive comes first: see Shipment.all
     master = master_pod(
-        package, job, at, spec.master.resources.memory, spec.master.resources.vcores, runtime
+        plan, at, spec.master.resources.memory, spec.master.resources.vcores, runtime
     )
     content = {
         SPEC: _spec_with_digests(compiled),
-        PODS: _json(pods(package, job, at)),
-        JOB: _json(_job(at, master, ttl_of(package))),
+        PODS: _json(pods(plan, at)),
+        JOB: _json(_job(at, master, ttl_of(plan.package))),
         BOOTSTRAP: Path(bootstrap.__file__).read_bytes(),
         runtime: data[runtime],
     }
@@ -142,6 +142,12 @@ def digests(compiled: Compiled) -> dict[str, str]:
         if python.path is not None and python.path.exists():
             found[python.url] = digest_of(python.path)
     return found
+
+
+def left_out(compiled: Compiled, bodies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The sources of the files that are in no Secret among `bodies`, by their SHA-256."""
+    inside = {key for body in bodies if body["kind"] == "Secret" for key in body["data"]}
+    return {digest: source for source, digest in digests(compiled).items() if digest not in inside}
 
 
 def _spec_with_digests(compiled: Compiled) -> bytes:
@@ -171,8 +177,10 @@ def rights(at: Places) -> list[Manifest]:
         "rules": [
             _rule("", "pods", "create", "get", "list", "watch", "delete", "patch"),
             _rule("", "pods/log", "get"),
-            _rule("", "events", "create", "list"),
+            _rule("", "events", "list"),
             {**_rule("", "configmaps", "get", "patch"), "resourceNames": [name]},
+            _rule("", "configmaps", "create"),  # the owner of its pods
+            _rule("batch", "jobs", "get"),  # whether it is suspended
         ],
     }
     binding = {
@@ -206,7 +214,8 @@ def _secret(
     at: Places, name: str, content: Mapping[str, bytes], of_a_run: bool = False
 ) -> Manifest:
     data = {key: base64.b64encode(value).decode() for key, value in content.items()}
-    return {**_object("Secret", at, name, of_a_run=of_a_run), "type": "Opaque", "data": data}
+    body = _object("Secret", at, name, of_a_run=of_a_run)
+    return {**body, "type": "Opaque", "immutable": True, "data": data}
 
 
 def _object(
@@ -219,7 +228,7 @@ def _object(
         "metadata": {
             "name": name,
             "namespace": at.namespace,
-            "labels": labels,
+            "labels": {**labels, **names.common_labels(at.name), **names.tag_label(at.tags)},
             "annotations": names.application_annotations(at.name, at.user),
         },
     }

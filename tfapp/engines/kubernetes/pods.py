@@ -8,18 +8,23 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfapp.compiler.docker import image_of
 from tfapp.compiler.options import CompileOptions
-from tfapp.compiler.python import travels
-from tfapp.compiler.settings import ComponentSettings, effective
+from tfapp.compiler.plan import Plan
+from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
-from tfapp.contract.names import ENV_OWN_CGROUP
-from tfapp.engines.kubernetes import names
-from tfapp.engines.kubernetes.interpreter import IMAGE_PYTHON, command
-from tfapp.engines.kubernetes.names import CONTAINER, MASTER_COMPONENT
-from tfapp.engines.kubernetes.settings import PodSettings
+from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON
+from tfapp.engines.kubernetes.interpreter import command
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.pod.names import CONTAINER, MASTER_COMPONENT
 from tfapp.engines.kubernetes.template import Written, merged, read_template
-from tfapp.engines.kubernetes.volumes import EMPTY_DIR, Volume, VolumeError, holding, objection
+from tfapp.engines.kubernetes.volumes import (
+    EMPTY_DIR,
+    PodSettings,
+    Volume,
+    VolumeError,
+    holding,
+    objection,
+)
 from tfapp.frozen import frozen
 from tfapp.package.amounts import seconds
 from tfapp.package.model import AppPackage, ConfigValue, setting
@@ -37,14 +42,22 @@ APP_VOLUME, APP_PATH = "tfapp-app", "/tfapp/app"  # all of the application's Sec
 WORK_VOLUME, WORK_PATH = "tfapp-work", "/tfapp/work"
 SCRIPT_VOLUME, SCRIPT_FOLDER = "tfapp-script", "/script"  # see _needs_script_folder
 BOOTSTRAP, RUNTIME = "bootstrap.py", "runtime.zip"
+# What the master has in the runtime archive, beside the part of all containers, and its package.
+MASTER_FILES = (
+    *("master/*.py", "engines/kubernetes/pod/*.py"),
+    *("standalone/__init__.py", "standalone/bootstrap.py"),
+)
+MASTER_PROGRAM = "engines.kubernetes.pod"
 CERTIFICATE, KEY = "certificate", "key"  # in the run's Secret
 
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+# The autoscaler does not move a training to save a node.
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 NO_QUEUE = ("", "default")  # the flag's own default
 HOST = "kubernetes.io/hostname"
 
 RUNNER_MEMORY = 128  # MiB: of tfapp's own processes in a container, beside its program
 MASTER_CPU = "100m"  # of a master whose yarn.vcores nobody gave
+MASTER_MARGIN = 30  # seconds that a master takes beyond the grace of the programs
 GRACE_MARGIN = 10  # seconds that a runner takes beyond the grace of its program
 
 # Writers of checkpoints, and readers.
@@ -70,31 +83,32 @@ class Places:
 
     @property
     def secret(self) -> str:
-        """The name of the application's Secret."""
         return names.application_object(self.name)
 
     def metadata(self, component: str) -> Manifest:
-        """Labels and annotations of a component's pods."""
         labels = names.pod_labels(self.name, self.run, component, tags=self.tags)
         return {
             "namespace": self.namespace,
             "labels": {**labels, **self.queue_label},
-            "annotations": names.application_annotations(self.name, self.user),
+            "annotations": {
+                **names.application_annotations(self.name, self.user),
+                SAFE_TO_EVICT: "false",
+            },
         }
 
     @property
     def queue_label(self) -> dict[str, str]:
-        return {} if self.queue in NO_QUEUE else {QUEUE_LABEL: self.queue}
+        return {} if self.queue in NO_QUEUE else {names.QUEUE_LABEL: self.queue}
 
 
 # ---- What others call -------------------------------------------------------------------------
 
 
-def pods(package: AppPackage, job: Job, at: Places) -> dict[str, Manifest]:
+def pods(plan: Plan, at: Places) -> dict[str, Manifest]:
     """The Pod of each component for run `at.run`. The launcher adds metadata.name, the label
     `tfapp/instance`, the owner, and the `args` ADDRESS CONTAINER_ID of the container "tfapp". For
     another run see `of_run`."""
-    return {c.name: _Built(package, job, c, at).pod for c in job.components}
+    return {c.name: _Built(plan, c, at).pod for c in plan.job.components}
 
 
 def of_run(pod: Manifest, name: str, run: int) -> Manifest:
@@ -111,27 +125,27 @@ def of_run(pod: Manifest, name: str, run: int) -> Manifest:
 
 
 def check(
-    package: AppPackage, job: Job, at: Places, claims: Mapping[str, Sequence[str]] | None = None
+    plan: Plan, at: Places, claims: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[Problem]:
     """The parts of a package that Kubernetes cannot fulfil, or not as written. `claims`: the access
     modes of known PersistentVolumeClaims, by name."""
     found: dict[Problem, None] = {}
-    for component in job.components:
-        built = _Built(package, job, component, at)
+    for component in plan.job.components:
+        built = _Built(plan, component, at)
         found.update(dict.fromkeys(built.problems))
-        found.update(dict.fromkeys(_refused(package, built)))
+        found.update(dict.fromkeys(_refused(plan.package, built)))
         found.update(dict.fromkeys(_check_checkpoints(built, claims or {})))
     yield from found
 
 
-def master_pod(
-    package: AppPackage, job: Job, at: Places, memory: int, vcores: int, runtime: str
-) -> Manifest:
+def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -> Manifest:
     """metadata and spec of the master's pod, for its Job. It uses the values in `global`, and no
     pod template. `memory`: in MiB. `runtime`: the key of the runtime archive in the application's
     Secret."""
-    chief = next((c for c in job.components if c.role == "chief"), job.components[0])
-    own = ComponentSettings(package, chief.name, job.user, job.name)
+    package, job = plan.package, plan.job
+    first = next((c for c in job.components if c.role == "chief"), job.components[0])
+    chief = plan.components[first.name]
+    own = chief.own
     shared = {
         key: own.expand(value.text)
         for key, value in package.config.global_.items()
@@ -139,16 +153,16 @@ def master_pod(
     }
     settings = Settings(shared)
     configured = PodSettings.read(Settings({**shared, f"{SITE_GLOBAL}kubernetes.volumes": ""}))
-    image = settings.text("kubernetes.master.image") or _image(package, chief.name, own)
+    image = settings.text("kubernetes.master.image") or chief.image
     account = configured.service_account or names.application_object(at.name)
-    python, key = _python(own, travels(package))
+    python, key = _python(own, bool(plan.master.travels))
     if settings.text("kubernetes.master.image"):
         python, key = IMAGE_PYTHON, ""
     written = "yarn.vcores" in package.master.positions
     cpu = str(vcores) if written else MASTER_CPU
     container = {
         **_container(image, configured),
-        "command": command(python, image, key, [f"{RUNTIME_PATH}/{RUNTIME}", "master"]),
+        "command": command(python, image, key, [f"{RUNTIME_PATH}/{RUNTIME}", MASTER_PROGRAM]),
         "env": [
             {"name": "TFAPP_NAME", "value": at.name},
             *(
@@ -170,10 +184,12 @@ def master_pod(
     }
     spec = {
         **_spec(configured, Resources(memory, vcores, label=package.master.container.label), job),
+        # After a suspension it ends the other pods with their grace, and writes that down.
+        "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace) + MASTER_MARGIN,
         "serviceAccountName": account,
         "automountServiceAccountToken": True,
         "volumes": [
-            *_volumes(at, {runtime: RUNTIME}),
+            *_volumes(at, {runtime: RUNTIME}, configured),
             {"name": APP_VOLUME, "secret": {"secretName": at.secret}},
         ],
         "containers": [container],
@@ -187,16 +203,16 @@ def master_pod(
 class _Built:
     """The pod of one component, with the problems that were found."""
 
-    def __init__(self, package: AppPackage, job: Job, component: ComponentJob, at: Places):
+    def __init__(self, plan: Plan, component: ComponentJob, at: Places):
+        known = plan.components[component.name]
         self.job = component
-        self.instances = sum(each.instances for each in job.components)
-        self.values = effective(package, component.name)
-        self.component = package.component(component.name)
-        self.own = ComponentSettings(package, component.name, job.user, job.name)
+        self.instances = sum(each.instances for each in plan.job.components)
+        self.values, self.component, self.own = known.values, known.component, known.own
+        self.asked, self.image = known.asked, known.image
+        self.travelling = bool(known.python.travels)  # whether programs have an environment
         self.problems: list[Problem] = []
         self.settings = self._read()
-        self.image = _image(package, component.name, self.own)
-        self.pod = self._merged(package, self._pod(package, job, at), at)
+        self.pod = self._merged(plan.package, self._pod(plan.job, at), at)
         self._hide_gpus()
 
     def value(self, key: str) -> ConfigValue | None:
@@ -214,21 +230,25 @@ class _Built:
             without = {**self.own.site, f"{SITE_GLOBAL}kubernetes.volumes": ""}
             return PodSettings.read(Settings(without))
 
-    def _pod(self, package: AppPackage, job: Job, at: Places) -> Manifest:
+    def _pod(self, job: Job, at: Places) -> Manifest:
         settings, size = self.settings, self.job.container
-        travelling = travels(package, self.job.name)
-        python, key = _python(self.own, travelling)
+        python, key = _python(self.own, self.travelling)
         bootstrap = [f"{RUNTIME_PATH}/{BOOTSTRAP}"]
         paths = [f"{RUN_PATH}/{CERTIFICATE}", f"{RUN_PATH}/{KEY}", WORK_PATH]
         memory = f"{size.memory + RUNNER_MEMORY}Mi"
+        asked = self.asked.positions.get("yarn.memory")
+        place = f" at {posixpath.basename(asked.file)}:{asked.line}" if asked and asked.line else ""
+        limit = f"its limit is {memory}: yarn.memory{place} and {RUNNER_MEMORY}Mi for the runner"
         gpus = {settings.gpu_resource: str(size.gpus)} if size.gpus else {}
         volumes = {f"tfapp-volume-{n}": volume for n, volume in enumerate(settings.volumes)}
         if self._needs_script_folder():
             volumes[SCRIPT_VOLUME] = Volume(EMPTY_DIR, "", SCRIPT_FOLDER)
         container = {
             **_container(self.image, settings),
-            "command": command(python, self.image, key, bootstrap, paths, libraries=not travelling),
-            "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": "1"}],
+            "command": command(
+                python, self.image, key, bootstrap, paths, libraries=not self.travelling
+            ),
+            "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": limit}],
             "resources": {
                 "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
                 "limits": {"memory": memory, **gpus},
@@ -240,7 +260,7 @@ class _Built:
             "automountServiceAccountToken": False,
             "topologySpreadConstraints": _spread(at),
             "volumes": [
-                *_volumes(at, {BOOTSTRAP: BOOTSTRAP}),
+                *_volumes(at, {BOOTSTRAP: BOOTSTRAP}, settings),
                 *(v.manifest(n) for n, v in volumes.items()),
             ],
             "containers": [container],
@@ -258,7 +278,6 @@ class _Built:
         return posixpath.dirname(link) == SCRIPT_FOLDER and SCRIPT_FOLDER not in mounts
 
     def _merged(self, package: AppPackage, pod: Manifest, at: Places) -> Manifest:
-        """The pod merged with the component's template."""
         value = setting(self.values, "kubernetes.pod.template")
         if value is None:
             return pod
@@ -267,7 +286,7 @@ class _Built:
         self.problems += problems
         if template is None:
             return pod
-        asked = package.resources[self.job.name].positions
+        asked = self.asked.positions
         image, cpu = self.value("docker.image"), self.value("kubernetes.cpu.request")
         declared = [c for c in self.component.docker_containers[:1] if c.get("image")]
 
@@ -294,10 +313,6 @@ class _Built:
         known = any(entry["name"] == variable for entry in container["env"])
         if not known and all("/" not in name for name in container["resources"]["limits"]):
             container["env"] = [*container["env"], {"name": variable, "value": "void"}]
-
-
-def _image(package: AppPackage, component: str, own: ComponentSettings) -> str:
-    return image_of(package, package.component(component), own)
 
 
 def _python(own: ComponentSettings, travelling: bool) -> tuple[str, str]:
@@ -337,11 +352,14 @@ def _mounts() -> list[Manifest]:
     ]
 
 
-def _volumes(at: Places, runtime: Mapping[str, str]) -> list[Manifest]:
+def _volumes(at: Places, runtime: Mapping[str, str], settings: PodSettings) -> list[Manifest]:
     """The volumes of a pod. `runtime`: key of the application's Secret -> file below
-    RUNTIME_PATH."""
+    RUNTIME_PATH. Where the user is known, nobody else can read the key of the run."""
+    run: Manifest = {"secretName": names.run_object(at.name, at.run)}
+    if settings.user:
+        run["defaultMode"] = 0o440  # root's and the user's group's (fsGroup)
     return [
-        {"name": RUN_VOLUME, "secret": {"secretName": names.run_object(at.name, at.run)}},
+        {"name": RUN_VOLUME, "secret": run},
         {
             "name": RUNTIME_VOLUME,
             "secret": {
@@ -423,7 +441,7 @@ _NOT_OF_A_POD = {
 
 def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
     """Errors for values that would have no effect."""
-    name, asked = built.job.name, package.resources[built.job.name]
+    name, asked = built.job.name, built.asked
     if asked.container.racks:
         hint = "zones are labels of nodes: site.global.kubernetes.node.selector: "
         hint += "topology.kubernetes.io/zone=NAME"

@@ -1,8 +1,8 @@
-"""Finds applications that a namespace can never run, before anything is created: missing rights,
-objects that the API server or its admission refuses, references to missing objects, nodes and
-quotas.
+"""Finds applications that a namespace refuses, before anything is created: missing rights, objects
+that the API server or its admission refuses, references to missing objects.
 
-What the login may not read is not checked; the API server decides in the end.
+What the login may not read is not checked; the API server decides in the end. Whether nodes and
+quotas have room is for the scheduler and the quotas to say, while pods wait: nodes can be added.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfapp.compiler.settings import effective
-from tfapp.engines.kubernetes import names, pods
-from tfapp.engines.kubernetes.api import Cluster
-from tfapp.engines.kubernetes.capacity import Demand, excesses, lacks
-from tfapp.engines.kubernetes.failures import RefusedObjectError, rule
-from tfapp.engines.kubernetes.objects import digests, objects, rights
+from tfapp.engines.kubernetes import pods
+from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.objects import left_out, objects, rights
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.pod.failures import RefusedObjectError, rule
 from tfapp.engines.kubernetes.pods import CODE, Places
 from tfapp.engines.kubernetes.rights import NEEDED, OF_ACCOUNTS, OF_PORTS, missing, refusal
 from tfapp.errors import ForbiddenError
 from tfapp.package.model import AppPackage, ConfigValue, setting
-from tfapp.problems import WARNING, Position, Problem
+from tfapp.problems import Position, Problem
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
 MASTER = names.MASTER_COMPONENT
 ACCOUNT = "site.global.kubernetes.service.account"
 _DEFAULT_ACCOUNT = "default"
-_NEVER = "never-fits"
 AT_ONCE = 4  # calls
-# API groups of what adds nodes when pods wait for them.
-_ADDS_NODES = ("karpenter.sh", "karpenter.azure.com", "karpenter.k8s.aws", "auto.gke.io")
 
 # The part of a pod's specification -> the key below site.global. that it comes from.
 _KEYS = (
@@ -54,7 +50,7 @@ _OF_RESOURCES = {"cpu": ("kubernetes.cpu.request", "yarn.vcores"), "memory": (""
 _OF_GPUS = ("kubernetes.gpu.resource", "yarn.gpus")
 
 
-class Wanted(NamedTuple):
+class WantedRights(NamedTuple):
     """A pod with its name, and the number of pods of this kind."""
 
     component: str  # MASTER for the application's own
@@ -62,19 +58,19 @@ class Wanted(NamedTuple):
     pod: dict[str, Any]
 
 
-def check(cluster: Cluster, compiled: Compiled, at: Places) -> tuple[Problem, ...]:
-    """Errors for what would wait or fail for ever, and warnings where the cluster may add nodes.
-    ForbiddenError if the login lacks rights; ExistsError if the name is taken; NotFoundError if the
-    namespace does not exist."""
-    package = compiled.package
-    if package is None:
+def check(cluster: KubernetesCluster, compiled: Compiled, at: Places) -> tuple[Problem, ...]:
+    """Errors for what the cluster refuses. ForbiddenError if the login lacks rights; ExistsError if
+    the name is taken; NotFoundError if the namespace does not exist."""
+    plan = compiled.plan
+    if plan is None:
         return ()
+    package = plan.package
     bodies = objects(compiled, at, {}, (b"", b""))
     _check_rights(cluster, compiled, at, bodies)
-    found = set(pods.check(package, compiled.job, at, claims(cluster)))
+    found = set(pods.check(plan, at, claims(cluster)))
     wanted = _wanted(compiled, at, bodies[-1])
     checks: list[Callable[[], Iterable[Problem]]] = [
-        # Who may not bind every role has to have the rights of one that is not there yet.
+        # A dry run of a RoleBinding to a Role that does not exist yet is refused to most logins.
         *(
             functools.partial(_check_object, cluster, package, body)
             for body in bodies
@@ -82,8 +78,6 @@ def check(cluster: Cluster, compiled: Compiled, at: Places) -> tuple[Problem, ..
         ),
         # One without instances is checked when it gets some.
         *(functools.partial(_check_pod, cluster, package, e, at) for e in wanted if e.instances),
-        functools.partial(_check_nodes, cluster, package, wanted),
-        functools.partial(_check_quotas, cluster, package, wanted),
         functools.partial(_check_queue, cluster, at),
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:  # most of the time is the API server's
@@ -91,7 +85,7 @@ def check(cluster: Cluster, compiled: Compiled, at: Places) -> tuple[Problem, ..
     return tuple(sorted(found))
 
 
-def claims(cluster: Cluster) -> dict[str, Sequence[str]]:
+def claims(cluster: KubernetesCluster) -> dict[str, Sequence[str]]:
     """The access modes of each PersistentVolumeClaim, {} if the login may not list them."""
     with contextlib.suppress(ForbiddenError):
         return {
@@ -102,7 +96,7 @@ def claims(cluster: Cluster) -> dict[str, Sequence[str]]:
 
 
 def _check_rights(
-    cluster: Cluster, compiled: Compiled, at: Places, bodies: Sequence[Mapping[str, Any]]
+    cluster: KubernetesCluster, compiled: Compiled, at: Places, bodies: Sequence[Mapping[str, Any]]
 ) -> None:
     """ForbiddenError with all missing rights, and with alternatives where there are some."""
     makes_account = any(body["kind"] == "Role" for body in bodies)
@@ -111,19 +105,11 @@ def _check_rights(
     if lacking:
         raise refusal(cluster, lacking, own_account(at) if accounts else "")
     lacking = () if cluster.in_cluster else missing(cluster, OF_PORTS)
-    large = left_out(compiled, bodies) if lacking else ()
+    large = left_out(compiled, bodies).values() if lacking else ()
     if large:
-        instead = (
-            f"Or have {' and '.join(large)} in the image: together, files of 1 MB need no port."
-        )
+        names_of = " and ".join(source.rpartition("/")[2] for source in large)
+        instead = f"Or have {names_of} in the image: together, files of 1 MB need no port."
         raise refusal(cluster, lacking, instead)
-
-
-def left_out(compiled: Compiled, bodies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The names of files that are too large for the Secrets in `bodies`."""
-    kept = {key for body in bodies if body["kind"] == "Secret" for key in body["data"]}
-    known = digests(compiled).items()
-    return tuple(source.rpartition("/")[2] for source, digest in known if digest not in kept)
 
 
 def own_account(at: Places) -> str:
@@ -139,17 +125,17 @@ def of_master(at: Places) -> str:
     )
 
 
-def _wanted(compiled: Compiled, at: Places, job: Mapping[str, Any]) -> list[Wanted]:
+def _wanted(compiled: Compiled, at: Places, job: Mapping[str, Any]) -> list[WantedRights]:
     """The pod of the master, and one pod of each component."""
-    assert compiled.package is not None
+    assert compiled.plan is not None
     template = job["spec"]["template"]
     master = {"apiVersion": "v1", "kind": "Pod", **template}
-    made = pods.pods(compiled.package, compiled.job, at)
-    found = [Wanted(MASTER, 1, _named(master, names.run_object(at.name, at.run), at))]
+    made = pods.pods(compiled.plan, at)
+    found = [WantedRights(MASTER, 1, _named(master, names.run_object(at.name, at.run), at))]
     for component in compiled.job.components:
         name = names.pod_name(at.name, at.run, component.name, 0)
         pod = _named(made[component.name], name, at)
-        found.append(Wanted(component.name, component.instances, pod))
+        found.append(WantedRights(component.name, component.instances, pod))
     return found
 
 
@@ -162,7 +148,7 @@ def _named(pod: Mapping[str, Any], name: str, at: Places) -> dict[str, Any]:
 
 
 def _check_object(
-    cluster: Cluster, package: AppPackage, body: Mapping[str, Any]
+    cluster: KubernetesCluster, package: AppPackage, body: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Dry runs of all objects except pods. Secrets are sent without their content."""
     tried = dict(body)
@@ -179,7 +165,7 @@ def _check_object(
 
 
 def _check_pod(
-    cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places
+    cluster: KubernetesCluster, package: AppPackage, wanted: WantedRights, at: Places
 ) -> tuple[Problem, ...]:
     """Objects that the pod refers to and that do not exist; if there are none, what the API server
     reports."""
@@ -188,7 +174,7 @@ def _check_pod(
 
 
 def _refused(
-    cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places
+    cluster: KubernetesCluster, package: AppPackage, wanted: WantedRights, at: Places
 ) -> Iterator[Problem]:
     """The message of an admission that refuses a pod: Pod Security, limits, quotas, classes. A
     login that may not create pods gets none."""
@@ -221,20 +207,17 @@ def place(package: AppPackage, component: str, field: str) -> Position:
         value = _given(values, key)
         if inner.startswith(part) and value is not None:
             return value.at
-    return _at(package, component)
+    return package.master.at if component == MASTER else package.component(component).at
 
 
 def _values(package: AppPackage, component: str) -> Mapping[str, ConfigValue]:
-    return package.config.global_ if component == MASTER else effective(package, component)
+    config = package.config
+    return config.global_ if component == MASTER else config.components[component]
 
 
 def _given(values: Mapping[str, ConfigValue], key: str) -> ConfigValue | None:
     found = setting(values, key) if key else None
     return None if found is None or found.is_default else found
-
-
-def _at(package: AppPackage, component: str) -> Position:
-    return package.master.at if component == MASTER else package.component(component).at
 
 
 def _place_of_resource(package: AppPackage, component: str, resource: str) -> Position:
@@ -249,7 +232,9 @@ def _place_of_resource(package: AppPackage, component: str, resource: str) -> Po
 # ---- What is named and not there --------------------------------------------------------------
 
 
-def _absent(cluster: Cluster, package: AppPackage, wanted: Wanted, at: Places) -> Iterator[Problem]:
+def _absent(
+    cluster: KubernetesCluster, package: AppPackage, wanted: WantedRights, at: Places
+) -> Iterator[Problem]:
     """Missing objects to which pods refer, once for each position. A class that the login may not
     read is left to the dry run."""
     own = {names.application_object(at.name), names.run_object(at.name, at.run)}
@@ -298,60 +283,7 @@ def references(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "PriorityClass", spec["priorityClassName"], "spec.priorityClassName"
 
 
-# ---- Nodes, quotas, queues --------------------------------------------------------------------
-
-
-def _check_nodes(
-    cluster: Cluster, package: AppPackage, wanted: Sequence[Wanted]
-) -> Iterator[Problem]:
-    try:
-        nodes = cluster.list("Node")
-    except ForbiddenError:
-        return
-    found = [
-        (each.component, lack)
-        for each in wanted
-        if each.instances
-        for lack in lacks(each.component, each.pod, nodes)
-    ]
-    severity = {"severity": WARNING} if found and adds_nodes(cluster) else {}
-    for component, lack in found:
-        at = place(package, component, lack.field)
-        kind, _, resource = lack.field.partition(".")
-        if kind == "resources":
-            at = _place_of_resource(package, component, resource)
-        elif lack.field == "spec.affinity":
-            at = _place_of_affinity(package, component)
-        yield Problem(at, _NEVER, lack.message, hint=lack.hint, **severity)
-
-
-def _place_of_affinity(package: AppPackage, component: str) -> Position:
-    size = package.master if component == MASTER else package.resources[component]
-    return size.place("yarn.nodes" if "yarn.nodes" in size.positions else "yarn.label.expression")
-
-
-def adds_nodes(cluster: Cluster) -> bool:
-    """Whether the cluster seems to add nodes for waiting pods."""
-    with contextlib.suppress(ForbiddenError):
-        if any(group.endswith(_ADDS_NODES) for group in cluster.groups()):
-            return True
-    return cluster.autoscaled()
-
-
-def _check_quotas(
-    cluster: Cluster, package: AppPackage, wanted: Sequence[Wanted]
-) -> Iterator[Problem]:
-    try:
-        quotas = cluster.list("ResourceQuota")
-    except ForbiddenError:
-        return
-    demands = [Demand(each.component, each.instances, each.pod) for each in wanted]
-    for excess in excesses(demands, quotas):
-        at = _place_of_resource(package, excess.name, excess.resource)
-        yield Problem(at, _NEVER, excess.message, hint="Ask for less, or for a larger quota.")
-
-
-def _check_queue(cluster: Cluster, at: Places) -> Iterator[Problem]:
+def _check_queue(cluster: KubernetesCluster, at: Places) -> Iterator[Problem]:
     if at.queue in pods.NO_QUEUE:
         return
     with contextlib.suppress(ForbiddenError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfapp.engines.kubernetes.api import Cluster
-from tfapp.engines.kubernetes.failures import TO_WEBSOCKETS, rule
+from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.pod.failures import TO_WEBSOCKETS, rule
 from tfapp.errors import ForbiddenError
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -41,7 +41,7 @@ OF_PORTS = (Right(TO_WEBSOCKETS, "pods/portforward"),)
 OF_FILES = (Right(("create",), "pods"), Right(TO_WEBSOCKETS, "pods/exec"))
 
 
-def missing(cluster: Cluster, needed: Iterable[Right]) -> tuple[Right, ...]:
+def missing(cluster: KubernetesCluster, needed: Iterable[Right]) -> tuple[Right, ...]:
     """The missing permissions among `needed`, each with its missing verbs."""
     rules = cluster.rules()
     lacking = []
@@ -72,7 +72,9 @@ def covered(rules: Sequence[Mapping[str, Any]], verb: str, right: Right) -> bool
     )
 
 
-def refusal(cluster: Cluster, lacking: Sequence[Right], instead: str = "") -> ForbiddenError:
+def refusal(
+    cluster: KubernetesCluster, lacking: Sequence[Right], instead: str = ""
+) -> ForbiddenError:
     """The error for missing permissions, with the RBAC rules in one sentence. `instead`: an
     alternative."""
     what = "; ".join(f"{', '.join(each.verbs)} {each.resource}" for each in lacking)

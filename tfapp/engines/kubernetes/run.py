@@ -1,39 +1,49 @@
-"""A run on the cluster: its record, its Job and its master's pod; and the run for the client of its
-master (see tfapp.engines.client.Run)."""
+"""A run on the cluster: its record, its Job and its master's pod."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from tfapp.contract.names import FAILED, KILLED
+from tfapp.contract.names import FINAL_STATES, KILLED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.client import Address, Client
+from tfapp.engines.base import Application
+from tfapp.engines.client import Address, Run
 from tfapp.engines.definition import Definition
-from tfapp.engines.kubernetes import names, record, verdict
-from tfapp.engines.kubernetes.pod import endings
-from tfapp.engines.kubernetes.record import RecordedRun
-from tfapp.engines.refusals import DamagedError
+from tfapp.engines.kubernetes import verdict
+from tfapp.engines.kubernetes.logs import instant
+from tfapp.engines.kubernetes.pod import endings, names, record
+from tfapp.engines.kubernetes.pod.failures import ConflictError
+from tfapp.engines.kubernetes.pod.record import RecordedRun
+from tfapp.engines.refusals import undamaged
 from tfapp.errors import ForbiddenError, UnavailableError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
 
 if TYPE_CHECKING:
-    from tfapp.engines.kubernetes.api import Cluster
+    from tfapp.engines.kubernetes.api import KubernetesCluster
 
+WATCH = 5.0  # seconds of one watch of a record; then the Job is looked at
+WATCH_BEFORE = 1.0  # the same before its master serves
 WAIT_EVERY = 0.3  # seconds between two looks for a master, and for an end
 KILL_LIMIT = 60.0  # seconds for the pod of a master that is killed to be gone
 SUBMISSION = 120.0  # seconds after which a command that makes a run has died
 LEFTOVER_GRACE = 1  # seconds
+MASTER_LIMIT = 15.0  # seconds for a master's pod to go, before the other pods are deleted
+EXIT_LIMIT = 3.0  # seconds for the pods of a run that has ended to end by themselves
+CLEAR_LIMIT = 20.0  # seconds for them to end after they were deleted
 
 
 @frozen
-class Record:
+class KubernetesRecord:
     """The record of an application at the time it was read."""
 
     name: str
@@ -43,7 +53,7 @@ class Record:
     destroyed: bool = False  # it is about to go
 
     @classmethod
-    def of(cls, item: Mapping[str, Any]) -> Record:
+    def of(cls, item: Mapping[str, Any]) -> KubernetesRecord:
         metadata = item["metadata"]
         name = metadata.get("annotations", {}).get(names.NAME, "")
         data = item.get("data") or {}
@@ -53,6 +63,10 @@ class Record:
     @property
     def object_name(self) -> str:
         return names.application_object(self.name)
+
+    def folder(self, home: Path) -> Path:
+        """What is kept of it below TFAPP_HOME."""
+        return home / "kubernetes" / "applications" / self.uid
 
     def runs(self) -> list[int]:
         """The numbers of the runs, oldest first."""
@@ -72,22 +86,14 @@ class Record:
         return self._read(lambda: tuple(json.loads(self.data[record.DEFINITION])["tags"]))
 
     def _read(self, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise DamagedError(
-                f"the record of {self.name} (ConfigMap {self.object_name}) cannot be read: "
-                f"{reason}",
-                "Somebody has changed it, or a newer tfapp has written it. `tfapp destroy` deletes "
-                "the application.",
-            ) from error
+        what = f"the record of {self.name} (ConfigMap {self.object_name})"
+        return undamaged(read, what, "Somebody has changed it")
 
 
 class Forwards:
     """Forwarded ports of pods, which are open until this process ends."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: KubernetesCluster):
         self._cluster = cluster
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], tuple[str, int]] = {}
@@ -108,38 +114,59 @@ class Forwards:
         return f"[{host}]:{local}" if ":" in host else f"{host}:{local}"
 
     def close(self) -> None:
-        """Ends them all."""
         with self._lock:
             self._open.clear()
             self._stack.close()
 
 
-class Run:
-    """Run `number` of the application with the record `found`."""
+@contextlib.contextmanager
+def reaching(
+    cluster: KubernetesCluster, name: str, run: int, instance: str, address: str
+) -> Iterator[str]:
+    """A context manager: a URL that leads to `address`, a URL of a pod: through the API server or,
+    inside the cluster, directly. UnavailableError if the instance has no running pod."""
+    if cluster.in_cluster:
+        yield address
+        return
+    labels = {**names.run_labels(name, run), names.INSTANCE: names.instance_label(instance)}
+    pods = cluster.list("Pod", labels, "status.phase=Running")
+    if not pods:
+        raise UnavailableError(f"{instance} of {name} has no running pod")
+    newest = max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+    url = urlsplit(address)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    with cluster.forward(newest["metadata"]["name"], port) as (host, local):
+        shown = f"[{host}]" if ":" in host else host
+        yield url._replace(netloc=f"{shown}:{local}").geturl()
+
+
+class KubernetesRun(Run):
+    """Run `number` of the application with the record `found`. `home`: TFAPP_HOME."""
 
     notice = 1.5  # the API shows the end of a pod so late
+    wait_every = WAIT_EVERY
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubernetesCluster,
         forwards: Forwards,
-        found: Record,
+        found: KubernetesRecord,
         number: int,
         clock: Callable[[], float],
+        home: Path,
     ):
+        super().__init__("kubernetes", number)
         self.found = found
-        self.number = number
+        self.name = found.name
+        self.logs = found.folder(home) / "runs" / str(number)  # for copies
         self.recorded = found.run(number)
         self._cluster = cluster
         self._forwards = forwards
         self._clock = clock
         self._credentials: tuple[bytes, bytes] | None = None
         self._message = ""
-        self.client = Client(self)
-
-    @property
-    def name(self) -> str:
-        return self.found.name
+        self._waits = ""
+        self.suspended = ""  # why nothing of it may run now, as of the last look
 
     @property
     def object_name(self) -> str:
@@ -151,36 +178,44 @@ class Run:
         return self.recorded.record.accepted
 
     @property
+    def ended(self) -> bool:
+        return self.recorded.ending is not None
+
+    def application(self) -> Application:
+        id = self.recorded.record.application
+        tags = self.found.tags()
+        return self.shown(self.name, id, self.status, tags, self.logs, waits=self._waits)
+
+    @property
     def serves(self) -> bool:
         """Whether its master has published its address."""
-        return self.recorded.state is not None and self.recorded.state.address != ""
+        state = self.recorded.state
+        return state is not None and state.address != "" and not self.suspended
 
-    # -- see tfapp.engines.client.Run --
+    @property
+    def status(self) -> ApplicationStatus:
+        """The last known status. A run whose Job was suspended after it had begun is SUSPENDED."""
+        recorded = self.recorded
+        if self.suspended and recorded.state is not None and recorded.ending is None:
+            return dataclasses.replace(recorded.last_known, state=SUSPENDED)
+        return recorded.last_known
+
+    # -- for its client --
     def address(self) -> Address:
         if not self.serves:
             self.read()
         state = self.recorded.state
         if state is None or not state.address:
-            raise UnreachableError(f"{self.name} has no master yet", self.waits())
+            raise UnreachableError(f"{self.name} has no master yet", self.waiting())
         if self._credentials is None:
             self._credentials = self.credentials()
         return Address(self._forwards.to(state.pod, state.address), *self._credentials)
 
-    def is_ending(self) -> bool:
-        return self.recorded.ending is not None
-
-    def wait_for_end(self, timeout: float) -> bool:
-        """False also if the API server does not answer."""
-        deadline = time.monotonic() + timeout
-        while not self._look():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(WAIT_EVERY)
-        return True
-
     def kill(self) -> None:
-        """Deletes the Job, the master's pod and all other pods."""
+        """Deletes the Job, the master's pod and all other pods. A master that is just being started
+        learns from the record that it must start nothing."""
         began = self.serves
+        self._patch({record.stop_key(self.number): self._message or "Stopped."})
         self.delete_pods()
         last_known, now = self.recorded.last_known, self._clock()
         if began:
@@ -190,7 +225,6 @@ class Run:
             self._write(verdict.stopped_early(last_known, self._message, now))
 
     def stop(self, message: str, force: bool, timeout: float | None) -> None:
-        """See Client.stop. `message`: the reason, for the verdict."""
         self._message = message
         if not self.serves:
             self.read()
@@ -201,46 +235,74 @@ class Run:
         else:
             self.client.stop(message, force, timeout)
 
+    def ask(self) -> None:
+        self._waits = self.waiting()
+
+    def changes(self) -> Iterator[Application]:
+        """See Run.changes: for WATCH seconds, or until its record has an ending."""
+        self.ask()
+        seconds = WATCH if self.serves else WATCH_BEFORE
+        silent = [""]
+        watch = self._cluster.watch(
+            "ConfigMap", name=self.found.object_name, timeout=seconds, away=silent.append
+        )
+        for kind, item in watch:
+            if kind == "DELETED":
+                return
+            self.take(KubernetesRecord.of(item))
+            if self.is_ending():
+                return
+            if self.recorded.last_known.state not in FINAL_STATES:
+                yield self.application()
+        if silent[-1]:
+            raise UnavailableError(silent[-1])
+
     # -- the cluster's view --
     def read(self) -> None:
         """Reads the record again. UnreachableError if it was deleted."""
         item = self._cluster.get("ConfigMap", self.found.object_name)
         if item is None or item["metadata"]["uid"] != self.found.uid:
             raise UnreachableError(f"{self.name} was destroyed")
-        self.take(Record.of(item))
+        self.take(KubernetesRecord.of(item))
 
-    def take(self, found: Record) -> None:
+    def take(self, found: KubernetesRecord) -> None:
         """Sets the record, which was read elsewhere."""
         self.found = found
         self.recorded = found.run(self.number)
 
-    def job(self) -> dict | None:
-        """The Job; None if there is none."""
+    def job(self) -> dict[str, Any] | None:
         return self._cluster.get("Job", self.object_name)
 
-    def pods(self) -> list[dict]:
+    def pods(self) -> list[dict[str, Any]]:
         """All pods of the run, including the master's."""
         return self._cluster.list("Pod", names.run_labels(self.name, self.number))
 
-    def master_pod(self) -> dict | None:
-        """The pod of the Job."""
+    def master_pod(self) -> dict[str, Any] | None:
         labels = {"batch.kubernetes.io/job-name": self.object_name}
         pods = self._cluster.list("Pod", labels)
         return max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
 
-    def waits(self) -> str:
+    def waiting(self) -> str:
         """What the master waits for, in the cluster's words; "" if unknown. Also for a master that
         serves: its node may not answer."""
-        if self.is_ending():
-            return ""
+        if self.is_ending() or self.suspended:
+            return "" if self.is_ending() else self.suspended
+        state = self.recorded.state
+        if state is not None and state.attempt > 1 and state.missing:
+            return (
+                f"waiting for {len(state.missing)} files, which `tfapp wait` sends where they are"
+            )
         pod = self.master_pod()
         if self.serves or verdict.waiting(pod):
             return verdict.waiting(pod)
+        return verdict.waiting(pod, self._events(pod))
+
+    def _events(self, pod: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
+        """The events of the master's pod or, if there is none, of its Job."""
         of = self.object_name if pod is None else pod["metadata"]["name"]
-        events: list[dict] = []
         with contextlib.suppress(ForbiddenError):
-            events = self._cluster.list("Event", fields=f"involvedObject.name={of}")
-        return verdict.waiting(pod, events)
+            return self._cluster.list("Event", fields=f"involvedObject.name={of}")
+        return []
 
     def credentials(self) -> tuple[bytes, bytes]:
         """The certificate and the key of the run, PEM. UnreachableError if they were deleted."""
@@ -257,78 +319,112 @@ class Run:
         if self.is_ending():
             return True
         job = self.job()
-        if not verdict.has_ended(job):
-            return self._never_came()
+        self.suspended = verdict.suspension(job)
+        if self.suspended:
+            return self._is_suspended()
+        if job is not None and not endings.has_ended(job):
+            return self._never_came(job)
         self.read()  # it may have spoken just before its end
         if self.is_ending():
             return True
-        state, record_ = self.recorded.state, self.recorded.record
-        if job is None and state is None and self._clock() < record_.started + SUBMISSION:
+        run, now = self.recorded, self._clock()
+        made = job is not None or run.state is not None
+        if run.stop is not None:  # by a command that has not come to its end
+            found = verdict.stopped_early(run.last_known, run.stop, now)
+        elif made:
+            found = verdict.ending(verdict.death(job, self.master_pod()), run.last_known, now)
+        elif now < run.record.started + SUBMISSION:
             return False  # a command is about to make it
-        how = verdict.death(job, self.master_pod())
-        if job is None and state is None:
+        else:
             how = verdict.Death("the command that was about to start it died")
-        self.end_leftovers()
-        self._write(verdict.ending(how, self.recorded.last_known, self._clock(), FAILED))
+            found = verdict.ending(how, run.last_known, now)
+        self._end(self.pods())
+        self._write(found)
         return self.is_ending()
 
-    def _never_came(self) -> bool:
-        """Ends a run whose master has no image after the gang deadline: there is no coordinator to
-        do it."""
-        pod = None if self.serves else self.master_pod()
-        if pod is None or not endings.lacks_image(pod):
+    def _is_suspended(self) -> bool:
+        """Ends the pods of a master that was killed before it could. Returns False: the run has not
+        ended."""
+        pods = self.pods()
+        if not any(verdict.is_of_master(pod) and not verdict.is_over(pod) for pod in pods):
+            self._end(pods)
+        return False
+
+    def _never_came(self, job: Mapping[str, Any]) -> bool:
+        """Ends a run whose master still waits after the gang deadline, for a node, a quota or its
+        image: there is no coordinator to do it. The time in a queue does not count."""
+        if self.serves:
+            return False
+        pod = self.master_pod()
+        waits = endings.waits(pod) if pod else endings.told_by_events(self._events(None))
+        if not waits or (pod and endings.is_gated(pod)):
             return False
         limit = self.found.definition().gang
-        if self._clock() < self.recorded.record.started + limit:
+        began = max(self.recorded.record.started, _started(job))
+        if self._clock() < began + limit:
             return False
         self.delete_pods()
-        now = self._clock()
-        self._write(verdict.never_came(endings.waits(pod), limit, self.recorded.last_known, now))
+        self._write(verdict.never_came(waits, limit, self.recorded.last_known, self._clock()))
         return self.is_ending()
 
-    def end_leftovers(self) -> None:
-        """Ends the remaining pods. Their logs are kept if their node can end them."""
-        for pod in self.pods():
+    def _end(self, pods: Iterable[Mapping[str, Any]]) -> None:
+        for pod in pods:
             if not verdict.is_over(pod):
                 name = pod["metadata"]["name"]
                 self._cluster.delete("Pod", name, grace=LEFTOVER_GRACE)
 
+    def clear(self) -> None:
+        """Ends what still runs of a run that has an ending, which should be nothing: its master
+        gets a moment to exit. Waits for the end, but not for pods on nodes that are lost."""
+        began = time.monotonic()
+        while time.monotonic() < began + EXIT_LIMIT + CLEAR_LIMIT:
+            living = [pod for pod in self.pods() if endings.ended(pod) is None]
+            if not living:
+                return
+            if time.monotonic() > began + EXIT_LIMIT:
+                self._end(living)
+            time.sleep(WAIT_EVERY)
+
     def delete_pods(self) -> None:
         """Deletes the Job and all pods of the run, and waits at most KILL_LIMIT seconds until they
-        are deleted."""
+        are deleted. The master's pod goes first: a master replaces pods that are deleted."""
         self._cluster.delete("Job", self.object_name, foreground=True)
-        deadline = time.monotonic() + KILL_LIMIT
-        while time.monotonic() < deadline:
-            self.end_leftovers()  # also a pod that the Job's controller made meanwhile
-            if self.job() is None and all(verdict.is_over(pod) for pod in self.pods()):
+        began = time.monotonic()
+        while time.monotonic() < began + KILL_LIMIT:
+            pods = self.pods()
+            masters = [pod for pod in pods if verdict.is_of_master(pod)]
+            alone = time.monotonic() < began + MASTER_LIMIT and not all(
+                map(verdict.is_over, masters)
+            )
+            self._end(masters if alone else pods)
+            if self.job() is None and all(map(verdict.is_over, pods)):
                 return
             time.sleep(WAIT_EVERY)
 
     def _write(self, ending: Ending) -> None:
         """Writes an ending, if there is none."""
-        from tfapp.engines.kubernetes.api import ConflictError
+        self._patch(
+            {
+                record.ending_key(self.number): record.text(ending),
+                record.status_key(self.number): None,
+            }
+        )
 
+    def _patch(self, values: Mapping[str, str | None]) -> None:
+        """Writes into the record, if there is no ending."""
         for _ in range(5):
             self.read()
             if self.is_ending():
                 return
-            values = {
-                record.ending_key(self.number): record.text(ending),
-                record.status_key(self.number): None,
-            }
             body = {"metadata": {"resourceVersion": self.found.version}, "data": values}
             try:
                 item = self._cluster.patch("ConfigMap", self.found.object_name, body)
             except ConflictError:
                 continue
-            self.take(Record.of(item))
+            self.take(KubernetesRecord.of(item))
             return
 
-    def _look(self) -> bool:
-        if self.is_ending():
-            return True
-        try:
-            self.read()
-            return self.settle()
-        except UnavailableError:
-            return False
+
+def _started(job: Mapping[str, Any]) -> float:
+    """The time since which a Job is not suspended, in seconds since 1970; 0 if it has none yet."""
+    return (instant(job.get("status", {}).get("startTime", "")) or 0) / 1e9

@@ -10,24 +10,25 @@ import secrets
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfapp.compiler.store import CACHE
 from tfapp.engines.credentials import new_credentials
-from tfapp.engines.definition import Definition
-from tfapp.engines.kubernetes import names, record
-from tfapp.engines.kubernetes.objects import digests, objects, owned, run_objects
+from tfapp.engines.definition import Definition, of_the_user
+from tfapp.engines.kubernetes.objects import left_out, objects, owned, run_objects
+from tfapp.engines.kubernetes.pod import names, record
+from tfapp.engines.kubernetes.pod.failures import ConflictError
+from tfapp.engines.kubernetes.pod.record import RunRecord
 from tfapp.engines.kubernetes.pods import Places
-from tfapp.engines.kubernetes.record import RunRecord
-from tfapp.engines.kubernetes.run import WAIT_EVERY, Forwards, Record, Run
-from tfapp.engines.leftovers import CACHE
+from tfapp.engines.kubernetes.run import WAIT_EVERY, Forwards, KubernetesRecord, KubernetesRun
 from tfapp.errors import InUseError, UnavailableError
 from tfapp.frozen import frozen
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
-    from tfapp.engines.kubernetes.api import Cluster
+    from tfapp.engines.kubernetes.api import KubernetesCluster
 
 SUBMISSION = "tfapp/submission"  # annotation: tells the record of one command from another's
 LARGE = "large"  # key of the record: {SHA-256: file name} of those that no Secret holds
@@ -50,12 +51,12 @@ class LargeFile:
     path: Path
 
 
-class Submission:
+class KubernetesSubmission:
     """Creates and deletes applications. `home`: TFAPP_HOME. `clock`: seconds since 1970."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubernetesCluster,
         forwards: Forwards,
         home: Path,
         clock: Callable[[], float],
@@ -66,8 +67,11 @@ class Submission:
         self._clock = clock
 
     def create(
-        self, definition: Definition, compiled: Compiled, keep: Callable[[Record, Definition], None]
-    ) -> Record:
+        self,
+        definition: Definition,
+        compiled: Compiled,
+        keep: Callable[[KubernetesRecord, Definition], None],
+    ) -> KubernetesRecord:
         """Creates all objects of an application and its first run, and uploads the files that are
         in no Secret to its master. `keep` is called with the record before anything else is
         created. ExistsError if the name is taken; on any failure nothing is left behind."""
@@ -75,14 +79,17 @@ class Submission:
         at = places(compiled, self._cluster.namespace)
         data = {record.DEFINITION: record.text(definition), record.run_key(1): record.text(run)}
         first, *rest = objects(compiled, at, data, new_credentials(run.started))
-        large = _left_out(compiled, rest)
+        large = [
+            LargeFile(digest, Path(source[len(_LOCAL) :]))
+            for digest, source in left_out(compiled, rest).items()
+        ]
         token = secrets.token_hex(8)
         first["metadata"]["annotations"][SUBMISSION] = token
         names_of_large = {file.digest: file.path.name for file in large}
         first["data"][LARGE] = json.dumps(names_of_large)
         try:
             made = self._cluster.create(first)
-            found = Record.of(made)
+            found = KubernetesRecord.of(made)
             keep(found, definition)
             for other in rest:
                 self._cluster.create(owned(other, made))
@@ -91,12 +98,12 @@ class Submission:
             self._undo(definition.name, token)
             raise
 
-    def start(self, found: Record, definition: Definition) -> tuple[Record, int]:
+    def start(
+        self, found: KubernetesRecord, definition: Definition
+    ) -> tuple[KubernetesRecord, int]:
         """Creates the next run of an application that has ended. Returns its record and the number
         of the run. InUseError if another command has started it; UnavailableError if a file that is
         in no Secret is not on this machine; on any failure nothing of the run is left behind."""
-        from tfapp.engines.kubernetes.api import ConflictError
-
         number = found.runs()[-1] + 1
         large = self._large_files(found, definition)
         run = self._run_record(definition, number)
@@ -108,7 +115,7 @@ class Submission:
                 changed = self._cluster.patch("ConfigMap", found.object_name, body)
             except ConflictError:
                 raise InUseError(f"{found.name} was changed by another command") from None
-            found = Record.of(changed)
+            found = KubernetesRecord.of(changed)
             for item in self._run_objects(definition, run):
                 self._cluster.create(owned(item, changed))
             return self._supplied(found, run, large), number
@@ -116,21 +123,30 @@ class Submission:
             self._undo_run(found, number, text)
             raise
 
-    def delete(self, found: Record) -> None:
-        """Deletes the record and everything that it owns, and waits at most GONE_LIMIT seconds.
-        Pods on a lost node are force-deleted after FORGET_AFTER."""
+    def supply(self, run: KubernetesRun, definition: Definition) -> None:
+        """Sends the files that are in no Secret to a run's master. UnavailableError if one is not
+        on this machine."""
+        files = self._large_files(run.found, definition)
+        Supply(run, self._forwards, {file.digest: file.path for file in files}).bring()
+
+    def delete(self, found: KubernetesRecord) -> None:
+        """Deletes the record and everything that it owns, itself or through others, and waits at
+        most GONE_LIMIT seconds. Pods on a lost node are force-deleted after FORGET_AFTER."""
         self._cluster.delete("ConfigMap", found.object_name, foreground=True)
+        labels = names.application_labels(found.name)
         began = time.monotonic()
         while time.monotonic() < began + GONE_LIMIT:
             item = self._cluster.get("ConfigMap", found.object_name)
-            if item is None or item["metadata"]["uid"] != found.uid:
+            if item is not None and item["metadata"]["uid"] != found.uid:
+                return
+            pods = self._cluster.list("Pod", labels)
+            if item is None and not pods and not self._cluster.list("ConfigMap", labels):
                 return
             if time.monotonic() > began + FORGET_AFTER:
-                for pod in self._cluster.list("Pod", names.application_labels(found.name)):
+                for pod in pods:
                     self._cluster.delete("Pod", pod["metadata"]["name"], grace=0)
             time.sleep(WAIT_EVERY)
 
-    # -- inside --
     def _run_record(self, definition: Definition, number: int) -> RunRecord:
         now = self._clock()
         return RunRecord(
@@ -141,7 +157,7 @@ class Submission:
             namespace=self._cluster.namespace,
         )
 
-    def _run_objects(self, definition: Definition, run: RunRecord) -> list[dict]:
+    def _run_objects(self, definition: Definition, run: RunRecord) -> list[dict[str, Any]]:
         name = names.application_object(definition.name)
         secret = self._cluster.get("Secret", name)
         if secret is None:
@@ -150,14 +166,17 @@ class Submission:
                 f"`tfapp destroy {definition.name}` and create it anew.",
             )
         content = {key: base64.b64decode(value) for key, value in secret["data"].items()}
-        at = Places(definition.name, definition.user, self._cluster.namespace, run.run)
+        tags = of_the_user(definition.tags)
+        at = Places(definition.name, definition.user, self._cluster.namespace, run.run, tags=tags)
         return run_objects(content, at, new_credentials(run.started))
 
-    def _supplied(self, found: Record, run: RunRecord, large: Sequence[LargeFile]) -> Record:
+    def _supplied(
+        self, found: KubernetesRecord, run: RunRecord, large: Sequence[LargeFile]
+    ) -> KubernetesRecord:
         """The record, once the run's master has all files."""
         if not large:
             return found
-        made = Run(self._cluster, self._forwards, found, run.run, self._clock)
+        made = KubernetesRun(self._cluster, self._forwards, found, run.run, self._clock, self._home)
         Supply(made, self._forwards, {file.digest: file.path for file in large}).bring()
         return made.found
 
@@ -168,9 +187,9 @@ class Submission:
         item = self._cluster.get("ConfigMap", object_name)
         if item is None or item["metadata"].get("annotations", {}).get(SUBMISSION) != token:
             return
-        self.delete(Record.of(item))
+        self.delete(KubernetesRecord.of(item))
 
-    def _undo_run(self, found: Record, number: int, text: str) -> None:
+    def _undo_run(self, found: KubernetesRecord, number: int, text: str) -> None:
         """Deletes what this command has created for a run."""
         item = self._cluster.get("ConfigMap", found.object_name)
         if item is None or (item.get("data") or {}).get(record.run_key(number)) != text:
@@ -178,11 +197,12 @@ class Submission:
         name = names.run_object(found.name, number)
         self._cluster.delete("Job", name, foreground=True)
         self._cluster.delete("Secret", name)
-        keys = (record.run_key, record.state_key, record.status_key, record.ending_key)
-        data = {key(number): None for key in keys}
+        data = {key(number): None for key in record.KEYS}
         self._cluster.patch("ConfigMap", found.object_name, {"data": data})
 
-    def _large_files(self, found: Record, definition: Definition) -> tuple[LargeFile, ...]:
+    def _large_files(
+        self, found: KubernetesRecord, definition: Definition
+    ) -> tuple[LargeFile, ...]:
         """The files to stream. UnavailableError if one is not on this machine."""
         wanted: Mapping[str, str] = json.loads(found.data.get(LARGE, "{}"))
         local = definition.local_files()
@@ -206,20 +226,7 @@ def places(compiled: Compiled, namespace: str) -> Places:
     return Places(spec.name, user, namespace, queue=spec.queue, tags=compiled.tags)
 
 
-def _left_out(compiled: Compiled, items: Iterable[Mapping[str, Any]]) -> tuple[LargeFile, ...]:
-    """The files that are in no Secret among `items`."""
-    inside = {key for item in items if item["kind"] == "Secret" for key in item["data"]}
-    found = digests(compiled)
-    sources = Definition.of(compiled.spec.name, compiled).sources()
-    return tuple(
-        LargeFile(found[source], Path(source[len(_LOCAL) :]))
-        for source in sources
-        if source in found and found[source] not in inside
-    )
-
-
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -227,13 +234,13 @@ def sha256(path: Path) -> str:
     return found.hexdigest()
 
 
-def _forgotten(found: Record) -> Iterator[str]:
+def _forgotten(found: KubernetesRecord) -> Iterator[str]:
     """The keys of the oldest runs in a record that becomes too large."""
     size = sum(len(value) for value in found.data.values())
     for number in found.runs()[:-1]:
         if size < RECORD_LIMIT:
             return
-        for key in (record.run_key, record.state_key, record.status_key, record.ending_key):
+        for key in record.KEYS:
             size -= len(found.data.get(key(number), ""))
             yield key(number)
 
@@ -242,7 +249,7 @@ class Supply:
     """Uploads files to the master of a run, which requests them by their SHA-256. `files`: digest
     -> path."""
 
-    def __init__(self, run: Run, forwards: Forwards, files: Mapping[str, Path]):
+    def __init__(self, run: KubernetesRun, forwards: Forwards, files: Mapping[str, Path]):
         self._run = run
         self._forwards = forwards
         self._files = files
@@ -266,7 +273,7 @@ class Supply:
                 verdict = self._run.recorded.last_known.verdict
                 raise UnavailableError(verdict.summary if verdict else "its master has ended")
             if time.monotonic() > deadline:
-                waits = self._run.waits()
+                waits = self._run.waiting()
                 raise UnavailableError(
                     f"the master of {self._run.name} did not begin in {BEGIN_LIMIT:g} s"
                     f"{': ' if waits else ''}{waits}"

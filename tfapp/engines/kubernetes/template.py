@@ -6,14 +6,18 @@ The values of tfapp take precedence. Each place where the template differs is a 
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.names import ENV_OWN_CGROUP
 from tfapp.documents import Document, read_document
 from tfapp.documents.decode import MAX_BYTES
-from tfapp.engines.kubernetes.names import CONTAINER
+from tfapp.engines.kubernetes.configuration import quantity
+from tfapp.engines.kubernetes.pod.names import CONTAINER, MANAGED_BY, QUEUE_LABEL, TRAINING_ATTEMPT
 from tfapp.errors import TfappError
 from tfapp.frozen import frozen
 from tfapp.package.model import FILES, AppPackage, ConfigValue
@@ -40,7 +44,6 @@ class Template:
 
     @property
     def data(self) -> Manifest:
-        """A copy of the Pod."""
         found = copy.deepcopy(self.document.data)
         for step in self.root:
             found = found[step]
@@ -48,13 +51,7 @@ class Template:
 
     def at(self, *path: str | int) -> Position:
         """The position of a part of the Pod, or of the nearest enclosing part."""
-        whole = (*self.root, *path)
-        for length in range(len(whole), -1, -1):
-            try:
-                return self.document.key_at(whole[:length])
-            except KeyError:
-                continue
-        raise AssertionError("the whole document has a place")
+        return self.document.nearest((*self.root, *path))
 
 
 # ---- Reading ----------------------------------------------------------------------------------
@@ -178,6 +175,20 @@ def _listed(
 
 # ---- Merging ----------------------------------------------------------------------------------
 
+# How a field that both set is merged. A list: by the name of its entries, of which tfapp's win, or
+# as the union of both. THEIRS: the template's wins. Of all other fields tfapp's wins, in mappings
+# key by key.
+UNION, THEIRS = "union", "theirs"
+_RULES = {
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+    "tolerations": UNION,
+    "topologySpreadConstraints": THEIRS,
+    "terminationMessagePolicy": THEIRS,
+}
+_PROGRAM = ("command", "args", "workingDir")
+
 
 @frozen
 class Written:
@@ -202,27 +213,32 @@ class _Merge:
         self.own = own
         self.written = written
         self.problems: list[Problem] = []
+        self.data = template.data
+        self.brings_script = any(
+            volume["name"] == _mapping(volume.get("configMap")).get("name") == _SCRIPT_VOLUME
+            for volume in self.data["spec"].get("volumes") or ()
+        )
 
     def warn(self, message: str, hint: str, *path: str | int) -> None:
         self.problems.append(Problem(self.template.at(*path), CODE, message, WARNING, hint))
 
     def pod(self) -> Manifest:
-        data = self.template.data
-        spec = data["spec"]
-        self.drop_script_volume(spec)
-        main, index = self.main_container(spec)
-        containers = [c for c in spec["containers"] if c is not main]
+        spec = self.data["spec"]
         ours = self.own["spec"]["containers"][0]
+        names = [container["name"] for container in spec["containers"]]
+        main = names.index(CONTAINER) if CONTAINER in names else 0
         found = self.spec(spec)
-        found["containers"] = [self.container(main, ours, ("spec", "containers", index))]
-        found["containers"] += map(self.guest, containers)
+        program = self.container(spec["containers"][main], ours, ("spec", "containers", main))
+        guests = [c for index, c in enumerate(spec["containers"]) if index != main]
+        found["containers"] = [program, *map(self.guest, guests)]
         if spec.get("initContainers"):
             found["initContainers"] = [*map(self.guest, spec["initContainers"])]
-        self.check_guests(spec, index)
-        return {**self.own, "metadata": self.metadata(data.get("metadata") or {}), "spec": found}
+        self.check_guests(spec, main)
+        metadata = self.metadata(self.data.get("metadata") or {})
+        return {**self.own, "metadata": metadata, "spec": found}
 
     def metadata(self, metadata: Mapping[str, Any]) -> Manifest:
-        ours = self.own["metadata"]
+        found = dict(self.own["metadata"])
         known = {"name", "generateName", "labels", "annotations", "namespace"}
         for key in metadata.keys() - known:
             self.warn(f"metadata.{key} of a pod is set by tfapp", "remove it", "metadata", key)
@@ -233,133 +249,98 @@ class _Merge:
                 "remove it, or give the namespace with --namespace",
                 *("metadata", "namespace"),
             )
-        return {
-            **ours,
-            **{
-                key: self.table(
-                    {k: v for k, v in (metadata.get(key) or {}).items() if v not in _PLACEHOLDERS},
-                    ours.get(key, {}),
-                    ("metadata", key),
-                )
-                for key in ("labels", "annotations")
-            },
-        }
-
-    def spec(self, spec: Mapping[str, Any]) -> Manifest:
-        """The spec but for its containers."""
-        apart = ("containers", "initContainers")
-        theirs = {k: v for k, v in spec.items() if k not in apart and v is not None}
-        if "activeDeadlineSeconds" in theirs:
-            del theirs["activeDeadlineSeconds"]
-            hint = "remove it: site.global.application.lifetime limits the application"
-            self.warn(
-                "activeDeadlineSeconds is set by tfapp, to end a container", hint,
-                *("spec", "activeDeadlineSeconds"),
-            )  # fmt: skip
-        ours = {k: v for k, v in self.own["spec"].items() if k not in apart}
-        found = {**theirs, **ours}
-        for key in ("volumes", "imagePullSecrets"):
-            if key in theirs or key in ours:
-                found[key] = self.named(theirs.get(key), ours.get(key), ("spec", key))
-        if "tolerations" in theirs and "tolerations" in ours:
-            found["tolerations"] = [
-                *theirs["tolerations"],
-                *(one for one in ours["tolerations"] if one not in theirs["tolerations"]),
-            ]
-        if "topologySpreadConstraints" in theirs:
-            found["topologySpreadConstraints"] = theirs["topologySpreadConstraints"]
-        if "affinity" in theirs and "affinity" in ours:
-            found["affinity"] = both_affinities(theirs["affinity"], ours["affinity"])
-        for key in ("nodeSelector", "securityContext"):
-            if key in theirs and key in ours:
-                found[key] = self.table(theirs[key], ours[key], ("spec", key))
-        done = {"volumes", "imagePullSecrets", "tolerations", "topologySpreadConstraints"}
-        done |= {"affinity", "nodeSelector", "securityContext"}
-        for key in (ours.keys() & theirs.keys()) - done:
-            self.differs(theirs[key], ours[key], ("spec", key))
+        for key in ("labels", "annotations"):
+            theirs = _values(metadata.get(key))
+            ours = {k: v for k, v in found.get(key, {}).items() if k not in theirs or _is_own(k)}
+            found[key] = self.both(theirs, ours, ("metadata", key))
         return found
 
-    # -- containers --
-    def main_container(self, spec: Mapping[str, Any]) -> tuple[Manifest, int]:
-        """The program's container in the template, and its place: the one of our name, or the
-        first."""
-        for index, container in enumerate(spec["containers"]):
-            if container["name"] == CONTAINER:
-                return container, index
-        return spec["containers"][0], 0
+    def spec(self, spec: Mapping[str, Any]) -> Manifest:
+        theirs = _without(spec, "containers", "initContainers")
+        ours = _without(self.own["spec"], "containers")
+        if theirs.pop("activeDeadlineSeconds", None) is not None:
+            self.warn(
+                "activeDeadlineSeconds is set by tfapp, to end a container",
+                "remove it: site.global.application.lifetime limits the application",
+                *("spec", "activeDeadlineSeconds"),
+            )
+        if "affinity" in theirs and "affinity" in ours:
+            theirs["affinity"] = ours["affinity"] = both_affinities(
+                theirs["affinity"], ours["affinity"]
+            )
+        return self.both(theirs, ours, ("spec",))
 
+    # -- containers --
     def container(self, theirs: Manifest, ours: Manifest, path: PathTo) -> Manifest:
         name = theirs["name"]
-        found = {**{k: v for k, v in theirs.items() if v is not None}, **ours}
-        if theirs.get("image") and not self.written.image:
-            found["image"] = theirs["image"]
-        elif theirs.get("image"):
-            self.differs(theirs["image"], ours["image"], (*path, "image"), name)
-        for key in ("command", "args", "workingDir"):
+        for key in _PROGRAM:
             if theirs.get(key) and _SCRIPT_PATH not in theirs[key]:
                 hint = "remove it; a package's script gives the program's command and folder"
                 self.warn(f"container '{name}': its {key} is tfapp's own", hint, *path, key)
-            if key not in ours:
-                found.pop(key, None)
-        if "terminationMessagePolicy" in theirs:
-            found["terminationMessagePolicy"] = theirs["terminationMessagePolicy"]
-        if "imagePullPolicy" in theirs and "imagePullPolicy" in ours:
-            self.differs(theirs["imagePullPolicy"], ours["imagePullPolicy"],
-                         (*path, "imagePullPolicy"), name)  # fmt: skip
-        found["env"] = self.environment(theirs.get("env"), ours["env"], path, name)
-        found["volumeMounts"] = self.named(
-            theirs.get("volumeMounts"), ours["volumeMounts"], (*path, "volumeMounts"),
-            by="mountPath", of=name,
-        )  # fmt: skip
-        security = theirs.get("securityContext") or {}
-        own = dict(ours["securityContext"])
-        if security.get("privileged"):
-            own["privileged"] = False  # it would bring privilege escalation
-        inside = (*path, "securityContext")
-        found["securityContext"] = self.table(security, own, inside, name)
-        found["resources"] = self.resources(
-            theirs.get("resources") or {}, ours["resources"], (*path, "resources"), name
-        )
-        return found
+        env = self.environment(theirs.get("env"), ours["env"], path, name)
+        asked = _mapping(theirs.get("resources"))
+        inside = (*path, "resources")
+        resources = self.resources(asked, ours["resources"], inside, name)
+        words = self.memory(asked, (*inside, "limits", "memory"))
+        if words:
+            env = [{**v, "value": words} if v["name"] == ENV_OWN_CGROUP else v for v in env]
+        ours = {**ours, "env": env, "resources": resources}
+        if _mapping(theirs.get("securityContext")).get("privileged"):
+            # It would bring privilege escalation.
+            ours["securityContext"] = {**ours["securityContext"], "privileged": False}
+        if theirs.get("image") and not self.written.image:
+            ours["image"] = theirs["image"]
+        decided = ("name", "env", "resources", *_PROGRAM)
+        kept = {k: ours.get(k) if k in decided else v for k, v in _without(theirs).items()}
+        return self.both(_without(kept), ours, path, name)
+
+    def memory(self, theirs: Mapping[str, Any], path: PathTo) -> str:
+        """The words on a limit of memory that the template sets; "" if it sets none."""
+        limit = _mapping(theirs.get("limits")).get("memory")
+        if self.written.memory or not (limit or "memory" in _mapping(theirs.get("requests"))):
+            return ""
+        if limit is None:
+            return "it has no limit, so its node has too little"
+        at = self.template.at(*path)
+        return f"its limit is {limit}, by {posixpath.basename(at.file)}:{at.line}; raise it there"
 
     def environment(
         self, theirs: Sequence[Manifest] | None, ours: Sequence[Manifest], path: PathTo, of: str
     ) -> list[Manifest]:
-        kept = []
+        """The variables of both. The template's win, but for those that every instance gets."""
+        kept = {}
         for index, variable in enumerate(theirs or ()):
             name = variable["name"]
             if is_reserved_variable(name):
                 message = f"container '{of}': the variable {name} is set by tfapp"
                 self.warn(message, "remove it", *path, "env", index)
             else:
-                kept.append(variable)
-        names = {variable["name"] for variable in kept}
-        return [*kept, *(variable for variable in ours if variable["name"] not in names)]
+                kept[name] = variable
+        return [*kept.values(), *(variable for variable in ours if variable["name"] not in kept)]
 
     def resources(
         self, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: PathTo, of: str
     ) -> Manifest:
-        """Memory, processors and GPUs are the package's where it says how many, else the
-        template's; other resources are the template's. Of memory as much is requested as is the
-        limit."""
+        """The resources that the package gives are the package's, with their request and their
+        limit. Else they are the template's, as they are there. Where neither gives memory or
+        processors, they are the package's default. On Kubernetes, a limit without a request is the
+        request too."""
         requests, limits = (dict(_mapping(theirs.get(key))) for key in ("requests", "limits"))
         found = {"requests": dict(requests), "limits": dict(limits)}
-        memory = limits.get("memory", requests.get("memory"))
-        if memory is None or self.written.memory:
-            memory = ours["limits"]["memory"]
-        found["requests"]["memory"] = found["limits"]["memory"] = memory
-        cpu = requests.get("cpu", limits.get("cpu"))
-        found["requests"]["cpu"] = (
-            ours["requests"]["cpu"] if cpu is None or self.written.cpu else cpu
-        )
-        for name, amount in ours["limits"].items():
-            if name != "memory":  # GPUs
-                found["limits"][name] = amount
-                found["requests"].pop(name, None)
+        given = {"memory": self.written.memory, "cpu": self.written.cpu}
+        for name in {**ours["requests"], **ours["limits"]}:
+            if given.get(name, True) or not (name in requests or name in limits):
+                for key in ("requests", "limits"):
+                    found[key].pop(name, None)
+                    if name in ours.get(key, {}):
+                        found[key][name] = ours[key][name]
+        with contextlib.suppress(KeyError, ValueError):
+            if quantity(limits["cpu"]) >= quantity(found["requests"]["cpu"]):
+                found["limits"]["cpu"] = limits["cpu"]  # the package has none
         where = {"cpu": "yarn.vcores", "memory": "yarn.memory"}
         for key, named in (("requests", requests), ("limits", limits)):
             for name, amount in named.items():
-                used = found[key].get(name, found["limits"].get(name))
+                used = found[key].get(name, found["limits"].get(name, found["requests"].get(name)))
                 if str(used) != str(amount):
                     message = f"container '{of}': its {name} is {used}, as the resources say"
                     key_of = where.get(name, "yarn.gpus")
@@ -367,14 +348,15 @@ class _Merge:
         return found
 
     def guest(self, container: Manifest) -> Manifest:
-        """A container of the template alone, as 'restricted' wants it where it says nothing."""
+        """Another container of the template. Where it sets nothing itself, it gets the security
+        settings that the Pod Security standard "restricted" requires."""
         ours = self.own["spec"]["containers"][0]["securityContext"]
         found = {
             **container,
             "securityContext": {**ours, **(container.get("securityContext") or {})},
         }
         if found.get("volumeMounts"):
-            found["volumeMounts"] = [mount for mount in found["volumeMounts"] if mount]
+            found["volumeMounts"] = [m for m in found["volumeMounts"] if not self.is_script(m)]
         return found
 
     def check_guests(self, spec: Mapping[str, Any], main: int) -> None:
@@ -390,61 +372,61 @@ class _Merge:
                 at = self.template.at("spec", "initContainers", index, "name")
                 self.problems.append(Problem(at, CODE, message, ERROR, "give it another name"))
 
-    def drop_script_volume(self, spec: Manifest) -> None:
-        """TF-Spawner's way to bring the program: a ConfigMap that it makes itself."""
-        volumes = spec.get("volumes") or []
-        for index, volume in enumerate(volumes):
-            source = _mapping(volume.get("configMap"))
-            if volume["name"] == source.get("name") == _SCRIPT_VOLUME:
-                volumes[index] = None  # the others keep their places
-                for container in spec["containers"]:
-                    container["volumeMounts"] = [
-                        None if mount.get("name") == _SCRIPT_VOLUME else mount
-                        for mount in container.get("volumeMounts") or ()
-                    ]
+    def is_script(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a volume, or its mount, brings the program of TF-Spawner: a ConfigMap that it
+        makes itself."""
+        return self.brings_script and entry.get("name") == _SCRIPT_VOLUME
 
-    # -- parts --
-    def differs(self, theirs: object, ours: object, path: PathTo, of: str = "") -> None:
-        """Warns where they do."""
-        if theirs != ours:
-            whose = f"container '{of}': " if of else ""
-            name = ".".join(str(step) for step in path[-2 if len(path) > 2 else -1 :]
-                            if isinstance(step, str))  # fmt: skip
-            self.warn(f"{whose}{name} is {_shown(ours)}, which tfapp sets", "remove it here", *path)
-
-    def table(
+    # -- fields that both set --
+    def both(
         self, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: PathTo, of: str = ""
     ) -> Manifest:
-        """The keys of both, those of mappings below too."""
+        """The fields of both, by _RULES. `of`: the name of the container."""
         found = {**theirs, **ours}
-        for key in theirs.keys() & ours.keys():
-            if isinstance(theirs[key], Mapping) and isinstance(ours[key], Mapping):
-                found[key] = self.table(theirs[key], ours[key], (*path, key), of)
-            else:
-                self.differs(theirs[key], ours[key], (*path, key), of)
+        for key in theirs:
+            rule, inside = _RULES.get(key), (*path, key)
+            if rule in ("name", "mountPath"):
+                found[key] = self.named(theirs[key], ours.get(key, ()), inside, rule, of)
+            elif key not in ours or rule == THEIRS:
+                found[key] = theirs[key]
+            elif rule == UNION:
+                found[key] = [*theirs[key], *(x for x in ours[key] if x not in theirs[key])]
+            elif isinstance(theirs[key], Mapping) and isinstance(ours[key], Mapping):
+                found[key] = self.both(theirs[key], ours[key], inside, of)
+            elif theirs[key] != ours[key]:
+                name = key if len(inside) == 2 or isinstance(path[-1], int) else f"{path[-1]}.{key}"
+                message = f"{_whose(of)}{name} is {_shown(ours[key])}, which tfapp sets"
+                self.warn(message, "remove it here", *inside)
         return found
 
     def named(
         self,
-        theirs: Sequence[Manifest | None] | None,
-        ours: Sequence[Manifest] | None,
+        theirs: Sequence[Manifest],
+        ours: Sequence[Manifest],
         path: PathTo,
-        by: str = "name",
-        of: str = "",
+        by: str,
+        of: str,
     ) -> list[Manifest]:
-        """The entries of both lists; where two have one name, it is ours."""
-        names = {entry[by]: entry for entry in ours or ()}
+        """The entries of both lists. Where two have one name, it is ours."""
+        names = {entry[by]: entry for entry in ours}
         kept = []
-        for index, entry in enumerate(theirs or ()):
-            if entry is None:
+        for index, entry in enumerate(theirs):
+            if path[-1] != "imagePullSecrets" and self.is_script(entry):
                 continue
-            if entry[by] in names and entry != names[entry[by]]:
-                whose = f"container '{of}': " if of else ""
-                message = f"{whose}{path[-1]} has {entry[by]}, which tfapp sets"
-                self.warn(message, f"give it another {by}, or remove it", *path, index)
-            elif entry[by] not in names:
+            if entry[by] not in names:
                 kept.append(entry)
-        return [*kept, *names.values()]
+            elif entry != names[entry[by]]:
+                message = f"{_whose(of)}{path[-1]} has {entry[by]}, which tfapp sets"
+                self.warn(message, f"give it another {by}, or remove it", *path, index)
+        return [*kept, *ours]
+
+
+def _without(mapping: Mapping[str, Any], *keys: str) -> Manifest:
+    return {k: v for k, v in mapping.items() if k not in keys and v is not None}
+
+
+def _whose(container: str) -> str:
+    return f"container '{container}': " if container else ""
 
 
 def _shown(value: object) -> str:
@@ -476,3 +458,13 @@ def both_affinities(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Manif
             ]
         }
     return {**theirs, "nodeAffinity": node}
+
+
+def _values(table: Any) -> dict[str, str]:
+    return {key: value for key, value in _mapping(table).items() if value not in _PLACEHOLDERS}
+
+
+def _is_own(key: str) -> bool:
+    """Whether a label or annotation is of those by which tfapp finds its objects. The others, which
+    are for tools of the cluster, are a default for the template's."""
+    return key.startswith("tfapp/") or key in (MANAGED_BY, QUEUE_LABEL, TRAINING_ATTEMPT)

@@ -1,4 +1,5 @@
-"""Requests to the API server over one HTTP connection pool, and their errors.
+"""The way of a command to the API server: one HTTP connection pool, and the login of a kubeconfig
+file or of a pod.
 
 Bodies are plain JSON on the pool of the library's REST client: its typed methods validate bodies
 against the models of their own version, and their signatures differ between versions.
@@ -6,184 +7,41 @@ against the models of their own version, and their signatures differ between ver
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import json
-import random
 import ssl
-import time
-import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfapp.engines.kubernetes.configuration import Access, one_line
-from tfapp.engines.kubernetes.failures import Asked, AwayError, failure
-from tfapp.errors import UnavailableError
+from tfapp.engines.kubernetes.pod.api import CHECK, CHUNK, Answer, ApiCall
+from tfapp.engines.kubernetes.pod.failures import AwayError
+from tfapp.errors import UnavailableError, causes
 
-JSON = "application/json"
-MERGE = "application/merge-patch+json"
-
-CONNECT, READ = 10.0, 60.0  # seconds of silence
-PATIENCE = 30.0  # seconds in which an API server that has answered before is asked again
-SLOWEST = 5.0  # seconds between two attempts
-LATER = frozenset({429, 503})  # it did nothing, and asks to come again
-FAILED = frozenset({500, 502, 504})  # it may have done it
-CHECK = "Is it the right cluster, and can this machine reach it?"
-
-Query = Sequence[tuple[str, str]]
+CONNECT = 10.0  # seconds
+BEFORE = "It has answered this command before. The application goes on; call it again later."
 
 
-class Transport:
-    """The API server of `access`. `renewed`: reads the configuration again. Thread-safe."""
+class PoolTransport:
+    """See Transport. `renewed`: reads the configuration again."""
 
-    def __init__(
-        self,
-        access: Access,
-        renewed: Callable[[], Access],
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ):
-        self.access = access
-        self.clock = clock
-        self.sleep = sleep
+    silence = 60.0
+
+    def __init__(self, access: Access, renewed: Callable[[], Access]):
+        self.answered = False
         self._renewed = renewed
-        self._pool = _pool(access)
-        self._answered = False
+        self._use(access)
 
-    def call(
-        self,
-        asked: Asked,
-        method: str,
-        path: str,
-        query: Query = (),
-        body: Mapping[str, Any] | None = None,
-        content: str = JSON,
-        again: bool = True,
-        patience: float = PATIENCE,
-    ) -> dict[str, Any]:
-        """The answer, parsed as JSON. `again`: the call may be repeated if it is unknown whether it
-        took effect. Raises the exceptions of `failures`, and UnavailableError."""
-        while True:
-            begun = False
-            try:
-                with self.open(
-                    asked, method, path, query, body, content, again, patience=patience
-                ) as response:
-                    begun = True
-                    text = _text(response)
-                break
-            except AwayError:
-                if not begun or not again:
-                    raise
-                again = False  # once more
-        try:
-            return json.loads(text)
-        except ValueError:
-            raise UnavailableError(
-                f"what answers at {self.access.server} is no Kubernetes API", CHECK
-            ) from None
-
-    @contextlib.contextmanager
-    def open(
-        self,
-        asked: Asked,
-        method: str,
-        path: str,
-        query: Query = (),
-        body: Mapping[str, Any] | None = None,
-        content: str = JSON,
-        again: bool = True,
-        silence: float = READ,
-        patience: float = PATIENCE,
-    ) -> Iterator[Any]:
-        """The answer (of urllib3), once its headers are received. `silence`: a timeout in seconds.
-        A connection that breaks later raises AwayError."""
+    def send(self, call: ApiCall, silence: float) -> Answer:
         import urllib3
 
-        response = self._begin(asked, method, path, query, body, content, again, silence, patience)
-        try:
-            yield response
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            if isinstance(error, UnavailableError):
-                raise
-            raise self._broken(error) from error
-        finally:
-            response.close()  # Read to the end, its connection is back in the pool already.
-
-    def renew(self) -> None:
-        """Reads the configuration again."""
-        self.access = self._renewed()
-        self._pool = _pool(self.access)
-
-    def refuse(self, code: int, text: str, asked: Asked) -> Exception:
-        """The exception for an answer with HTTP status `code`."""
-        return failure(code, text, asked)
-
-    def _begin(
-        self,
-        asked: Asked,
-        method: str,
-        path: str,
-        query: Query,
-        body: Mapping[str, Any] | None,
-        content: str,
-        again: bool,
-        silence: float,
-        patience: float,
-    ) -> Any:
-        deadline = self.clock() + patience
-        renewed = False
-        for attempt in itertools.count():
-            pause = min(SLOWEST, 0.1 * 2 ** min(attempt, 10)) * random.uniform(0.7, 1)
-            try:
-                response = self._send(method, path, query, body, content, silence)
-            except AwayError as error:
-                known = again or not error.sent
-                if not self._answered or not known or self.clock() + pause > deadline:
-                    raise
-                self.sleep(pause)
-                continue
-            self._answered = True
-            if 200 <= response.status < 300:
-                return response
-            text = _text(response)
-            if response.status == 401 and not renewed:
-                renewed = True  # a token may have been replaced in its file, or by its plug-in
-                self.renew()
-                continue
-            later = response.status in LATER or (again and response.status in FAILED)
-            pause = max(pause, _retry_after(response))
-            if not later or self.clock() + pause > deadline:
-                raise self.refuse(response.status, text, asked)
-            self.sleep(pause)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        body: Mapping[str, Any] | None,
-        content: str,
-        silence: float,
-    ) -> Any:
-        import urllib3
-
-        headers = {"Accept": "application/json, */*", "User-Agent": "tfapp"}
+        headers = call.headers
         authorization = self.access.authorization()
         if authorization:
             headers["Authorization"] = authorization
-        data = None
-        if body is not None:
-            headers["Content-Type"] = content
-            data = json.dumps(body).encode()
-        address = f"{self.access.server}{path}"
-        if query:
-            address += "?" + urllib.parse.urlencode(query)
         try:
-            return self._pool.request(
-                method,
-                address,
-                body=data,
+            response = self._pool.request(
+                call.method,
+                f"{self.server}{call.target}",
+                body=call.data,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=CONNECT, read=silence),
                 retries=False,
@@ -192,12 +50,30 @@ class Transport:
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._broken(error) from error
+        # Read to the end, its connection is back in the pool before `close`.
+        return Answer(response.status, response.headers, self._chunks(response), response.close)
 
-    def _broken(self, error: Exception) -> UnavailableError:
-        """The exception for a failed connection."""
+    def renew(self) -> None:
+        self._use(self._renewed())
+
+    def _use(self, access: Access) -> None:
+        from kubernetes.client.rest import RESTClientObject
+
+        self.access, self.server, self.source = access, access.server, access.source
+        self._pool: Any = RESTClientObject(access.configuration).pool_manager
+
+    def _chunks(self, response: Any) -> Iterator[bytes]:
         import urllib3
 
-        where = f"the Kubernetes API at {self.access.server} ({self.access.source})"
+        try:
+            yield from response.stream(CHUNK)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> UnavailableError:
+        import urllib3
+
+        where = f"the Kubernetes API at {self.server} ({self.source})"
         cause = _of_type(error, ssl.SSLCertVerificationError)
         if cause is not None:
             return UnavailableError(
@@ -216,40 +92,13 @@ class Transport:
             ValueError,
         )
         message = f"{where} does not answer: {_reason(error)}"
-        return AwayError(message, CHECK, sent=not isinstance(error, unsent))
-
-
-def _pool(access: Access) -> Any:
-    from kubernetes.client.rest import RESTClientObject
-
-    return RESTClientObject(access.configuration).pool_manager
-
-
-def _text(response: Any) -> str:
-    return response.read().decode("utf-8", "replace")
-
-
-def _retry_after(response: Any) -> float:
-    """The header Retry-After in seconds; 0 if there is none."""
-    try:
-        return float(response.headers.get("Retry-After", 0))
-    except ValueError:
-        return 0.0
+        hint = BEFORE if self.answered else CHECK
+        return AwayError(message, hint, sent=not isinstance(error, unsent))
 
 
 def _of_type(error: BaseException, kind: type) -> Any:
     """An exception of type `kind` among the causes of `error`, or None."""
-    pending: list[Any] = [error]
-    seen: set[int] = set()
-    while pending:
-        found = pending.pop()
-        if not isinstance(found, BaseException) or id(found) in seen:
-            continue
-        if isinstance(found, kind):
-            return found
-        seen.add(id(found))
-        pending += [*found.args, getattr(found, "reason", None), found.__cause__, found.__context__]
-    return None
+    return next((found for found in causes(error) if isinstance(found, kind)), None)
 
 
 def _reason(error: Exception) -> str:

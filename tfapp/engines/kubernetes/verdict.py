@@ -7,23 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfapp.contract.exit import Exit
-from tfapp.contract.names import CANNOT_START, CANNOT_START_CODE, FAILED, KILLED, LOST
+from tfapp.contract.names import FAILED, KILLED, LOST
 from tfapp.contract.status import ApplicationStatus, Cause, Verdict, conclude
-from tfapp.engines.kubernetes.names import CONTAINER
 from tfapp.engines.kubernetes.pod import endings
+from tfapp.engines.kubernetes.pod.names import COMPONENT, MASTER_COMPONENT, QUEUE_LABEL
 from tfapp.errors import ExitCode
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending, signal_name
-
-# The reasons of a pod's condition DisruptionTarget, and of tfapp.
-_DISRUPTIONS = {
-    "DeletionByTaintManager": ("its node {node} was lost", "node-lost"),
-    "DeletionByPodGC": ("its node {node} was lost", "node-lost"),
-    "PreemptionByScheduler": ("its pod was preempted", "preempted"),
-    "EvictionByEvictionAPI": ("its pod was evicted", "preempted"),
-    "TerminationByKubelet": ("its pod was evicted by its node {node}", "preempted"),
-}
-_ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")  # conditions of a Job
 
 
 @frozen
@@ -36,17 +26,24 @@ class Death:
     cannot_start: str = ""  # why nothing of it could start, if so
 
 
-def has_ended(job: Mapping[str, Any] | None) -> bool:
-    """Whether the Job of a master that was created has no running pod any more."""
-    return job is None or any(
-        c["type"] in _ENDED and c["status"] == "True"
-        for c in job.get("status", {}).get("conditions", ())
-    )
+def suspension(job: Mapping[str, Any] | None) -> str:
+    """What the master of a suspended Job waits for; "" if the Job is not suspended."""
+    if job is None or not endings.is_suspended(job):
+        return ""
+    queue = job["metadata"].get("labels", {}).get(QUEUE_LABEL)
+    if queue:
+        return f"waiting for room in Kueue's queue {queue}: its Job is suspended"
+    return f"its Job {job['metadata']['name']} is suspended (spec.suspend)"
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether no container of the pod runs any more."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_of_master(pod: Mapping[str, Any]) -> bool:
+    """Whether it is the pod of a master."""
+    return bool(pod["metadata"].get("labels", {}).get(COMPONENT) == MASTER_COMPONENT)
 
 
 def is_being_deleted(item: Mapping[str, Any] | None) -> bool:
@@ -59,43 +56,26 @@ def death(job: Mapping[str, Any] | None, pod: Mapping[str, Any] | None) -> Death
     more."""
     if job is None or is_being_deleted(job):
         return Death("its Job was deleted")
-    if pod is None:
-        return Death("its pod was deleted")
-    node = pod.get("spec", {}).get("nodeName", "")
-    status = pod.get("status", {})
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
-            reason = condition.get("reason", "")
-            words, kind = _DISRUPTIONS.get(reason, (f"its pod was ended ({reason})", "lost"))
-            told = status.get("message") or condition.get("message", "")
-            return Death(_sentence(words.format(node=node), told), kind)
-    if status.get("reason") == "Evicted":
-        words = f"its pod was evicted by its node {node}"
-        return Death(_sentence(words, status.get("message", "")), "preempted")
-    if status.get("reason") == "NodeLost":
-        return Death(f"its node {node} was lost", "node-lost")
-    ended = _terminated(status)
-    if is_being_deleted(pod) and (ended is None or ended["exitCode"] in (0, 137, 143)):
-        return Death("its pod was deleted")
-    if ended is None:
-        return Death(_sentence("its pod has ended", status.get("message", "")))
-    return _ended(ended)
+    ended = None if pod is None else endings.ended(pod, deleted=not is_over(pod))
+    if pod is None or ended is None:
+        return Death("its pod was deleted", "preempted")
+    if ended.code is None:
+        return Death(ended.message, ended.reason or "lost")
+    lines = endings.last_lines(pod)
+    if ended.reason == "memory":
+        return Death(_of_memory(pod), "memory", lines)
+    if ended.reason == "start":
+        return Death(f"it could not start: {ended.message}", "start", lines, ended.message)
+    if ended.code > 128:
+        return Death(f"it was killed by {signal_name(ended.code - 128)}", "signal", lines)
+    return Death(f"it ended with exit code {ended.code} and gave no verdict", "exit", lines)
 
 
-def _ended(ended: Mapping[str, Any]) -> Death:
-    code, lines = ended["exitCode"], ended.get("message", "").rstrip("\n")
-    if ended.get("reason") == "OOMKilled":
-        return Death("it was killed because it needed more memory than its limit", "memory", lines)
-    if code == CANNOT_START_CODE:
-        said = (x[len(CANNOT_START) :] for x in lines.splitlines() if x.startswith(CANNOT_START))
-        why = next(said, lines.rpartition("\n")[2] or "its log says why")
-        return Death(f"it could not start: {why}", "start", lines, why)
-    if code > 128:
-        return Death(f"it was killed by {signal_name(code - 128)}", "signal", lines)
-    if ended.get("reason") in ("StartError", "ContainerCannotRun"):
-        why = lines or ended["reason"]
-        return Death(f"it could not start: {why}", "start", lines, why)
-    return Death(f"it ended with exit code {code} and gave no verdict", "exit", lines)
+def _of_memory(pod: Mapping[str, Any]) -> str:
+    containers = pod.get("spec", {}).get("containers", [{}])
+    limit = containers[0].get("resources", {}).get("limits", {}).get("memory", "")
+    words = f"it was killed because it needed more memory than its limit {limit}".rstrip()
+    return f"{words}: yarn.memory of slider-appmaster"
 
 
 def ending(
@@ -141,10 +121,10 @@ def waiting(pod: Mapping[str, Any] | None, events: Iterable[Mapping[str, Any]] =
     """What a pod waits for, in the words of the scheduler or the registry; "" if unknown. `events`:
     those of its Job if there is no pod, or its own."""
     if pod is None:
-        return endings.told_by_events(list(events))
+        return endings.told_by_events(events)
     found = silent_node(pod)
     if not found and pod.get("status", {}).get("phase") == "Pending":
-        found = endings.waits(pod) or endings.told_by_events(list(events))
+        found = endings.waits(pod) or endings.told_by_events(events)
     return found
 
 
@@ -155,25 +135,8 @@ def silent_node(pod: Mapping[str, Any]) -> str:
     unready = any(
         c["type"] == "Ready" and c["status"] == "False" for c in status.get("conditions", ())
     )
-    running = all("running" in container.get("state", {}) for container in _containers(status))
+    containers = status.get("containerStatuses", ())
+    running = all("running" in container.get("state", {}) for container in containers)
     if status.get("phase") == "Running" and running and unready:
         return f"its node {pod['spec'].get('nodeName', '')} does not answer"
     return ""
-
-
-def _containers(status: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    return tuple(status.get("containerStatuses", ()))
-
-
-def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The end of the main container; if it has none, that of any other."""
-    own = sorted(_containers(status), key=lambda c: c["name"] != CONTAINER)
-    for container in (*own, *status.get("initContainerStatuses", ())):
-        ended = container.get("state", {}).get("terminated")
-        if ended and (container["name"] == CONTAINER or ended["exitCode"]):
-            return ended
-    return None
-
-
-def _sentence(words: str, told: str) -> str:
-    return f"{words}: {told.rstrip('.')}" if told else words

@@ -1,12 +1,14 @@
-"""Parses site.global.kubernetes.volumes into volumes of pods, and checks the checkpoint folder in
-them. Pure."""
+"""The keys site.global.kubernetes.* of a component or of the application, as values. Checks the
+checkpoint folder in the volumes. Pure."""
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tfapp.contract.job import Settings
 from tfapp.frozen import frozen
 from tfapp.package.amounts import size
 
@@ -52,7 +54,6 @@ class Volume:
     read_only: bool = False
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """The entry in `volumes` of a pod."""
         sources: dict[str, tuple[str, dict[str, Any]]] = {
             PVC: (CLAIM, {"claimName": self.source}),
             HOST_PATH: ("hostPath", {"path": self.source}),
@@ -66,7 +67,6 @@ class Volume:
         return {"name": name, key: source}
 
     def volume_mount(self, name: str) -> dict[str, Any]:
-        """The entry in `volumeMounts` of a container."""
         found: dict[str, Any] = {"name": name, "mountPath": self.mount}
         if self.kind == PVC and self.path:
             found["subPath"] = self.path
@@ -135,15 +135,70 @@ def _check_paths(word: str, absolute: Iterable[str], inner: str) -> None:
         raise VolumeError(f"{word!r} would hide tfapp or the image", "give it another path")
 
 
+# ---- All keys ---------------------------------------------------------------------------------
+
+
+_EFFECTS = re.compile(r"([^=:]+)(?:=([^:]*))?(?::(\w+))?\Z")
+
+
+@frozen
+class PodSettings:
+    """The settings for pods. "" and () for a key that is not set. `user`: 0 for that of the image.
+    `cpu`: in Kubernetes' notation."""
+
+    volumes: tuple[Volume, ...]
+    pull_secrets: tuple[str, ...]
+    service_account: str
+    gpu_resource: str
+    cpu: str
+    node_selector: dict[str, str]
+    tolerations: tuple[dict[str, str], ...]
+    priority_class: str
+    user: int
+    pull_policy: str
+
+    @classmethod
+    def read(cls, settings: Settings) -> PodSettings:
+        """VolumeError for invalid volumes."""
+        pairs = (word.partition("=") for word in settings.names("kubernetes.node.selector"))
+        return cls(
+            volumes=parse_volumes(settings.names("kubernetes.volumes")),
+            pull_secrets=settings.names("kubernetes.image.pull.secrets"),
+            service_account=settings.text("kubernetes.service.account"),
+            gpu_resource=settings.text("kubernetes.gpu.resource"),
+            cpu=settings.text("kubernetes.cpu.request"),
+            node_selector={key: value for key, _, value in pairs},
+            tolerations=tuple(_toleration(w) for w in settings.names("kubernetes.tolerations")),
+            priority_class=settings.text("kubernetes.priority.class"),
+            user=int(settings.text("kubernetes.user") or 0),
+            pull_policy=_POLICIES.get(settings.text("docker.pull"), ""),
+        )
+
+
+_POLICIES = {"never": "Never", "missing": "IfNotPresent", "always": "Always"}
+
+
+def _toleration(word: str) -> dict[str, str]:
+    match = _EFFECTS.match(word)
+    assert match is not None, word  # the schema has seen to that
+    key, value, effect = match.groups()
+    found = {"key": key, "operator": "Exists"}
+    if value is not None:
+        found = {"key": key, "operator": "Equal", "value": value}
+    return {**found, "effect": effect} if effect else found
+
+
 # ---- Where checkpoints go ---------------------------------------------------------------------
 
 
-def holding(pod: Mapping[str, Any], container: str, path: str) -> tuple[dict, dict] | None:
+def holding(
+    pod: Mapping[str, Any], container: str, path: str
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """(entry of `volumes`, entry of `volumeMounts`) of the volume that contains `path` in
     `container` of `pod`; None if it is in none."""
     path = posixpath.normpath(path)
     spec = pod["spec"]
-    mounts: Sequence[dict] = next(
+    mounts: Sequence[dict[str, Any]] = next(
         (c.get("volumeMounts") or () for c in spec["containers"] if c["name"] == container), ()
     )
     around = [

@@ -7,21 +7,21 @@ v4.channel.k8s.io).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tfapp.engines.kubernetes.configuration import one_line
-from tfapp.engines.kubernetes.failures import Asked, AwayError, ExecError
-from tfapp.engines.kubernetes.transport import Query, Transport
+from tfapp.engines.kubernetes.pod.api import UNAUTHORIZED, ApiCall
+from tfapp.engines.kubernetes.pod.failures import Asked, AwayError, ExecError
+from tfapp.engines.kubernetes.transport import PoolTransport
 
 PROTOCOL = "v4.channel.k8s.io"
-UNAUTHORIZED = 401
 STDOUT, STDERR, STATUS = 1, 2, 3  # channels of a command
+
+Refuse = Callable[[int, str, Asked], Exception]  # see Api.refuse
 
 
 class Message(NamedTuple):
-    """The bytes of a channel."""
-
     channel: int
     data: bytes
 
@@ -35,7 +35,6 @@ class Socket:
 
     @property
     def socket(self) -> Any:
-        """The underlying socket."""
         return self.websocket.sock
 
     def read(self) -> tuple[Message | None, bytes]:
@@ -70,23 +69,21 @@ def encode(data: bytes, opcode: int | None = None) -> bytes:
     return ABNF.create_frame(data, ABNF.OPCODE_BINARY if opcode is None else opcode).format()
 
 
-def connect(transport: Transport, asked: Asked, path: str, query: Query) -> Socket:
-    """Opens a websocket. Raises the exceptions of `failures`."""
+def connect(transport: PoolTransport, refuse: Refuse, call: ApiCall, again: bool = True) -> Socket:
+    """Opens a websocket. Raises the exceptions of `failures`. `again`: a login that is not accepted
+    may be read again."""
     from websocket import WebSocketBadStatusException
 
     try:
-        return _connect(transport, path, query)
+        return _connect(transport, call)
     except WebSocketBadStatusException as error:
-        if error.status_code != UNAUTHORIZED:
-            raise transport.refuse(error.status_code, _words(error), asked) from error
-    transport.renew()  # a token may have been replaced in its file, or by its plug-in
-    try:
-        return _connect(transport, path, query)
-    except WebSocketBadStatusException as error:
-        raise transport.refuse(error.status_code, _words(error), asked) from error
+        if error.status_code != UNAUTHORIZED or not again:
+            raise refuse(error.status_code, _words(error), call.asked) from error
+    transport.renew()
+    return connect(transport, refuse, call, again=False)
 
 
-def _connect(transport: Transport, path: str, query: Query) -> Socket:
+def _connect(transport: PoolTransport, call: ApiCall) -> Socket:
     from kubernetes.stream.ws_client import create_websocket, get_websocket_url
     from websocket import WebSocketBadStatusException, WebSocketException
 
@@ -95,7 +92,7 @@ def _connect(transport: Transport, path: str, query: Query) -> Socket:
     authorization = access.authorization()
     if authorization:
         headers["authorization"] = authorization
-    url = get_websocket_url(f"{access.server}{path}", list(query))
+    url = get_websocket_url(f"{access.server}{call.path}", list(call.query))
     try:
         return Socket(create_websocket(access.configuration, url, headers))
     except WebSocketBadStatusException:
@@ -108,25 +105,22 @@ def _connect(transport: Transport, path: str, query: Query) -> Socket:
 
 
 def _words(error: Any) -> str:
-    """The body of a refusal."""
     body = getattr(error, "resp_body", None) or b""
     return body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
 
 
 def run(
-    transport: Transport, asked: Asked, path: str, container: str, command: Sequence[str]
+    transport: PoolTransport, refuse: Refuse, call: ApiCall, command: Sequence[str]
 ) -> Iterator[bytes]:
     """Yields the standard output of a command in a container. ExecError if it fails."""
-    query = [*(("command", word) for word in command), ("container", container)]
-    query += [("stdout", "true"), ("stderr", "true")]
-    socket = connect(transport, asked, path, query)
+    socket = connect(transport, refuse, call)
     stderr, status = bytearray(), b""
     try:
         while not status:
             try:
                 message, answer = socket.read()
             except EOFError as error:
-                raise AwayError(f"the connection to {asked.what} broke: {error}") from error
+                raise AwayError(f"the connection to {call.asked.what} broke: {error}") from error
             if answer:
                 socket.socket.sendall(answer)
             if message is None or not message.data:
@@ -143,7 +137,8 @@ def run(
     if ended.get("status") != "Success":
         words = stderr.decode("utf-8", "replace")
         raise ExecError(
-            f"`{' '.join(command)}` failed in {asked.what}: {one_line(ended.get('message', ''))}",
+            f"`{' '.join(command)}` failed in {call.asked.what}: "
+            f"{one_line(ended.get('message', ''))}",
             _exit_code(ended),
             words,
         )

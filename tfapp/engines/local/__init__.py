@@ -1,5 +1,5 @@
 """The engine of one machine: an application master in Python that speaks Skein's protocol, and
-containers that are processes. Its state is under TFAPP_HOME (see tfapp.engines.folders)."""
+containers that are processes. Its state is under TFAPP_HOME (see tfapp.engines.machine.folders)."""
 
 from __future__ import annotations
 

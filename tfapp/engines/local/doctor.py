@@ -6,12 +6,12 @@ import http.client
 import importlib.metadata
 import importlib.util
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tfapp import tools
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding, examine_here
-from tfapp.engines.local.gpus import visible_gpus
+from tfapp.engines.machine.gpus import visible_gpus
 from tfapp.errors import UnavailableError
 
 LIMIT = 10.0  # seconds for Docker's answer
@@ -53,27 +53,19 @@ def examine_tensorflow() -> Finding:
 def examine_interpreter(python: str) -> Finding:
     """Checks that an interpreter starts and has TensorFlow, without importing TensorFlow."""
     try:
-        done = subprocess.run(
-            [python, "-c", _QUESTION],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"no answer in {LIMIT:g} s"
-        return Finding("interpreter", PROBLEM, f"{python} does not start: {reason}")
-    words = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it says nothing"]
-    if done.returncode == 0:
-        return Finding("interpreter", OK, f"{words[0]}, {python}")
-    if done.returncode == _LACKING:
+        done = tools.run([python, "-c", _QUESTION], None, LIMIT)
+    except tools.ToolError as error:
+        return Finding("interpreter", PROBLEM, f"{python} does not start: {error.reason}")
+    version = tools.last_line(done.text)
+    if done.code == 0:
+        return Finding("interpreter", OK, f"{version}, {python}")
+    if done.code == _LACKING:
         hint = "Install it there, for programs that use it."
-        return Finding("interpreter", WARNING, f"{words[0]} without TensorFlow, {python}", hint)
-    return Finding("interpreter", PROBLEM, f"{python} does not run: {words[0]}")
+        return Finding("interpreter", WARNING, f"{version} without TensorFlow, {python}", hint)
+    return Finding("interpreter", PROBLEM, f"{python} does not run: {done.reason}")
 
 
 def examine_gpus(environ: Mapping[str, str]) -> Finding:
-    """Lists the GPUs that instances may use."""
     gpus = visible_gpus(environ)
     if not gpus:
         return Finding("gpus", OK, "none: components ask for yarn.gpus 0")
@@ -107,8 +99,6 @@ def check_docker(host: str) -> None:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix domain socket."""
-
     def __init__(self, path: str):
         super().__init__("localhost", timeout=LIMIT)
         self._path = path

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfapp.engines.base import check_run_modes
+from tfapp.engines.base import check_files_are_local, check_run_modes
 from tfapp.engines.definition import Definition, docker_engines, gpus_needed
-from tfapp.engines.folders import RunFolder
-from tfapp.engines.local import docker_leftovers
-from tfapp.engines.local.gpus import check_enough, visible_gpus
-from tfapp.engines.recorded import RecordedEngine, check_files_are_local
-from tfapp.engines.state import RunConfig
-from tfapp.master.launcher import container_id
-from tfapp.processes import Process, is_guard, kill_all, with_environment, working_under
+from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.machine.gpus import check_enough, visible_gpus
+from tfapp.engines.machine.processes import KILL_DEADLINE, processes_of, sweep_docker
+from tfapp.engines.machine.recorded import RecordedEngine
+from tfapp.engines.machine.state import RunConfig
+from tfapp.processes import kill_all
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
@@ -26,15 +24,13 @@ if TYPE_CHECKING:
     from tfapp.package.model import AppPackage
     from tfapp.problems import Problem
 
-KILL_DEADLINE = 10.0  # seconds for killed processes to be gone
-
 
 class LocalEngine(RecordedEngine):
     """Runs applications as processes of this machine. Memory and vcores are not enforced; GPUs are
     assigned."""
 
     name = "local"
-    launcher = "tfapp.engines.local.launcher"
+    launcher = "tfapp.engines.machine.launcher"
     sees_home = True
     run_modes = frozenset({"local", "docker"})
 
@@ -53,13 +49,11 @@ class LocalEngine(RecordedEngine):
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
     ) -> Iterator[Finding]:
-        """See Engine.examine."""
         from tfapp.engines.local import doctor
 
         return doctor.examine(self._home.path, self._environ, python)
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """See Engine.options."""
         return dataclasses.replace(options, python_runs=True)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
@@ -83,24 +77,8 @@ class LocalEngine(RecordedEngine):
             check_enough(definition.gpus, visible_gpus(self._environ))
 
     def gpus(self, definition: Definition) -> tuple[str, ...]:
-        """See RecordedEngine.gpus."""
         return visible_gpus(self._environ) if definition.gpus else ()
 
     def end_leftovers(self, run: RunFolder, config: RunConfig) -> None:
-        """See RecordedEngine.end_leftovers."""
         kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
-        docker_leftovers.sweep(config.docker, self._python, config.environment)
-
-
-def processes_of(run: RunFolder, config: RunConfig) -> list[Process]:
-    """The living processes of a run's containers, except for guards. They are found by their
-    environment or their initial working directory."""
-    prefix = container_id(config.application, 0)[:-6].encode()
-    folder = os.fsencode(run.containers)
-    told = with_environment(
-        lambda env: (
-            env.get(b"CONTAINER_ID", b"").startswith(prefix) and env.get(b"LOCAL_DIRS") == folder
-        )
-    )
-    found = {*told, *working_under(str(run.containers.resolve()))}
-    return [process for process in found if not is_guard(process)]
+        sweep_docker(config.docker, self._python, config.environment)

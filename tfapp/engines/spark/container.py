@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
-def container(order: Mapping[str, Any]) -> Callable[[Iterable], list]:
-    """Returns a function for `mapPartitions`. `order`: the order of tfapp.engines.spark.keeper,
+def container(order: Mapping[str, Any]) -> Callable[[Iterable[Any]], list[Any]]:
+    """Returns a function for `mapPartitions`. `order`: the order of tfapp.standalone.keeper,
     without the values that only the executor knows, and the texts `certificate`, `key`, `keeper`
     and `bootstrap`."""
 
-    def run(_: Iterable) -> list:
+    def run(_: Iterable[Any]) -> list[Any]:
         import json
         import os
         import subprocess

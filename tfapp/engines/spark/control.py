@@ -4,25 +4,31 @@ its role:
 
     {"role": "orders"}      the driver's agent: receives orders for Spark, one JSON line each
     {"role": "reports"}     the driver's agent: reports on what Spark has done
-    {"role": "container", "id": ID, "attempt": N}    a keeper: see tfapp.engines.spark.keeper
+    {"role": "container", "id": ID, "attempt": N}    a keeper: see tfapp.standalone.keeper
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from tfapp.engines.spark.keeper import notice_silence
+from tfapp.listener import LIMIT, Admit, Listener
 from tfapp.master.files import tls_context
 from tfapp.master.server import Endpoint
+from tfapp.standalone.keeper import notice_silence
 
+CONTROL_FILE = "control"  # of a run: the address of this server
+WORDS_LIMIT = 10.0  # seconds for Spark's own words about a task of an executor that has ended
+ON_DRIVER = "on_driver"  # in a definition: the components that run on the driver's machine
 MAX_LINE = 1 << 16
 MAX_FRAME = 1 << 26  # bytes; the largest are records of what functions returned
 
@@ -41,11 +47,11 @@ class Ear(Protocol):
     def report(self, said: Mapping[str, Any]) -> None:
         """A line from the driver's agent."""
 
-    async def container(self, id: str, attempt: int, line: Line) -> None:
+    async def container(self, id: str, attempt: int, line: ContainerLine) -> None:
         """A keeper is ready to start its container. Returns when the connection may be closed."""
 
 
-class Line:
+class ContainerLine:
     """A connection to a keeper."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
@@ -54,7 +60,7 @@ class Line:
         self.host: str = writer.get_extra_info("peername")[0]
 
     def say(self, word: bytes) -> None:
-        """Sends GO or END of tfapp.engines.spark.keeper."""
+        """Sends GO or END of tfapp.standalone.keeper."""
         self._writer.write(word)
 
     async def frame(self) -> tuple[bytes, bytes] | None:
@@ -79,22 +85,19 @@ class Control:
         self._ear = ear
         self._orders: asyncio.StreamWriter | None = None
         self._connections: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.AbstractServer | None = None
-        family = socket.AF_INET6 if ":" in endpoint.listen else socket.AF_INET
-        self._socket = socket.create_server((endpoint.listen, 0), family=family, backlog=1024)
-        host = f"[{endpoint.advertise}]" if ":" in endpoint.advertise else endpoint.advertise
-        self.address = f"{host}:{self._socket.getsockname()[1]}"
+        self._listener: Listener | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._tls: ssl.SSLContext
+        self._socket, self.address = endpoint.listening()
 
     async def start(self) -> None:
         """Accepts connections, including those that are waiting."""
-        self._server = await asyncio.start_server(
-            self._serve, sock=self._socket, ssl=tls_context(self._endpoint), limit=MAX_LINE
-        )
+        self._loop, self._tls = asyncio.get_running_loop(), tls_context(self._endpoint)
+        self._listener = Listener("control", self._socket, self._come, own_threads=False)
 
     def close(self) -> None:
-        """Closes all connections."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         self._socket.close()
         for writer in tuple(self._connections):
             writer.close()
@@ -106,17 +109,39 @@ class Control:
         self._orders.write(json.dumps(what).encode() + b"\n")
         return True
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _come(self, connection: socket.socket, address: object, admit: Admit) -> None:
+        """In the thread of the listener."""
+        asyncio.run_coroutine_threadsafe(self._greet(connection, admit), self._loop)
+
+    async def _greet(self, connection: socket.socket, admit: Admit) -> None:
+        connection.setblocking(False)
+        reader = asyncio.StreamReader(MAX_LINE)
+        serve = functools.partial(self._serve, admit)
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: asyncio.StreamReaderProtocol(reader, serve),
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=LIMIT,
+            )
+        except OSError as error:
+            log.info("a connection without credentials: %r", error)
+            admit()
+
+    async def _serve(
+        self, admit: Admit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with self._known(writer), contextlib.suppress(ConnectionError, asyncio.CancelledError):
             notice_silence(writer.get_extra_info("socket"))
             hello = await _line(reader) or {}
+            admit()
             role = hello.get("role")
             if role == "orders":
                 await self._serve_agent(reader, writer)
             elif role == "reports":
                 await self._take_reports(reader)
             elif role == "container":
-                line = Line(reader, writer)
+                line = ContainerLine(reader, writer)
                 await self._ear.container(str(hello["id"]), int(hello["attempt"]), line)
 
     @contextmanager
@@ -139,7 +164,10 @@ class Control:
 
     async def _take_reports(self, reader: asyncio.StreamReader) -> None:
         while said := await _line(reader):
-            self._ear.report(said)
+            try:
+                self._ear.report(said)
+            except Exception:  # the next report may be the end of a container
+                log.exception("a report of the driver cannot be handled: %s", said)
 
 
 async def _line(reader: asyncio.StreamReader) -> dict[str, Any] | None:

@@ -32,7 +32,6 @@ def examine(environ: Mapping[str, str], python: str | None = None) -> Iterator[F
 
 
 def examine_pyspark() -> Finding:
-    """Checks that pyspark is installed beside tfapp."""
     if importlib.util.find_spec("pyspark") is None:
         return Finding("pyspark", PROBLEM, "not installed", f"Install it: {session.INSTALL}.")
     try:
@@ -45,7 +44,6 @@ def examine_pyspark() -> Finding:
 
 
 def examine_java(environ: Mapping[str, str]) -> Finding:
-    """Checks that the driver can start Java."""
     home = environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH"))
     if found is None:
@@ -55,7 +53,6 @@ def examine_java(environ: Mapping[str, str]) -> Finding:
 
 
 def examine_session() -> Finding:
-    """Describes the Spark session of this process."""
     context = session.active_context()
     if context is None:
         text = f"none in this process: a command opens the one of {session.MASTER_KEY}"

@@ -15,9 +15,18 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfapp.engines.folders import RunFolder
-from tfapp.engines.spark import CONTROL_FILE, WORDS_LIMIT
-from tfapp.engines.spark.session import end_of, first_words, given_up, profile, running, slots
+from tfapp import threads
+from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.spark.control import CONTROL_FILE, WORDS_LIMIT
+from tfapp.engines.spark.session import (
+    OWN_JOBS,
+    end_of,
+    first_words,
+    given_up,
+    profile,
+    running,
+    slots,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,9 +63,8 @@ class Agent:
         _AGENTS.add(self)
 
     def start(self) -> None:
-        """Starts to take orders."""
-        for work in (self._take_orders, self._look):
-            threading.Thread(target=work, name="tfapp-spark", daemon=True).start()
+        threads.start_surely("tfapp-spark", self._take_orders, failed=lambda _: self._end())
+        threads.keep("tfapp-spark-look", self._look)
 
     def _take_orders(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._orders.makefile("rb") as lines:
@@ -66,9 +74,13 @@ class Agent:
                     self._begin(order)
                 elif order["do"] == "explain":
                     about = order["id"], order["attempt"]
-                    threading.Thread(target=self._explain, args=about, daemon=True).start()
+                    threads.start_surely("tfapp-spark-words", self._explain, *about)
                 else:
                     self._cancel(order["id"])
+        self._end()
+
+    def _end(self) -> None:
+        """Ends its jobs and connections, by which the master knows."""
         self._over.set()
         for id in tuple(self._waiting):  # the master has ended, in order or not
             self._cancel(id)
@@ -78,7 +90,7 @@ class Agent:
         from pyspark import InheritableThread
 
         self._waiting.add(order["id"])
-        InheritableThread(target=self._run, args=(order,), daemon=True).start()
+        threads.start_surely("tfapp-spark-job", self._run, order, kind=InheritableThread)
 
     def _run(self, order: Mapping[str, Any]) -> None:
         id, words, cannot = order["id"], "", False
@@ -98,7 +110,7 @@ class Agent:
         from tfapp.engines.spark import container
 
         context = self._context
-        context.setJobGroup(order["id"], order["label"], interruptOnCancel=True)
+        context.setJobGroup(_group(order["id"]), order["label"], interruptOnCancel=True)
         data = context.parallelize([0], 1)
         needs = profile(context, order["vcores"], order["gpus"])
         if needs is not None:
@@ -112,7 +124,10 @@ class Agent:
         cancels the job: Spark would run its task again."""
         words, limit = "", time.monotonic() + WORDS_LIMIT
         with contextlib.suppress(Exception):  # the context ends at this moment
-            while not (words := end_of(self._context, id, attempt)) and time.monotonic() < limit:
+            while (
+                not (words := end_of(self._context, _group(id), attempt))
+                and time.monotonic() < limit
+            ):
                 if self._over.wait(LOOK_FOR_WORDS_EVERY):
                     break
         self._report({"explained": id, "words": words})
@@ -120,7 +135,7 @@ class Agent:
 
     def _cancel(self, id: str) -> None:
         with contextlib.suppress(Exception):  # the context is gone, and its jobs with it
-            self._context.cancelJobGroup(id)
+            self._context.cancelJobGroup(_group(id))
 
     def _look(self) -> None:
         """Reports the end of the SparkContext and, while jobs wait, the number of slots."""
@@ -142,6 +157,10 @@ class Agent:
         for connection in (self._orders, self._reports):
             with contextlib.suppress(OSError):
                 connection.close()
+
+
+def _group(id: str) -> str:
+    return f"{OWN_JOBS}{id}"
 
 
 def _close_all() -> None:

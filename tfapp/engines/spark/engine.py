@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfapp.engines.base import check_run_modes
+from tfapp.engines.base import check_files_are_local, check_run_modes
 from tfapp.engines.definition import Definition
-from tfapp.engines.folders import RunFolder
-from tfapp.engines.local.engine import KILL_DEADLINE, processes_of
-from tfapp.engines.recorded import RecordedEngine, check_files_are_local
-from tfapp.engines.spark import MASTER, ON_DRIVER, SETTINGS, session
+from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.machine.processes import KILL_DEADLINE, processes_of
+from tfapp.engines.machine.recorded import RecordedEngine
+from tfapp.engines.machine.state import RunConfig
+from tfapp.engines.spark import session
+from tfapp.engines.spark.control import ON_DRIVER
 from tfapp.engines.spark.driver import Agent
-from tfapp.engines.state import RunConfig
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.problems import Problem, has_errors
 from tfapp.processes import kill_all
@@ -41,36 +40,28 @@ class SparkEngine(RecordedEngine):
     launcher = "tfapp.engines.spark.launcher"
     stays = True
 
-    def __init__(
-        self,
-        home: Path,
-        environ: Mapping[str, str] | None = None,
-        python: str = sys.executable,
-        clock: Callable[[], float] = time.time,
-    ):
-        super().__init__(home, home / "spark", "", environ or {}, python, clock)
+    def __init__(self, home: Path, environ: Mapping[str, str]):
+        super().__init__(home, home / "spark", "", environ)
         self._context: SparkContext | None = None
         self._fed = False
 
     def use(self, spark: Any) -> None:
         """See RunsInSession: a SparkSession or SparkContext."""
         self._context = session.context_of(spark)
+        session.spare_own_jobs(self._context)
 
     def leave_slot(self) -> None:
-        """See RunsInSession."""
         self._fed = True
 
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
     ) -> Iterator[Finding]:
-        """See Engine.examine."""
         from tfapp.engines.spark import doctor
 
         yield from super().examine(python, options)
         yield from doctor.examine(self._environ, python)
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """See Engine.options: programs use the interpreter of the executors."""
         return dataclasses.replace(options, python=PYTHON)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
@@ -89,7 +80,6 @@ class SparkEngine(RecordedEngine):
         return problems
 
     def check_start(self, definition: Definition) -> None:
-        """See RecordedEngine.check_start."""
         self._opened(definition.name, definition.engine)
 
     def kept(self, compiled: Compiled) -> Mapping[str, Any]:
@@ -120,13 +110,16 @@ class SparkEngine(RecordedEngine):
             session.require_pyspark()
             self._context = session.active_context()
         if self._context is None:
-            if not facts.get(MASTER):
+            if not facts.get(session.MASTER):
                 raise UnavailableError(
                     "there is no SparkSession in this process",
                     f"Give one with spark=, or say where Spark is: {session.MASTER_KEY}.",
                 )
-            self._context = session.open_context(name, facts[MASTER], facts[SETTINGS])
+            self._context = session.open_context(
+                name, facts[session.MASTER], facts[session.SETTINGS]
+            )
             atexit.register(self._context.stop)
+        session.spare_own_jobs(self._context)
         return session.checked(self._context)
 
 
@@ -135,6 +128,6 @@ def kept(job: Job) -> dict[str, Any]:
     first = job.components[0].settings if job.components else None
     return {
         ON_DRIVER: [c.name for c in job.components if c.settings.flag("spark.on.driver")],
-        MASTER: first.text("spark.master") if first else "",
-        SETTINGS: list(first.names("spark.conf")) if first else [],
+        session.MASTER: first.text("spark.master") if first else "",
+        session.SETTINGS: list(first.names("spark.conf")) if first else [],
     }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import threading
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tfapp import threads
+from tfapp.contract.needs import question
 from tfapp.engines.spark.session import first_words, slots
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ def asked(context: SparkContext, python: str) -> str | None:
     """The same from an executor that may still have to come; None without an answer in time."""
     from pyspark import InheritableThread, cloudpickle
 
-    from tfapp.engines.spark import executor_python
-
     group = f"tfapp-look-{os.getpid()}-{next(_NUMBERS)}"
     answers: list[str] = []
 
@@ -44,14 +44,13 @@ def asked(context: SparkContext, python: str) -> str | None:
         context.setJobGroup(group, "tfapp: the executors' Python", interruptOnCancel=True)
         try:
             # The executors have no tfapp: the function itself travels.
-            cloudpickle.register_pickle_by_value(executor_python)
+            cloudpickle.register_pickle_by_value(sys.modules[__name__])
             look = context.parallelize([0], 1).mapPartitions(looking(python))
             answers.extend(look.collect())
         except Exception as error:  # Spark's Java exceptions have no class of their own here
             answers.append(f"cannot run there: {first_words(error)}")
 
-    thread: threading.Thread = InheritableThread(target=job, daemon=True)
-    thread.start()
+    thread = threads.start_surely("tfapp-look", job, kind=InheritableThread)
     thread.join(LIMIT)
     if thread.is_alive():
         with contextlib.suppress(Exception):  # the context ends at this moment
@@ -63,31 +62,22 @@ def asked(context: SparkContext, python: str) -> str | None:
 def looking(python: str) -> Callable[[Iterable[Any]], list[str]]:
     """A function for `mapPartitions` that returns what `python` lacks, "" for nothing. "python3" is
     the executor's own interpreter."""
+    code = question() + "print(problem)\n"
 
     def look(_: Iterable[Any]) -> list[str]:
         import os
         import subprocess
         import sys
 
-        # Module: the distribution that has it, as in tfapp.compiler.container_main.
-        code = (
-            "from importlib.util import find_spec\n"
-            "def lacks(module):\n"
-            "    try: return find_spec(module) is None\n"
-            "    except ImportError: return True\n"
-            "needed = {'grpc': 'grpcio', 'google.protobuf': 'protobuf'}\n"
-            "print(*[name for module, name in needed.items() if lacks(module)], sep=' and ')\n"
-        )
         command = [sys.executable if python == "python3" else python, "-c", code]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         try:
             done = subprocess.run(command, env=kept, capture_output=True, text=True)
         except OSError as error:
             return [f"{command[0]} of an executor cannot be started: {error.strerror}"]
-        missing = done.stdout.strip()
-        if done.returncode or missing:
-            why = f"lacks {missing}" if missing else (done.stderr.strip().splitlines() or [""])[-1]
-            return [f"{command[0]} of an executor {why}"]
-        return [""]
+        problem = done.stdout.strip()
+        if done.returncode:
+            problem = (done.stderr.strip().splitlines() or [f"ends with {done.returncode}"])[-1]
+        return [f"{command[0]} of an executor {problem}" if problem else ""]
 
     return look

@@ -15,22 +15,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import tfapp.engines.spark.keeper
-import tfapp.master.bootstrap
-from tfapp.contract.log_times import TimesWriter
-from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
+import tfapp.standalone.bootstrap
+import tfapp.standalone.keeper
+from tfapp.contract.log_times import Log
+from tfapp.contract.names import RETURNED_FILE
 from tfapp.disk import make_private, write_atomically
-from tfapp.engines.folders import RunFolder
-from tfapp.engines.local import launcher as local
-from tfapp.engines.local.processes import find_launcher
-from tfapp.engines.serving import End, OpenLauncher
-from tfapp.engines.spark import CONTROL_FILE, ON_DRIVER, WORDS_LIMIT
-from tfapp.engines.spark.control import Control, Line
-from tfapp.engines.spark.keeper import END, EXIT, GO, LOG, RETURNED
-from tfapp.engines.state import RunConfig
+from tfapp.engines.machine import launcher as machine
+from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.machine.processes import find_launcher
+from tfapp.engines.machine.serving import End, OpenLauncher
+from tfapp.engines.machine.state import RunConfig
+from tfapp.engines.spark.control import CONTROL_FILE, ON_DRIVER, WORDS_LIMIT, ContainerLine, Control
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, Launcher, Task, Told
 from tfapp.master.server import Endpoint
+from tfapp.standalone.keeper import END, EXIT, GO, LOG, RETURNED
 
 AGENT_LIMIT = 60.0  # seconds for the driver's agent to come
 QUIET = 2.0  # seconds that a job may take to begin before it is said to wait
@@ -44,7 +43,6 @@ log = logging.getLogger(__name__)
 
 
 def prepare() -> OpenLauncher:
-    """See tfapp.engines.serving."""
     return functools.partial(open_launcher, find_launcher())
 
 
@@ -59,7 +57,7 @@ def open_launcher(
     """The launcher of a run. `prefix`: see `find_launcher`."""
     here = _with_python(config, make_private(run.localized / "bin"))
     here = dataclasses.replace(here, gpus=(), gpus_needed=0)  # they are the executors'
-    beside_it = local.open_launcher(prefix, run, here, endpoint, end)
+    beside_it = machine.open_launcher(prefix, run, here, endpoint, end)
     with beside_it as beside, FileServer(endpoint) as files:
         launcher = SparkLauncher(run, config, endpoint, files, beside, end)
         write_atomically(run.path / CONTROL_FILE, launcher.address.encode())
@@ -74,7 +72,7 @@ class _Container:
         self.task = task
         self.told = told
         self.log = log
-        self.line: Line | None = None  # once its keeper is there
+        self.line: ContainerLine | None = None  # once its keeper is there
         self.attempt = 0  # Spark's number of the task that it is
         self.killed = False
         self.end: asyncio.Future[Ended] = loop.create_future()
@@ -116,13 +114,12 @@ class SparkLauncher:
         self._serving = loop.create_task(self._control.start())
 
     async def run(self, task: Task, told: Told) -> Ended:
-        """See Launcher.run."""
         await asyncio.shield(self._serving)
         if not task.name or task.name.rpartition("_")[0] in self._here:
             return await self._beside.run(task, told)
         if task.id in self._unwanted:
             return Ended(None)
-        container = _Container(task, told, self._log(task))
+        container = _Container(task, told, machine.log_file(self._run, task))
         self._containers[task.id] = container
         try:
             with self._files.offering(task, told):
@@ -136,7 +133,6 @@ class SparkLauncher:
                 del self._containers[task.id]
 
     async def kill(self, id: str) -> None:
-        """See Launcher.kill."""
         self._unwanted.add(id)
         container = self._containers.get(id)
         if container is None:
@@ -150,7 +146,6 @@ class SparkLauncher:
             self._control.order({"do": "cancel", "id": id})
 
     async def close(self) -> None:
-        """See Launcher.close."""
         await asyncio.gather(self._beside.close(), self._close_jobs())
         self._deadline.cancel()
         self._serving.cancel()
@@ -168,12 +163,10 @@ class SparkLauncher:
 
     # -- what the driver's agent says: tfapp.engines.spark.control.Ear --
     def agent_came(self) -> None:
-        """See Ear."""
         self._deadline.cancel()
         self._agent.set()
 
     def agent_left(self) -> None:
-        """See Ear."""
         self._end("The Spark driver has ended.")
 
     def report(self, said: Mapping[str, Any]) -> None:
@@ -207,8 +200,7 @@ class SparkLauncher:
                 container.told.waits(waiting_for(len(waiting), slots, free))
 
     # -- what keepers say --
-    async def container(self, id: str, attempt: int, line: Line) -> None:
-        """See Ear."""
+    async def container(self, id: str, attempt: int, line: ContainerLine) -> None:
         container = self._containers.get(id)
         if container is None or container.killed:
             return
@@ -217,22 +209,32 @@ class SparkLauncher:
             await asyncio.shield(container.end)
             return
         container.line, container.attempt = line, attempt
-        line.say(GO)
-        times = TimesWriter(container.log)
-        with open(container.log, "ab") as file:
-            while frame := await line.frame():
-                kind, data = frame
-                if kind == LOG:
-                    times.note(file.tell())
-                    file.write(data)
-                    file.flush()
-                elif kind == RETURNED:
-                    write_atomically(container.log.parent / RETURNED_FILE, data)
-                elif kind == EXIT:
-                    container.finish(_ended(json.loads(data), container, line.host))
-                    return
         text = f"the connection to {line.host} is lost"
-        container.finish(Ended(None, text, NODE_LOST, local.last_lines(container.log)))
+        try:
+            line.say(GO)
+            with open(container.log, "ab", buffering=0) as file:
+                log_file = Log(file.fileno())
+                while frame := await line.frame():
+                    kind, data = frame
+                    if kind == LOG:
+                        log_file.write(data)  # what does not fit on the disk is lost
+                    elif kind == RETURNED:
+                        self._keep_returned(container, data)
+                    elif kind == EXIT:
+                        container.finish(_ended(json.loads(data), container, line.host))
+                        return
+        except Exception as error:
+            log.exception("%s cannot be followed", container.task.id)
+            text = f"its messages from {line.host} cannot be handled: {error}"
+        finally:  # without an end nobody would replace it
+            container.finish(Ended(None, text, NODE_LOST, machine.last_lines(container.log)))
+
+    def _keep_returned(self, container: _Container, data: bytes) -> None:
+        path = container.log.parent / RETURNED_FILE
+        try:
+            write_atomically(path, data)
+        except OSError as error:
+            log.error("%s cannot be written: %s", path, error)
 
     async def _with_words(self, container: _Container, ended: Ended) -> Ended:
         """The end, with Spark's words if Spark has ended the container."""
@@ -256,28 +258,22 @@ class SparkLauncher:
             "files": self._files.address,
             "certificate": self._endpoint.certificate.decode(),
             "key": self._endpoint.key.decode(),
-            "keeper": _source(tfapp.engines.spark.keeper),
-            "bootstrap": _source(tfapp.master.bootstrap),
+            "keeper": _source(tfapp.standalone.keeper),
+            "bootstrap": _source(tfapp.standalone.bootstrap),
         }
         label = f"{self._config.name} {task.instance}"
         size = {"vcores": resources.vcores, "gpus": resources.gpus}
         return {"do": "run", "id": task.id, "label": label, "order": order, **size}
 
-    def _log(self, task: Task) -> Path:
-        folder = make_private(self._run.logs / task.name)
-        (folder / INSTANCE_FILE).write_text(task.instance)
-        return folder / f"{task.name.rpartition('_')[0]}.log"
-
 
 def _ended(told: Mapping[str, Any], container: _Container, host: str) -> Ended:
-    last = local.last_lines(container.log)
+    last = machine.last_lines(container.log)
     if told["lost"]:
         return Ended(None, f"Spark has ended its task on {host}", PREEMPTED, last)
     return Ended(told["code"], last_lines=last)
 
 
 def waiting_for(containers: int, slots: int, free: int) -> str:
-    """The reason why containers have not started."""
     if not slots:
         return "waiting for Spark's executors: none has registered yet"
     missing = containers - free

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tfapp.compiler.compile import Compiled
     from tfapp.contract.job import ComponentJob
+    from tfapp.package.model import ComponentResources
 
 RULE = "spark"
 _MORE_SLOTS = (
@@ -199,7 +200,7 @@ def _protection(context: SparkContext, components: Sequence[ComponentJob]) -> It
 
 def _placement(compiled: Compiled, component: ComponentJob) -> Iterator[Problem]:
     """Warnings for keys that have no effect on Spark."""
-    asked = compiled.package.resources.get(component.name) if compiled.package else None
+    asked = _asked(compiled, component)
     for key in ("yarn.label.expression", "yarn.nodes", "yarn.racks"):
         if asked is not None and key in asked.positions:
             yield Problem(
@@ -211,5 +212,9 @@ def _placement(compiled: Compiled, component: ComponentJob) -> Iterator[Problem]
 
 
 def _at(compiled: Compiled, component: ComponentJob, key: str) -> Position:
-    asked = compiled.package.resources.get(component.name) if compiled.package else None
+    asked = _asked(compiled, component)
     return asked.place(key) if asked is not None else Position(component.name, 1, 1)
+
+
+def _asked(compiled: Compiled, component: ComponentJob) -> ComponentResources | None:
+    return compiled.plan.components[component.name].asked if compiled.plan else None

@@ -3,24 +3,31 @@ driver only this module and the agent use pyspark."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import re
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterable
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tfapp import threads
 from tfapp.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+MASTER, SETTINGS = "master", "settings"  # in a definition: how a command opens the session
 INSTALL = "pip install 'tfapp[spark]'"
 MASTER_KEY = "site.global.spark.master"
 SETTINGS_KEY = "site.global.spark.conf"
 OVERHEAD = "spark.executor.memoryOverhead"
 PYTHON_MEMORY = "spark.executor.pyspark.memory"
+OWN_JOBS = "tfapp-"  # what the names of tfapp's own job groups begin with
 ANSWER_LIMIT = 5.0  # seconds
 _MOST_TASKS = 100  # attempts at a task that are looked at
 # "Job aborted due to stage failure: ... most recent failure: Lost task 0.3 in stage 0.0 (TID 3)
@@ -139,6 +146,35 @@ def running(context: SparkContext) -> bool:
         return False
 
 
+def spare_own_jobs(context: SparkContext) -> None:
+    """Replaces pyspark's handler of Ctrl-C, which cancels all jobs, by one that spares those of
+    tfapp: containers and feeds are jobs too. Nothing changes if another handler is installed, as in
+    later cells of a notebook, or in a thread other than the main one, which can install none."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if not str(getattr(before, "__module__", "")).startswith("pyspark."):
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        # This thread may be in the middle of a call to Java; another one has its own connection.
+        with contextlib.suppress(OSError):  # no thread can be started now
+            threads.start("tfapp-ctrl-c", _cancel_others, context).join(ANSWER_LIMIT)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+
+
+def _cancel_others(context: SparkContext) -> None:
+    """Cancels all jobs of the context that are not tfapp's."""
+    with contextlib.suppress(Exception):  # the context is stopped at this moment
+        spark = context._jsc.sc()
+        for job in context.statusTracker().getActiveJobsIds():
+            group = spark.statusStore().job(job).jobGroup()
+            if not (group.isDefined() and group.get().startswith(OWN_JOBS)):
+                spark.cancelJob(job)
+
+
 def driver_host(context: SparkContext) -> str:
     """The address of this machine for executors."""
     return context.getConf().get("spark.driver.host") or "127.0.0.1"
@@ -188,7 +224,6 @@ def most_cores(context: SparkContext) -> int | None:
 
 
 def allocates(context: SparkContext) -> bool:
-    """Whether Spark allocates executors dynamically."""
     conf = context.getConf()
     return (conf.get("spark.dynamicAllocation.enabled") or "false").lower() == "true"
 
@@ -277,10 +312,14 @@ def _profile(vcores: int, gpus: int) -> Any:
     return ResourceProfileBuilder().require(needs).build
 
 
+LONGEST = 10_000  # characters of a line that are looked at; patterns take long for more
+
+
 def first_words(error: Exception) -> str:
     """The relevant part of an exception of Spark, whose text can be pages long."""
     java = getattr(error, "java_exception", None)
-    lines = (str(java.getMessage()) if java is not None else str(error)).strip().splitlines()
+    text = (str(java.getMessage()) if java is not None else str(error)).strip()
+    lines = [line[:LONGEST] for line in text.splitlines()]
     if not lines:
         return type(error).__name__
     # Of a Python exception in a task, its own line, after the traceback's.

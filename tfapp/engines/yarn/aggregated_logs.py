@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
+from tfapp import tools
+from tfapp.contract.names import RETURNED_FILE
 from tfapp.disk import make_private, write_atomically, writing
 from tfapp.engines.base import LogFile
+from tfapp.engines.container_files import container_files
 from tfapp.engines.yarn.hadoop_client import find_yarn
-from tfapp.engines.yarn.layout import RunFolder
+from tfapp.engines.yarn.layout import YarnRunFolder
 from tfapp.engines.yarn.live_logs import COORDINATOR_LOG, MASTER_LOG
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
@@ -43,7 +44,7 @@ class Gathered:
 
 
 def fetch(
-    run: RunFolder,
+    run: YarnRunFolder,
     application: str,
     tracking_url: str,
     environ: Mapping[str, str],
@@ -89,30 +90,22 @@ def split(answer: bytes) -> Iterator[tuple[str, bytes]]:
         position = end
 
 
-def log_files(run: RunFolder) -> Iterator[LogFile]:
-    """The copies below `run`. The runner of a container has recorded its instance in a file."""
-    for folder in sorted(run.logs.glob("container_*")):
-        instance = _instance_of(folder)
-        log = folder / f"{instance.rpartition('/')[0]}.log"
-        if instance and log.exists():
-            yield LogFile(instance, log)
+def log_files(run: YarnRunFolder) -> Iterator[LogFile]:
+    folders = _folders(run)
+    yield from container_files(folders)
+    for folder in folders:
         for instance, file in (("coordinator", COORDINATOR_LOG), ("master", MASTER_LOG)):
             if (folder / file).exists():
                 yield LogFile(instance, folder / file)
 
 
-def returned_files(run: RunFolder) -> Iterator[LogFile]:
+def returned_files(run: YarnRunFolder) -> Iterator[LogFile]:
     """The copies below `run` of records of return values."""
-    for folder in sorted(run.logs.glob("container_*")):
-        instance, record = _instance_of(folder), folder / RETURNED_FILE
-        if instance and record.exists():
-            yield LogFile(instance, record)
+    return container_files(_folders(run), RETURNED_FILE)
 
 
-def _instance_of(folder: Path) -> str:
-    """The instance of a container's copies; "" if its runner has not recorded it."""
-    name = folder / INSTANCE_FILE
-    return name.read_text(errors="replace").strip() if name.exists() else ""
+def _folders(run: YarnRunFolder) -> list[Path]:
+    return sorted(run.logs.glob("container_*"))
 
 
 def _wait_until_gathered(application: str, tracking_url: str, web: Web, limit: float) -> str:
@@ -134,21 +127,12 @@ def _wait_until_gathered(application: str, tracking_url: str, web: Web, limit: f
 def _ask_yarn(application: str, folder: Path, environ: Mapping[str, str]) -> None:
     command = [find_yarn(environ), "logs", "-applicationId", application, "-out", str(folder)]
     try:
-        done = subprocess.run(
-            command,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_LIMIT,
-        )
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(
-            f"`yarn logs -applicationId {application}` took longer than {COMMAND_LIMIT:g} s"
-        ) from None
+        done = tools.run(command, environ, COMMAND_LIMIT)
+    except tools.ToolError as error:
+        words = f"`yarn logs -applicationId {application}` failed: {error.reason}"
+        raise UnavailableError(words) from error
     if not any(folder.iterdir()):
-        lines = (done.stdout + done.stderr).strip().splitlines()
         raise UnavailableError(
-            f"YARN has no logs of {application}: {lines[-1] if lines else 'it gave no reason'}",
+            f"YARN has no logs of {application}: {done.reason}",
             "Is yarn.log-aggregation-enable on? Old logs are deleted by the cluster.",
         )

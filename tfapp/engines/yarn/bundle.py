@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tfapp.compiler.shipment import ShippedFile
 from tfapp.compiler.store import store_files
-from tfapp.compiler.tags import definition_file
-from tfapp.engines.definition import Definition
+from tfapp.engines.definition import Definition, definition_file
 from tfapp.frozen import frozen
 
 
@@ -50,7 +49,6 @@ class Bundle:
 
 
 def decode(data: bytes) -> Iterator[Bundle]:
-    """Decodes concatenated bundles."""
     for line in data.splitlines():
         found = json.loads(line)
         yield Bundle(Definition.from_dict(found["definition"]), found["files"])

@@ -60,7 +60,7 @@ class HadoopCheckpoints:
     def _url(self, path: str) -> str:
         return _PATTERN.sub(r"\\\1", f"{self.place}/{path}" if path else self.place)
 
-    def _check(self, done: hadoop_fs.Done) -> None:
+    def _check(self, done: hadoop_fs.HdfsDone) -> None:
         if not done.well:
             said = done.complaint or "it gave no reason"
             raise UnavailableError(
@@ -84,7 +84,7 @@ def parse_listing(text: str, place: str) -> tuple[StoredFile, ...]:
 def checkpoints_of(name: str, folder: str, environ: Mapping[str, str]) -> Checkpoints:
     """The checkpoints of the application `name` in `folder`, as on the nodes. NotFoundError if
     there are none, UnavailableError for a folder of the nodes that this machine does not have."""
-    if is_url(folder) and not folder.startswith("file://"):
+    if is_url(folder):
         return HadoopCheckpoints(environ, folder)
     here: FolderCheckpoints = local_checkpoints(name, folder)
     if not Path(here.place).is_dir():

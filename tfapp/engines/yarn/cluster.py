@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfapp.contract.encoding import Coded
 from tfapp.engines.yarn import kerberos
 from tfapp.engines.yarn.driver import CALL_LIMIT, forget, open_driver, touch
-from tfapp.engines.yarn.layout import Home
+from tfapp.engines.yarn.layout import YarnHome
 from tfapp.errors import ForbiddenError, UnavailableError, UnknownApplicationError
 from tfapp.frozen import frozen
 
@@ -17,18 +19,29 @@ if TYPE_CHECKING:
 
 # YARN's states of an application that has not ended; the others are FINISHED, FAILED, KILLED.
 WAITING_STATES = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+FORGOTTEN = "FORGOTTEN"  # tfapp's own: the ResourceManager knew it and does not any more
 _ALL_STATES = (*WAITING_STATES, "RUNNING", "FINISHED", "FAILED", "KILLED")
 
 ANY_LABEL = "*"
 
 # The ResourceManager's refusals: for a queue's rights, and by the fair scheduler's rules.
+_EXCEPTION = re.compile(r"\A[\w.$]*Exception: ")
 _FORBIDDEN = ("AccessControlException", "rejected by placement rules")
 
 
+class YarnRefusedError(ForbiddenError):
+    """The ResourceManager refuses something for its rules. `reason`: its own words."""
+
+    def __init__(self, what: str, reason: str):
+        super().__init__(f"{what}: {reason}")
+        self.reason = _EXCEPTION.sub("", reason)
+
+
 @frozen
-class Report:
+class YarnReport(Coded):
     """The ResourceManager's report on an application. Times are seconds since 1970, 0 for an event
-    that has not happened. `address`: that of its master; "" if there is none."""
+    that has not happened. `address`: that of its master; "" if there is none. `outage`: why this is
+    what it has said before."""
 
     id: str
     name: str
@@ -41,10 +54,11 @@ class Report:
     tracking_url: str
     started: float
     finished: float
+    outage: str = ""
 
     @property
     def ended(self) -> bool:
-        return self.state in ("FINISHED", "FAILED", "KILLED")
+        return self.state in ("FINISHED", "FAILED", "KILLED", FORGOTTEN)
 
 
 @frozen
@@ -59,7 +73,7 @@ class Queue:
 
 
 @frozen
-class Node:
+class YarnNode:
     """A node in service. `memory`: the total in MiB. `pages`: the address of its web pages,
     host:port."""
 
@@ -72,13 +86,13 @@ class Node:
     rack: str = "/default-rack"  # YARN's own where the cluster tells of none
 
 
-class Cluster:
+class YarnCluster:
     """Methods raise UnavailableError if the cluster does not answer in time or refuses, and
     ForbiddenError if the user lacks the permission. `environ` selects the cluster. `clock`: seconds
     since 1970."""
 
     def __init__(
-        self, home: Home, environ: Mapping[str, str], clock: Callable[[], float] = time.time
+        self, home: YarnHome, environ: Mapping[str, str], clock: Callable[[], float] = time.time
     ):
         self._home = home
         self._environ = environ
@@ -86,18 +100,17 @@ class Cluster:
         self._client: Any = None
 
     def submit(self, spec: skein.ApplicationSpec) -> str:
-        """Submits an application and returns its id."""
         return self._ask("take the application", lambda client: client.submit(spec))
 
-    def applications(self, user: str, name: str | None = None) -> tuple[Report, ...]:
+    def applications(self, user: str, name: str | None = None) -> tuple[YarnReport, ...]:
         """The Skein applications of `user` that YARN knows, oldest first."""
         found = self._ask(
             "list applications",
             lambda client: client.get_applications(states=_ALL_STATES, name=name, user=user),
         )
-        return tuple(sorted(map(_report, found), key=lambda report: _age(report.id)))
+        return tuple(sorted(map(_report, found), key=lambda report: age(report.id)))
 
-    def application(self, application: str) -> Report:
+    def application(self, application: str) -> YarnReport:
         """The report on an application. UnknownApplicationError if YARN does not know it (any
         more)."""
         return _report(self._ask("report", lambda client: client.application_report(application)))
@@ -107,7 +120,6 @@ class Cluster:
         self._ask("kill the application", lambda client: client.kill_application(application))
 
     def queues(self) -> tuple[Queue, ...]:
-        """All queues, stopped ones too."""
         found = self._ask("list queues", lambda client: client.get_all_queues())
         return tuple(
             Queue(
@@ -119,11 +131,10 @@ class Cluster:
             for queue in found
         )
 
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes that accept containers."""
+    def nodes(self) -> tuple[YarnNode, ...]:
         found = self._ask("list nodes", lambda client: client.get_nodes(states=("RUNNING",)))
         return tuple(
-            Node(
+            YarnNode(
                 host=node.host,
                 rack=node.rack_name,
                 labels=frozenset(node.labels),
@@ -169,7 +180,7 @@ class Cluster:
                 forget(self._home, self._environ)  # it would not notice another ticket
                 raise kerberos.refused(self._environ, detail) from error
             if any(words in detail for words in _FORBIDDEN):
-                raise ForbiddenError(f"YARN did not {what}: {_reason(detail)}") from error
+                raise YarnRefusedError(f"YARN did not {what}", _reason(detail)) from error
             raise UnavailableError(f"YARN did not {what}: {_reason(detail)}", self._where()) from (
                 error
             )
@@ -197,8 +208,12 @@ class Cluster:
         return f"HADOOP_CONF_DIR is {folder}." if folder else "HADOOP_CONF_DIR is not set."
 
 
+def forgotten(id: str, name: str, user: str, tags: tuple[str, ...], started: float) -> YarnReport:
+    """A report on an application that the ResourceManager does not know any more."""
+    return YarnReport(id, name, user, tags, FORGOTTEN, "UNDEFINED", "", "", "", started, started)
+
+
 def first_line(text: str) -> str:
-    """The first non-empty line of `text`."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
@@ -211,14 +226,14 @@ def _reason(detail: str) -> str:
     return words[0] if words else "it gave no reason"
 
 
-def _age(application: str) -> tuple[int, int]:
+def age(application: str) -> tuple[int, int]:
     """A sort key: "application_1700000000000_0007" -> (1700000000000, 7)."""
     _, cluster, number = application.split("_")
     return int(cluster), int(number)
 
 
-def _report(found: Any) -> Report:
-    return Report(
+def _report(found: Any) -> YarnReport:
+    return YarnReport(
         id=found.id,
         name=found.name,
         user=found.user,

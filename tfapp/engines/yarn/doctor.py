@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import concurrent.futures
-import email.utils
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tfapp import tools
 from tfapp.engines.diagnosis import (
     OK,
     PROBLEM,
     WARNING,
     Finding,
+    Skews,
+    ahead,
     as_size,
     checked,
+    examine_clocks,
     examine_here,
 )
 from tfapp.engines.yarn import hadoop_fs, kerberos
-from tfapp.engines.yarn.cluster import Cluster, Node
+from tfapp.engines.yarn.cluster import YarnCluster, YarnNode
 from tfapp.engines.yarn.hadoop_client import find_java, find_yarn, read_class_path
 from tfapp.engines.yarn.shared_folder import SharedFolder
 from tfapp.engines.yarn.web import DeniedError, Web
@@ -28,7 +30,6 @@ from tfapp.errors import TfappError, UnavailableError
 
 LIMIT = 60.0  # seconds for a Java program
 JAVA_OLDEST, JAVA_NEWEST = 8, 22  # Hadoop's client fails on newer ones
-SKEW = 30.0  # seconds that clocks may differ by
 MAX_NODES = 100  # whose clocks are asked for
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -37,7 +38,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 def examine(
     home: Path,
     environ: Mapping[str, str],
-    cluster: Cluster,
+    cluster: YarnCluster,
     web: Web,
     shared: SharedFolder,
     clock: Callable[[], float],
@@ -68,14 +69,14 @@ def examine(
 
 
 def examine_java(java: str) -> Finding:
-    """Checks that Java can run Hadoop's client."""
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=LIMIT)
-    match = _VERSION.search(done.stderr)
-    if done.returncode or match is None:
-        words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it says nothing"]
-        return Finding(
-            "java", PROBLEM, f"{java} does not run: {words[0]}", "Install a Java runtime."
-        )
+    try:
+        done = tools.run([java, "-version"], None, LIMIT)
+        match, reason = _VERSION.search(done.err), done.reason
+    except tools.ToolError as error:
+        match, reason = None, error.reason
+    if match is None or done.code:
+        text = f"{java} does not run: {reason}"
+        return Finding("java", PROBLEM, text, "Install a Java runtime.")
     version = int(match[1])
     text = f"{version}, {java}"
     if not JAVA_OLDEST <= version <= JAVA_NEWEST:
@@ -92,7 +93,9 @@ def examine_kerberos(environ: Mapping[str, str], now: float) -> Finding | None:
     return checked("kerberos", lambda: kerberos.show(environ, now))
 
 
-def examine_cluster(cluster: Cluster, web: Web, clock: Callable[[], float]) -> Iterator[Finding]:
+def examine_cluster(
+    cluster: YarnCluster, web: Web, clock: Callable[[], float]
+) -> Iterator[Finding]:
     """Checks the ResourceManager, the nodes' pages and their clocks."""
     try:
         nodes, queues = cluster.nodes(), cluster.queues()
@@ -110,10 +113,10 @@ def examine_cluster(cluster: Cluster, web: Web, clock: Callable[[], float]) -> I
     size = f"{memory} MiB, {cores} vcores, {gpus} GPUs"
     yield Finding("nodes", OK, f"{len(nodes)} take containers, together {size}")
     denied = examine_pages(nodes[0], web)
-    yield denied or examine_clocks(nodes[:MAX_NODES], web, clock)
+    yield denied or examine_clocks(skews(nodes[:MAX_NODES], web, clock))
 
 
-def examine_pages(node: Node, web: Web) -> Finding | None:
+def examine_pages(node: YarnNode, web: Web) -> Finding | None:
     """Checks that tfapp can read the pages of nodes that Kerberos protects; None if it can, or if
     they do not answer."""
     try:
@@ -127,30 +130,15 @@ def examine_pages(node: Node, web: Web) -> Finding | None:
     return None
 
 
-def examine_clocks(nodes: Sequence[Node], web: Web, clock: Callable[[], float]) -> Finding:
-    """Compares the clocks of the nodes with that of this machine: credentials are valid from the
-    time at which they are made."""
+def skews(nodes: Sequence[YarnNode], web: Web, clock: Callable[[], float]) -> Skews:
+    def skew(node: YarnNode) -> tuple[str, float | None]:
+        try:
+            return node.host, ahead(web.head(web.page_of(node.pages))["Date"], clock())
+        except OSError:
+            return node.host, None
+
     with concurrent.futures.ThreadPoolExecutor(min(len(nodes), 16)) as pool:
-        skews = dict(zip(nodes, pool.map(lambda node: skew_of(node.pages, web, clock), nodes)))
-    known = {node.host: skew for node, skew in skews.items() if skew is not None}
-    if not known:
-        return Finding("clocks", WARNING, "no node tells its time", "Compare the clocks by hand.")
-    host, worst = max(known.items(), key=lambda item: abs(item[1]))
-    if abs(worst) > SKEW:
-        relation = "ahead of" if worst > 0 else "behind"
-        text = f"the clock of {host} is {abs(worst):.0f} s {relation} this one"
-        return Finding("clocks", PROBLEM, text, "Have all machines set their clocks by NTP.")
-    return Finding("clocks", OK, f"{len(known)} nodes are within {SKEW:g} s of this machine")
-
-
-def skew_of(pages: str, web: Web, clock: Callable[[], float]) -> float | None:
-    """How many seconds the clock of the server at `pages` (host:port) is ahead, to a second; None
-    if the server does not report its time."""
-    try:
-        told = web.head(web.page_of(pages))["Date"]
-        return email.utils.parsedate_to_datetime(told).timestamp() - clock()
-    except (OSError, TypeError, ValueError):
-        return None
+        return dict(pool.map(skew, nodes))
 
 
 def describe_hdfs(environ: Mapping[str, str], shared: SharedFolder) -> str:

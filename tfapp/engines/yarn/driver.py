@@ -17,10 +17,10 @@ from typing import Any
 from tfapp.disk import locked, make_private, writing
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.yarn import kerberos
+from tfapp.engines.yarn.configuration import without_proxies
 from tfapp.engines.yarn.driver_daemon import DriverRecord
 from tfapp.engines.yarn.hadoop_client import find_java, fingerprint, read_class_path
-from tfapp.engines.yarn.layout import Credentials, DriverFolder, Home
-from tfapp.engines.yarn.proxy import without_proxies
+from tfapp.engines.yarn.layout import DriverFolder, YarnCredentials, YarnHome
 from tfapp.errors import UnavailableError
 
 START_LIMIT = 60.0  # seconds for a driver to start
@@ -34,7 +34,7 @@ SUBMIT_LIMIT = 300.0  # seconds, with the upload of all files
 _JAVA_ERROR = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:Exception|Error): (.*)", re.MULTILINE)
 
 
-def open_driver(home: Home, environ: Mapping[str, str], now: float) -> Any:
+def open_driver(home: YarnHome, environ: Mapping[str, str], now: float) -> Any:
     """A skein.Client whose calls have deadlines (skein's TimeoutError). `now`: seconds since 1970.
     UnavailableError if no driver can be started."""
     folder = _folder(home, environ)
@@ -61,7 +61,7 @@ def _starting(folder: DriverFolder) -> Iterator[None]:
         yield
 
 
-def touch(home: Home, environ: Mapping[str, str]) -> None:
+def touch(home: YarnHome, environ: Mapping[str, str]) -> None:
     """Records that the driver is in use. Does nothing if there is none."""
     try:
         os.utime(_folder(home, environ).record)
@@ -69,13 +69,13 @@ def touch(home: Home, environ: Mapping[str, str]) -> None:
         return
 
 
-def forget(home: Home, environ: Mapping[str, str]) -> None:
+def forget(home: YarnHome, environ: Mapping[str, str]) -> None:
     """Ends the driver soon, so that the next command starts another. Does nothing if there is
     none."""
     _folder(home, environ).record.unlink(missing_ok=True)
 
 
-def _folder(home: Home, environ: Mapping[str, str]) -> DriverFolder:
+def _folder(home: YarnHome, environ: Mapping[str, str]) -> DriverFolder:
     """The folder of the driver for this cluster and user. A driver keeps the ticket with which it
     has started."""
     key = fingerprint(environ)
@@ -101,7 +101,7 @@ def _find(folder: DriverFolder) -> Any:
     return client
 
 
-def _connect(address: str, credentials: Credentials) -> Any:
+def _connect(address: str, credentials: YarnCredentials) -> Any:
     from tfapp.skein_library import skein
 
     security = skein.Security(cert_bytes=credentials.certificate, key_bytes=credentials.key)
@@ -112,7 +112,7 @@ def _start(folder: DriverFolder, environ: Mapping[str, str], now: float) -> Any:
     find_java(environ)
     read_class_path(environ)
     if folder.read_credentials() is None:
-        folder.write_credentials(Credentials(*new_credentials(now)))
+        folder.write_credentials(YarnCredentials(*new_credentials(now)))
     answer = _ask_daemon(folder, environ)
     if "error" in answer:
         reason = _java_error(folder.log) or answer["error"]

@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.encoding import Coded
 from tfapp.disk import write_json
+from tfapp.engines.refusals import read_if_whole
 from tfapp.engines.yarn.kerberos import find_keytab, java_options
 from tfapp.engines.yarn.layout import DriverFolder
 from tfapp.frozen import frozen
@@ -31,7 +33,7 @@ JAVA_OPTIONS = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfDa
 
 
 @frozen
-class DriverRecord:
+class DriverRecord(Coded):
     """The address (host:port) of a driver, and the process id of its daemon."""
 
     address: str
@@ -40,10 +42,7 @@ class DriverRecord:
     @classmethod
     def read(cls, path: Path) -> DriverRecord | None:
         """The record; None if there is none, or it was written by another version."""
-        try:
-            return cls(**json.loads(path.read_bytes()))
-        except (FileNotFoundError, TypeError, ValueError):
-            return None
+        return read_if_whole(path, cls.from_dict)
 
 
 def main(argv: list[str], environ: Mapping[str, str]) -> int:

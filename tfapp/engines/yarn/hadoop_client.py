@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfapp import tools
 from tfapp.engines.yarn.kerberos import CACHE, CONFIGURATION, KEYTAB, PRINCIPAL
 from tfapp.errors import UnavailableError
 
@@ -63,22 +63,11 @@ def read_class_path(environ: Mapping[str, str]) -> str:
     """The output of `yarn classpath --glob`. UnavailableError if it fails, or if the class path has
     no yarn-site.xml: Hadoop's clients would look for a cluster on this machine."""
     try:
-        done = subprocess.run(
-            [find_yarn(environ), "classpath", "--glob"],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=CLASS_PATH_LIMIT,
-        )
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(
-            f"`yarn classpath --glob` printed nothing within {CLASS_PATH_LIMIT:g} s"
-        ) from None
-    if done.returncode:
-        words = done.stderr.strip().splitlines()[-1:] or ["it gave no reason"]
-        raise UnavailableError(f"`yarn classpath --glob` failed: {words[0]}", _CONFIGURATION)
-    class_path = done.stdout.strip()
+        told = tools.output([find_yarn(environ), "classpath", "--glob"], environ, CLASS_PATH_LIMIT)
+    except tools.ToolError as error:
+        words = f"`yarn classpath --glob` failed: {error.reason}"
+        raise UnavailableError(words, _CONFIGURATION) from error
+    class_path = told.strip()
     folders = [entry for entry in class_path.split(os.pathsep) if os.path.isdir(entry)]
     if not any(os.path.isfile(os.path.join(folder, "yarn-site.xml")) for folder in folders):
         where = environ.get("HADOOP_CONF_DIR")

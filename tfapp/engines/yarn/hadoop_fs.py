@@ -6,10 +6,10 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tfapp import tools
 from tfapp.engines.yarn.hadoop_client import find_java, read_class_path
 from tfapp.engines.yarn.kerberos import java_options
 from tfapp.frozen import frozen
@@ -31,7 +31,7 @@ _CUT_OFF = re.compile(
 
 
 @frozen
-class Done:
+class HdfsDone:
     """The result of a command. `complaint`: its error message; "" on success."""
 
     well: bool
@@ -45,7 +45,6 @@ class Done:
 
     @property
     def absent(self) -> bool:
-        """Whether the requested path does not exist."""
         return _ABSENT.search(self.complaint) is not None
 
 
@@ -62,7 +61,7 @@ def run(
     folder: Path | None = None,
     beside: bool = False,
     private: bool = True,
-) -> Done:
+) -> HdfsDone:
     """Runs `hadoop fs WORDS`, in `folder` if given. `beside`: with low priority on this machine.
     `private`: new files and folders are accessible for their owner only. UnavailableError if Hadoop
     is not installed."""
@@ -71,25 +70,17 @@ def run(
     command += [*java(environ), "org.apache.hadoop.fs.FsShell", *_OPTIONS]
     command += [_OWNER_ONLY, *words] if private else words
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limit,
-        )
-    except subprocess.TimeoutExpired:
-        return Done(False, b"", f"no answer within {limit:g} s")
-    said = done.stderr.decode(errors="replace").splitlines()
+        done = tools.run(command, environ, limit, folder)
+    except tools.ToolError as error:
+        return HdfsDone(False, b"", error.reason)
     own = (f"{words[0][1:]}:", f"{words[0]}:")
-    complaints = [line.strip() for line in said if line.startswith(own)]
+    complaints = [line.strip() for line in done.err.splitlines() if line.startswith(own)]
     # "File exists" is the reason of a failure only where there is no other.
     complaints.sort(key=lambda line: line.endswith(_EXISTS))
-    return Done(done.returncode == 0, done.stdout, next(iter(complaints), ""))
+    return HdfsDone(done.code == 0, done.out, next(iter(complaints), ""))
 
 
-def make_folders(environ: Mapping[str, str], home: str, folders: Sequence[str]) -> Done:
+def make_folders(environ: Mapping[str, str], home: str, folders: Sequence[str]) -> HdfsDone:
     """Creates `folders`, each below the one before it, for their owner only. If the folder `home`
     does not exist, it and its parents are created first, with the default mode of the cluster:
     /user is public. Folders that exist already are no error."""

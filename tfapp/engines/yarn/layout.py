@@ -6,10 +6,13 @@ yarn/drivers/KEY/            Skein's driver for one configuration of Hadoop
     skein.crt skein.pem      its credentials
     driver.lock              held by the command that starts it
     driver.log
-yarn/places/KEY.json         what is known to lie on that cluster already (.shared_record)
+yarn/places/KEY.json         what is known to lie on that cluster already (.shared_folder)
 yarn/users/KEY.json          what that cluster calls the owners of principals (.user_names)
 yarn/applications/ID/        one run that was submitted or looked at from here
     definition.json          what was submitted
+    cluster                  which cluster that was for (SharedFolder.cluster), and the name
+    report.json              what YARN said of it last (class tfapp.engines.yarn.cluster.YarnReport)
+    ended.json               how it ended, as it was last seen
     skein.crt skein.pem      its credentials; deleted at the end
     logs/CONTAINER/FILE      copies
     logs-complete            they are whole
@@ -23,12 +26,13 @@ import contextlib
 import dataclasses
 from pathlib import Path
 
-from tfapp.disk import locked, make_private, write_atomically, writing
+from tfapp.disk import Below, locked, make_private, write_atomically, writing
+from tfapp.engines.credentials import read_pem
 from tfapp.frozen import frozen
 
 
 @frozen
-class Credentials:
+class YarnCredentials:
     """A certificate and its private key, in PEM."""
 
     certificate: bytes
@@ -37,26 +41,19 @@ class Credentials:
 
 @frozen
 class CredentialFolder:
-    """A folder that contains credentials."""
-
     path: Path
 
-    @property
-    def certificate(self) -> Path:
-        return self.path / "skein.crt"
+    certificate = Below("skein.crt")
+    key = Below("skein.pem")
 
-    @property
-    def key(self) -> Path:
-        return self.path / "skein.pem"
-
-    def read_credentials(self) -> Credentials | None:
-        """The credentials; None if there are none."""
+    def read_credentials(self) -> YarnCredentials | None:
+        """The credentials; None if there are none that can be read."""
         try:
-            return Credentials(self.certificate.read_bytes(), self.key.read_bytes())
-        except FileNotFoundError:
+            return YarnCredentials(read_pem(self.certificate), read_pem(self.key))
+        except (FileNotFoundError, ValueError):
             return None
 
-    def write_credentials(self, credentials: Credentials) -> None:
+    def write_credentials(self, credentials: YarnCredentials) -> None:
         """Writes the credentials. UnavailableError if that fails."""
         with writing(self.path):
             make_private(self.path)
@@ -64,7 +61,6 @@ class CredentialFolder:
             write_atomically(self.certificate, credentials.certificate)
 
     def delete_credentials(self) -> None:
-        """Deletes the credentials, if there are any."""
         for path in (self.certificate, self.key):
             path.unlink(missing_ok=True)
 
@@ -73,53 +69,34 @@ class CredentialFolder:
 class DriverFolder(CredentialFolder):
     """The folder drivers/KEY."""
 
-    @property
-    def record(self) -> Path:
-        return self.path / "driver.json"
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "driver.lock"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "driver.log"
+    record = Below("driver.json")
+    lock = Below("driver.lock")
+    log = Below("driver.log")
 
 
 @frozen
-class RunFolder(CredentialFolder):
+class YarnRunFolder(CredentialFolder):
     """The folder applications/ID."""
 
-    @property
-    def definition(self) -> Path:
-        return self.path / "definition.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def logs_complete(self) -> Path:
-        return self.path / "logs-complete"
-
-    @property
-    def returned_complete(self) -> Path:
-        return self.path / "returned-complete"
-
-    @property
-    def destroyed(self) -> Path:
-        return self.path / "destroyed"
+    definition = Below("definition.json")
+    cluster = Below("cluster")
+    report = Below("report.json")
+    ended = Below("ended.json")
+    logs = Below("logs")
+    logs_complete = Below("logs-complete")
+    returned_complete = Below("returned-complete")
+    destroyed = Below("destroyed")
 
 
 @frozen
-class Home:
+class YarnHome:
     """The folder TFAPP_HOME/yarn."""
 
     path: Path
 
-    def run(self, application: str) -> RunFolder:
+    def run(self, application: str) -> YarnRunFolder:
         """The folder of a run, by its id on YARN. It need not exist."""
-        return RunFolder(self.path / "applications" / application)
+        return YarnRunFolder(self.path / "applications" / application)
 
     def driver(self, key: str) -> DriverFolder:
         """The folder of a driver. It need not exist."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
 import threading
 import time
 import urllib.error
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from tfapp import threads
 from tfapp.contract.log_times import times_path
 from tfapp.contract.names import INSTANCE_FILE, KEY_STATUS, RETURNED_FILE
 from tfapp.contract.status import ApplicationStatus
-from tfapp.disk import make_private, write_atomically, writing
+from tfapp.disk import locked, make_private, write_atomically, writing
 from tfapp.engines.base import LogFile
-from tfapp.engines.yarn.nodes import Piece, reason_of
+from tfapp.engines.yarn.nodes import LogPiece, reason_of
 from tfapp.engines.yarn.web import DeniedError, Web
 from tfapp.errors import TfappError, UnavailableError
 from tfapp.frozen import frozen
@@ -25,6 +29,7 @@ COPY_EVERY = 1.0  # seconds
 IDLE_LIMIT = 60.0  # seconds after the last call of `files` in which logs are still copied
 MARGIN = 1 << 16  # bytes that a log may grow by while it is read
 ATTEMPTS = 5
+LOCK_LIMIT = 10.0  # seconds for another command that copies the same logs
 NOT_FOUND = 404
 RECORD = 2 << 20  # bytes that a record of what was returned has at most
 TRIES = 5  # to get the log of a finished container, whose node may be gone
@@ -34,7 +39,7 @@ MASTER_LOG = "application.master.log"
 
 
 @frozen
-class Source:
+class NodeLog:
     """A log on a node. `node`: the address of its NodeManager's pages, host:port. `finished`: its
     container has ended. `lost`: its node is lost."""
 
@@ -55,8 +60,8 @@ class LiveLogs:
         self,
         folder: Path,
         connect: Callable[[], Connection],
-        facts: Callable[[], dict],
-        order: Callable[[LogFile], tuple],
+        facts: Callable[[], dict[str, Any]],
+        order: Callable[[LogFile], tuple[Any, ...]],
         web: Web,
     ):
         self._folder = folder
@@ -73,7 +78,7 @@ class LiveLogs:
         # Containers whose instance, or record, was not to be known at the last look.
         self._unseen = 0
         self._tries: dict[str, int] = {}  # by YARN's id of a finished container
-        self._own: tuple[Source, ...] = ()
+        self._own: tuple[NodeLog, ...] = ()
         self._ended = threading.Event()
         self._asked = 0.0  # when `files` was last called
         self._thread: threading.Thread | None = None
@@ -84,8 +89,7 @@ class LiveLogs:
         self._asked = time.monotonic()
         if self._thread is None:
             self.copy()
-            self._thread = threading.Thread(target=self._go_on, name="tfapp-logs", daemon=True)
-            self._thread.start()
+            self._thread = threads.keep("tfapp-logs", self._go_on)
         if self._denied and not self._shown:
             raise UnavailableError(
                 f"the logs cannot be read while it runs: {self._denied}",
@@ -107,20 +111,20 @@ class LiveLogs:
             self._copy_all(sources)
             return whole
 
-    def _look(self) -> tuple[Source, ...]:
+    def _look(self) -> tuple[NodeLog, ...]:
         try:
             return tuple(self._sources())
         except TfappError:
             return ()  # The master is not up yet, or ends: the next one who asks it says so.
 
-    def _copy_all(self, sources: Iterable[Source]) -> None:
+    def _copy_all(self, sources: Iterable[NodeLog]) -> None:
         # Nodes that do not answer, and why: they are not asked twice in one go.
         mute: dict[str, str] = {}
         for source in sources:
             if self._tries.get(source.container, 0) < TRIES:
                 self._try(source, mute)
 
-    def _try(self, source: Source, mute: dict[str, str]) -> None:
+    def _try(self, source: NodeLog, mute: dict[str, str]) -> None:
         tries = self._tries.get(source.container, 0) + 1
         if source.node not in mute:
             try:
@@ -145,7 +149,7 @@ class LiveLogs:
             found, _ = self._records(self._look())
             return found
 
-    def _records(self, sources: Iterable[Source]) -> tuple[tuple[LogFile, ...], bool]:
+    def _records(self, sources: Iterable[NodeLog]) -> tuple[tuple[LogFile, ...], bool]:
         """The records of `sources`, and whether every container was examined."""
         mute: dict[str, str] = {}
         own = [source for source in sources if "/" in source.instance]
@@ -153,7 +157,7 @@ class LiveLogs:
         found = sorted((record for record in records if record), key=self._order)
         return tuple(found), bool(own) and not mute and not self._unseen
 
-    def _record(self, source: Source, mute: dict[str, str]) -> LogFile | None:
+    def _record(self, source: NodeLog, mute: dict[str, str]) -> LogFile | None:
         """The record of a container; None if there is none. `mute`: see `_try`."""
         source = dataclasses.replace(source, file=RETURNED_FILE)
         path = self._path(source)
@@ -175,7 +179,7 @@ class LiveLogs:
             return LogFile(source.instance, path)
         return LogFile(source.instance, path, mute[source.node]) if source.node in mute else None
 
-    def _has_logs(self, source: Source) -> bool:
+    def _has_logs(self, source: NodeLog) -> bool:
         """Whether a runner has started in the container, so that its log folder exists on the
         node."""
         try:
@@ -185,7 +189,6 @@ class LiveLogs:
         return True
 
     def close(self) -> None:
-        """Stops copying."""
         self._ended.set()
 
     def _go_on(self) -> None:
@@ -193,7 +196,7 @@ class LiveLogs:
             self.copy()
         self._thread = None
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[NodeLog]:
         with self._connect() as connection:
             status = connection.get(KEY_STATUS)
             containers = connection.containers((*LIVE_STATES, *FINISHED_STATES))
@@ -206,7 +209,7 @@ class LiveLogs:
             instance = self._instance(container)
             self._unseen += bool(container.yarn_id and not instance)
             if instance and container.yarn_id:
-                yield Source(
+                yield NodeLog(
                     instance,
                     container.node,
                     container.yarn_id,
@@ -233,57 +236,72 @@ class LiveLogs:
         instance = self._instances[container.id] = piece.data.decode(errors="replace").strip()
         return instance
 
-    def _masters(self) -> tuple[Source, ...]:
+    def _masters(self) -> tuple[NodeLog, ...]:
         """The log of the container of master and coordinator."""
         if not self._own:
             try:
                 facts = self._facts()
                 node, container = facts["amHostHttpAddress"], facts["amContainerLogs"]
-            except (OSError, KeyError):
+            except (OSError, KeyError, UnavailableError):
                 return ()
             container = container.rstrip("/").rsplit("/", 2)[-2]
             self._own = (
-                Source("coordinator", node, container, COORDINATOR_LOG),
-                Source("master", node, container, MASTER_LOG),
+                NodeLog("coordinator", node, container, COORDINATOR_LOG),
+                NodeLog("master", node, container, MASTER_LOG),
             )
         return self._own
 
-    def _read(self, source: Source, last: int) -> Piece:
+    def _read(self, source: NodeLog, last: int) -> LogPiece:
         return self._web.read_log(source.node, source.container, source.file, last)
 
-    def _path(self, source: Source) -> Path:
+    def _path(self, source: NodeLog) -> Path:
         return self._folder / source.container / source.file
 
-    def _copy(self, source: Source) -> None:
+    def _copy(self, source: NodeLog) -> None:
         path = self._path(source)
-        have = 0
         if path.exists():
-            have = path.stat().st_size
             self._files[path] = LogFile(source.instance, path)
-        data = new_bytes(have, lambda last: self._read(source, last))
+        with contextlib.ExitStack() as stack:
+            with writing(self._folder):
+                make_private(self._folder)
+                lock = locked(self._folder / ".lock", LOCK_LIMIT)
+            if stack.enter_context(lock):
+                self._append(source, path)
+
+    def _append(self, source: NodeLog, path: Path) -> None:
+        """Appends what the copy lacks. Of several commands that copy a log one at a time may: what
+        two append would be doubled."""
+        piece = self._read(source, MARGIN)
         with writing(path):
             self._make_folder(source)
-            # First: a reader finds the times of all that is there. Those of the master's own log
-            # are in its lines.
-            if data and source.file != MASTER_LOG:
-                self._copy_times(source)
-            with path.open("ab") as copy:
-                copy.write(data)
+        # First: a reader finds the times of all that is there. Those of the master's own log are in
+        # its lines.
+        have = path.stat().st_size if path.exists() else 0
+        if piece.length > have and source.file != MASTER_LOG:
+            times = times_path(path)
+            with contextlib.suppress(OSError):  # it has none, or they come with the next lines
+                last = dataclasses.replace(source, file=times.name)
+                self._extend(last, times, self._read(last, MARGIN))
+        self._extend(source, path, piece)
         self._files[path] = LogFile(source.instance, path)
 
-    def _copy_times(self, source: Source) -> None:
-        """Copies the times of the lines of a log."""
-        path = times_path(self._path(source))
-        have = path.stat().st_size if path.exists() else 0
-        times = dataclasses.replace(source, file=path.name)
-        try:
-            data = new_bytes(have, lambda last: self._read(times, last))
-        except OSError:
-            return  # it has none, or they come with the lines that are next
-        with path.open("ab") as copy:
-            copy.write(data)
+    def _extend(self, source: NodeLog, path: Path, end: LogPiece) -> None:
+        """Appends to a copy what it lacks of a log whose end is `end`; nothing if the log grows too
+        fast to be read now."""
+        with writing(path), path.open("ab") as copy:
+            have = copy.tell()
+        missing = end.length - have
+        if missing <= len(end.data):
+            append(path, end.data[len(end.data) - max(missing, 0) :])
+            return
+        place = source.node, source.container, source.file
+        for attempt in range(ATTEMPTS):
+            margin = MARGIN * 4**attempt
+            write = functools.partial(append, path)
+            if self._web.copy_log(*place, (have, end.length), margin, write):
+                return
 
-    def _make_folder(self, source: Source) -> None:
+    def _make_folder(self, source: NodeLog) -> None:
         """Creates the folder of a copy, with a file that names the instance."""
         folder = make_private(self._path(source).parent)
         name = folder / INSTANCE_FILE
@@ -291,7 +309,7 @@ class LiveLogs:
             write_atomically(name, source.instance.encode())
 
 
-def _why(source: Source, error: OSError) -> str:
+def _why(source: NodeLog, error: OSError) -> str:
     if isinstance(error, DeniedError):
         return str(error)
     if source.lost:
@@ -301,15 +319,7 @@ def _why(source: Source, error: OSError) -> str:
     return f"{source.node} does not answer: {getattr(reason, 'strerror', None) or reason}"
 
 
-def new_bytes(have: int, read: Callable[[int], Piece]) -> bytes:
-    """The bytes of a log after the first `have` bytes. `read(n)` returns its last n bytes. Empty if
-    the log grows too fast to be read now."""
-    margin = MARGIN
-    piece = read(margin)
-    for _ in range(ATTEMPTS):
-        missing = piece.length - have
-        if missing <= len(piece.data):
-            return piece.data[len(piece.data) - missing :] if missing > 0 else b""
-        margin *= 4
-        piece = read(missing + margin)
-    return b""
+def append(path: Path, data: bytes) -> None:
+    """UnavailableError if that fails."""
+    with writing(path), path.open("ab") as copy:
+        copy.write(data)

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tfapp.contract.names import RETURNED_FILE
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.disk import make_private, writing
 from tfapp.engines.base import LogFile
-from tfapp.engines.returned_files import newest
+from tfapp.engines.container_files import log_order, newest_returned
 from tfapp.engines.yarn import aggregated_logs
 from tfapp.engines.yarn.aggregated_logs import UNKNOWN, Gathered
-from tfapp.engines.yarn.cluster import Cluster, Report
-from tfapp.engines.yarn.layout import Home, RunFolder
+from tfapp.engines.yarn.cluster import YarnCluster, YarnReport
+from tfapp.engines.yarn.layout import YarnHome, YarnRunFolder
 from tfapp.engines.yarn.live_logs import LiveLogs
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import UnavailableError
@@ -24,16 +25,16 @@ RETURNED_LIMIT = 60.0  # seconds for YARN to gather what functions returned
 LOST_LIMIT = 5.0  # seconds for YARN to gather logs where it waits for nodes that are lost
 
 
-class Logs:
+class YarnLogs:
     """Copies of logs, under `home`. `connect` opens a connection to the master of a run."""
 
     def __init__(
         self,
-        home: Home,
-        cluster: Cluster,
+        home: YarnHome,
+        cluster: YarnCluster,
         environ: Mapping[str, str],
         web: Web,
-        connect: Callable[[Report], Connection],
+        connect: Callable[[YarnReport], Connection],
     ):
         self._connect = connect
         self._home = home
@@ -42,30 +43,32 @@ class Logs:
         self._web = web
         self._live: dict[str, LiveLogs] = {}
 
-    def of(self, report: Report, instances: Sequence[InstanceStatus]) -> tuple[LogFile, ...]:
+    def of(self, report: YarnReport, instances: Sequence[InstanceStatus]) -> tuple[LogFile, ...]:
         """The logs of a run, those of `instances` first and in their order. For a run that has
         ended they are complete, or say why not; the first call waits for the aggregation."""
-        order = _order([instance.instance for instance in instances])
+        order = log_order([instance.instance for instance in instances])
         if not report.ended:
-            return self._running(report.id, order).files()
+            return self._running(report, order).files()
         logs = self._gathered(report, instances, aggregated_logs.log_files)
         return tuple(sorted(logs, key=order))
 
-    def returned(self, report: Report, status: ApplicationStatus) -> tuple[LogFile, ...]:
+    def returned(self, report: YarnReport, status: ApplicationStatus) -> tuple[LogFile, ...]:
         """See Engine.returned. For a run that has just ended the first call waits for the
         aggregation, unless the records were copied at its end. `status`: the last known status."""
-        order = _order([instance.instance for instance in status.instances])
+        order = log_order([instance.instance for instance in status.instances])
         if not report.ended:
-            running = self._running(report.id, order)
-            return newest(running.returned(), running.status or status)
+            running = self._running(report, order)
+            return newest_returned(running.returned(), running.status or status)
         folder = self._home.run(report.id)
         if folder.returned_complete.exists():
             found = tuple(aggregated_logs.returned_files(folder))
         else:
             found = tuple(self._returned(report, status.instances))
-        return newest(sorted(found, key=order), status)
+        return newest_returned(sorted(found, key=order), status)
 
-    def _returned(self, report: Report, instances: Sequence[InstanceStatus]) -> Iterator[LogFile]:
+    def _returned(
+        self, report: YarnReport, instances: Sequence[InstanceStatus]
+    ) -> Iterator[LogFile]:
         folder = self._home.run(report.id)
         try:
             yield from self._gathered(
@@ -75,10 +78,10 @@ class Logs:
             for instance in instances:
                 yield LogFile(instance.instance, folder.logs / RETURNED_FILE, error.message)
 
-    def _running(self, application: str, order: Callable[[LogFile], tuple]) -> LiveLogs:
-        if application not in self._live:
-            self._live[application] = self._open(application, order)
-        return self._live[application]
+    def _running(self, report: YarnReport, order: Callable[[LogFile], tuple[Any, ...]]) -> LiveLogs:
+        if report.id not in self._live:
+            self._live[report.id] = self._open(report, order)
+        return self._live[report.id]
 
     def growing(self, application: str) -> tuple[LogFile, ...] | None:
         """The logs of a run that are being copied, without a call to the cluster; None for any
@@ -98,16 +101,15 @@ class Logs:
                 path.touch(0o600)
 
     def close(self, application: str) -> None:
-        """The run has ended: stops copying."""
         live = self._live.pop(application, None)
         if live is not None:
             live.close()
 
     def _gathered(
         self,
-        report: Report,
+        report: YarnReport,
         instances: Sequence[InstanceStatus],
-        files: Callable[[RunFolder], Iterator[LogFile]],
+        files: Callable[[YarnRunFolder], Iterator[LogFile]],
         limit: float | None = None,
     ) -> Iterator[LogFile]:
         """The files of an ended run that `files` finds among its copies. `limit`: seconds to wait
@@ -152,14 +154,19 @@ class Logs:
         except UnavailableError:
             return frozenset()
 
-    def _open(self, application: str, order: Callable[[LogFile], tuple]) -> LiveLogs:
+    def _open(self, known: YarnReport, order: Callable[[LogFile], tuple[Any, ...]]) -> LiveLogs:
+        application = known.id
+
         def connect() -> Connection:
-            report = self._cluster.application(application)
+            try:
+                report = self._cluster.application(application)
+            except UnavailableError:  # its master may answer all the same
+                report = known
             if report.ended:  # and nobody has followed it to its end
                 self.close(application)
             return self._connect(report)
 
-        def facts() -> dict:
+        def facts() -> dict[str, Any]:
             report = self._cluster.application(application)
             return self._web.application(report.tracking_url, application)
 
@@ -176,15 +183,3 @@ def _missing(application: str, host: str, lost: Container[str], state: str) -> s
     if state and host:
         return f"YARN has not gathered it from {host} (log aggregation: {state}); {where}"
     return ""
-
-
-def _order(job_order: Sequence[str]) -> Callable[[LogFile], tuple]:
-    places = {instance: place for place, instance in enumerate(job_order)}
-
-    def order(log: LogFile) -> tuple:
-        component, _, index = log.instance.rpartition("/")
-        place = places.get(log.instance, len(places))
-        number = index.zfill(9) if component else index
-        return not component, place, component, number, str(log.path)
-
-    return order

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfapp.compiler.archive import Entry, pack
+from tfapp.compiler.contents import ArchiveEntry, pack
 from tfapp.compiler.runtime import read_runtime
-from tfapp.compiler.specification import MASTER_ENVIRONMENT, container_script
+from tfapp.compiler.specification import container_script
 from tfapp.contract.names import CANNOT_START, RUNTIME_DIR
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
-from tfapp.engines.yarn.cluster import ANY_LABEL, Cluster, Node, Queue, first_line
-from tfapp.engines.yarn.preflight_queue import queue_facts
+from tfapp.engines.yarn.cluster import ANY_LABEL, Queue, YarnCluster, YarnNode, first_line
+from tfapp.engines.yarn.preflight import queue_facts
+from tfapp.engines.yarn.specification import MASTER_ENVIRONMENT
 from tfapp.engines.yarn.web import Web
 from tfapp.errors import TfappError, UnreachableError
 from tfapp.protocol.connection import (
@@ -41,7 +42,7 @@ _MEND = "Install it there, or let Python travel: site.global.python.archive or .
 
 
 def examine_nodes(
-    cluster: Cluster, web: Web, nodes: Sequence[Node], python: str, queue: str, now: float
+    cluster: YarnCluster, web: Web, nodes: Sequence[YarnNode], python: str, queue: str, now: float
 ) -> Iterator[Finding]:
     """Starts `python` on each of `nodes` that accepts containers of `queue`, and checks the modules
     that tfapp needs. Nothing is left on the cluster. `now`: seconds since 1970."""
@@ -51,7 +52,7 @@ def examine_nodes(
         by_label = _by_label(nodes)
         with tempfile.TemporaryDirectory(prefix="tfapp-doctor-") as folder:
             runtime = Path(folder, "runtime.zip")
-            runtime.write_bytes(pack(Entry(path, data) for path, data in read_runtime()))
+            runtime.write_bytes(pack(ArchiveEntry(path, data) for path, data in read_runtime()))
             for label, hosts in by_label.items():
                 if known and not any(_gives(one, label) for one in known):
                     text = (
@@ -66,7 +67,7 @@ def examine_nodes(
         yield Finding("python on the nodes", PROBLEM, error.message, error.hint)
 
 
-def _by_label(nodes: Sequence[Node]) -> Mapping[str, list[str]]:
+def _by_label(nodes: Sequence[YarnNode]) -> Mapping[str, list[str]]:
     """The hosts of `nodes` by their label, "" for none."""
     found: dict[str, list[str]] = {}
     for node in nodes:
@@ -82,7 +83,7 @@ def _gives(queue: Queue, label: str) -> bool:
 
 
 def _examine(
-    cluster: Cluster, web: Web, spec: skein.ApplicationSpec, certificate: bytes, key: bytes
+    cluster: YarnCluster, web: Web, spec: skein.ApplicationSpec, certificate: bytes, key: bytes
 ) -> Iterator[Finding]:
     application = cluster.submit(spec)
     try:
@@ -135,7 +136,7 @@ def _sign(spec: skein.ApplicationSpec, certificate: bytes, key: bytes) -> None:
     spec.master.security = skein.Security(cert_bytes=certificate, key_bytes=key)
 
 
-def _master_of(cluster: Cluster, application: str, deadline: float) -> str:
+def _master_of(cluster: YarnCluster, application: str, deadline: float) -> str:
     """The address of the application's master. UnreachableError if it has none in time."""
     while True:
         report = cluster.application(application)

@@ -3,15 +3,18 @@ package that is shipped to containers: the coordinator uses it (tfapp.coordinato
 
 from __future__ import annotations
 
+from typing import IO
+
 from tfapp.frozen import frozen
 
 LEADS_TO_PAGES = True  # the master leads browsers to the coordinator's page
 LENGTH = 4096  # bytes of the end of a log
 LIMIT = 3.0  # seconds for each step of one answer
 
-# A NodeManager's frame around a log.
-_LENGTH = b"\nLogLength:"
-_BEGIN = b"\nLogContents:\n"
+# Lines of a NodeManager's frame before a log, which has a few of them.
+_LENGTH = b"LogLength:"
+_BEGIN = b"LogContents:\n"
+_MOST_LINES, _LONGEST_LINE = 100, 1 << 16
 
 # Part of a container's exit message, in lower case -> the reason (contract.exit) that it stands
 # for. Those of YARN's own statuses are YARN's words, the first of a memory limit is Skein's.
@@ -25,7 +28,7 @@ _REASONS = {
 
 
 @frozen
-class Piece:
+class LogPiece:
     """The end of a log. `data`: its last bytes. `length`: its present total length."""
 
     data: bytes
@@ -44,15 +47,24 @@ def log_path(container: str, file: str, last: int) -> str:
     return f"ws/v1/node/containers/{container}/logs/{file}?size=-{last}"
 
 
-def parse_log(answer: bytes, last: int) -> Piece:
-    """Removes the NodeManager's frame around a log. OSError if there is no such frame."""
-    head, begin, rest = answer.partition(_BEGIN)
-    _, found, number = head.rpartition(_LENGTH)
-    digits = number.split(b"\n")[0]
-    if not begin or not found or not digits.isdigit():
-        raise OSError("a NodeManager's answer is not a log")
-    length = int(digits)
-    return Piece(rest[: min(length, last)], length)
+def log_length(answer: IO[bytes]) -> int:
+    """Reads a NodeManager's frame up to the log in it, and returns the log's length. OSError if
+    there is no such frame."""
+    length = b""
+    for _ in range(_MOST_LINES):
+        line = answer.readline(_LONGEST_LINE)
+        if line.startswith(_LENGTH):
+            length = line[len(_LENGTH) :].strip()
+        if line == _BEGIN and length.isdigit():
+            return int(length)
+    raise OSError("a NodeManager's answer is not a log")
+
+
+def read_piece(answer: IO[bytes], last: int) -> LogPiece:
+    """Removes the NodeManager's frame around the last `last` bytes of a log. OSError if there is no
+    such frame."""
+    length = log_length(answer)
+    return LogPiece(answer.read(min(length, last)), length)
 
 
 def log_page(node: str, container: str, user: str) -> str:
@@ -70,18 +82,18 @@ def read_end(node: str, container: str, file: str, length: int = LENGTH) -> str:
     where = f"{node}/{log_path(container, file, length)}"
     try:
         try:
-            answer = _read(f"http://{where}", 2 * length)
+            piece = _read(f"http://{where}", length)
         except (http.client.HTTPException, ConnectionError):  # of a node that speaks HTTPS
-            answer = _read(f"https://{where}", 2 * length)
-        return parse_log(answer, length).data.decode(errors="replace")
+            piece = _read(f"https://{where}", length)
+        return piece.data.decode(errors="replace")
     except (OSError, http.client.HTTPException):
         return ""
 
 
-def _read(url: str, limit: int) -> bytes:
+def _read(url: str, last: int) -> LogPiece:
     import urllib.request
 
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=LIMIT) as answer:
-        return answer.read(limit)
+        return read_piece(answer, last)

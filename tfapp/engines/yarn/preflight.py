@@ -1,4 +1,5 @@
-"""Finds requests that a cluster can never fulfil, before submission. Pure."""
+"""Finds requests that a cluster can never fulfil, before submission: pure, but for Capacity, which
+asks the cluster."""
 
 from __future__ import annotations
 
@@ -7,15 +8,19 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tfapp.engines.yarn.cluster import ANY_LABEL, Node, Queue
-from tfapp.engines.yarn.preflight_queue import check_queue, offer, queue_facts
-from tfapp.engines.yarn.scheduler import QueueRules
+from tfapp.close_match import did_you_mean
+from tfapp.engines.yarn.cluster import ANY_LABEL, Queue, YarnCluster, YarnNode
+from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
+from tfapp.engines.yarn.scheduler import Ask, QueueRules, asking, exclusive_labels, queue_rules
+from tfapp.engines.yarn.web import Web
 from tfapp.frozen import frozen
 from tfapp.package.model import AppPackage, ComponentResources
 from tfapp.problems import Position, Problem
 
 if TYPE_CHECKING:
+    from tfapp.compiler.compile import Compiled
     from tfapp.contract.job import Job
+
 
 _LABEL = "yarn.label.expression"
 _NODES = "yarn.nodes"
@@ -23,7 +28,7 @@ _RACKS = "yarn.racks"
 
 
 @frozen
-class Request:
+class ContainerRequest:
     """Requests for containers of one size. `asked`: where the size was written. `default_of`: the
     queue whose default label is `label`; "" if the package names the label, or there is none."""
 
@@ -46,10 +51,10 @@ class Most:
 def check(
     package: AppPackage,
     job: Job,
-    master: Request,
+    master: ContainerRequest,
     queue: str,
     queues: Sequence[Queue],
-    nodes: Sequence[Node],
+    nodes: Sequence[YarnNode],
     rules: QueueRules | None,
     exclusive: Callable[[], Collection[str] | None],
 ) -> Iterator[Problem]:
@@ -64,7 +69,7 @@ def check(
         label = wanted.label or master.label
         size = (wanted.memory, wanted.vcores, wanted.gpus)
         if component.instances:
-            requests.append(Request(asked, label, *size))
+            requests.append(ContainerRequest(asked, label, *size))
     facts = queue_facts(queue, queues, rules)
     defaults = {found.default_label for found in facts}
     exclusive = functools.cache(exclusive)
@@ -80,7 +85,7 @@ def check(
             yield from _check_nodes(request, within, most, exclusive if number else None)
 
 
-def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Request:
+def _labelled(request: ContainerRequest, queue: str, defaults: Collection[str]) -> ContainerRequest:
     """The request with the default label of the queue, if it names none. `defaults`: the possible
     labels."""
     if request.label or len(defaults) != 1:
@@ -89,14 +94,14 @@ def _labelled(request: Request, queue: str, defaults: Collection[str]) -> Reques
     return dataclasses.replace(request, label=default, default_of=queue if default else "")
 
 
-def _without_labels(nodes: Sequence[Node], keep: Collection[str] = ()) -> Sequence[Node]:
+def _without_labels(nodes: Sequence[YarnNode], keep: Collection[str] = ()) -> Sequence[YarnNode]:
     """`nodes` as they are for a request without a label: all labels but `keep` are removed."""
     return [dataclasses.replace(node, labels=node.labels.intersection(keep)) for node in nodes]
 
 
 def _check_nodes(
-    request: Request,
-    nodes: Sequence[Node],
+    request: ContainerRequest,
+    nodes: Sequence[YarnNode],
     most: Most,
     exclusive: Callable[[], Collection[str] | None] | None,
 ) -> Iterable[Problem]:
@@ -110,16 +115,19 @@ def _check_nodes(
     return problems
 
 
-def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Iterator[Problem]:
+def _check_request(
+    request: ContainerRequest, nodes: Sequence[YarnNode], most: Most
+) -> Iterator[Problem]:
     labelled = [node for node in nodes if request.label in (node.labels or {""})]
+    known = sorted({label for node in nodes for label in node.labels})
     if request.label and not labelled:
-        known = sorted({label for node in nodes for label in node.labels})
         message = f"no node that works has the {_label(request)}"
-        yield Problem(_at(request, _LABEL), "node-label", message, hint=_labels(request, known))
+        none = "The nodes there have no labels."
+        hint = offer(request.label, known, "Labels") if known else none
+        yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
         return
     if not labelled:
         message = f"no node that works is free of labels, and {request.asked.name} asks for none"
-        known = sorted({label for node in nodes for label in node.labels})
         hint = f"Set {_LABEL}. {offer('', known, 'Labels')}" if known else ""
         yield Problem(request.asked.at, "no-nodes", message, hint=hint)
         return
@@ -128,7 +136,7 @@ def _check_request(request: Request, nodes: Sequence[Node], most: Most) -> Itera
 
 
 def _check_places(
-    request: Request, nodes: Sequence[Node], labelled: Sequence[Node]
+    request: ContainerRequest, nodes: Sequence[YarnNode], labelled: Sequence[YarnNode]
 ) -> Iterator[Problem]:
     """Errors for hosts and racks that do not exist or cannot be used."""
     hosts, racks = {n.host: n for n in nodes}, {n.rack for n in nodes}
@@ -151,7 +159,7 @@ def _check_places(
             yield Problem(_at(request, _NODES), "place", message, hint=hint)
 
 
-def _placed(request: Request, nodes: Sequence[Node]) -> Sequence[Node]:
+def _placed(request: ContainerRequest, nodes: Sequence[YarnNode]) -> Sequence[YarnNode]:
     """The nodes on which the request may run."""
     asked = request.asked.container
     if asked.relax_locality or not (asked.nodes or asked.racks):
@@ -159,7 +167,9 @@ def _placed(request: Request, nodes: Sequence[Node]) -> Sequence[Node]:
     return [node for node in nodes if node.host in asked.nodes or node.rack in asked.racks]
 
 
-def _check_size(request: Request, nodes: Sequence[Node], allowed: Most) -> Iterator[Problem]:
+def _check_size(
+    request: ContainerRequest, nodes: Sequence[YarnNode], allowed: Most
+) -> Iterator[Problem]:
     tight = False
     for field, key, unit in (
         ("memory", "yarn.memory", " MiB"),
@@ -167,27 +177,19 @@ def _check_size(request: Request, nodes: Sequence[Node], allowed: Most) -> Itera
         ("gpus", "yarn.gpus", ""),
     ):
         wanted, most = getattr(request, field), max(getattr(node, field) for node in nodes)
-        limit = allowed.of.get(field, most)
-        if wanted > limit < most:
-            tight = True
-            message = (
-                f"{key} of {request.asked.name} is {wanted}{unit}, and queue {allowed.queue!r} "
-                f"gives a container at most {limit}{unit}"
-            )
+        limit = min(most, allowed.of.get(field, most))
+        if wanted <= limit:
+            continue
+        tight = True
+        gives = f"the largest node{_where(request)} has"
+        hint = "Such a container would never be given. Ask for less."
+        if limit < most:
+            gives = f"queue {allowed.queue!r} gives a container at most"
             hint = "Ask for less, or name another queue."
-            yield Problem(_at(request, key), "never-fits", message, hint=hint)
-        elif wanted > most:
-            tight = True
-            message = (
-                f"{key} of {request.asked.name} is {wanted}{unit}, and the largest node"
-                f"{_where(request)} has {most}{unit}"
-            )
-            if field == "gpus" and not most:
-                message = (
-                    f"{request.asked.name} asks for GPUs, and no node{_where(request)} has any"
-                )
-            hint = "Such a container would never be given. Ask for less."
-            yield Problem(_at(request, key), "never-fits", message, hint=hint)
+        message = f"{key} of {request.asked.name} is {wanted}{unit}, and {gives} {limit}{unit}"
+        if field == "gpus" and not most:
+            message = f"{request.asked.name} asks for GPUs, and no node{_where(request)} has any"
+        yield Problem(_at(request, key), "never-fits", message, hint=hint)
     if not tight and not any(_fits(request, node) for node in nodes):
         message = (
             f"no single node{_where(request)} has all that {request.asked.name} asks for: "
@@ -196,7 +198,7 @@ def _check_size(request: Request, nodes: Sequence[Node], allowed: Most) -> Itera
         yield Problem(request.asked.at, "never-fits", message, hint=_sizes(nodes))
 
 
-def _fits(request: Request, node: Node) -> bool:
+def _fits(request: ContainerRequest, node: YarnNode) -> bool:
     return (
         request.memory <= node.memory
         and request.vcores <= node.vcores
@@ -204,28 +206,129 @@ def _fits(request: Request, node: Node) -> bool:
     )
 
 
-def _sizes(nodes: Iterable[Node]) -> str:
+def _sizes(nodes: Iterable[YarnNode]) -> str:
     sizes = sorted({(node.memory, node.vcores, node.gpus) for node in nodes})
     listed = ", ".join(f"{m} MiB/{v} vcores/{g} GPUs" for m, v, g in sizes)
     return f"Nodes there: {listed}."
 
 
-def _at(request: Request, key: str) -> Position:
+def _at(request: ContainerRequest, key: str) -> Position:
     return request.asked.place(key)
 
 
-def _where(request: Request) -> str:
+def _where(request: ContainerRequest) -> str:
     if request.asked.container.nodes or request.asked.container.racks:
         return " that it names" if not request.asked.container.relax_locality else ""
     comma = "," if request.default_of else ""
     return f" of {_label(request)}{comma}" if request.label else ""
 
 
-def _label(request: Request) -> str:
+def _label(request: ContainerRequest) -> str:
     """The label of a request, and the queue whose default it is."""
     of_queue = f", the default of queue {request.default_of!r}" if request.default_of else ""
     return f"label {request.label!r}{of_queue}"
 
 
-def _labels(request: Request, known: list[str]) -> str:
-    return offer(request.label, known, "Labels") if known else "The nodes there have no labels."
+_SHOWN = 20  # names in one message
+
+
+def check_queue(
+    name: str, queues: Sequence[Queue], rules: QueueRules | None = None
+) -> Iterator[Problem]:
+    """An error if the queue does not exist or accepts no applications."""
+    at = Position(f"--queue {name}")
+    found = queue_facts(name, queues, rules)
+    missing = not found and not _may_be_made(name, queues) if rules is None else rules.missing
+    if rules is not None and rules.children:
+        message = f"queue {name!r} takes no applications: it consists of other queues"
+        yield Problem(at, "queue", message, hint=f"Name one of {', '.join(rules.children)}.")
+    elif missing:
+        names = sorted(queue.name for queue in queues)
+        message = f"there is no queue {name!r} on the cluster"
+        yield Problem(at, "queue", message, hint=offer(name, names, "Queues"))
+    elif found and not any(queue.running for queue in found):
+        message = f"queue {name!r} is stopped: it takes no applications"
+        names = sorted(queue.name for queue in queues if queue.running)
+        yield Problem(at, "queue", message, hint=f"Queues that do: {', '.join(names)}.")
+
+
+def queue_refused(name: str, user: str, reason: str) -> Problem:
+    """The error if the ResourceManager refuses an application for its queue: the user lacks the
+    right, or the queue is full, or something else that only YARN's own `reason` says."""
+    message = f"queue {name!r} does not take the application of {user}: {reason}"
+    return Problem(Position(f"--queue {name}"), "queue", message, hint="Name another queue.")
+
+
+def queue_facts(name: str, queues: Sequence[Queue], rules: QueueRules | None) -> tuple[Queue, ...]:
+    """The queues that `name` may denote. With the data of Skein's driver there can be several: of a
+    path it knows only the last name with the capacity scheduler, but the whole path with the fair
+    scheduler."""
+    if rules is not None:
+        return () if rules.queue is None else (rules.queue,)
+    known = (name, f"root.{name}", name.rpartition(".")[2])
+    return tuple(queue for queue in queues if queue.name in known)
+
+
+def _may_be_made(name: str, queues: Sequence[Queue]) -> bool:
+    """Whether YARN may create the queue `name`, as far as Skein's driver tells: below an existing
+    queue, or by the placement rules of the fair scheduler, whose queues are paths."""
+    return "." in name or all("." in queue.name for queue in queues)
+
+
+def offer(name: str, known: Iterable[str], what: str) -> str:
+    """A hint with the close match to `name` and all of `known`."""
+    names = sorted(known)
+    more = ", ..." if len(names) > _SHOWN else ""
+    listed = f"{what}: {', '.join(names[:_SHOWN])}{more}."
+    return f"{did_you_mean(name, names, form='Did you mean {!r}?')} {listed}".strip()
+
+
+class Capacity:
+    """The capacity of the cluster that `environ` selects. If the web service of the ResourceManager
+    is not available (Kerberos, network), the less detailed data of Skein's driver are used."""
+
+    def __init__(self, cluster: YarnCluster, environ: Mapping[str, str], web: Web):
+        self._cluster = cluster
+        self._environ = environ
+        self._web = web
+
+    def largest_container(self, queue: str) -> dict[str, int]:
+        """The largest container, by "memory" (MiB) and "vcores": limited by the largest node and by
+        the queue."""
+        nodes, rules = self._cluster.nodes(), self._rules(queue)
+        maximum = {
+            field: max((getattr(node, field) for node in nodes), default=0)
+            for field in ("memory", "vcores")
+        }
+        if rules is None:
+            return maximum
+        return {field: min(most, rules.maximum.get(field, most)) for field, most in maximum.items()}
+
+    def check(self, compiled: Compiled) -> tuple[Problem, ...]:
+        """An error for each request that this cluster can never fulfil."""
+        plan, spec = compiled.plan, compiled.spec
+        if plan is None:
+            return ()
+        package = plan.package
+        size = spec.master.resources
+        master = ContainerRequest(
+            package.master, package.master.container.label, size.memory, size.vcores, size.gpus
+        )
+        queues, nodes = self._cluster.queues(), self._cluster.nodes()
+        facts = (queues, nodes, self._rules(spec.queue), self._exclusive_labels)
+        return tuple(sorted(check(package, compiled.job, master, spec.queue, *facts)))
+
+    def _rules(self, queue: str) -> QueueRules | None:
+        try:
+            return queue_rules(queue, self._ask())
+        except OSError:
+            return None
+
+    def _exclusive_labels(self) -> frozenset[str] | None:
+        try:
+            return exclusive_labels(self._ask())
+        except OSError:
+            return None
+
+    def _ask(self) -> Ask:
+        return asking(tuple(manager_addresses(read_configuration(self._environ))), self._web)

@@ -1,48 +1,164 @@
-"""A run on the cluster, for the client of its master (see tfapp.engines.client.Run)."""
+"""A run on the cluster: YARN's report of it, what its coordinator publishes, and its verdict."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.client import Address, Client
-from tfapp.engines.yarn.cluster import Cluster, Report
-from tfapp.engines.yarn.layout import RunFolder
-from tfapp.engines.yarn.staging import read_credentials
-from tfapp.errors import UnavailableError, UnreachableError
+from tfapp.contract.names import CANNOT_START, FINAL_STATES, PAGE_ROUTE, exported_pages, page_route
+from tfapp.contract.status import ApplicationStatus, parse_diagnostics
+from tfapp.engines.base import Application, Link
+from tfapp.engines.client import Address, Run
+from tfapp.engines.yarn import hadoop_fs, verdict
+from tfapp.engines.yarn.cluster import FORGOTTEN, YarnCluster, YarnReport, forgotten
+from tfapp.engines.yarn.layout import YarnCredentials, YarnRunFolder
+from tfapp.engines.yarn.logs import YarnLogs
+from tfapp.engines.yarn.nodes import log_page
+from tfapp.engines.yarn.register import YarnRegister
+from tfapp.engines.yarn.shared_folder import STAGING
+from tfapp.errors import UnavailableError, UnknownApplicationError, UnreachableError
+from tfapp.protocol.connection import ContainerReport
 
-WAIT_EVERY = 0.5  # seconds between two looks for a master, and for an end
+if TYPE_CHECKING:
+    from tfapp.protocol.connection import Connection
+
+
+PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
 KILL_LIMIT = 30.0  # seconds for YARN to end an application
 
+_PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 
-class Run:
-    """`report`: YARN's last report. `folder`: the folder of its credentials, which are fetched from
-    the cluster if necessary. `accepted`: returns its status until its coordinator publishes one."""
 
-    notice = 0.5
+class YarnRun(Run):
+    """Run `number` of an application. `report`: YARN's last report. `folder`: the folder of its
+    credentials, which are fetched from the cluster if necessary."""
 
     def __init__(
         self,
-        report: Report,
-        folder: RunFolder,
-        cluster: Cluster,
+        report: YarnReport,
+        number: int,
+        folder: YarnRunFolder,
+        cluster: YarnCluster,
         environ: Mapping[str, str],
-        accepted: Callable[[Report], ApplicationStatus],
+        register: YarnRegister,
+        logs: YarnLogs,
     ):
+        super().__init__("yarn", number)
         self.report = report
         self._folder = folder
         self._cluster = cluster
         self._environ = environ
-        self._accepted = accepted
-        self.client = Client(self)
+        self._register = register
+        self._logs = logs
+        self._published: ApplicationStatus | None = None
+        self._links: tuple[Link, ...] = ()
+        self._waits = verdict.waiting(report)
+        self._patient_until = time.monotonic() + PATIENCE
+
+    @property
+    def accepted(self) -> ApplicationStatus:
+        """See Run. The definition is fetched from the cluster only if nothing else describes the
+        instances."""
+        report = self.report
+        told = parse_diagnostics(report.diagnostics) if report.ended else None
+        fetch = self.fetches and (report.ended or not report.address)
+        return told or self._register.accepted(report, fetch)
+
+    @property
+    def ended(self) -> bool:
+        return self.report.ended
+
+    def application(self) -> Application:
+        report = self.report
+        status = self._verdict if report.ended else self._published or self.accepted
+        page = (Link("", "page", report.tracking_url),) if report.tracking_url else ()
+        pages = page if report.ended else (*page, *self._links)
+        logs = self._folder.logs
+        waits = self._waits
+        if report.outage:
+            waits = f"{report.outage}; this is what the application's master says"
+        return self.shown(report.name, report.id, status, report.tags, logs, pages, waits)
+
+    def read(self) -> None:
+        """See Run.read. A run that YARN does not know any more has ended."""
+        report = self.report
+        try:
+            self.report = self._cluster.application(report.id)
+        except UnknownApplicationError:
+            self.report = forgotten(
+                report.id, report.name, report.user, report.tags, report.started
+            )
+        self._register.note(self.report)
+
+    def _has_ended(self) -> bool:
+        return super()._has_ended() if not self.report.outage else self.ended
+
+    def ask(self) -> None:
+        def look(connection: Connection) -> tuple[ApplicationStatus, tuple[Link, ...]]:
+            status = self.client.read(connection)
+            return status, links(self.report, status, connection.containers())
+
+        if self.report.address:
+            self._published, self._links = self.client.ask(look)
+
+    def changes(self) -> Iterator[Application]:
+        """See Run.changes. YARN's words of the first PATIENCE seconds are left out, but for
+        the first of all."""
+        self._published = self._published or self.accepted
+        if time.monotonic() > self._patient_until:
+            self._waits = verdict.waiting(self.report)
+        if self._published.state not in FINAL_STATES:
+            yield self.application()
+        if self.report.address and self._published.verdict is None:
+            yield from self._changes()
+        time.sleep(self.wait_every)
+
+    def _changes(self) -> Iterator[Application]:
+        """Yields changes until the verdict, or until the master cannot be followed: it is starting
+        or ending, and YARN has the state."""
+        with contextlib.suppress(UnreachableError):
+            for status in self.client.published():
+                if status.verdict is not None:
+                    # Nothing is written any more, and YARN is about to move the logs away.
+                    self._logs.copy_at_end(self.report.id)
+                if status != self._published:
+                    self._published, self._waits = status, ""
+                    if status.state not in FINAL_STATES:
+                        yield self.application()
+                if status.verdict is not None:
+                    return
 
     @functools.cached_property
-    def accepted(self) -> ApplicationStatus:
-        return self._accepted(self.report)
+    def _verdict(self) -> ApplicationStatus:
+        """The status of a run that has ended."""
+        report = self.report
+        self._logs.close(report.id)
+        known = report.state == FORGOTTEN or report.outage
+        status = self._register.end_of(report) if known else None
+        if status is None:
+            if not report.outage:
+                self._register.clean_up(report)
+            last_known = self._published or self.accepted
+            status = verdict.ended(report, last_known, *self._cause())
+            self._register.note_end(report, status)
+        return status
 
+    def _cause(self) -> Iterator[str]:
+        """Why its coordinator could not be started, from its log, if so."""
+        if not verdict.is_unstarted(self.report):
+            return
+        with contextlib.suppress(UnavailableError):
+            for log in self._logs.of(self.report, ()):
+                for line in log.path.read_text(errors="replace").splitlines():
+                    if line.startswith(CANNOT_START):
+                        yield line[len(CANNOT_START) :]
+                        return
+
+    # -- for its client --
     def address(self) -> Address:
         report = self.report
         if not report.address:
@@ -55,24 +171,51 @@ class Run:
             self._folder.write_credentials(credentials)
         return Address(report.address, credentials.certificate, credentials.key)
 
-    def is_ending(self) -> bool:
-        return False  # YARN calls it ended from the moment on at which its master says so
-
-    def wait_for_end(self, timeout: float) -> bool:
-        """False also if YARN does not answer."""
-        deadline = time.monotonic() + timeout
-        while not self._look():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(WAIT_EVERY)
-        return True
-
     def kill(self) -> None:
         self._cluster.kill(self.report.id)
         self.wait_for_end(KILL_LIMIT)
 
-    def _look(self) -> bool:
-        if not self.report.ended:
-            with contextlib.suppress(UnavailableError):
-                self.report = self._cluster.application(self.report.id)
-        return self.report.ended
+
+def read_credentials(application: str, environ: Mapping[str, str]) -> YarnCredentials:
+    """The credentials of an application that was submitted on another machine, from its staging
+    folder, which only the owner can read. Takes one Java program. UnreachableError if that
+    fails."""
+    folder = STAGING.format(application=application)
+    done = hadoop_fs.run(environ, ["-cat", f"{folder}/.skein.crt", f"{folder}/.skein.pem"])
+    found = {match.group(1): match.group() for match in _PEM.finditer(done.out)}
+    certificate = found.pop(b"CERTIFICATE", None)
+    if certificate is None or len(found) != 1:
+        raise _unreadable(application, done.complaint or "not found")
+    return YarnCredentials(certificate, next(iter(found.values())))
+
+
+def _unreadable(application: str, reason: str) -> UnreachableError:
+    return UnreachableError(
+        f"the credentials of {application} cannot be read: {reason}",
+        "Only the user who submitted it can talk to it, and only until it ends.",
+    )
+
+
+def links(
+    report: YarnReport, status: ApplicationStatus, containers: Sequence[ContainerReport]
+) -> tuple[Link, ...]:
+    """The web pages of an application: its own page, the pages that instances export (through
+    YARN's proxy), and the logs of all instances in `containers`, on their nodes."""
+    found = {container.id: container for container in containers}
+    routes = [("", PAGE_ROUTE)]
+    routes += [
+        (i.instance, page_route(i.instance)) for i in status.instances if exported_pages(i.exports)
+    ]
+    base = report.tracking_url.rstrip("/")
+    pages = [Link(name, "page", f"{base}/pages/{route}/") for name, route in routes if base]
+    logs = [
+        Link(i.instance, "log", _log(report, found[i.container]))
+        for i in status.instances
+        if i.container in found and found[i.container].yarn_id
+    ]
+    return (*pages, *logs)
+
+
+def _log(report: YarnReport, container: ContainerReport) -> str:
+    scheme = report.tracking_url.partition("://")[0] or "http"
+    return f"{scheme}:{log_page(container.node, container.yarn_id, report.user)}"

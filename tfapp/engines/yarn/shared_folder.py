@@ -19,14 +19,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.encoding import Coded
+from tfapp.disk import make_private, write_json, writing
+from tfapp.engines.refusals import read_if_whole
 from tfapp.engines.yarn import hadoop_fs
+from tfapp.engines.yarn.configuration import manager_addresses, read_configuration
 from tfapp.engines.yarn.hadoop_client import fingerprint
-from tfapp.engines.yarn.layout import Home
-from tfapp.engines.yarn.shared_record import Record
+from tfapp.engines.yarn.layout import YarnHome
 from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 
 USER_HOME = "/user/{user}"
+# Where Skein's driver puts what it submits, below the user's home folder.
+STAGING = ".skein/{application}"
 
 UPLOAD_LIMIT = 120.0  # seconds, and more for what is large:
 KEEP_LIMIT = 30.0
@@ -41,7 +46,7 @@ _APPLICATION = re.compile(r"application_[0-9]+_[0-9]+\Z")
 
 
 @frozen
-class Listing:
+class FolderListing:
     """The content of the folder: the upload time of each file, in seconds since 1970, the destroyed
     runs, and the bytes of all files."""
 
@@ -50,11 +55,43 @@ class Listing:
     size: int = 0
 
 
+@frozen
+class SharedRecord(Coded):
+    """The local record of the folder: its URL; for each uploaded file its local copy ("" for
+    none); the files that were deleted since; and the times of the last listing and of the last
+    sweep, in seconds since 1970."""
+
+    url: str = ""
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+    looked: float = 0.0
+    swept: float = 0.0
+
+    @classmethod
+    def read(cls, path: Path) -> SharedRecord:
+        """The record; an empty one if there is none that can be read."""
+        return read_if_whole(path, cls.from_dict) or cls()
+
+    def write(self, path: Path) -> None:
+        """Writes the record. UnavailableError if that fails."""
+        with writing(path):
+            make_private(path.parent)
+            write_json(path, self)
+
+    def brought(self, copies: Mapping[str, str]) -> SharedRecord:
+        """A record with these uploaded files added."""
+        gone = tuple(name for name in self.gone if name not in copies)
+        return dataclasses.replace(self, files={**self.files, **copies}, gone=gone)
+
+    def only(self, names: Collection[str]) -> SharedRecord:
+        return dataclasses.replace(self, gone=tuple(n for n in self.files if n not in names))
+
+
 class SharedFolder:
     """The folder of `user` on the cluster that `environ` selects. `clock`: seconds since 1970."""
 
     def __init__(
-        self, home: Home, environ: Mapping[str, str], user: str, clock: Callable[[], float]
+        self, home: YarnHome, environ: Mapping[str, str], user: str, clock: Callable[[], float]
     ):
         self._home = home
         self._environ = environ
@@ -63,13 +100,15 @@ class SharedFolder:
         self._folder = f"{self._user_home}/.tfapp"
         self._cache = f"{self._folder}/cache"
         self._destroyed = f"{self._folder}/destroyed"
+        managers = manager_addresses(read_configuration(environ))
+        self.cluster = " ".join((user, *managers))  # identifies the YARN, and the user on it
         self._path = home.shared_record(f"{fingerprint(environ)}-{user}")
-        self._listing: Listing | None = None
+        self._listing: FolderListing | None = None
 
     def url(self) -> str:
         """The URL of the folder of files; "" if there is none, so that files are uploaded with each
         application. Determined once, by a Java program."""
-        record = Record.read(self._path)
+        record = SharedRecord.read(self._path)
         if not record.url:
             record = dataclasses.replace(record, url=self._find())
             if record.url:
@@ -97,7 +136,7 @@ class SharedFolder:
         head = f"{self.url()}/" if near else ""
         wanted = {url[len(head) :] for url in near if url.startswith(head)}
         there = self._names() if wanted else set()
-        lost, record = wanted - there, Record.read(self._path)
+        lost, record = wanted - there, SharedRecord.read(self._path)
         gone = sorted(name for name in lost if not Path(record.files.get(name, "")).is_file())
         if gone:
             raise UnavailableError(
@@ -120,8 +159,7 @@ class SharedFolder:
         return done.out
 
     def note(self, names: Iterable[str]) -> None:
-        """Records that these files exist."""
-        record = Record.read(self._path)
+        record = SharedRecord.read(self._path)
         new = {name: record.files.get(name, "") for name in self._new(dict.fromkeys(names))}
         if new:
             record.brought(new).write(self._path)
@@ -129,12 +167,20 @@ class SharedFolder:
     def delete(self, names: Collection[str], destroyed: Collection[str]) -> None:
         """Deletes files and marks of runs, by one Java program. Errors are ignored."""
         if names:
-            record = Record.read(self._path)
+            record = SharedRecord.read(self._path)
             left = {name: path for name, path in record.files.items() if name not in names}
             dataclasses.replace(record, files=left).write(self._path)
         paths = [*self._files(sorted(names)), *self._marks(sorted(destroyed))]
         if paths:
             hadoop_fs.run(self._environ, ["-rm", "-r", "-f", "-skipTrash", *paths])
+
+    def delete_staging(self, application: str) -> None:
+        """Deletes the folder that Skein's driver made for a run, by one Java program.
+        UnavailableError if the file system does not answer."""
+        folder = f"{self._user_home}/{STAGING.format(application=application)}"
+        done = hadoop_fs.run(self._environ, ["-rm", "-r", "-f", "-skipTrash", folder])
+        if done.cut_off:
+            raise _silent(done)
 
     # -- runs that were destroyed --
     def mark(self, runs: Iterable[str]) -> None:
@@ -151,25 +197,29 @@ class SharedFolder:
 
     def looked(self) -> float:
         """The time of the last listing, in seconds since 1970."""
-        return Record.read(self._path).looked
+        return SharedRecord.read(self._path).looked
 
     def swept(self) -> float:
         """The time of the last `note_sweep`, in seconds since 1970."""
-        return Record.read(self._path).swept
+        return SharedRecord.read(self._path).swept
 
     def note_sweep(self) -> None:
         """Records that superfluous files were searched for now."""
         with contextlib.suppress(UnavailableError):  # then it is looked for again
-            dataclasses.replace(Record.read(self._path), swept=self._clock()).write(self._path)
+            dataclasses.replace(SharedRecord.read(self._path), swept=self._clock()).write(
+                self._path
+            )
 
     def of_other_clusters(self) -> set[str]:
         """The files that this machine has uploaded for recently used applications of other
         clusters: clusters may share a user's home folder."""
-        records = [Record.read(path) for path in self._path.parent.glob("*") if path != self._path]
+        records = [
+            SharedRecord.read(path) for path in self._path.parent.glob("*") if path != self._path
+        ]
         used = (record for record in records if self._clock() - record.looked < IN_USE)
         return {name for record in used for name in record.files}
 
-    def look(self) -> Listing | None:
+    def look(self) -> FolderListing | None:
         """The content of the folder, None when it cannot be listed: by one Java program, the first
         time that a command asks."""
         if self._listing is None:
@@ -177,7 +227,7 @@ class SharedFolder:
             done = hadoop_fs.run(self._environ, words, LOOK_LIMIT)
             if done.well or done.absent:
                 self._listing = _listing(done.out.decode(errors="replace"))
-            record = Record.read(self._path)
+            record = SharedRecord.read(self._path)
             if self._listing is not None:
                 record = record.only(self._listing.files)
             with contextlib.suppress(UnavailableError):  # a full disk here is no reason to fail
@@ -206,17 +256,17 @@ class SharedFolder:
         if not done.well:
             raise self._refused(done)
 
-    def _refused(self, done: hadoop_fs.Done) -> UnavailableError:
+    def _refused(self, done: hadoop_fs.HdfsDone) -> UnavailableError:
         if done.cut_off:
             return _silent(done)
         return UnavailableError(
-            f"files cannot be brought to {Record.read(self._path).url or self._cache}: "
+            f"files cannot be brought to {SharedRecord.read(self._path).url or self._cache}: "
             + (done.complaint or "it gave no reason"),
             "The folder must be writable, and the file system of the cluster up.",
         )
 
     def _new(self, files: Mapping[str, Any]) -> dict[str, Any]:
-        record = Record.read(self._path)
+        record = SharedRecord.read(self._path)
         known = record.files.keys() - set(record.gone)
         return {name: content for name, content in files.items() if name not in known}
 
@@ -224,7 +274,7 @@ class SharedFolder:
         if new:
             self._upload(new, beside)
             copies = {n: str(c.absolute()) if isinstance(c, Path) else "" for n, c in new.items()}
-            Record.read(self._path).brought(copies).write(self._path)
+            SharedRecord.read(self._path).brought(copies).write(self._path)
 
     def _upload(self, files: Mapping[str, Path | bytes], beside: bool = False) -> None:
         """Uploads files. Hadoop's client writes to a temporary name and renames; existing files are
@@ -233,7 +283,7 @@ class SharedFolder:
             size = sum(_lay(content, Path(folder, name)) for name, content in files.items())
             words = ["-put", *files, f"{self._cache}/"]
             limit = (KEEP_LIMIT if beside else UPLOAD_LIMIT) + size / SLOWEST
-            if not Record.read(self._path).files:
+            if not SharedRecord.read(self._path).files:
                 self._make_folder()
             for _ in range(2):
                 done = hadoop_fs.run(self._environ, words, limit, Path(folder), beside)
@@ -246,7 +296,6 @@ class SharedFolder:
         raise self._refused(done)
 
     def _names(self) -> set[str]:
-        """The names of all files."""
         listed = hadoop_fs.run(self._environ, ["-ls", "-C", f"{self._cache}/"])
         return {line.rpartition("/")[2] for line in listed.out.decode().splitlines()}
 
@@ -267,16 +316,18 @@ def _lay(content: Path | bytes, path: Path) -> int:
     return path.stat().st_size
 
 
-def _listing(text: str) -> Listing:
+def _listing(text: str) -> FolderListing:
     """Parses lines with a time in milliseconds, a size in bytes and a name."""
     lines = [line.split(" ", 2) for line in text.splitlines()]
     times = {name: int(time) / 1000 for time, _, name in lines}
     destroyed = frozenset(filter(_APPLICATION.match, times))
     files = {name: time for name, time in times.items() if name not in destroyed}
-    return Listing(files, destroyed, sum(int(size) for _, size, name in lines if name in files))
+    return FolderListing(
+        files, destroyed, sum(int(size) for _, size, name in lines if name in files)
+    )
 
 
-def _silent(done: hadoop_fs.Done) -> UnavailableError:
+def _silent(done: hadoop_fs.HdfsDone) -> UnavailableError:
     return UnavailableError(
         f"the cluster's file system does not answer: {done.complaint}",
         "Is the NameNode up that the configuration names?",

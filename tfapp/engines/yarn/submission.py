@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.definition import Definition
 from tfapp.engines.yarn.bundle import Bundle
-from tfapp.engines.yarn.cluster import Cluster
-from tfapp.engines.yarn.layout import Credentials
-from tfapp.engines.yarn.preflight_queue import queue_refused
-from tfapp.engines.yarn.register import Register
+from tfapp.engines.yarn.cluster import YarnCluster, YarnRefusedError
+from tfapp.engines.yarn.layout import YarnCredentials
+from tfapp.engines.yarn.preflight import queue_refused
+from tfapp.engines.yarn.register import YarnRegister
 from tfapp.engines.yarn.shared_folder import SharedFolder
-from tfapp.errors import ForbiddenError, InvalidPackageError, UnavailableError
+from tfapp.errors import InvalidPackageError, UnavailableError
 
 if TYPE_CHECKING:
     from tfapp.skein_library import skein
@@ -28,14 +28,14 @@ def bundled(definition: Definition) -> dict[str, bytes]:
     return {bundle.name: bundle.encode()} if bundle and bundle.name else {}
 
 
-class Submission:
+class YarnSubmission:
     """Submits applications of `user`. `clock`: seconds since 1970."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: YarnCluster,
         shared: SharedFolder,
-        register: Register,
+        register: YarnRegister,
         user: str,
         clock: Callable[[], float],
     ):
@@ -50,7 +50,7 @@ class Submission:
         the user may not use the queue."""
         from tfapp.skein_library import skein
 
-        credentials = Credentials(*new_credentials(self._clock()))
+        credentials = YarnCredentials(*new_credentials(self._clock()))
         spec = skein.ApplicationSpec.from_dict(dict(definition.spec))
         spec.master.security = skein.Security(
             cert_bytes=credentials.certificate, key_bytes=credentials.key
@@ -73,8 +73,9 @@ class Submission:
         uploaded again first."""
         try:
             return self._cluster.submit(spec)
-        except ForbiddenError as error:
-            raise InvalidPackageError((queue_refused(spec.queue, self._user),)) from error
+        except YarnRefusedError as error:
+            problem = queue_refused(spec.queue, self._user, error.reason)
+            raise InvalidPackageError((problem,)) from error
         except UnavailableError:
             keeping.exception()  # one at a time
             if not self._shared.restore(definition.sources()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfapp.close_match import close_match
 from tfapp.package.model import MASTER_NAMES, AppPackage
 from tfapp.package.rules.rule import Found, component_names, did_you_mean, rule
 from tfapp.problems import Position
@@ -51,7 +50,7 @@ def unknown_component(package: AppPackage) -> Iterator[Found]:
 
 def not_in_metainfo(name: str, at: Position, known: Sequence[str]) -> Found:
     """The finding for a component that is not among metainfo's, `known`."""
-    hint = did_you_mean(close_match(name, known), f"metainfo's components are {', '.join(known)}")
+    hint = did_you_mean(name, known, f"metainfo's components are {', '.join(known)}")
     return Found(at, f"metainfo has no component '{name}'", hint)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfapp.close_match import close_match
 from tfapp.package.amounts import seconds
 from tfapp.package.docker import DockerError, declared_mount, parse_mounts, parse_options
 from tfapp.package.model import DOCKER, LOCAL, AppPackage, Component, setting
@@ -36,7 +35,7 @@ def docker_container(package: AppPackage) -> Iterator[Found]:
         yield from _tried(value.at, "site.global.docker.mounts", parse_mounts, value.text)
 
 
-def _check(component: Component, index: int, container: Mapping) -> Iterator[Found]:
+def _check(component: Component, index: int, container: Mapping[str, Any]) -> Iterator[Found]:
     def at(field: str) -> Position:
         return component.place(f"dockerContainers.{index}.{field}")
 
@@ -73,7 +72,7 @@ def docker_credential(package: AppPackage) -> Iterator[Found]:
     for value in settings(package, "docker.credential"):
         if value.text and value.text not in known:
             otherwise = f"declare it in credentials, as in {value.text}: 'env:{value.text}'"
-            hint = did_you_mean(close_match(value.text, list(known)), otherwise)
+            hint = did_you_mean(value.text, known, otherwise)
             yield Found(value.at, f"there is no credential '{value.text}'", hint)
 
 

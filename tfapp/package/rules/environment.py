@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tfapp.package.model import LOCAL, AppPackage, ConfigValue, setting
 from tfapp.package.rules.rule import Found, rule
@@ -33,6 +33,7 @@ def python_environment(package: AppPackage) -> Iterator[Found]:
         python.packages: keras       python.version: "3.11"                 PASS
         python.archive: /env.tgz     python.version: "3.11"                 FAIL
         run.mode: docker     python.archive: /env.tgz (of a component)      WARNING
+        run.mode: docker     python.packages: keras                         WARNING
     """
     shared = package.config.global_
     common = setting(shared, "python.archive")
@@ -42,10 +43,15 @@ def python_environment(package: AppPackage) -> Iterator[Found]:
         if common and value:
             message = f"site.global.python.{key} is given, and site.global.python.archive too"
             yield Found(value.key_at, message, "give one of them")
+    each = package.config.components.items()
+    imaged = [name for name, one in each if package.instances(name) and _in_image(one)]
+    if made["packages"] and imaged:
+        message = f"none of these packages is added to the image of {', '.join(imaged)}"
+        hint = "install them in the image, or set run mode local"
+        yield Found(made["packages"].key_at, message, hint, WARNING)
     for values in (shared, *package.config.components.values()):
-        archive, mode = setting(values, "python.archive"), setting(values, "run.mode")
+        archive, in_image = setting(values, "python.archive"), _in_image(values)
         executable = setting(values, "python.executable")
-        in_image = mode is not None and mode.text != LOCAL
         own = archive is not None and archive is not common
         if archive and own and in_image:
             message = "the program runs in an image, by the Python that is there"
@@ -57,6 +63,11 @@ def python_environment(package: AppPackage) -> Iterator[Found]:
             yield Found(executable.key_at, message, "give one of them")
         if archive:
             yield from _named(archive)
+
+
+def _in_image(values: Mapping[str, ConfigValue]) -> bool:
+    mode = setting(values, "run.mode")
+    return mode is not None and mode.text != LOCAL
 
 
 def _named(archive: ConfigValue) -> Iterator[Found]:

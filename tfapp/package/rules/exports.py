@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfapp.close_match import close_match
 from tfapp.package.model import AppPackage, Component
 from tfapp.package.rules.rule import (
     Found,
@@ -64,7 +63,7 @@ def dangling_export(package: AppPackage) -> Iterator[Found]:
         for reference in references(component):
             word = f"{reference.group}-{reference.name}" if reference.name else reference.group
             if word not in known:
-                hint = did_you_mean(close_match(word, known), declared)
+                hint = did_you_mean(word, known, declared)
                 yield Found(reference.at, f"no export group has an export for '{word}'", hint)
 
 

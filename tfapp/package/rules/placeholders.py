@@ -103,7 +103,7 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
         f"values are not given to a shell; write what it stands for, or ${{DOLLAR}}{{{name}}} to "
         "keep it"
     )
-    return did_you_mean(f"${{{match}}}" if match else "", otherwise)
+    return f"did you mean '${{{match}}}'?" if match else otherwise
 
 
 @rule("placeholder-component", "metainfo")
@@ -122,10 +122,10 @@ def placeholder_component(package: AppPackage) -> Iterator[Found]:
         found = component in names or (is_host and host_component(placeholder, names) is not None)
         if found or not (is_host or placeholder.kind == PORT):
             continue
-        match = close_match(component, names)
-        hint = did_you_mean(match, f"metainfo's components are {', '.join(names)}")
-        if is_host and component in SLIDERS_HOSTS and not match:
-            hint = f"in Slider it meant the host of {SLIDERS_HOSTS[component]}; write its name"
+        otherwise = f"metainfo's components are {', '.join(names)}"
+        if is_host and component in SLIDERS_HOSTS:
+            otherwise = f"in Slider it meant the host of {SLIDERS_HOSTS[component]}; write its name"
+        hint = did_you_mean(component, names, otherwise)
         message = f"${{{placeholder.name}}} names the component '{component}', which metainfo lacks"
         yield Found(at, message, hint)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tfapp import placeholders
-from tfapp.close_match import close_match
 from tfapp.package.model import AppPackage, ConfigValue
 from tfapp.package.rules.rule import (
     ENV,
@@ -40,9 +39,9 @@ def unknown_reference(package: AppPackage) -> Iterator[Found]:
             message = f"{key} has no value"
             if key in everywhere:
                 message = f"'{component}' has no value for {key}"
-            match = close_match(key, [name for name in values if name.startswith(SITE)])
+            known = [name for name in values if name.startswith(SITE)]
             otherwise = f"give {key} a value in appConfig, or remove the reference"
-            yield Found(at, message, did_you_mean(match, otherwise))
+            yield Found(at, message, did_you_mean(key, known, otherwise))
 
 
 def _references(package: AppPackage) -> Iterator[tuple[str, Placeholder, Position]]:

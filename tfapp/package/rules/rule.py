@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from tfapp import close_match
 from tfapp.package.model import AppPackage, Component, ConfigValue, Export, ExportRef, setting
 from tfapp.placeholders import Placeholder
 from tfapp.problems import ERROR, Position, Problem
@@ -83,7 +84,6 @@ def all_placeholders(package: AppPackage) -> Iterator[tuple[str, Placeholder, Po
 
 
 def export_placeholders(package: AppPackage) -> Iterator[tuple[Export, Placeholder, Position]]:
-    """Every placeholder of every export."""
     for export in package.exports:
         for placeholder, at in export.placeholders():
             yield export, placeholder, at
@@ -109,6 +109,5 @@ def component_names(package: AppPackage) -> tuple[str, ...]:
     return tuple(component.name for component in package.components)
 
 
-def did_you_mean(match: str, otherwise: str) -> str:
-    """A hint that offers a close match, else `otherwise`."""
-    return f"did you mean '{match}'?" if match else otherwise
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    return close_match.did_you_mean(word, known, otherwise, "did you mean '{}'?")

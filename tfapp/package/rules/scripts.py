@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
-import functools
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
-from tfapp.close_match import close_match
 from tfapp.errors import TfappError
 from tfapp.package.find import place
 from tfapp.package.model import FILES, AppPackage, Component, setting
 from tfapp.package.rules.rule import Found, did_you_mean, rule, settings
 from tfapp.package.safety import unsafe_reason
-from tfapp.problems import Position
+from tfapp.problems import WARNING, Position
+from tfapp.shipped import app_packages_dir
 
 TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
 # Keys of site.global by which a component's Python is another one, beside run.mode.
 OTHER_PYTHONS = ("python.archive", "python.executable", "python.version", "docker.image")
 SERVER = "tfapp:server"  # in place of a file: a standard TensorFlow server
 SERVER_ROLES = ("worker", "ps")
+PYTHON_SUFFIXES = (".py", ".pyw", ".pyz")
+_PYTHON_LINE = "#!/usr/bin/env python3"
+_OF_MACHINES = (b"MultiWorkerMirroredStrategy", b"ParameterServerStrategy")
 READ = b"user.scripts.entry"  # in a script that reads it from its context's `config`
 
 
@@ -66,7 +69,7 @@ def missing_script(package: AppPackage) -> Iterator[Found]:
             hint = f"it is at package/{script}; scripts stand in scripts/, beside metainfo"
         else:
             scripts = [name for name in files if name.endswith(".py")]
-            hint = did_you_mean(close_match(script, scripts), "put it there, with a class Script")
+            hint = did_you_mean(script, scripts, "put it there, with a class Script")
         yield Found(component.place("script"), f"the package has no file '{script}'", hint)
 
 
@@ -167,33 +170,149 @@ def entry_syntax(package: AppPackage) -> Iterator[Found]:
         if value.text.endswith(".ipynb"):
             hint = f"`jupyter nbconvert --to script {value.text}` writes one"
             yield Found(value.at, f"'{value.text}' is a notebook, not a program", hint)
+    for at, text in _own_entries(package):
+        yield from _check_syntax(text, at, "program", "")
+
+
+@rule("entry-interpreter", "metainfo", "appConfig")
+def entry_interpreter(package: AppPackage) -> Iterator[Found]:
+    """A user's program of which neither its name nor its first line says what runs it.
+
+    The script of tfapp's own package runs .py, .pyw and .pyz by Python, programs for the processor
+    as they are, and others by the interpreter of their `#!` line, else by bash. Reported at the
+    program; an error where it is Python.
+
+        train.sh                                             PASS
+        train     #!/usr/bin/env python3                     PASS
+        train     without such a line, and bash reads it     WARNING
+        train     without such a line, and it is Python      FAIL
+    """
+    ours = [component for component in package.components if runs_as_ours(component, package)]
+    for entry in sorted({_entry(component, package) for component in ours} - {""}):
+        name = entry.rpartition("/")[2]
+        if name.lower().endswith((*PYTHON_SUFFIXES, ".sh", ".bash", ".ipynb")):
+            continue  # entry-syntax tells a notebook
+        for at, text in _read(entry, package):
+            if text.startswith((b"#!", b"\x7fELF")):
+                continue
+            if any(_imported(text)):
+                message = f"'{name}' is Python without a `#!` line, and bash would run it"
+                yield Found(at, message, f"call it {name}.py, or begin it with {_PYTHON_LINE}")
+            else:
+                message = f"nothing says what runs '{name}': bash does"
+                hint = f"call it {name}.sh, or begin it with #!/bin/bash, or with the line of its "
+                yield Found(at, message, f"{hint}interpreter", WARNING)
+
+
+@rule("slider-script", "metainfo")
+def slider_script(package: AppPackage) -> Iterator[Found]:
+    """A component's script that is written for Slider's agents.
+
+    Reported at the import.
+
+        from tfapp.script import Script           PASS
+        from resource_management import *         FAIL
+    """
+    for script in sorted({component.script for component in package.components}):
+        if script not in package.source.files():
+            continue  # missing-script
+        with contextlib.suppress(TfappError):  # script-syntax
+            text, at = package.source.read(script), place(package.source, script)
+            for line, column in _imports_of(text, "resource_management"):
+                yield Found(
+                    Position(at.file, line, column),
+                    "the script is one of Slider: it imports resource_management",
+                    "write start() for tfapp.script.Script, or take the script of the TensorFlow "
+                    "package; docs/slider.md has both side by side",
+                )
+
+
+@rule("keras-3", "metainfo", "appConfig")
+def keras_3(package: AppPackage) -> Iterator[Found]:
+    """A program that imports keras, and trains by `fit` under a strategy of several machines.
+
+    From TensorFlow 2.16 on, `import keras` is Keras 3, whose `fit` fails there. `tf.keras` is Keras
+    2 where tf-keras is installed. Reported at the import. In a program with .fit():
+
+        from tensorflow import keras     with MultiWorkerMirroredStrategy     PASS
+        import keras                     without a strategy of machines       PASS
+        import keras                     with MultiWorkerMirroredStrategy     WARNING
+    """
+    for at, text in _own_entries(package):
+        strategy = next((name for name in _OF_MACHINES if name in text), b"").decode()
+        if strategy and b".fit(" in text:
+            for line, column in _imports_of(text, "keras"):
+                yield Found(
+                    Position(at.file, line, column),
+                    f"with Keras 3, fit() fails under {strategy}",
+                    "write `from tensorflow import keras`, and install tf-keras: see the limits in "
+                    "docs/failures.md",
+                    WARNING,
+                )
+
+
+def _imports_of(text: bytes, package: str) -> Iterator[tuple[int, int]]:
+    """Line and column, from 1, of each import of `package` or a module of it."""
+    return ((line, column) for name, line, column in _imported(text) if name == package)
+
+
+def _imported(text: bytes) -> Iterator[tuple[str, int, int]]:
+    """The first part of the name, line and column, from 1, of each absolute import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            nodes = list(ast.walk(ast.parse(text)))
+        except (SyntaxError, ValueError, RecursionError):  # another rule says so
+            return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        else:
+            continue
+        for name in dict.fromkeys(name.partition(".")[0] for name in names):
+            yield name, node.lineno, node.col_offset + 1
+
+
+def _own_entries(package: AppPackage) -> Iterator[tuple[Position, bytes]]:
+    """The programs that the Python of this process runs: their places and sources."""
     for entry in sorted(
         {_own_entry(component, package) for component in package.components} - {""}
     ):
+        yield from _read(entry, package)
+
+
+def _read(entry: str, package: AppPackage) -> Iterator[tuple[Position, bytes]]:
+    """The place and the content of a program, unless it cannot be read."""
+    with contextlib.suppress(OSError, TfappError):  # it is read again when it is shipped
         if entry in package.user_files:
-            at = Position(os.fspath(package.user_files[entry]))
-            read: Callable[[], bytes] = package.user_files[entry].read_bytes
-        elif FILES + entry in package.source.files():
-            at = place(package.source, FILES + entry)
-            read = functools.partial(package.source.read, FILES + entry)
-        else:
-            continue  # missing-entry
-        with contextlib.suppress(OSError, TfappError):  # it is read again when it is shipped
-            yield from _check_syntax(read(), at, "program", "")
+            file = package.user_files[entry]
+            yield Position(os.fspath(file)), file.read_bytes()
+        elif FILES + entry in package.source.files():  # else missing-entry
+            name = FILES + entry
+            yield place(package.source, name), package.source.read(name)
+
+
+def _entry(component: Component, package: AppPackage) -> str:
+    """The program of a component, "" where none is looked for."""
+    values = package.config.components.get(component.name, {})
+    entry = setting(values, "user.scripts.entry")
+    if entry is None or any(entry.placeholders()) or unsafe_reason(entry.text):
+        return ""
+    return entry.text if is_looked_for(component, package) else ""
 
 
 def _own_entry(component: Component, package: AppPackage) -> str:
     """The program of a component that the Python of this process runs, "" for none."""
     values = package.config.components.get(component.name, {})
-    entry = setting(values, "user.scripts.entry")
-    if entry is None or not entry.text.endswith(".py") or any(entry.placeholders()):
-        return ""
-    if not is_looked_for(component, package) or unsafe_reason(entry.text):
+    entry = _entry(component, package)
+    if not entry.endswith(".py"):
         return ""
     mode = setting(values, "run.mode")
     others = (setting(values, key) for key in OTHER_PYTHONS)
     given = any(value is not None and not value.is_default for value in others)
-    return "" if given or (mode is not None and mode.text != "local") else entry.text
+    return "" if given or (mode is not None and mode.text != "local") else entry
 
 
 def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
@@ -206,7 +325,7 @@ def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
         more = ", and its arguments into site.global.user.scripts.args" if arguments else ""
         return f"write '{first}'{more}; Python runs it where its name ends in .py"
     otherwise = f"put it into the package's {FILES}, or give it with --files"
-    return did_you_mean(close_match(entry, programs), otherwise)
+    return did_you_mean(entry, programs, otherwise)
 
 
 def is_looked_for(component: Component, package: AppPackage) -> bool:
@@ -219,3 +338,12 @@ def is_looked_for(component: Component, package: AppPackage) -> bool:
     except TfappError:  # missing-script, unsafe-path or script-syntax says so
         return False
     return component.role in TRAINING_ROLES and reads
+
+
+def runs_as_ours(component: Component, package: AppPackage) -> bool:
+    """Whether a component has the script of tfapp's own package."""
+    ours = app_packages_dir() / "tensorflow" / component.script
+    try:
+        return ours.is_file() and ours.read_bytes() == package.source.read(component.script)
+    except TfappError:  # see is_looked_for
+        return False

@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from tfapp.contract.job import ComponentJob, Docker, Mount
+from tfapp.contract.names import OF_MACHINE
 from tfapp.frozen import frozen
+from tfapp.runner.container import local_path
 from tfapp.runner.docker.ownership import LABEL, LABEL_RUNNER
 from tfapp.script import Context
 
-# Variables that name this machine's folders, programs and sockets mean nothing in an image.
-MACHINE_VARIABLES = {
-    *("PATH", "HOME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD"),
-    *("JAVA_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_YARN_HOME"),
-    *("HADOOP_MAPRED_HOME", "HADOOP_CONF_DIR", "CLASSPATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
-    *("XDG_RUNTIME_DIR", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"),
+_LEFT_OUT = {
+    *OF_MACHINE,
+    *("PWD", "OLDPWD", "LD_PRELOAD", "CLASSPATH", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"),
 }
 
 SOCKET = "docker.sock"  # of a Docker engine
@@ -38,8 +36,6 @@ class ConfigError(Exception):
 
 @frozen
 class User:
-    """Numbers of a user and its groups."""
-
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
@@ -119,7 +115,7 @@ def environment(
     """The part of a program's environment that it gets in an image. `own` names the variables that
     the user or the script has set: they all stay."""
     own = set(own)
-    kept = {n: v for n, v in env.items() if n in own or n not in MACHINE_VARIABLES}
+    kept = {n: v for n, v in env.items() if n in own or n not in _LEFT_OUT}
     # Among the GPUs that a container is given, CUDA counts from 0.
     if gpus and all(_INDEX.match(gpu) for gpu in gpus):
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(gpus))))
@@ -155,13 +151,6 @@ def own_mounts(context: Context) -> tuple[Mount, ...]:
     found = [Mount(str(path), str(path), True) for path in read_only]
     found += [Mount(path, path) for path in dict.fromkeys(writable)]
     return tuple(found)
-
-
-def local_path(folder: str) -> str:
-    """The path of a folder that is named by a path or by a file:// URL, "" of any other URL."""
-    if folder.startswith("file://"):
-        return folder[len("file://") :]
-    return "" if "://" in folder else folder
 
 
 def check_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
+from tfapp.errors import causes
+
 T = TypeVar("T")
 
 CALL_LIMIT = 60.0  # seconds that a call may take; a busy disk makes the creation slow
@@ -41,7 +43,7 @@ def load() -> None:
         ) from error
 
 
-class Engine:
+class DockerEngine:
     """The engine that `environ` names (DOCKER_HOST, DOCKER_TLS_VERIFY, DOCKER_CERT_PATH), or
     this machine's. Each stream takes a connection of its own."""
 
@@ -57,7 +59,6 @@ class Engine:
             self._api = docker.APIClient(version="auto", timeout=limit, **settings)
 
     def close(self) -> None:
-        """Closes idle connections."""
         self._api.close()
 
     def info(self) -> Mapping[str, Any]:
@@ -97,7 +98,6 @@ class Engine:
             return self._api.create_container_from_config(dict(config))["Id"]
 
     def start(self, id: str) -> None:
-        """Starts a container."""
         with self._calling("start a container"):
             self._api.start(id)
 
@@ -178,7 +178,9 @@ class Engine:
             raise GoneError(self._unreachable(error)) from error
 
     def _unreachable(self, error: BaseException) -> str:
-        cause = _os_error(error)
+        # The system's own, below those of the libraries.
+        found = (each for each in causes(error) if isinstance(each, OSError))
+        cause = next((each for each in found if isinstance(each.errno, int)), None)
         number = cause.errno if cause is not None else None
         if number == errno.ENOENT:
             return (
@@ -228,18 +230,3 @@ def patiently(call: Callable[[], T], limit: float) -> T:
 
 def _words(error: Any) -> str:
     return str(error.explanation or error).strip()
-
-
-def _os_error(error: BaseException) -> OSError | None:
-    """The system's error below the libraries' own, which quote it among their arguments."""
-    unseen: list[Any] = [error]
-    seen: set[int] = set()
-    while unseen:
-        found = unseen.pop()
-        if not isinstance(found, BaseException) or id(found) in seen:
-            continue
-        seen.add(id(found))
-        if isinstance(found, OSError) and isinstance(found.errno, int):
-            return found
-        unseen += [found.__cause__, found.__context__, *found.args]
-    return None

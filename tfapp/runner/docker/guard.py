@@ -23,7 +23,7 @@ from typing import IO
 
 from tfapp.contract.names import ENV_GUARD, OWN_LINE
 from tfapp.processes import Process, send
-from tfapp.runner.docker.engine import CALL_LIMIT, Engine, EngineError
+from tfapp.runner.docker.engine import CALL_LIMIT, DockerEngine, EngineError
 from tfapp.runner.docker.ownership import LABEL_RUNNER, runner_name
 
 _ROOT = Path(__file__).parents[3]
@@ -114,7 +114,7 @@ def main(argv: Sequence[str]) -> int:
 def _remove_all(runner: str, creating: bool) -> int:
     """`creating`: the engine was asked for a container that it may not have made yet."""
     try:
-        engine = Engine(os.environ)
+        engine = DockerEngine(os.environ)
         end = time.monotonic() + (CALL_LIMIT if creating else _REMOVAL_LIMIT)
         # One that was just being started may refuse to go, and has to be asked again.
         while (found := engine.labelled(f"{LABEL_RUNNER}={runner}")) or creating:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tfapp import threads
 from tfapp.contract.job import Docker, Mount
-from tfapp.runner.container import Container
+from tfapp.runner.container import Container, local_path
 from tfapp.runner.docker import creation, engine, pull
 from tfapp.runner.docker.creation import ConfigError, HostFacts, User
-from tfapp.runner.docker.engine import Engine, EngineError, patiently
+from tfapp.runner.docker.engine import DockerEngine, EngineError, patiently
 from tfapp.runner.docker.guard import Guard
 from tfapp.runner.docker.ownership import sweep
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
@@ -25,8 +25,6 @@ _RESTART_LIMIT = 30.0  # seconds that an engine may be away between two programs
 
 
 class DockerMode:
-    """See `tfapp.runner.run_mode.RunMode`."""
-
     def __init__(
         self,
         container: Container,
@@ -41,25 +39,22 @@ class DockerMode:
         self._say = say
         self._clock = clock
         self._secrets = container.private.redact
-        self._engine: Engine | None = None
+        self._engine: DockerEngine | None = None
         self._guard: Guard | None = None
         self._facts: HostFacts | None = None
         self._running: set[DockerProgram] = set()
-        self._pull: pull.Progress | None = None  # while there is one
+        self._pull: pull.PullProgress | None = None  # while there is one
 
     @property
     def patience(self) -> float:
-        """See RunMode.patience."""
         return self._docker.pull_timeout
 
     @property
     def preparing(self) -> str:
-        """See RunMode.preparing."""
         progress = self._pull
         return progress.words if progress is not None else ""
 
     def prepare(self) -> None:
-        """See RunMode.prepare."""
         environ = self._container.inherited_environ()
         if self._docker.host:
             environ["DOCKER_HOST"] = self._docker.host
@@ -67,12 +62,12 @@ class DockerMode:
             gpus = creation.granted_gpus(self._container.component, environ)
             # In a container that replaces another one, the engine was there a moment ago.
             patience = _RESTART_LIMIT if self._container.generation > 1 else 0.0
-            self._engine = found = patiently(lambda: Engine(environ), patience)
+            self._engine = found = patiently(lambda: DockerEngine(environ), patience)
             cpus = int(found.info()["NCPU"])
             sweep(found)
             self._guard = Guard(environ)
             self._facts = HostFacts(_user(), self._guard.runner, cpus, gpus)
-            login, self._pull = self._login(), pull.Progress(self._docker.image)
+            login, self._pull = self._login(), pull.PullProgress(self._docker.image)
             pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
         except (EngineError, ConfigError, OSError) as error:
             raise ScriptError(str(error)) from error
@@ -80,13 +75,11 @@ class DockerMode:
             self._pull = None
 
     def start(self, program: Program, context: Context) -> DockerProgram:
-        """See RunMode.start."""
         env = self._environment(context, program.env)
         cwd = program.cwd or context.work_dir
         return self._launch(context, program.argv, env, cwd)
 
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
-        """See RunMode.execute."""
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             try:
                 program = self._launch(
@@ -99,10 +92,9 @@ class DockerMode:
                 )
             except StartError as error:
                 raise ScriptError(str(error)) from error
-            alarm = threading.Timer(limit, program.kill)
-            alarm.start()
+            call_off = threads.after(limit, "tfapp-alarm", program.kill)
             exit = program.wait()
-            alarm.cancel()
+            call_off()
             if program.seconds >= limit:
                 raise ScriptError(f"{argv[0]} has not answered within {limit:g} s")
             if exit.reason == "start":
@@ -164,7 +156,7 @@ class DockerMode:
         return creation.environment(env, own, self._facts.gpus, context.work_dir)
 
     def _mounts(self, context: Context) -> tuple[Mount, ...]:
-        checkpoints = creation.local_path(context.checkpoint_dir)
+        checkpoints = local_path(context.checkpoint_dir)
         if checkpoints:
             try:
                 os.makedirs(checkpoints, exist_ok=True)

@@ -14,7 +14,7 @@ import os
 import sys
 
 from tfapp.processes import PROC, Process, boot_id, identify, is_alive, stat
-from tfapp.runner.docker.engine import Engine, EngineError
+from tfapp.runner.docker.engine import DockerEngine, EngineError
 
 LABEL = "tfapp"  # on every container, with the run mode's version
 LABEL_RUNNER = "tfapp.runner"  # runner_name of the runner: its end is the container's
@@ -60,7 +60,7 @@ def is_dead(name: str) -> bool:
     return not _is_hidden(int(pid))
 
 
-def sweep(engine: Engine) -> None:
+def sweep(engine: DockerEngine) -> None:
     """Removes the containers of all applications whose runner is known to be dead. EngineError if
     the engine refuses."""
     for container, labels in engine.labelled(LABEL).items():
@@ -69,9 +69,8 @@ def sweep(engine: Engine) -> None:
 
 
 def main() -> int:
-    """Returns an exit code."""
     try:
-        sweep(Engine(os.environ))
+        sweep(DockerEngine(os.environ))
     except EngineError as error:
         sys.stderr.write(f"tfapp: a container may remain: {error}\n")
         return 1

@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Union
 
-from tfapp import processes
-from tfapp.contract.exit import Exit
+from tfapp import processes, threads
+from tfapp.contract.exit import SHELL_SIGNAL, Exit
 from tfapp.contract.names import MAX_LAST_LINES
 from tfapp.frozen import frozen
-from tfapp.runner import exits
+from tfapp.runner import catcher, exits
 from tfapp.runner.docker import ownership
-from tfapp.runner.docker.engine import Engine, EngineError, MissingError
-from tfapp.runner.docker.lines import WholeLines
+from tfapp.runner.docker.engine import DockerEngine, EngineError, MissingError
 from tfapp.runner.output import LastLines, Redactor, relay
 from tfapp.runner.program import StartError
 
@@ -27,11 +26,9 @@ KILL_LIMIT = 30.0  # seconds that an end may take to be confirmed
 
 _SIGHT_LIMIT = 10.0  # seconds in which an engine knows of a process's end
 _LOOK_EVERY = 0.5  # seconds between looks at a program of which the engine says nothing
-# An engine reports 128 + n when signal n ended a program, or its init. A program that exits with
-# such a code itself is mostly a shell that passes on how its child ended: it counts as the same.
-_SHELL_SIGNAL = 128
 _NOT_RUN = 127  # what the container's init says when it cannot run the program
 _INIT_WORDS = "[FATAL tini"
+_LONGEST_LINE = 64 * 1024  # bytes of a line that are held back
 
 
 @frozen
@@ -63,12 +60,12 @@ _News = Union[_Died, _MemoryKill, _Paused, _Removed, _Lost]
 
 
 class DockerProgram:
-    """A started program: a `tfapp.script.Handle`. Its standard output goes to the descriptor
+    """A started program (tfapp.runner.run_mode.Running). Its standard output goes to the descriptor
     `sink`, its standard error to `errors`, or along with the rest."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DockerEngine,
         config: Mapping[str, Any],
         redact: Iterable[str] = (),
         sink: int = 1,
@@ -121,7 +118,6 @@ class DockerProgram:
 
     @property
     def alive(self) -> bool:
-        """Whether the program may still be there. Asks nobody, and never waits."""
         return self.exit is None and self.process is not None and processes.is_alive(self.process)
 
     def running(self) -> bool:
@@ -150,22 +146,20 @@ class DockerProgram:
         """See Running.pids. Without what `docker exec` has started."""
         return self._pids
 
-    def signal(self, number: int) -> None:
-        """Sends a signal to the program and its process group."""
-        # By way of the container's init, not of the engine: that may hang.
-        if self.process is not None:
-            processes.send(self.process, number)
+    def signal(self, number: int) -> str:
+        # Not by way of the engine: that may hang. The container's init passes a signal on to its
+        # first child alone, and the container ends with that child.
+        program = self._first_child()
+        return catcher.send(program, number) if program is not None else ""
 
     def kill(self) -> None:
-        """Sends SIGKILL to all of the container; `wait` waits for it."""
         if self.process is not None:
             processes.send(self.process, signal.SIGKILL)
         if self._paused:  # and dies when it goes on
             _background("unpause", self._unpause)
 
     def wait(self) -> Exit:
-        """Waits until the program has ended by itself or was killed, and its container is gone.
-        After it nothing of the program lives, or the result says what does."""
+        """See Running.wait. The container is gone then, or the result says what lives."""
         died = self._await_death()
         self.seconds = self._clock() - self.started
         remains = self._clear_up(lost=isinstance(died, _Lost))
@@ -181,12 +175,18 @@ class DockerProgram:
 
     @property
     def written(self) -> int:
-        """Bytes of output so far."""
         return self._written
 
     def last_lines(self) -> str:
-        """The end of the output so far, without secrets."""
         return self._last.text()
+
+    def _first_child(self) -> processes.Process | None:
+        """The program below the container's init, which is older than the orphans there."""
+        if not self.alive:
+            return None
+        below = [p for p in processes.tree(self.pid) if p.parent == self.pid and not p.dead]
+        first = min(below, key=lambda found: (found.started, found.pid), default=None)
+        return first and processes.Process(first.pid, first.started)
 
     def _find_process(self) -> processes.Process | None:
         """The container's first process, None when it has ended. EngineError when it is none of
@@ -226,7 +226,7 @@ class DockerProgram:
                         self._news.put(news)
                     if isinstance(news, _Removed):
                         return
-        except EngineError as error:
+        except Exception as error:  # whatever it is, no more is heard of the program
             self._news.put(_Lost(str(error)))
         else:
             self._news.put(_Lost("the Docker engine has ended"))
@@ -307,8 +307,10 @@ class DockerProgram:
             why = last.rpartition("failed: ")[2]
             text = f"{self._name} cannot be run in image {self._image}: {why}"
             return Exit(None, None, "start", text)
-        if exits.is_signal(code - _SHELL_SIGNAL):
-            code = _SHELL_SIGNAL - code
+        # An engine tells of a signal that ended a program, or its init, as a shell does. A program
+        # that exits with such a code is mostly a shell that passes on how its child ended.
+        if exits.is_signal(code - SHELL_SIGNAL):
+            code = SHELL_SIGNAL - code
         return exits.decode(code, self._memory_kill)
 
 
@@ -324,6 +326,27 @@ def _news_of(event: Mapping[str, Any]) -> _News | None:
 
 
 def _background(name: str, work: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=work, name=f"tfapp-docker-{name}", daemon=True)
-    thread.start()
-    return thread
+    return threads.start_surely(f"tfapp-docker-{name}", work)
+
+
+class WholeLines:
+    """Takes a stream of a container in pieces, and makes whole lines of it: two streams become one
+    log, and an engine reads each of them by itself, so that a piece of one may come before the line
+    of the other has ended. Holds back a line until it ends, or a carriage return shows that more of
+    it comes: progress bars stay alive."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        text = self._held + piece
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        if len(text) - end > _LONGEST_LINE:
+            end = len(text)
+        self._held = text[end:]
+        return text[:end]
+
+    def finish(self) -> bytes:
+        """The bytes that were held back, when nothing more comes."""
+        held, self._held = self._held, b""
+        return held

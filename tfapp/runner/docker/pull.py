@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tfapp import threads
 from tfapp.contract.job import Docker
-from tfapp.runner.docker.engine import Engine, EngineError
+from tfapp.runner.docker.engine import DockerEngine, EngineError
 
 TOLD_EVERY = 30.0  # seconds between lines of progress in a log
 
@@ -15,10 +15,10 @@ _MEBIBYTE = 1 << 20
 
 
 def ensure_image(
-    engine: Engine,
+    engine: DockerEngine,
     docker: Docker,
     login: Mapping[str, str] | None,
-    progress: Progress,
+    progress: PullProgress,
     say: Callable[[str], None],
     clock: Callable[[], float],
 ) -> None:
@@ -39,8 +39,7 @@ def ensure_image(
         outcome.append(_pull(engine, docker.image, login, progress))
 
     # In a thread that is left behind when it takes too long: nothing cuts a silent stream.
-    thread = threading.Thread(target=pull, name="tfapp-pull", daemon=True)
-    thread.start()
+    thread = threads.start_surely("tfapp-pull", pull)
     left, end = docker.pull_timeout, clock() + docker.pull_timeout
     while left > 0:
         thread.join(min(left, TOLD_EVERY))
@@ -67,15 +66,19 @@ def login_of(secret: str) -> Mapping[str, str]:
     return {"username": user, "password": password}
 
 
-def _pull(engine: Engine, image: str, login: Mapping[str, str] | None, progress: Progress) -> str:
+def _pull(
+    engine: DockerEngine, image: str, login: Mapping[str, str] | None, progress: PullProgress
+) -> str:
     """Pulls the image. Returns the error, "" for none."""
     try:
         return progress.follow(engine.pull(image, login))
     except EngineError as error:
         return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
-class Progress:
+class PullProgress:
     """The progress of an image's pull, by the engine's reports. For any thread to read."""
 
     def __init__(self, image: str):
@@ -86,7 +89,6 @@ class Progress:
         self._done: set[str] = set()
 
     def begin(self) -> None:
-        """There is a pull."""
         self.words = f"pulling image {self._image}"
 
     def follow(self, reports: Iterable[Mapping[str, Any]]) -> str:

@@ -1,210 +1,443 @@
-"""Calls to the API server from inside a pod, with the token of its service account, which is
-rotated."""
+"""The client of the API server, for commands and for the master's pod. Objects are plain
+dictionaries, as in manifests.
+
+Methods raise the exceptions of `failures`: AwayError if the API server does not answer,
+ForbiddenError with the missing RBAC rule, NotFoundError for a missing namespace, ExistsError,
+ConflictError and RefusedObjectError; and UnavailableError if a login or a certificate is not
+accepted. A server that has answered before is asked again for `patience` seconds.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
+import itertools
 import json
-import socket
-import ssl
-import threading
+import random
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tfapp.errors import TfappError, UnavailableError
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.pod.failures import KINDS, Asked, AwayError, GoneError, failure
+from tfapp.errors import ExistsError, ForbiddenError, NotFoundError, TfappError
+from tfapp.frozen import frozen
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-CALL_LIMIT = 15.0  # seconds for one call
-WATCH_SECONDS = 60  # for which the server keeps one watch open
-SILENCE_LIMIT = 15.0  # seconds that it may take longer
-FORBIDDEN_LIMIT = 10.0  # seconds in which the server may forbid what it should not
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two attempts
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}  # of verbs; else GET
 
-_MERGE = "application/merge-patch+json"
-# Answers of a server that is starting, ending or busy; 401 of one that cannot look at a token yet.
-_TRANSIENT = (401, 408, 429, 500, 502, 503, 504)
-_GONE = 410
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts
+FORBIDDEN_LIMIT = 10.0  # seconds in which a server that starts may forbid what it should not
+PAGE = 500  # objects of one answer to a list
+WATCH = 30  # seconds after which a watch is asked for anew
+SILENCE = 45.0  # seconds without a word after which a watch is broken
+CHUNK = 1 << 16
+UNAUTHORIZED = 401
+CHECK = "Is it the right cluster, and can this machine reach it?"
 
-
-class ApiError(TfappError):
-    """The API server refuses. `status`: the HTTP status. `reason`: such as "AlreadyExists"."""
-
-    def __init__(self, status: int, reason: str, message: str):
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-
-
-class AwayError(UnavailableError):
-    """The API server does not answer."""
+Object = dict[str, Any]
+Objects = list[Object]
+Lines = list[bytes]
+Query = Sequence[tuple[str, str]]
+T = TypeVar("T")
 
 
-class Follower(Protocol):
-    """Receives the events of `Api.follow`, in its thread."""
+def _nobody(told: object) -> None:
+    """Ignores what it is told."""
 
-    def listed(self, items: list[dict[str, Any]]) -> None:
-        """All existing objects."""
 
-    def changed(self, kind: str, item: dict[str, Any]) -> None:
-        """A change: "ADDED", "MODIFIED" or "DELETED"."""
+@frozen
+class ApiCall:
+    """A call of the API: what it is about, and the request. `again`: it may be repeated if it is
+    unknown whether it took effect."""
 
-    def away(self, error: str) -> None:
-        """The API server cannot be watched at the moment."""
+    asked: Asked
+    path: str
+    query: Query = ()
+    body: Mapping[str, Any] | None = None  # of a PATCH: a merge patch
+    again: bool = True
+
+    @property
+    def method(self) -> str:
+        return METHODS.get(self.asked.verb, "GET")
+
+    @property
+    def target(self) -> str:
+        """The path with the query."""
+        return f"{self.path}?{urllib.parse.urlencode(self.query)}" if self.query else self.path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """All but the login."""
+        headers = {"Accept": "application/json, */*", "User-Agent": "tfapp"}
+        if self.body is not None:
+            headers["Content-Type"] = MERGE if self.method == "PATCH" else JSON
+        return headers
+
+    @property
+    def data(self) -> bytes | None:
+        return None if self.body is None else json.dumps(self.body).encode()
+
+
+class Answer(NamedTuple):
+    """An answer, once its headers are received. `chunks`: its body; AwayError if the connection
+    breaks."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: Iterator[bytes]
+    close: Callable[[], object]
+
+    def text(self) -> str:
+        try:
+            return b"".join(self.chunks).decode("utf-8", "replace")
+        finally:
+            self.close()
+
+    def lines(self) -> Iterator[Lines]:
+        """Whole lines with their line breaks, in lists, as they arrive; the last one may have no
+        line break."""
+        rest = b""
+        for chunk in self.chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines:
+                yield [line + b"\n" for line in lines]
+        if rest:
+            yield [rest]
+
+    @property
+    def retry_after(self) -> float:
+        """The header Retry-After in seconds; 0 if there is none."""
+        try:
+            return float(self.headers.get("Retry-After", 0))
+        except ValueError:
+            return 0.0
+
+
+class Transport(Protocol):
+    """A way to an API server. Thread-safe. `server`: its address, "https://10.0.0.1:6443".
+    `source`: the cluster and the login in words, "context 'a' of /home/b/.kube/config". `answered`:
+    whether the server is known to be one. `silence`: seconds without a word after which a call is
+    given up."""
+
+    server: str
+    source: str
+    answered: bool
+    silence: float
+
+    def send(self, call: ApiCall, silence: float) -> Answer:
+        """The answer, whatever its status. AwayError, UnavailableError."""
+
+    def renew(self) -> None:
+        """Reads the login again: a token may have been replaced in its file, or by its plug-in."""
 
 
 class Api:
-    """The API server of the pod's cluster. Thread-safe. `environ`: that of the pod. `account`: the
-    folder with its token."""
+    """An API server and a namespace. Thread-safe."""
 
-    def __init__(self, environ: Mapping[str, str], account: Path = ACCOUNT):
+    patience = 30.0  # seconds in which a call is made again, where it does not say so itself
+    refusals_pass = False  # whether a server that starts may refuse what it should not
+    writing: Query = ()  # of each call that writes an object
+
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self.transport = transport
+        self.namespace = namespace
+        self._clock = clock
+        self._sleep = sleep
+        self._closed = False
+
+    @property
+    def source(self) -> str:
+        return self.transport.source
+
+    # ---- objects ---------------------------------------------------------------------------------
+    def get(self, kind: str, name: str, patience: float | None = None) -> Object | None:
+        """The object; None if it does not exist."""
         try:
-            self._address = (
-                environ["KUBERNETES_SERVICE_HOST"],
-                int(environ["KUBERNETES_SERVICE_PORT"]),
-            )
-            self.namespace = (account / "namespace").read_text().strip()
-        except (KeyError, ValueError, OSError) as error:
-            raise UnavailableError(
-                f"this pod cannot reach the API server: {error}",
-                "Its service account has to be mounted (automountServiceAccountToken).",
-            ) from error
-        self._account = account
-        self._ended = threading.Event()
-        self._watching: http.client.HTTPSConnection | None = None
+            return self.require(kind, name, patience)
+        except NotFoundError:
+            return None
 
-    def path(self, kind: str, name: str = "", group: str = "/api/v1") -> str:
-        """The path of a namespaced collection ("pods"), or of an object in it."""
-        path = f"{group}/namespaces/{self.namespace}/{kind}"
-        return f"{path}/{urllib.parse.quote(name)}" if name else path
+    def require(self, kind: str, name: str, patience: float | None = None) -> Object:
+        """The object. NotFoundError if it does not exist."""
+        return self._ask(self._call("get", kind, name), patience)
 
-    def call(
-        self, method: str, path: str, body: object = None, patience: float = 0.0
-    ) -> dict[str, Any]:
-        """The answer to a call; a PATCH is a merge patch. Retried for `patience` seconds while the
-        server is away. ApiError, AwayError."""
-        begun, pause = time.monotonic(), FIRST_PAUSE
-        while True:
-            try:
-                return self._call(method, path, body)
-            except (AwayError, ApiError) as error:
-                limit = patience
-                if isinstance(error, ApiError):
-                    # A server that starts forbids everything at first.
-                    limit = min(patience, FORBIDDEN_LIMIT) if error.status == 403 else 0.0
-                if time.monotonic() + pause > begun + limit or self._ended.wait(pause):
-                    raise
-                pause = min(2 * pause, LONGEST_PAUSE)
+    def list(
+        self,
+        kind: str,
+        labels: Mapping[str, str] | None = None,
+        fields: str = "",
+        patience: float | None = None,
+    ) -> Objects:
+        """All objects with these labels. `fields`: a field selector such as
+        "status.phase=Running"."""
+        return self._list(kind, _selectors(labels, fields), patience)[0]
 
-    def follow(self, path: str, query: Mapping[str, str], follower: Follower) -> None:
-        """Watches the objects of a collection that `query` selects, until `close`."""
-        version, pause = "", FIRST_PAUSE
-        while not self._ended.is_set():
+    def create(
+        self,
+        body: Object,
+        dry_run: bool = False,
+        again: bool = False,
+        patience: float | None = None,
+    ) -> Object:
+        """Creates an object and returns it. `dry_run`: the server validates it without creating it.
+        `again`: also if it may have been made before, which is then an ExistsError."""
+        query = [*self.writing, ("dryRun", "All")] if dry_run else self.writing
+        name = body.get("metadata", {}).get("name", "")
+        again = again or dry_run
+        call = self._call("create", body["kind"], name, query=query, body=body, again=again)
+        return self._ask(call, patience)
+
+    def make(self, body: Object, patience: float | None = None) -> Object:
+        """Creates an object whose name nobody else gives: one that exists was made by an attempt
+        whose answer was lost."""
+        try:
+            return self.create(body, again=True, patience=patience)
+        except ExistsError:
+            return self.require(body["kind"], body["metadata"]["name"], patience)
+
+    def patch(self, kind: str, name: str, body: Object, patience: float | None = None) -> Object:
+        """Applies a merge patch. ConflictError if `body` has a resourceVersion that is not the
+        newest."""
+        return self._ask(self._call("patch", kind, name, query=self.writing, body=body), patience)
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        foreground: bool = False,
+        grace: int | None = None,
+        seen: Mapping[str, str] | None = None,
+        patience: float | None = None,
+    ) -> bool:
+        """Deletes an object; False if it does not exist. `foreground`: it is kept until all
+        dependents are deleted. `grace`: grace period for the processes of a pod, in seconds.
+        `seen`: the uid and resourceVersion that it must still have; ConflictError."""
+        options: Object = {"propagationPolicy": "Foreground" if foreground else "Background"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if seen:
+            options["preconditions"] = seen
+        try:
+            self._ask(self._call("delete", kind, name, body=options), patience)
+        except NotFoundError:
+            return False
+        return True
+
+    def watch(
+        self,
+        kind: str,
+        labels: Mapping[str, str] | None = None,
+        name: str = "",
+        timeout: float = float("inf"),
+        away: Callable[[str], None] = _nobody,
+        listed: Callable[[Objects], None] = _nobody,
+    ) -> Iterator[tuple[str, Object]]:
+        """Yields pairs of "ADDED", "MODIFIED" or "DELETED" and the object for `timeout` seconds, or
+        until `close`: first the existing objects, then changes. While the API server does not
+        answer it is retried; `away` is called with the reason, and with "" when it answers again.
+        An object that was created and deleted meanwhile is not reported; a deleted one is reported
+        with its last known state. `listed` gets all objects, whenever they are read anew."""
+        query = _selectors(labels, f"metadata.name={name}" if name else "")
+        deadline = self._clock() + timeout
+        known: dict[str, Object] = {}
+        version, silent, waits = "", False, pauses()
+        while self._clock() < deadline and not self._closed:
             try:
                 if not version:
-                    found = self.call("GET", f"{path}?{urllib.parse.urlencode(query)}")
-                    version = found["metadata"]["resourceVersion"]
-                    follower.listed(found["items"])
-                for event in self._watch(path, query, version):
-                    pause = FIRST_PAUSE
-                    if event["type"] == "ERROR":
-                        code, words = event["object"].get("code"), event["object"].get("message")
-                        raise ApiError(code or 500, "", str(words))
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] != "BOOKMARK":
-                        follower.changed(event["type"], event["object"])
-            except ApiError as error:
+                    objects, fresh = self._list(kind, query, patience=0)
+                    listed(objects)
+                    yield from _compared(known, objects)
+                    version = fresh
+                for change, changed in self._changes(kind, query, version, deadline):
+                    version, waits = changed["metadata"]["resourceVersion"], pauses()
+                    if silent:
+                        silent = False
+                        away("")
+                    if change == "BOOKMARK":
+                        continue
+                    _remember(known, change, changed)
+                    yield change, changed
+                if silent:
+                    silent = False
+                    away("")
+            except GoneError:
                 version = ""
-                if error.status != _GONE:  # too old: what there is now is listed at once
-                    follower.away(str(error))
-                    self._ended.wait(pause)
-            except (AwayError, OSError, ValueError, http.client.HTTPException) as error:
-                # What happened meanwhile comes with the next watch.
-                follower.away(str(error))
-                self._ended.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            except TfappError as error:
+                if not isinstance(error, AwayError):
+                    if not self.refusals_pass:
+                        raise
+                    version = ""
+                silent = True
+                away(error.message)
+                self._sleep(max(0.0, min(next(waits), deadline - self._clock())))
 
     def close(self) -> None:
-        """Ends `follow`, and calls that wait for the server."""
-        self._ended.set()
-        watching = self._watching
-        if watching is not None and watching.sock is not None:
-            with contextlib.suppress(OSError):
-                watching.sock.shutdown(socket.SHUT_RDWR)
+        """Ends each `watch`, when the server ends it. Calls are not affected."""
+        self._closed = True
 
-    # -- inside --
-    def _call(self, method: str, path: str, body: object) -> dict[str, Any]:
-        try:
-            connection = self._connect(CALL_LIMIT)
-            try:
-                answer = self._send(connection, method, path, body)
-                data = answer.read()
-            finally:
-                connection.close()
-            found = json.loads(data) if answer.status < 400 else None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise AwayError(f"the API server does not answer: {error}") from error
-        if found is None:
-            raise _refusal(answer.status, data)
-        return dict(found)
+    # ---- calls -----------------------------------------------------------------------------------
+    def refuse(self, code: int, text: str, asked: Asked) -> TfappError:
+        """The exception for an answer with HTTP status `code`."""
+        return failure(code, text, asked)
 
-    def _watch(self, path: str, query: Mapping[str, str], version: str) -> Iterator[dict[str, Any]]:
-        asked = {
-            **query,
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(WATCH_SECONDS),
-            "resourceVersion": version,
-        }
-        connection = self._connect(WATCH_SECONDS + SILENCE_LIMIT)
-        self._watching = connection
+    @contextlib.contextmanager
+    def _open(
+        self, call: ApiCall, silence: float = 0.0, patience: float | None = None
+    ) -> Iterator[Answer]:
+        """The answer, once its headers are received. `silence`: a timeout in seconds; 0: that of
+        calls."""
+        answer = self._send(call, patience, lambda answer: answer, silence)
         try:
-            url = f"{path}?{urllib.parse.urlencode(asked)}"
-            answer = self._send(connection, "GET", url, None)
-            if answer.status >= 400:
-                raise _refusal(answer.status, answer.read())
-            if self._ended.is_set():
-                return
-            for line in answer:
-                yield json.loads(line)
+            yield answer
         finally:
-            self._watching = None
-            connection.close()
+            answer.close()
 
-    def _connect(self, limit: float) -> http.client.HTTPSConnection:
-        # Anew for each connection: the authority may change too.
-        tls = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
-        return http.client.HTTPSConnection(*self._address, timeout=limit, context=tls)
+    def _call(
+        self, verb: str, kind: str, name: str = "", subresource: str = "", **more: Any
+    ) -> ApiCall:
+        asked = Asked(self.source, verb, KINDS[kind], self.namespace, name, subresource)
+        new = verb == "create" and not subresource
+        path = KINDS[kind].path(self.namespace, "" if new else name, subresource)
+        return ApiCall(asked, path, **more)
+
+    def _ask(self, call: ApiCall, patience: float | None = None) -> Object:
+        return self._send(call, patience, self._parsed)
+
+    def _parsed(self, answer: Answer) -> Any:
+        try:
+            return json.loads(answer.text())
+        except ValueError:
+            message = f"what answers at {self.transport.server} is no Kubernetes API"
+            raise AwayError(message, CHECK) from None
 
     def _send(
-        self, connection: http.client.HTTPSConnection, method: str, path: str, body: object
-    ) -> http.client.HTTPResponse:
-        token = (self._account / "token").read_text().strip()
-        kind = _MERGE if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
-        headers["Accept"] = "application/json"
-        data = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, headers)
-        return connection.getresponse()
+        self,
+        call: ApiCall,
+        patience: float | None,
+        read: Callable[[Answer], T],
+        silence: float = 0.0,
+    ) -> T:
+        """What `read` makes of an answer with a status of success."""
+        begun, renewed, waits = self._clock(), False, pauses()
+        limit = self.patience if patience is None else patience
+        while True:
+            pause = next(waits)
+            try:
+                answer = self.transport.send(call, silence or self.transport.silence)
+                if answer.status < 300:
+                    found = read(answer)
+                    self.transport.answered = True
+                    return found
+                text = answer.text()
+            except AwayError as error:
+                refused: TfappError = error
+            else:
+                self.transport.answered = True
+                if answer.status == UNAUTHORIZED and not renewed:
+                    renewed = True
+                    self.transport.renew()
+                    continue
+                refused = self.refuse(answer.status, text, call.asked)
+                pause = max(pause, answer.retry_after)
+            if self._clock() + pause > begun + self._limit(refused, call, limit):
+                raise refused
+            self._sleep(pause)
+
+    def _limit(self, refused: TfappError, call: ApiCall, patience: float) -> float:
+        """Seconds in which `call` is made again after `refused`."""
+        if isinstance(refused, AwayError):
+            unharmed = call.again or not refused.sent
+            return patience if self.transport.answered and unharmed else 0.0
+        forbidden = isinstance(refused, ForbiddenError) and self.refusals_pass
+        return min(patience, FORBIDDEN_LIMIT) if forbidden else 0.0
+
+    def _list(self, kind: str, query: Query, patience: float | None = None) -> tuple[Objects, str]:
+        """The objects, with kind and apiVersion, and the resourceVersion of the list."""
+        objects: Objects = []
+        more = ""
+        while True:
+            pages = [*query, ("limit", str(PAGE)), *([("continue", more)] if more else [])]
+            try:
+                answer = self._ask(self._call("list", kind, query=pages), patience)
+            except GoneError:  # it took too long between two pages
+                objects, more = [], ""
+                continue
+            of = {"apiVersion": KINDS[kind].version, "kind": kind}
+            objects += [{**of, **each} for each in answer.get("items") or ()]
+            more = answer.get("metadata", {}).get("continue", "")
+            if not more:
+                return objects, answer["metadata"]["resourceVersion"]
+
+    def _changes(
+        self, kind: str, query: Query, version: str, deadline: float
+    ) -> Iterator[tuple[str, Object]]:
+        """Changes after `version`, for WATCH seconds or until `deadline`. GoneError."""
+        seconds = max(1, int(min(WATCH, deadline - self._clock())))
+        wanted = [
+            *query,
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(seconds)),
+            ("resourceVersion", version),
+        ]
+        call = self._call("watch", kind, query=wanted)
+        with self._open(call, SILENCE, patience=0) as answer:
+            for line in itertools.chain.from_iterable(answer.lines()):
+                event = _event(line)
+                if event["type"] == "ERROR":
+                    text = json.dumps(event["object"])
+                    raise self.refuse(event["object"].get("code", 500), text, call.asked)
+                yield event["type"], event["object"]
 
 
-def _refusal(status: int, data: bytes) -> TfappError:
-    """An ApiError; or an AwayError if another attempt may succeed."""
+def pauses() -> Iterator[float]:
+    """Seconds between attempts, without end."""
+    for attempt in itertools.count():
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 10))
+        yield pause * random.uniform(0.7, 1)
+
+
+def _event(line: bytes) -> Any:
     try:
-        told = json.loads(data)
-        reason, message = str(told.get("reason", "")), str(told.get("message", ""))
-    except (ValueError, AttributeError):
-        reason, message = "", data[:1000].decode(errors="replace").strip()
-    if status in _TRANSIENT:
-        return AwayError(f"the API server answers {status}: {message}")
-    return ApiError(status, reason, message)
+        return json.loads(line)
+    except ValueError as error:
+        raise AwayError(f"a watch of the API server broke: {error}") from error
 
 
-def thread(target: Callable[[], None], name: str) -> threading.Thread:
-    """Starts a daemon thread."""
-    made = threading.Thread(target=target, name=name, daemon=True)
-    made.start()
-    return made
+def _selectors(labels: Mapping[str, str] | None, fields: str) -> Query:
+    query = []
+    if labels:
+        query.append(("labelSelector", names.selector(labels)))
+    if fields:
+        query.append(("fieldSelector", fields))
+    return query
+
+
+def _compared(known: dict[str, Object], objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
+    """The changes from `known` (uid -> object) to `objects`; updates `known`."""
+    there = {each["metadata"]["uid"] for each in objects}
+    for uid in [uid for uid in known if uid not in there]:
+        yield "DELETED", known.pop(uid)
+    for each in objects:
+        before = known.get(each["metadata"]["uid"])
+        same = (
+            before and before["metadata"]["resourceVersion"] == each["metadata"]["resourceVersion"]
+        )
+        if not same:
+            _remember(known, "ADDED", each)
+            yield ("MODIFIED" if before else "ADDED"), each
+
+
+def _remember(known: dict[str, Object], change: str, changed: Object) -> None:
+    if change == "DELETED":
+        known.pop(changed["metadata"]["uid"], None)
+    else:
+        known[changed["metadata"]["uid"]] = changed

@@ -1,4 +1,5 @@
-"""The end of a pod's main container, or why it has not started, from the pod object. Pure.
+"""The end of a pod's main container, or why it has not started, from the pod object. For the pods
+of instances, for that of the master, and for those of tfapp's own. Pure.
 
 The fields and their values: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ and
 https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
@@ -7,11 +8,11 @@ https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfapp.contract.names import CANNOT_START
-from tfapp.engines.kubernetes.names import CONTAINER
+from tfapp.engines.kubernetes.pod.names import CONTAINER, QUEUE_LABEL
 from tfapp.master.launcher import Ended
 
 Pod = Mapping[str, Any]
@@ -20,6 +21,7 @@ _LOST = ("DeletionByTaintManager", "DeletionByPodGC")
 # status.reason of pods that a kubelet ends as its machine goes down.
 _NODE_DOWN = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 _DEADLINE = "DeadlineExceeded"  # also when this engine ends a pod
+_ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")  # conditions of a Job
 # `waiting.reason` of a container.
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 _SOURCE = re.compile(r"(?:[0-9.]+|\[[0-9a-f:]+\]):[0-9]+->")  # of a connection, in Go's errors
@@ -47,12 +49,9 @@ def ended(
         return of_main(pod)
     if killed:
         return Ended(None, "it was ended by its master")
-    if status.get("reason") in _NODE_DOWN:
-        return Ended(None, _lost(pod, status), "node-lost")
-    if disruption:
-        return Ended(None, _disrupted(disruption, status), "preempted")
-    if "deletionTimestamp" in pod.get("metadata", {}) or (deleted and main is None):
-        return Ended(None, "its pod was deleted", "preempted")
+    outside = _from_outside(pod, deleted and main is None)
+    if outside is not None:
+        return outside
     if status.get("reason") == _DEADLINE:
         return Ended(None, "the deadline of its pod was over (activeDeadlineSeconds)")
     if main is not None:
@@ -83,21 +82,35 @@ def outlived(pod: Pod) -> bool:
 
 def own_end(pod: Pod) -> str:
     """Why this pod, that of the master, is ended: "its pod was evicted (...)"; "" if unknown."""
-    disruption = _disruption(pod.get("status", {}))
-    if disruption.get("reason") in _LOST:
-        return _lost(pod, disruption)
-    if disruption:
-        return _disrupted(disruption, {})
-    return "its pod was deleted" if "deletionTimestamp" in pod.get("metadata", {}) else ""
+    found = _from_outside(pod)
+    return "" if found is None else found.message
+
+
+def last_lines(pod: Pod) -> str:
+    """The end of the log of a main container that has ended and has failed."""
+    return str((_main_end(pod) or {}).get("message", "")).rstrip("\n")
+
+
+def has_ended(job: Mapping[str, Any] | None) -> bool:
+    """Whether the Job of a master that was created has no running pod any more, and gets none."""
+    return job is None or any(
+        c["type"] in _ENDED and c["status"] == "True"
+        for c in job.get("status", {}).get("conditions", ())
+    )
+
+
+def is_suspended(job: Mapping[str, Any] | None) -> bool:
+    """Whether the Job has no pod now, and may get one later."""
+    return job is not None and bool(job.get("spec", {}).get("suspend")) and not has_ended(job)
 
 
 def waits(pod: Pod) -> str:
     """Why the main container has not started, in the words of the scheduler or the registry; "" if
     unknown."""
-    status = pod.get("status", {})
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return f"waiting for a node: {condition.get('message') or condition.get('reason')}"
+    if is_gated(pod):
+        return _gated(pod)
+    for condition in _unscheduled(pod):
+        return f"waiting for a node: {condition.get('message') or condition.get('reason')}"
     for image, state in _waiting(pod):
         reason, message = state.get("reason", ""), state.get("message", "")
         if reason in _NO_IMAGE:
@@ -107,12 +120,20 @@ def waits(pod: Pod) -> str:
     return ""
 
 
-def lacks_image(pod: Pod) -> bool:
-    """Whether a container waits because its image could not be pulled."""
-    return any(state.get("reason") in _NO_IMAGE for _, state in _waiting(pod))
+def _gated(pod: Pod) -> str:
+    """Who holds a pod back, and its queue."""
+    gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", ()))
+    queue = pod.get("metadata", {}).get("labels", {}).get(QUEUE_LABEL)
+    whose = f"room in Kueue's queue {queue}" if queue else "its admission"
+    return f"waiting for {whose}: scheduling gate {gates}"
 
 
-def told_by_events(events: list[Mapping[str, Any]]) -> str:
+def is_gated(pod: Pod) -> bool:
+    """Whether a queue or another controller holds the pod back from the scheduler."""
+    return any(c.get("reason") == "SchedulingGated" for c in _unscheduled(pod))
+
+
+def told_by_events(events: Iterable[Mapping[str, Any]]) -> str:
     """The same, from the events of a pod that has a node but no reason in its status."""
     telling = (e for e in events if e.get("type") != "Warning" or _hinders(e.get("reason", "")))
     newest = max(telling, key=_when, default=None)
@@ -127,6 +148,13 @@ def told_by_events(events: list[Mapping[str, Any]]) -> str:
 
 
 # ---- in parts --------------------------------------------------------------------------------
+def _unscheduled(pod: Pod) -> Iterator[Mapping[str, Any]]:
+    """The condition of a pod that has no node."""
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield condition
+
+
 def _containers(pod: Pod) -> list[Mapping[str, Any]]:
     return list(pod.get("status", {}).get("containerStatuses", ()))
 
@@ -139,6 +167,21 @@ def _main_end(pod: Pod) -> Mapping[str, Any] | None:
     """The `terminated` state of the main container; None if there is none."""
     found = (_state(c).get("terminated") for c in _containers(pod) if c["name"] == CONTAINER)
     return next(found, None)
+
+
+def _from_outside(pod: Pod, deleted: bool = False) -> Ended | None:
+    """The end of a pod that did not end by itself."""
+    status = pod.get("status", {})
+    disruption = _disruption(status)
+    if disruption.get("reason") in _LOST:
+        return Ended(None, _lost(pod, disruption), "node-lost")
+    if status.get("reason") in _NODE_DOWN:
+        return Ended(None, _lost(pod, status), "node-lost")
+    if disruption or status.get("reason") == "Evicted":
+        return Ended(None, _disrupted(disruption, status), "preempted")
+    if deleted or "deletionTimestamp" in pod.get("metadata", {}):
+        return Ended(None, "its pod was deleted", "preempted")
+    return None
 
 
 def _exit(main: Mapping[str, Any], began: bool) -> Ended:
@@ -179,7 +222,7 @@ def _disrupted(disruption: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     verbs = {"PreemptionByScheduler": "preempted by the scheduler"}
     said = f"its pod was {verbs.get(disruption.get('reason', ''), 'evicted')}"
     message = status.get("message") or disruption.get("message") or disruption.get("reason", "")
-    return f"{said} ({message.rstrip('. ')})"
+    return f"{said} ({message.rstrip('. ')})" if message else said
 
 
 def _lost(pod: Pod, said: Mapping[str, Any]) -> str:

@@ -6,19 +6,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from tfapp import threads
 from tfapp.contract.job import Limits
-from tfapp.engines.kubernetes import names
-from tfapp.engines.kubernetes.pod import endings
-from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api, ApiError, AwayError, thread
-from tfapp.errors import ForbiddenError, TfappError, UnavailableError
+from tfapp.engines.kubernetes.pod import endings, names
+from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api
+from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
+from tfapp.errors import ForbiddenError, NotFoundError, TfappError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, Launcher, Task, Told
+from tfapp.threads import in_thread
 
 RUN_VOLUME = "tfapp-run"  # of a manifest: the run's Secret
 RETRY = 2.0  # seconds between two attempts to make a pod
@@ -27,23 +30,28 @@ KILL_MARGIN = 2.0  # seconds for a runner to end its program
 QUIET = 5.0  # seconds that a pod may take to begin before somebody asks why
 ATTEMPTS = 3  # to end a pod that gets a node meanwhile
 CALL_PATIENCE = 10.0  # seconds for an API server that is away, to end a pod
-COURTESY = 3.0  # seconds for containers that were told to go, and whose ends are yet to be told
-CLOSE_LIMIT = 20.0  # seconds for all pods to end at the end of a run
-DELETE_LIMIT = 10.0  # seconds for those that were deleted then
+# Seconds at the end of a run, together less than a command waits for a master (see
+# tfapp.engines.client.SHUTDOWN_DEADLINE).
+COURTESY = 3.0  # for containers that were told to end, and whose end is not known yet
+CLOSE_LIMIT = 12.0  # for all pods to end
+DELETE_LIMIT = 10.0  # for those that were deleted then
+GRACE_MARGIN = 5.0  # seconds that a runner takes beyond the grace of its program
 
 log = logging.getLogger(__name__)
 
 
 @frozen
-class Run:
-    """The run of the pods. `job`: their owner. `pods`: component -> Pod, for any run. `heartbeat`:
-    seconds within which a runner learns that the master has ended its container."""
+class PodRun:
+    """The run of the pods. `owner`: theirs, a reference. `pods`: component -> Pod, for any run.
+    `heartbeat`: seconds within which a runner learns that the master has ended its container.
+    `attempt`: the number of the master."""
 
     name: str
     number: int
-    job: Mapping[str, Any]
+    owner: Mapping[str, Any]
     pods: Mapping[str, Mapping[str, Any]]
     heartbeat: float = Limits.heartbeat
+    attempt: int = 1
 
     def manifest(self, task: Task, address: str) -> dict[str, Any]:
         """The pod of a container, which fetches its order at `address`. UnavailableError for an
@@ -53,14 +61,15 @@ class Run:
             raise UnavailableError(f"the application's Secret has no pod for {component}")
         pod = copy.deepcopy(dict(self.pods[component]))
         metadata = pod["metadata"]
-        metadata["name"] = names.pod_name(self.name, self.number, component, int(number))
+        metadata["name"] = names.pod_name(
+            self.name, self.number, component, int(number), self.attempt
+        )
         metadata["labels"] = {
             **metadata.get("labels", {}),
             names.RUN: str(self.number),
             names.INSTANCE: names.instance_label(task.instance),
         }
-        owner = {"apiVersion": "batch/v1", "kind": "Job", **self.job}
-        metadata["ownerReferences"] = [owner]
+        metadata["ownerReferences"] = [dict(self.owner)]
         spec = pod["spec"]
         for volume in spec.get("volumes", ()):
             if volume["name"] == RUN_VOLUME:
@@ -88,14 +97,12 @@ class _Pod:
         self._words = ""  # of its status
 
     def granted(self, host: str) -> bool:
-        """See Told.granted."""
         if self.killed.is_set():
             return False
         self.began = self._told.granted(host)
         return self.began
 
     def waits(self, text: str) -> None:
-        """See Told.waits."""
         if not self.began and not self.end.done():
             self._told.waits(text)
 
@@ -134,7 +141,7 @@ class PodLauncher:
     """See tfapp.master.launcher.Launcher. `script` runs the containers that are no pods. Create it
     in the event loop and call `start`."""
 
-    def __init__(self, api: Api, run: Run, files: FileServer, script: Launcher):
+    def __init__(self, api: Api, run: PodRun, files: FileServer, script: Launcher):
         self._api = api
         self._run = run
         self._files = files
@@ -142,27 +149,27 @@ class PodLauncher:
         self._loop = asyncio.get_running_loop()
         self._pods: dict[str, _Pod] = {}  # by the pod's name
         self._unwanted: set[str] = set()  # ids of containers that were killed before they were made
-        self._making: set[asyncio.Future] = set()
+        self._making: set[asyncio.Future[Any]] = set()
         # Instance -> until when a program of it may live on a node that is lost to the cluster,
         # while its runner reaches the master.
         self._out_of_sight: dict[str, float] = {}
-        self._tasks: set[asyncio.Future] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._lists = 0  # of all pods, so far
-        self._closed = False
-        self._looks: asyncio.Task | None = None
+        self._closed = self._leaving = False
+        self.grace = 0.0  # seconds that programs get to end at `close`
+        self._looks: asyncio.Task[Any] | None = None
 
     def start(self) -> None:
         """Starts to watch the pods of the run."""
-        labels = names.run_labels(self._run.name, self._run.number)
-        selector = ",".join(f"{key}={value}" for key, value in labels.items())
-        path, query = self._api.path("pods"), {"labelSelector": selector}
-        thread(lambda: self._api.follow(path, query, _Follower(self)), "pods")
+        threads.keep("pods", self._follow)
         self._looks = asyncio.ensure_future(self._look_why())
 
     async def run(self, task: Task, told: Told) -> Ended:
-        """See Launcher.run."""
         if not task.name:
-            return await self._script.run(task, told)
+            ended = Ended(None) if self._leaving else await self._script.run(task, told)
+            if self._leaving:
+                await self._loop.create_future()  # nobody is told: `close` follows
+            return ended
         if self._closed or task.id in self._unwanted:
             return Ended(None)
         manifest = self._run.manifest(task, self._files.address)
@@ -186,7 +193,6 @@ class PodLauncher:
             return ended
 
     async def kill(self, id: str) -> None:
-        """See Launcher.kill."""
         self._unwanted.add(id)
         for pod in tuple(self._pods.values()):
             if pod.task.id == id:
@@ -195,6 +201,12 @@ class PodLauncher:
                     await self._end(pod)
                 return
         await self._script.kill(id)
+
+    def leave(self) -> None:
+        """Kills the master script, and tells nobody. The pod of this master is being ended, so
+        others may end those of its containers: nobody may count them as losses any more."""
+        self._leaving = True
+        self._soon(self._script.kill(""))
 
     async def close(self) -> None:
         """See Launcher.close. Pods that do not end in time, on a lost node or without an API
@@ -209,10 +221,10 @@ class PodLauncher:
         await asyncio.gather(*self._making, return_exceptions=True)
         began = [pod.end for pod in self._pods.values() if pod.began]
         if began:
-            await asyncio.wait(began, timeout=COURTESY)
+            await asyncio.wait(began, timeout=0 if self.grace else COURTESY)
         for pod in self._pods.values():
             pod.killed.set()
-        await self._end_all(self._end, CLOSE_LIMIT)
+        await self._end_all(self._end, max(CLOSE_LIMIT, self.grace + GRACE_MARGIN))
         await self._end_all(self._delete, DELETE_LIMIT)
         for pod in self._pods.values():
             if pod.living:
@@ -232,10 +244,9 @@ class PodLauncher:
         while not pod.killed.is_set():
             lists = self._lists
             try:
-                made = await asyncio.to_thread(self._post, manifest)
+                made = await in_thread(self._api.make, manifest)
                 pod.created = True
-                if pod.seen == {}:
-                    pod.note(made)
+                self._note(pod, pod.seen or made)
                 if lists != self._lists:  # it may have come, and gone, before one of them
                     self._soon(self._look_for(pod))
                 if pod.killed.is_set():
@@ -243,59 +254,50 @@ class PodLauncher:
                 return True
             except AwayError as error:
                 pod.waits(f"waiting for the API server: {error}")
-            except ApiError as error:
-                if error.status == 403 and "exceeded quota" in error.message:
+            except ConflictError as error:  # of the namespace: it is being changed, or ends
+                pod.waits(f"waiting for its pod to be accepted: {error}")
+            except ForbiddenError as error:
+                if "exceeded quota" in error.message:
                     pod.waits(f"waiting for room in the namespace's quota: {error}")
-                elif error.status == 409:  # of the namespace: it is being changed, or ends
-                    pod.waits(f"waiting for its pod to be accepted: {error}")
-                elif error.status != 403 or time.monotonic() > forbidden_until:
-                    kind = ForbiddenError if error.status == 403 else UnavailableError
-                    raise kind(f"its pod is refused: {error.message}") from error
+                elif time.monotonic() > forbidden_until:
+                    raise ForbiddenError(f"its pod is refused: {error.message}") from error
+            except TfappError as error:
+                raise UnavailableError(f"its pod is refused: {error.message}") from error
             await _either(pod.killed.wait(), RETRY)
         return False
-
-    def _post(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return self._api.call("POST", self._api.path("pods"), manifest)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            # Of an attempt whose answer was lost: no other container has its name.
-            return self._api.call("GET", self._api.path("pods", manifest["metadata"]["name"]))
 
     # -- ending them --
     async def _end(self, pod: _Pod) -> None:
         """Ends a pod by its deadline, at which its node ends it. A pod without a node is
         deleted."""
-        path = self._api.path("pods", pod.name)
         for _ in range(ATTEMPTS):
             if pod.has_node:
-                await self._tell(pod, "PATCH", {"spec": {"activeDeadlineSeconds": 1}})
+                await self._tell(pod, self._api.patch, body={"spec": {"activeDeadlineSeconds": 1}})
                 return
-            seen = pod.seen.get("metadata", {})
-            conditions = {key: seen[key] for key in ("uid", "resourceVersion") if key in seen}
-            if await self._tell(pod, "DELETE", {"preconditions": conditions}) or not pod.living:
+            metadata = pod.seen.get("metadata", {})
+            seen = {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
+            if await self._tell(pod, self._api.delete, seen=seen) or not pod.living:
                 return
-            with contextlib.suppress(ApiError, AwayError):  # the scheduler was faster
-                pod.note(await asyncio.to_thread(self._api.call, "GET", path))
+            with contextlib.suppress(TfappError):  # the scheduler was faster
+                self._note(pod, await in_thread(self._api.require, "Pod", pod.name))
 
     async def _delete(self, pod: _Pod) -> None:
-        await self._tell(pod, "DELETE", {"gracePeriodSeconds": 1})
+        await self._tell(pod, self._api.delete, grace=1)
 
-    async def _tell(self, pod: _Pod, method: str, body: dict[str, Any]) -> bool:
-        """Patches a pod. False if it is not in the expected state any more, or the server is
-        away."""
-        path = self._api.path("pods", pod.name)
+    async def _tell(self, pod: _Pod, call: Callable[..., object], **how: Any) -> bool:
+        """Patches or deletes a pod. False if it is not in the expected state any more, or the
+        server is away."""
+        work = functools.partial(call, "Pod", pod.name, patience=CALL_PATIENCE, **how)
         try:
-            await asyncio.to_thread(self._api.call, method, path, body, CALL_PATIENCE)
-            return True
-        except ApiError as error:
-            if error.status == 404:
-                pod.note(pod.seen, deleted=True)
-            elif error.status != 409:
-                log.error("%s of pod %s: %s", method, pod.name, error)
-        except AwayError as error:
-            log.error("%s of pod %s: %s", method, pod.name, error)
+            if await in_thread(work):
+                return True
+            self._note(pod, pod.seen, deleted=True)
+        except NotFoundError:
+            self._note(pod, pod.seen, deleted=True)
+        except ConflictError:
+            pass
+        except TfappError as error:
+            log.error("%s of pod %s: %s", call.__name__, pod.name, error)
         return False
 
     async def _end_all(self, end: Callable[[_Pod], Awaitable[None]], limit: float) -> None:
@@ -307,6 +309,13 @@ class PodLauncher:
                 each.cancel()
 
     # -- what the API shows --
+    def _follow(self) -> None:
+        """Passes on what becomes of the pods of the run, in a thread of its own."""
+        labels = names.run_labels(self._run.name, self._run.number)
+        listed = functools.partial(self.tell, self.listed)
+        for change, pod in self._api.watch("Pod", labels, away=_away, listed=listed):
+            self.tell(self.changed, change, pod)
+
     def tell(self, work: Callable[..., None], *args: Any) -> None:
         """Calls `work` in the event loop. May be called from any thread."""
         try:
@@ -317,34 +326,31 @@ class PodLauncher:
     def listed(self, items: Iterable[Mapping[str, Any]]) -> None:
         """All pods of the run. A missing one was deleted, or is too new."""
         self._lists += 1
-        found = {item["metadata"]["name"]: item for item in items}
+        found = {item["metadata"]["name"] for item in items}
         for name, pod in self._pods.items():
-            if name in found:
-                self.changed("MODIFIED", found[name])
-            elif pod.living:
+            if name not in found and pod.living:
                 self._soon(self._look_for(pod))
 
     def changed(self, kind: str, item: Mapping[str, Any]) -> None:
-        """A change of one pod."""
         pod = self._pods.get(item["metadata"]["name"])
-        if pod is None:
-            return
-        pod.note(item, deleted=kind == "DELETED")
-        if pod.living and pod.main is None and endings.outlived(item):
-            pod.main = endings.of_main(item, pod.began)
+        if pod is not None:
+            self._note(pod, item, deleted=kind == "DELETED")
+
+    def _note(self, pod: _Pod, item: Mapping[str, Any], deleted: bool = False) -> None:
+        """Processes a state of the pod, in whatever way it came, and ends the pod when its main
+        container has ended and others go on."""
+        pod.note(item, deleted)
+        if pod.living and pod.main is None and endings.outlived(pod.seen):
+            pod.main = endings.of_main(pod.seen, pod.began)
             self._soon(self._end(pod))
 
     async def _look_for(self, pod: _Pod) -> None:
-        """Checks whether a pod exists."""
-        path = self._api.path("pods", pod.name)
         while pod.living:
             try:
-                return pod.note(await asyncio.to_thread(self._api.call, "GET", path))
-            except ApiError as error:
-                if error.status == 404:
-                    return pod.note(pod.seen, deleted=True)
-                log.error("pod %s: %s", pod.name, error)
-            except AwayError as error:
+                found = await in_thread(self._api.get, "Pod", pod.name)
+                self._note(pod, found or pod.seen, deleted=found is None)
+                return
+            except TfappError as error:
                 log.error("pod %s: %s", pod.name, error)
             await asyncio.sleep(RETRY)
 
@@ -361,36 +367,21 @@ class PodLauncher:
             quiet = [pod for pod in self._pods.values() if pod.quiet]
             if not quiet:
                 continue
-            path = f"{self._api.path('events')}?fieldSelector=involvedObject.kind%3DPod"
             try:
-                found = await asyncio.to_thread(self._api.call, "GET", path)
-            except (ApiError, AwayError) as error:
+                found = await in_thread(self._api.list, "Event", None, "involvedObject.kind=Pod")
+            except TfappError as error:
                 log.info("events: %s", error)
                 continue
             for pod in quiet:
-                of_it = [e for e in found["items"] if e["involvedObject"].get("name") == pod.name]
+                of_it = [e for e in found if e["involvedObject"].get("name") == pod.name]
                 words = endings.told_by_events(of_it)
                 if words and pod.quiet:
                     pod.waits(words)
 
 
-class _Follower:
-    """Passes events from a thread to the event loop."""
-
-    def __init__(self, launcher: PodLauncher):
-        self._launcher = launcher
-
-    def listed(self, items: list[dict[str, Any]]) -> None:
-        """See Follower."""
-        self._launcher.tell(self._launcher.listed, items)
-
-    def changed(self, kind: str, item: dict[str, Any]) -> None:
-        """See Follower."""
-        self._launcher.tell(self._launcher.changed, kind, item)
-
-    def away(self, error: str) -> None:
-        """See Follower."""
-        log.error("the pods cannot be followed: %s", error)
+def _away(reason: str) -> None:
+    if reason:
+        log.error("the pods cannot be followed: %s", reason)
 
 
 def _version(pod: Mapping[str, Any]) -> int:

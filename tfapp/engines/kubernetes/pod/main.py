@@ -1,4 +1,4 @@
-"""The program of the master's pod: `python3 runtime.zip master`.
+"""The program of the master's pod: `python3 runtime.zip engines.kubernetes.pod`.
 
 Environment: TFAPP_NAME, the application; TFAPP_RUN, the number of the run; TFAPP_POD_NAME and
 TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run's Secret in
@@ -8,37 +8,47 @@ TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run'
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import json
 import logging
+import math
 import os
 import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfapp.contract.job import Job, Limits
-from tfapp.contract.names import FAILED, JOB_FILE, OWN_LINE
+from tfapp.contract.names import ACCEPTED, FAILED, JOB_FILE, OWN_LINE, SUSPENDED
 from tfapp.contract.status import ApplicationStatus
-from tfapp.engines.kubernetes import names
-from tfapp.engines.kubernetes.pod import endings
+from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import Api
-from tfapp.engines.kubernetes.pod.launcher import PodLauncher, Run
-from tfapp.engines.kubernetes.pod.record import PATIENCE, PodRecord
+from tfapp.engines.kubernetes.pod.failures import AwayError
+from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
+from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, PodRecord
+from tfapp.engines.kubernetes.pod.record import RecordedRun, read_run
 from tfapp.engines.kubernetes.pod.script import ScriptLauncher
-from tfapp.engines.kubernetes.record import read_run
+from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import TfappError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.master.ending import ending
 from tfapp.master.files import FileServer
-from tfapp.master.server import Application, Endpoint, Master
+from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.protocol.definition import messages
+from tfapp.threads import in_thread
 
 ROOT = Path("/tfapp")
 FILES_LIMIT = 900.0  # seconds without anything of the files that are put here
 OWN_POD_LIMIT = 5.0  # seconds to learn why this pod ends
+ASK_EVERY = 0.3
+OWNER_LIMIT = 3.0  # seconds to make the owner of the pods
+BURY_MARGIN = 10.0  # seconds for pods of earlier masters to be gone
+MASTER_FIRST = 10.0  # seconds for an earlier master to be gone, before its pods are ended
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -46,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 @frozen
-class Place:
+class PodFolders:
     """The environment of the pod. `root`: the folder of its volumes."""
 
     name: str
@@ -56,7 +66,7 @@ class Place:
     root: Path = ROOT
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> Place:
+    def read(cls, environ: Mapping[str, str]) -> PodFolders:
         """UnavailableError when a variable is missing."""
         try:
             return cls(
@@ -71,7 +81,6 @@ class Place:
 
     @property
     def app(self) -> Path:
-        """The folder of the application's Secret."""
         return self.root / "app"
 
     @property
@@ -81,7 +90,6 @@ class Place:
 
     @property
     def work(self) -> Path:
-        """The working folder."""
         return self.root / "work"
 
     @property
@@ -99,112 +107,205 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     os.umask(0o077)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     try:
-        place = Place.read(environ)
-        return asyncio.run(serve(Api(environ), place, time.time))
+        place = PodFolders.read(environ)
+        return asyncio.run(serve(PodApi(environ), place, time.time))
     except TfappError as error:
         log.error("%s", f"{error.message} ({error.hint})" if error.hint else error.message)
         return 1
 
 
-async def serve(api: Api, place: Place, clock: Callable[[], float]) -> int:
-    """Serves the run and always writes its ending. TfappError if that fails."""
+async def serve(api: Api, place: PodFolders, clock: Callable[[], float]) -> int:
+    """Serves the run and always writes its ending, unless its Job is suspended. A run that has an
+    ending is left alone. TfappError if that fails."""
     record = PodRecord(api, names.application_object(place.name), place.run, place.pod)
     try:
-        data = await asyncio.to_thread(record.read)
-        known = read_run(data, place.run).record
+        data = await in_thread(record.read)
+        known = read_run(data, place.run)
         user = json.loads(data["definition"])["user"]
     except (KeyError, ValueError, TypeError) as error:
         raise UnavailableError(f"the application's record is damaged: {error!r}") from error
+    accepted = known.record.accepted
     try:
-        await _serve(api, place, record, known.application, user, known.accepted, clock)
+        await _serve(api, place, record, known, user, clock)
+    except SuspendedError as error:
+        log.info("%s", error)
     except (TfappError, OSError) as error:
-        await asyncio.to_thread(record.ended, _failed(str(error), known.accepted, clock()))
+        await in_thread(record.ended, ending(FAILED, str(error), accepted, clock()))
         raise error if isinstance(error, TfappError) else UnavailableError(str(error)) from error
     except Exception as error:
         log.exception("the master has failed")
         said = f"The application master has failed: {error!r}"
-        await asyncio.to_thread(record.ended, _failed(said, known.accepted, clock()))
+        await in_thread(record.ended, ending(FAILED, said, accepted, clock()))
         return 1
     return 0 if record.succeeded else 1
 
 
-def _failed(message: str, accepted: ApplicationStatus, now: float) -> Any:
-    return ending(FAILED, message, accepted, now)
-
-
 async def _serve(
     api: Api,
-    place: Place,
+    place: PodFolders,
     record: PodRecord,
-    application: str,
+    known: RecordedRun,
     user: str,
-    accepted: ApplicationStatus,
     clock: Callable[[], float],
 ) -> None:
     certificate, key = place.credentials
     listen = "::" if ":" in place.address else "0.0.0.0"
     endpoint = Endpoint(listen, place.address, certificate.read_bytes(), key.read_bytes())
-    own = await asyncio.to_thread(api.call, "GET", api.path("pods", place.pod), None, PATIENCE)
+    own = await in_thread(api.require, "Pod", place.pod, PATIENCE)
     terminated = Termination(api, place)
+    spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
+    limits, attempt, earlier = _limits(place, spec), 1, None
+    if known.state is not None and known.ending is None:
+        attempt = known.state.attempt + 1
+        await terminated.unless(_bury(api, place, limits))
+        known = read_run(await in_thread(record.read), place.run)
+        earlier = dataclasses.replace(known.last_known, state=ACCEPTED)
+    if known.ending is not None or known.stop is not None or known.last_known.verdict is not None:
+        log.info("the run has ended: it is not started")
+        await in_thread(record.ended, ending(FAILED, "", known.last_known, clock()))
+        return
+    if earlier is not None:
+        await in_thread(record.begins, attempt)
+        _resize(spec, earlier)
     with FileServer(endpoint, stay=True) as files:
-        spec = await terminated.unless(_with_files(place, files, record))
+        limit = FILES_LIMIT if earlier is None else math.inf
+        await terminated.unless(_with_files(place, spec, files, record, limit))
         pods = json.loads((place.app / "pods").read_text())
-        run = Run(place.name, place.run, _owner(own), pods, _heartbeat(spec))
+        owner = await in_thread(_owner, api, place, own)
+        run = PodRun(place.name, place.run, owner, pods, limits.heartbeat, attempt)
         script = ScriptLauncher(files, certificate, key, place.work, place.address)
         launcher = PodLauncher(api, run, files, script)
         launcher.start()
-        master = Master(
-            Application(application, user, spec, accepted), endpoint, launcher, record, clock
+        made = known.record
+        application = ServedApplication(
+            made.application, user, spec.SerializeToString(), made.accepted, earlier
         )
-        terminated.tell(lambda why: master.end(FAILED, why))
+        master = Master(application, endpoint, launcher, record, clock)
+
+        def end(state: str, why: str) -> None:
+            if state == SUSPENDED:
+                launcher.grace = limits.stop_grace
+            master.end(state, why)
+
+        terminated.tell(launcher.leave, end)
         await master.serve(lambda address: None)
+
+
+class SuspendedError(TfappError):
+    """The Job of this master was suspended before it served."""
 
 
 class Termination:
     """The termination of this pod from outside, announced by SIGTERM. Create it in the event
-    loop."""
+    loop. Where the Job goes on without this pod, it is a suspension (the Job's controller ends the
+    pods of a suspended Job), else the end of the run. While that is not known, it is taken for a
+    suspension: an ending that is missing is written by whoever finds that the Job has ended."""
 
-    def __init__(self, api: Api, place: Place):
+    def __init__(self, api: Api, place: PodFolders):
         self._api = api
-        self._path = api.path("pods", place.pod)
-        self._why: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._asking: asyncio.Task | None = None
+        self._pod = place.pod
+        self._job = names.run_object(place.name, place.run)
+        self._end: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        self._asking: asyncio.Task[Any] | None = None
+        self._begins: Callable[[], None] = lambda: None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._begin)
 
     async def unless(self, work: Any) -> Any:
-        """The result of `work`. UnavailableError if the pod is terminated before."""
+        """The result of `work`. UnavailableError or SuspendedError if the pod is terminated
+        before."""
         doing = asyncio.ensure_future(work)
-        await asyncio.wait({doing, self._why}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({doing, self._end}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
             doing.cancel()
-            raise UnavailableError(self._why.result())
+            state, why = self._end.result()
+            raise SuspendedError(why) if state == SUSPENDED else UnavailableError(why)
         return doing.result()
 
-    def tell(self, end: Callable[[str], None]) -> None:
-        """Calls `end` with the reason of the termination."""
-        self._why.add_done_callback(lambda why: end(why.result()))
+    def tell(self, begins: Callable[[], None], end: Callable[[str, str], None]) -> None:
+        """Calls `begins` at once, and `end` with the state of the run, SUSPENDED or FAILED, and the
+        reason, when they are known."""
+        self._begins = begins
+        if self._asking is not None:
+            begins()
+        self._end.add_done_callback(lambda told: end(*told.result()))
 
     def _begin(self) -> None:
         if self._asking is None:
             self._asking = asyncio.ensure_future(self._ask())
+            self._begins()
 
     async def _ask(self) -> None:
-        why = ""
-        try:
-            asked = asyncio.to_thread(self._api.call, "GET", self._path)
-            why = endings.own_end(await asyncio.wait_for(asked, OWN_POD_LIMIT))
-        except (TfappError, asyncio.TimeoutError) as error:
-            log.error("why this pod ends cannot be learned: %s", error)
-        self._why.set_result(f"The application master was ended: {why or 'by SIGTERM'}.")
+        why, state = "", ""
+        until = time.monotonic() + OWN_POD_LIMIT
+        while not state and time.monotonic() < until:
+            try:
+                pod = await self._get("Pod", self._pod)
+                why = endings.own_end(pod or {}) or why
+                state = _state_after(await self._get("Job", self._job))
+            except (AwayError, asyncio.TimeoutError) as error:
+                log.error("why this pod ends cannot be learned: %s", error)
+            except TfappError as error:  # a service account without the right to get Jobs
+                log.error("whether the Job goes on cannot be learned: %s", error)
+                state = FAILED
+            if not state:
+                await asyncio.sleep(ASK_EVERY)
+        if state == FAILED:
+            told = f"The application master was ended: {why or 'by SIGTERM'}."
+            self._end.set_result((FAILED, told))
+        else:
+            self._end.set_result((SUSPENDED, "the application is suspended"))
+
+    async def _get(self, kind: str, name: str) -> dict[str, Any] | None:
+        return await asyncio.wait_for(in_thread(self._api.get, kind, name), OWN_POD_LIMIT)
 
 
-# ---- The files of the spec --------------------------------------------------------------------
+def _state_after(job: Mapping[str, Any] | None) -> str:
+    """The state of a run after the end of its master's pod; "" if the Job does not tell yet."""
+    if endings.has_ended(job) or "deletionTimestamp" in (job or {}).get("metadata", {}):
+        return FAILED
+    return SUSPENDED if endings.is_suspended(job) else ""
 
 
-async def _with_files(place: Place, files: FileServer, record: PodRecord) -> bytes:
-    """Skein's ApplicationSpec, serialized, once all of its files have arrived. Their names, which
-    are SHA-256 digests, are replaced by paths in this pod."""
-    spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
+async def _bury(api: Api, place: PodFolders, limits: Limits) -> None:
+    """Ends the pods of earlier masters of this run, and waits for their end; not longer than
+    runners which cannot reach their master let a program run. A master that still ends has the
+    first moments for itself: it ends its pods, and gives their programs time to save."""
+    labels = names.run_labels(place.name, place.run)
+    fence = limits.heartbeat_lost + 2 * limits.heartbeat if limits.heartbeat_lost else math.inf
+    begun = time.monotonic()
+    until = begun + max(fence, limits.stop_grace) + BURY_MARGIN
+    told: set[str] = set()
+    while True:
+        living = [
+            pod["metadata"]
+            for pod in await in_thread(api.list, "Pod", labels, "", PATIENCE)
+            if pod["metadata"]["name"] != place.pod and endings.ended(pod) is None
+        ]
+        now = time.monotonic()
+        if not living or now > until:
+            return
+        masters = [each for each in living if _is_master(each)]
+        for each in masters if now < begun + MASTER_FIRST and masters else living:
+            name = each["name"]
+            if name in told:
+                continue
+            log.info("waits for the end of pod %s, from before the suspension", name)
+            told.add(name)
+            if "deletionTimestamp" not in each and not _is_master(each):
+                with contextlib.suppress(TfappError):
+                    await in_thread(api.delete, "Pod", name)
+        await asyncio.sleep(ASK_EVERY)
+
+
+def _is_master(metadata: Mapping[str, Any]) -> bool:
+    return metadata["labels"].get(names.COMPONENT) == names.MASTER_COMPONENT
+
+
+async def _with_files(
+    place: PodFolders, spec: Any, files: FileServer, record: PodRecord, limit: float
+) -> None:
+    """Returns when all files of `spec`, Skein's ApplicationSpec, have arrived. Their names, which
+    are SHA-256 digests, are replaced by paths in this pod. `limit`: seconds for the next file."""
     digests = {_digest(file) for file in _files(spec)} - {""}
     missing = {digest for digest in digests if not (place.app / digest).exists()}
     place.received.mkdir(mode=0o700, exist_ok=True)
@@ -212,14 +313,13 @@ async def _with_files(place: Place, files: FileServer, record: PodRecord) -> byt
 
         async def changed(left: tuple[str, ...]) -> None:
             log.info("waits for %d files", len(left))
-            await asyncio.to_thread(record.waiting, files.address, left)
+            await in_thread(record.waiting, files.address, left)
 
-        await files.receive(missing, place.received, changed, FILES_LIMIT)
+        await files.receive(missing, place.received, changed, limit)
     for file in _files(spec):
         digest = _digest(file)
         if digest:
             file.source.file = str((place.received if digest in missing else place.app) / digest)
-    return spec.SerializeToString()
 
 
 def _files(spec: Any) -> Iterator[Any]:
@@ -233,18 +333,39 @@ def _digest(file: Any) -> str:
     return name if file.source.scheme in ("", "file") and _DIGEST.match(name) else ""
 
 
-def _heartbeat(spec: bytes) -> float:
-    """The interval of the runners' heartbeats, in seconds."""
-    files = messages.ApplicationSpec.FromString(spec).master.files
-    if JOB_FILE not in files:
-        return Limits.heartbeat
-    job = Job.from_dict(json.loads(Path(files[JOB_FILE].source.file).read_bytes()))
-    return job.limits.heartbeat
+def _resize(spec: Any, earlier: ApplicationStatus) -> None:
+    """Gives `spec` as many instances as there were before the suspension."""
+    counts = Counter(instance.component for instance in earlier.instances)
+    if counts:
+        for name, service in spec.services.items():
+            service.instances = counts[name]
 
 
-def _owner(pod: Mapping[str, Any]) -> Mapping[str, str]:
-    """The name and the uid of the Job of the master's pod."""
-    for owner in pod["metadata"].get("ownerReferences", ()):
-        if owner["kind"] == "Job":
-            return {"name": owner["name"], "uid": owner["uid"]}
-    raise UnavailableError(f"the pod {pod['metadata']['name']} is of no Job")
+def _limits(place: PodFolders, spec: Any) -> Limits:
+    if JOB_FILE not in spec.master.files:
+        return Limits(0.0, 0.0, 0.0, 0.0)
+    file = place.app / _digest(spec.master.files[JOB_FILE])
+    return Job.from_dict(json.loads(file.read_bytes())).limits
+
+
+def _owner(api: Api, place: PodFolders, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The owner of the pods of instances: an empty ConfigMap that goes with the Job of the master's
+    `pod`. As pods with a controller they can be drained, which a Job that counts its pods cannot
+    be. Without the right to make it, the Job itself owns them, and they have no controller."""
+    jobs = (o for o in pod["metadata"].get("ownerReferences", ()) if o["kind"] == "Job")
+    job = next(jobs, None)
+    if job is None:
+        raise UnavailableError(f"the pod {pod['metadata']['name']} is of no Job")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job["name"], "uid": job["uid"]}
+    anchor = {"apiVersion": "v1", "kind": "ConfigMap"}
+    metadata = {
+        "name": place.pod,
+        "labels": names.run_labels(place.name, place.run),
+        "ownerReferences": [owner],
+    }
+    try:
+        made = api.make({**anchor, "metadata": metadata}, OWNER_LIMIT)
+    except TfappError as error:
+        log.error("the pods get no controller, `kubectl drain` will refuse them: %s", error)
+        return owner
+    return {**anchor, "name": place.pod, "uid": made["metadata"]["uid"], "controller": True}

@@ -1,95 +1,119 @@
-"""The record of a run as its master writes it: values of the application's ConfigMap."""
+"""The record of an application, a ConfigMap: its keys and values. Imports only the standard
+library, the contract and `tfapp.master.ending`: it is shipped to the master's pod, which writes
+most of it."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import logging
-import threading
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfapp.contract.names import SUCCEEDED
-from tfapp.contract.status import ApplicationStatus, fitting
-from tfapp.engines.kubernetes import record
-from tfapp.engines.kubernetes.pod.api import FIRST_PAUSE, LONGEST_PAUSE, Api, ApiError, AwayError
-from tfapp.engines.kubernetes.record import RunState
+from tfapp.contract.encoding import Coded, encode
+from tfapp.contract.status import ApplicationStatus
+from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
 
-PATIENCE = 600.0  # seconds for an API server that is away
-MAX_STATUS = 250_000  # bytes; the whole ConfigMap has room for 1 MiB
-MAX_ENDING = 60_000
+DEFINITION = "definition"  # JSON of tfapp.engines.definition.Definition
 
-log = logging.getLogger(__name__)
+_RUN = re.compile(r"run-([1-9][0-9]*)\Z")
 
 
-class PodRecord:
-    """See tfapp.master.launcher.Record. `name`: that of the ConfigMap. `run`: the number. `pod`:
-    that of the master."""
-
-    def __init__(self, api: Api, name: str, run: int, pod: str):
-        self._api = api
-        self._path = api.path("configmaps", name)
-        self._run = run
-        self._state = RunState(pod)
-        self._over = threading.Event()
-        self._writing = threading.Lock()
-        self.succeeded = False
-
-    def read(self) -> Mapping[str, str]:
-        """The data of the record."""
-        return dict(self._api.call("GET", self._path, patience=PATIENCE).get("data") or {})
-
-    def waiting(self, files: str, missing: tuple[str, ...]) -> None:
-        """Records the address of the master's file server, and the missing files."""
-        self._state = dataclasses.replace(self._state, files=files, missing=missing)
-        self._write({record.state_key(self._run): record.text(self._state)}, PATIENCE)
-
-    def serving(self, address: str) -> None:
-        """See Record.serving."""
-        self._state = dataclasses.replace(self._state, address=address)
-        self._write({record.state_key(self._run): record.text(self._state)}, PATIENCE)
-
-    def published(self, status: bytes) -> None:
-        """See Record.published. Retried until there is an ending: after a time without an API
-        server, the newest status is written with the next one at the latest."""
-        pause = FIRST_PAUSE
-        while not self._over.is_set():
-            with self._writing:
-                if self._over.is_set():
-                    return
-                try:
-                    return self._write({record.status_key(self._run): _status(status)})
-                except AwayError as error:
-                    log.error("the status cannot be written: %s", error)
-            self._over.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-    def ended(self, ending: Ending) -> None:
-        """See Record.ended."""
-        self._over.set()
-        self.succeeded = ending.status.state == SUCCEEDED
-        small = fitting(ending.status, MAX_ENDING).decode()
-        status = ApplicationStatus.from_dict(json.loads(small))
-        said = dataclasses.replace(
-            ending, status=status, diagnostics=ending.diagnostics[:MAX_ENDING]
-        )
-        values = {
-            record.ending_key(self._run): record.text(said),
-            record.status_key(self._run): None,
-        }
-        with self._writing:
-            self._write(values, PATIENCE)
-
-    def _write(self, values: Mapping[str, Any], patience: float = 0.0) -> None:
-        try:
-            self._api.call("PATCH", self._path, {"data": values}, patience)
-        except ApiError as error:
-            message = f"the record cannot be written: {error.message}"
-            raise ApiError(error.status, error.reason, message) from error
+def run_key(run: int) -> str:
+    """The key of a RunRecord, written by `create` and `start`."""
+    return f"run-{run}"
 
 
-def _status(status: bytes) -> str:
-    if len(status) <= MAX_STATUS:
-        return status.decode()
-    return fitting(ApplicationStatus.from_dict(json.loads(status)), MAX_STATUS).decode()
+def state_key(run: int) -> str:
+    """The key of a RunState, written by the master."""
+    return f"run-{run}.state"
+
+
+def status_key(run: int) -> str:
+    """The key of the last ApplicationStatus of the coordinator, copied by the master at most once a
+    second. The master deletes it when it writes the ending."""
+    return f"run-{run}.status"
+
+
+def ending_key(run: int) -> str:
+    """The key of the Ending, written by the master, or on behalf of a master that has died."""
+    return f"run-{run}.ending"
+
+
+def stop_key(run: int) -> str:
+    """The key of the reason to stop a run whose master cannot be asked, written before anything of
+    it is deleted: its master starts nothing any more, and the run is KILLED."""
+    return f"run-{run}.stop"
+
+
+KEYS = (run_key, state_key, status_key, ending_key, stop_key)  # all of a run
+
+
+@frozen
+class RunRecord(Coded):
+    """The data of a run at its creation. `accepted`: its status until the coordinator publishes
+    one. `started`: seconds since 1970."""
+
+    application: str  # application_<milliseconds>_<run, 4 digits>
+    run: int
+    accepted: ApplicationStatus
+    started: float
+    namespace: str
+
+
+@frozen
+class RunState(Coded):
+    """The state of the master. Addresses are host:port, "" before it serves. `missing`: the SHA-256
+    of files that it waits for; they are uploaded to its file server at `files`. `attempt`: the
+    number of the master; there is another one each time the run is resumed after a suspension."""
+
+    pod: str
+    address: str = ""  # of its gRPC server
+    files: str = ""  # of its file server
+    missing: tuple[str, ...] = ()
+    attempt: int = 1
+
+
+@frozen
+class RecordedRun:
+    """All data of one run in the record."""
+
+    record: RunRecord
+    state: RunState | None = None
+    status: ApplicationStatus | None = None
+    ending: Ending | None = None
+    stop: str | None = None
+
+    @property
+    def last_known(self) -> ApplicationStatus:
+        if self.ending is not None:
+            return self.ending.status
+        return self.status or self.record.accepted
+
+
+def run_numbers(data: Mapping[str, str]) -> list[int]:
+    """The numbers of the runs in a record's data, oldest first."""
+    found = (_RUN.match(key) for key in data)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def read_run(data: Mapping[str, str], run: int) -> RecordedRun:
+    """The data of a run. KeyError if it does not exist; ValueError, KeyError or TypeError if it is
+    damaged."""
+
+    def read(key: str, cls: Any) -> Any:
+        text = data.get(key)
+        return None if text is None else cls.from_dict(json.loads(text))
+
+    return RecordedRun(
+        record=RunRecord.from_dict(json.loads(data[run_key(run)])),
+        state=read(state_key(run), RunState),
+        status=read(status_key(run), ApplicationStatus),
+        ending=read(ending_key(run), Ending),
+        stop=data.get(stop_key(run)),
+    )
+
+
+def text(value: Any) -> str:
+    """A value as text for the record."""
+    return encode(value).decode()

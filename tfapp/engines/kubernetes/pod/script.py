@@ -16,9 +16,10 @@ from typing import Any
 
 from tfapp.contract.names import MAX_LAST_LINES
 from tfapp.errors import UnavailableError
-from tfapp.master import bootstrap
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, Task, Told
+from tfapp.standalone import bootstrap
+from tfapp.threads import in_thread
 
 TERM_GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 CHUNK = 64 * 1024
@@ -38,10 +39,9 @@ class ScriptLauncher:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, task: Task, told: Told) -> Ended:
-        """See Launcher.run."""
         with self._files.offering(task, told):
             try:
-                folder, order = await asyncio.to_thread(self._prepare, task.id)
+                folder, order = await in_thread(self._prepare, task.id)
             except bootstrap.BadArchiveError as error:
                 raise UnavailableError(f"a file of the application {error}") from error
         self._process = process = await asyncio.create_subprocess_exec(
@@ -63,10 +63,12 @@ class ScriptLauncher:
         return Ended(code, last_lines=last.decode(errors="replace").rstrip("\n"))
 
     async def kill(self, id: str) -> None:
-        """See Launcher.kill. Never called."""
+        """See Launcher.kill. The script has no time to say anything."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._signal(process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """See Launcher.close."""
         process = self._process
         if process is not None and process.returncode is None:
             self._signal(process.pid, signal.SIGTERM)
@@ -88,7 +90,7 @@ class ScriptLauncher:
 
 
 class _Here:
-    """The master of a bootstrap (see tfapp.master.bootstrap.Master) in the same process."""
+    """As tfapp.standalone.bootstrap.MasterClient, in the process of the master itself."""
 
     def __init__(self, files: FileServer, host: str):
         self._files = files

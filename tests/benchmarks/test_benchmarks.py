@@ -1,0 +1,111 @@
+"""Every benchmark ends, and says what it should. Nobody looks at its figures. Those that need a
+cluster run in the tests of that cluster."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+SECONDS = r" +[\d.]+ s +[\d.]+x  \([\d.]+ to [\d.]+\)  "
+JUDGED = r"\((met|missed): at (least|most) [\d.]+x\)"
+SHARE = r" +-?[\d.]+% of one core "
+MEMORY = r" +[\d.]+ MB  \([\d.]+ MB by share\)  "
+
+# Words of the command -> the lines that it prints, as patterns.
+HERE = {
+    "commands --rounds 1": (
+        f"{SECONDS}python -c pass",
+        f"{SECONDS}tfapp --help",
+        f"{SECONDS}tfapp validate app-packages/tensorflow",
+    ),
+    "overhead --seconds 0.5": (
+        f"{SHARE} tfapp run",
+        f"{SHARE} master",
+        f"{SHARE} coordinator",
+        f"{SHARE} runner \\(all\\)",
+        rf"{SHARE}for each of 2 workers \((met|missed): at most 0.8%\)",
+    ),
+    "page 1 1": (
+        r"[\d.]+ % of a core, [\d.]+ of the bar, 1 instances, [1-9]\d* looks, [1-9]\d* with news",
+    ),
+    "python_call --rounds 1": (
+        f"{SECONDS}python -c pass",
+        f"{SECONDS}import tfapp",
+        f"[\\d.]+x {JUDGED}",
+        f"{SECONDS}tfapp create",
+        f"{SECONDS}tfapp.run",
+        f"[\\d.]+x {JUDGED}",
+    ),
+    "redaction --megabytes 1": (r" +[\d.]+ MB/s  .*secret.*",) * 9,
+    "rendezvous 3 --rounds 1": (
+        f"{SECONDS}two phases, N=3",
+        f"{SECONDS}one wait for each key, N=3",
+        r"[\d.]+x as fast",
+    ),
+    "restart --rounds 1 --instances 1": (
+        f"{SECONDS}by hand",
+        f"{SECONDS}a program of 1 is killed",
+        f"{SECONDS}a program of 1 exits with 3",
+        f"{SECONDS}a runner of 1 is killed",
+    ),
+    "runner_memory --local": (
+        f"{MEMORY}Python with tfapp's protocol",
+        f"{MEMORY}Python with tfapp's protocol and Docker's library",
+        rf"{MEMORY}runner, run mode local, [\d.]+ of the bar of 50 MB",
+    ),
+    "startup --rounds 1 --instances 1": (
+        f"{SECONDS}by hand",
+        f"{SECONDS}floor of 1 at once",
+        f"{SECONDS}tfapp run -w 1",
+        rf"N=1: -?[\d.]+ s more than by hand, [\d.]+x the floor {JUDGED}",
+    ),
+    "throughput --rounds 1 --steps 2 --workers 1": (
+        f"{SECONDS}2 steps by hand",
+        f"{SECONDS}2 steps under tfapp",
+        rf"[\d.]+x the throughput by hand {JUDGED}",
+    ),
+}
+# Where the others run.
+ON_CLUSTERS = {
+    "kubernetes_startup": "tests/clusters/kubernetes/test_engine.py",
+    "spark_cluster": "tests/clusters/spark/test_engine.py",
+    "spark_feed": "tests/clusters/spark/test_feed.py",
+    "tensorflowonspark": "tests/clusters/spark/test_feed.py",
+    "yarn_startup": "tests/clusters/yarn/test_engine.py",
+}
+
+
+def test_each_is_run_and_documented():
+    files = [path for path in BENCHMARKS.glob("*.py") if path.name != "digits_steps.py"]
+    own = {path.stem for path in files if '__name__ == "__main__"' in path.read_text()}
+    assert {words.split()[0] for words in HERE} | set(ON_CLUSTERS) == own
+    assert len(own) == len(HERE) + len(ON_CLUSTERS)
+    documented = re.findall(r"`python -m benchmarks\.(\w+)", (BENCHMARKS / "README.md").read_text())
+    assert sorted(documented) == sorted(own)
+    for name, tests in ON_CLUSTERS.items():
+        assert re.search(rf"benchmarks.*\b{name}\b", (ROOT / tests).read_text()), name
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(w, marks=[pytest.mark.trains] if "steps" in w else []) for w in HERE]
+)
+def test_it_ends(words, tmp_path):
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{words.split()[0]}", *words.split()[1:]],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    lines, patterns = done.stdout.splitlines(), HERE[words]
+    assert len(lines) == len(patterns), done.stdout
+    for line, pattern in zip(lines, patterns):
+        assert re.fullmatch(pattern, line), line

@@ -1,0 +1,114 @@
+"""Evictions and preemption; pods that go after their time; commands in a pod."""
+
+from pathlib import Path
+from typing import Any
+
+import tfapp as package
+from tests.clusters.kubernetes import pod_images
+from tests.clusters.kubernetes.command import FRUGAL
+from tests.clusters.kubernetes.namespace import Namespace, wait_for
+from tests.clusters.yarn import programs
+
+HALF = "14 GiB"  # more than half of what a node has: one such pod fits
+
+
+def test_workers_are_evicted_and_preempted(tfapp, namespace):
+    """Both are charged to the infrastructure, and the numbers are taken again. At last the master
+    is evicted, which is the end."""
+    flags = ("-w", 2, "--resopt", "yarn.memory", HALF)
+    tfapp.run(tfapp.program(programs.GOES_ON), "moved", *flags)
+    pods = tfapp.pods("moved")
+    assert {tfapp.node(pods[worker]) for worker in ("worker-0", "worker-1")} == {1, 2}
+    evict(namespace, pods["worker-1"])
+    tfapp.forms("moved", 2)
+    assert "its pod was evicted" in tfapp.asks("diagnostics", "moved")
+    important = f"{namespace.name}-important"
+    group = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    namespace.api.call("POST", group, {"metadata": {"name": important}, "value": 1000})
+    try:
+        needs = {"requests": {"memory": HALF.replace(" GiB", "Gi")}}
+        namespace.run(
+            "important",
+            "import time; time.sleep(600)",
+            container={"resources": needs},
+            priorityClassName=important,
+        )
+        wait_for(
+            lambda: "preempted by the scheduler" in tfapp.asks("diagnostics", "moved"),
+            "preemption",
+        )
+        namespace.api.call("DELETE", f"{namespace.path}/pods/important?gracePeriodSeconds=0")
+        tfapp.forms("moved", 3)
+    finally:
+        namespace.api.call("DELETE", f"{group}/{important}")
+    status = tfapp.status("moved")["status"]
+    assert (status["restarts"], status["losses"]) == (0, 2)
+    evict(namespace, tfapp.pods("moved")[""])
+    assert "its pod was evicted" in tfapp.wait("moved", 65)["verdict"]["summary"]
+    tfapp.left()
+
+
+def evict(namespace: Namespace, pod: dict[str, Any]) -> None:
+    """As `kubectl drain` does."""
+    name = pod["metadata"]["name"]
+    metadata = {"name": name, "namespace": namespace.name}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    namespace.api.call("POST", f"{namespace.path}/pods/{name}/eviction", body)
+
+
+def test_pods_go_after_their_time_and_the_verdict_stays(tfapp, tmp_path):
+    script = tfapp.program(programs.HELLO)
+    ttl = ("--option", "site.global.kubernetes.ttl", "1 s")
+    done = tfapp("run", script, "-w", 1, "--name", "brief", *FRUGAL, *ttl)
+    assert done.code == 0, done.err
+    wait_for(lambda: tfapp.pods("brief") == {}, "end of the pods")
+    elsewhere = tfapp.elsewhere(tmp_path / "elsewhere")
+    for there in (tfapp, elsewhere):
+        status = there.status("brief")
+        assert (status["live"], status["status"]["state"]) == (False, "SUCCEEDED")
+        assert there("wait", "brief").code == 0
+    assert "TF_CONFIG is" in tfapp.asks("logs", "brief")  # as they were followed here
+    assert "TF_CONFIG is" not in elsewhere("logs", "brief").out
+
+
+INSIDE = """
+import os, subprocess, sys
+tfapp = [sys.executable, "-m", "tfapp"]
+script, flags = sys.argv[1], sys.argv[2:]
+run = ["run", script, "-w", "1", "--name", "inside", *flags, "--detach", "--wait", "300"]
+flex = ["flex", "inside", "--component", "worker", "2"]
+for words in (run, flex, ["stop", "inside"], ["destroy", "inside"]):
+    subprocess.run([*tfapp, *words], check=True)
+"""
+
+
+def test_commands_in_a_pod(tfapp, namespace, tmp_path):
+    """By the service account of the pod, in its namespace, and straight to the master's address."""
+    namespace.api.call("POST", f"{namespace.path}/serviceaccounts", {"metadata": {"name": "me"}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    subject = {"kind": "ServiceAccount", "name": "me", "namespace": namespace.name}
+    body = {"metadata": {"name": "me"}, "roleRef": role, "subjects": [subject]}
+    namespace.add("rbac.authorization.k8s.io/v1", "rolebindings", body)
+    script = tfapp.program(programs.GOES_ON)
+    (tmp_path / "inside.py").write_text(INSIDE)
+    [(place, _)] = pod_images.FOLDERS.items()
+    checkout = Path(package.__file__).parents[1]
+    variables = {"TFAPP_ENGINE": "kubernetes", "TFAPP_HOME": "/tmp/home", "USER": "somebody"}
+    variables["PYTHONPATH"] = f"{checkout}:{place}"
+    folders = (checkout, tmp_path)
+    namespace.run(
+        "me",
+        "",
+        serviceAccountName="me",
+        container={
+            "command": ["python3", str(tmp_path / "inside.py"), str(script), *FRUGAL],
+            "env": [{"name": name, "value": value} for name, value in variables.items()],
+            "volumeMounts": [
+                {"name": f"v{n}", "mountPath": str(path)} for n, path in enumerate(folders)
+            ],
+        },
+        volumes=[{"name": f"v{n}", "hostPath": {"path": str(p)}} for n, p in enumerate(folders)],
+    )
+    ended = namespace.wait("me", "Succeeded", "Failed")
+    assert ended["status"]["phase"] == "Succeeded", namespace.log("me")
+    assert tfapp.names() == []

@@ -1,0 +1,179 @@
+"""A real cluster for the tests of this folder: the one that users start for themselves. It is
+started at the first of them and stopped after the last."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.lacking import lacking
+from tests.waiting import wait
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = ROOT / "examples" / "spark-cluster" / "cluster.py"
+NOT_FETCHED = (
+    "Spark is not there; `python examples/spark-cluster/cluster.py build` fetches it, once, in "
+    "about a minute (0.5 GB)"
+)
+# Of every driver: an executor on each worker, with half of its cores. So there is room for two.
+SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "3",
+    "spark.cores.max": "6",
+    # The first job begins when all executors are there.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def load_program() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("spark_cluster_program", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+program = load_program()
+
+
+def pytest_collection_modifyitems(items):
+    """pyspark leaves sockets to the garbage collector."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="package")
+def cache() -> Path:
+    """Where Spark is, unless it is this Python's own."""
+    return Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+
+
+@pytest.fixture(scope="package")
+def cluster(cache, tmp_path_factory) -> Iterator[program.Cluster]:
+    """Two workers with six cores and two GPUs each, in network namespaces, with Spark's
+    authentication and encryption. Tests leave both workers running."""
+    if reason := why_not(cache):
+        lacking(f"this machine has no Spark cluster: {reason}")
+    made = program.Cluster(tmp_path_factory.mktemp("cluster") / "spark", cache)
+    size = program.Size(cores=6)
+    made.start(size, secure=True, network=program.NAMESPACES, settings=SETTINGS)
+    yield made
+    ended = [name for name, runs in made.programs().items() if not runs]
+    logs = [(made.folder / "log" / f"{name}.log").read_text()[-4000:] for name in ended]
+    made.stop()
+    assert logs == []
+
+
+def package_in(cache: Path) -> Path:
+    """The package pyspark, for the tests of other folders. They skip where it is not fetched."""
+    there = importlib.util.find_spec("pyspark") is not None or program.folder_in(cache).is_dir()
+    if not there and os.environ.get("CI") != "true":
+        pytest.skip(NOT_FETCHED)
+    return program.find_spark(cache, os.environ)[0]
+
+
+def why_not(cache: Path) -> str:
+    """What this machine lacks for the cluster, or ""."""
+    if shutil.which("java") is None:
+        return "java not on PATH"
+    if importlib.util.find_spec("pyspark") is None and not program.folder_in(cache).is_dir():
+        return NOT_FETCHED
+    return program.why_no_namespaces(f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+@dataclasses.dataclass(frozen=True)
+class Drivers:
+    """Starts processes that are Spark drivers on the cluster: `sys.executable`, or a command that
+    comes with Spark, as spark-submit."""
+
+    environ: Mapping[str, str]
+
+    def run(self, *command: str | Path, limit: float = 300.0) -> str:
+        """What a command prints to stdout. Its exit code is 0."""
+        done = subprocess.run(**self._process(command), capture_output=True, timeout=limit)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, *command: str | Path) -> Iterator[subprocess.Popen[str]]:
+        """A process whose stdout and stderr are `stdout`. It is killed at the end of the block, and
+        its JVM ends with it."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(**self._process(command), **pipes) as process:
+            try:
+                yield process
+            finally:
+                process.send_signal(signal.SIGKILL)
+
+    def _process(self, command: tuple[str | Path, ...]) -> dict[str, Any]:
+        return {
+            "args": list(map(str, command)),
+            "env": dict(self.environ),
+            "cwd": ROOT,
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+        }
+
+
+@pytest.fixture(scope="package")
+def drivers(cluster) -> Drivers:
+    """`drivers.run(sys.executable, "-c", code)`: a driver that is a process of its own."""
+    return Drivers(cluster.environ())
+
+
+@pytest.fixture(scope="package")
+def spark(cluster) -> Iterator[Any]:
+    """A session whose driver is this process: two executors with three slots each. A driver of
+    `drivers` has two others beside it."""
+    patch = pytest.MonkeyPatch()
+    patch.syspath_prepend(str(cluster.library))
+    for name, value in cluster.environ().items():
+        patch.setenv(name, value)
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    gateway = SparkContext._gateway
+    yield session
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # for its JVM, the end of the driver
+    gateway.proc.wait(300)
+    SparkContext._gateway = SparkContext._jvm = None
+    patch.undo()
+
+
+def wait_for(ready: Callable[[], object], what: str, limit: float = 300.0) -> None:
+    wait(ready, f"no {what} within {limit:g} s", limit)
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that every program here sees."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder

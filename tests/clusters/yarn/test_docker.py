@@ -1,0 +1,34 @@
+"""Run mode docker on a real cluster: containers of YARN, with programs in containers of Docker."""
+
+import re
+
+import pytest
+
+from tests.clusters.yarn.conftest import ROOT
+from tests.runner.docker.flags import in_docker
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+EXAMPLE = ROOT / "examples" / "digits-multiworker"
+ARGUMENTS = "--checkpoint-dir ${CHECKPOINT_DIR} --epochs 6"
+
+
+def test_the_two_worker_example_trains_on_two_nodes(user, docker_engine, tmp_path):
+    done = user.call(
+        *("create", "digits-docker", "--appdef", "app-packages/tensorflow"),
+        *("--template", str(EXAMPLE / "appConfig.yaml")),
+        *("--resources", str(EXAMPLE / "resources.yaml")),
+        *("--files", str(EXAMPLE / "train.py")),
+        *("--option", "site.global.user.scripts.args", ARGUMENTS),
+        *("--option", "site.global.user.checkpoint.prefix", str(tmp_path)),
+        *("--option", "site.global.docker.host", docker_engine.host),
+        *in_docker(),
+    )
+    assert done.returncode == 0, done.stderr + user.call("logs", "digits-docker").stdout
+    assert docker_engine.containers() == []
+    accuracies = re.findall(r"test accuracy (\d\.\d+)", done.stdout)
+    assert accuracies and float(accuracies[-1]) > 0.9
+    instances = user.status("digits-docker")["status"]["instances"]
+    assert {i["host"] for i in instances} == {"127.0.0.2", "127.0.0.3"}
+    # Each ran in a container of Docker's, which the last report still names.
+    assert len({i["docker"] for i in instances} - {None}) == 2

@@ -1,0 +1,442 @@
+"""The master of pods from its start to its end, with an API server that has no nodes."""
+
+import asyncio
+import dataclasses
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.engines.kubernetes.api_server import Answer, ApiServer
+from tfapp.contract.names import ACCEPTED, FAILED, KEY_STATUS, SUCCEEDED, SUSPENDED
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
+from tfapp.engines.credentials import new_credentials
+from tfapp.engines.kubernetes.pod import api as api_module
+from tfapp.engines.kubernetes.pod import main, names, record
+from tfapp.engines.kubernetes.pod.failures import AwayError
+from tfapp.engines.kubernetes.pod.pod_record import PodRecord
+from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
+from tfapp.engines.kubernetes.pod.transport import PodApi
+from tfapp.errors import UnavailableError
+from tfapp.master.ending import Ending
+from tfapp.protocol.connection import connect
+from tfapp.skein_library import skein
+from tfapp.standalone.bootstrap import MasterClient
+
+RECORD = "ConfigMap/tfapp-a"
+CERTIFICATE, KEY = new_credentials(time.time())
+ACCEPTED_STATUS = ApplicationStatus("a", ACCEPTED, 0, 1.0, 1.0, ())
+FOREVER = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+def server(tmp_path):
+    folder = tmp_path / "account"
+    folder.mkdir()
+    with ApiServer("test").running(folder) as running:
+        known = RunRecord("application_1_0001", 1, ACCEPTED_STATUS, 1.0, "test")
+        data = {"definition": json.dumps({"user": "ann"}), "run-1": record.text(known)}
+        running.put(RECORD, {"metadata": {"name": "tfapp-a"}, "data": data})
+        owner = {"kind": "Job", "name": "tfapp-a-1", "uid": "u"}
+        own = {"metadata": {"name": "master", "ownerReferences": [owner]}, "status": {}}
+        running.put("Pod/master", own)
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Writes the Secrets: `place(script, **files)` -> Place. Of `files` (name -> content) those
+    called "large..." are left out."""
+
+    def write(script, **files):
+        root = tmp_path / "tfapp"
+        for name in ("app", "run", "work"):
+            (root / name).mkdir(parents=True)
+        (root / "run/certificate").write_bytes(CERTIFICATE)
+        (root / "run/key").write_bytes(KEY)
+        sources = {}
+        for name, content in files.items():
+            digest = hashlib.sha256(content).hexdigest()
+            sources[name] = skein.File(f"file:///anywhere/{digest}", type="FILE")
+            if not name.startswith("large"):
+                (root / "app" / digest).write_bytes(content)
+        spec = skein.ApplicationSpec(name="a", master=skein.Master(script=script, files=sources))
+        (root / "app/spec").write_bytes(spec.to_protobuf().SerializeToString())
+        (root / "app/pods").write_text("{}")
+        return main.PodFolders("a", 1, "master", "127.0.0.1", Path(root))
+
+    return write
+
+
+def serve(server, place, story=None):
+    """The master's exit code, and what `story(now)`, in a thread beside it, returned."""
+
+    def now():
+        return read_run(server.objects[RECORD]["data"], 1)
+
+    async def both():
+        api = PodApi(server.environ, server.account)
+        told = asyncio.ensure_future(asyncio.to_thread(story, now) if story else _nothing())
+        code = await asyncio.wait_for(main.serve(api, place, lambda: 9.0), 60)
+        return code, await told
+
+    return asyncio.run(both())
+
+
+async def _nothing():
+    return None
+
+
+def until(ready):
+    end = time.monotonic() + 60
+    while not (found := ready()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def test_a_master_script_that_ends(server, place, capfdbinary):
+    where = place("cat small; env | grep SKEIN_APPLICATION_ID; exit 3", small=b"content\n")
+    code, _ = serve(server, where)
+    found = read_run(server.objects[RECORD]["data"], 1)
+    assert code == 1
+    assert found.state.pod == "master"
+    assert found.state.address.startswith("127.0.0.1:")
+    cause = found.ending.status.verdict.cause
+    assert found.ending.status.verdict.summary == (
+        "The coordinator was lost: it ended with exit code 3 and gave no verdict."
+    )
+    assert cause.last_lines == "content\nSKEIN_APPLICATION_ID=application_1_0001"
+    assert capfdbinary.readouterr().out == (cause.last_lines + "\n").encode()
+
+
+def test_files_that_no_secret_holds(server, place):
+    large = b"large" * 1000
+    digest = hashlib.sha256(large).hexdigest()
+    where = place("cat large > ../seen; cat small >> ../seen", large=large, small=b"small")
+
+    def story(now):
+        state = until(lambda: now().state)
+        assert (state.address, state.missing) == ("", (digest,))
+        there = MasterClient(state.files, *where.credentials)
+        connection = http.client.HTTPSConnection(*there.address, context=there.tls, timeout=60)
+        connection.request("PUT", f"/files/{digest}", large)
+        assert connection.getresponse().status == 200
+        connection.close()
+        return until(lambda: now().ending)
+
+    code, ending = serve(server, where, story)
+    assert (code, ending.status.state) == (0, SUCCEEDED)
+    assert (where.work / "seen").read_bytes() == large + b"small"
+    assert read_run(server.objects[RECORD]["data"], 1).state.missing == ()
+
+
+def test_files_that_do_not_come(server, place, monkeypatch):
+    monkeypatch.setattr(main, "FILES_LIMIT", 0.2)
+    with pytest.raises(UnavailableError, match="nothing was heard for 0.2 s"):
+        serve(server, place("true", large=b"x"))
+    verdict = read_run(server.objects[RECORD]["data"], 1).ending.status.verdict
+    assert (verdict.state, verdict.summary) == (
+        FAILED,
+        "the files that the application needs did not come: nothing was heard for 0.2 s",
+    )
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_a_pod_that_is_to_end(server, place, large):
+    """Before its files are there, and later."""
+    where = place(FOREVER, **({"large": b"x"} if large else {}))
+
+    def story(now):
+        until(lambda: now().state if large else now().state and now().state.address)
+        own = server.objects["Pod/master"]
+        eviction = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
+        server.put("Pod/master", {**own, "status": {"conditions": [eviction]}})
+        os.kill(os.getpid(), signal.SIGTERM)
+        return until(lambda: now().ending)
+
+    if large:
+        with pytest.raises(UnavailableError):
+            serve(server, where, story)
+    else:
+        assert serve(server, where, story)[0] == 1
+    verdict = read_run(server.objects[RECORD]["data"], 1).ending.status.verdict
+    assert (verdict.state, verdict.summary) == (
+        FAILED,
+        "The application master was ended: its pod was evicted (Eviction API: evicting).",
+    )
+
+
+def job(suspend=False, condition=""):
+    conditions = [{"type": condition, "status": "True"}] if condition else []
+    return {
+        "metadata": {"name": "tfapp-a-1"},
+        "spec": {"suspend": suspend},
+        "status": {"conditions": conditions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        (None, FAILED),  # it was deleted
+        ({"metadata": {"deletionTimestamp": "t"}}, FAILED),
+        (job(condition="Failed"), FAILED),
+        (job(condition="FailureTarget"), FAILED),
+        (job(True, "Failed"), FAILED),
+        (job(True), SUSPENDED),
+        (job(True, "Suspended"), SUSPENDED),
+        (job(), ""),  # resumed already, or its controller has not seen the end yet
+    ],
+)
+def test_what_becomes_of_a_run_whose_master_is_ended(found, state):
+    assert main._state_after(found) == state
+
+
+WAS_RUNNING = dataclasses.replace(
+    ACCEPTED_STATUS,
+    state="RUNNING",
+    generation=3,
+    restarts=1,
+    losses=2,
+    timeline=(Moment(2.0, "generation 3 begins", "begins", "", 3),),
+    instances=(InstanceStatus("w/0", "w", "worker", "RUNNING", host="h", step=7),),
+)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_a_job_that_is_suspended_and_resumed(server, place, large):
+    """Before the files of a run are there, and later. The next master goes on where this one was,
+    once nothing of it runs; it does not touch what has an ending."""
+    first = place(FOREVER, **({"large": b"x"} if large else {}))
+    server.put("Job/tfapp-a-1", job(suspend=True))
+
+    def suspended(now):
+        until(lambda: now().state if large else now().state and now().state.address)
+        if not large:
+            with connect(now().state.address, CERTIFICATE, KEY) as connection:
+                connection.put(KEY_STATUS, record.text(WAS_RUNNING).encode())
+                until(lambda: now().status)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert serve(server, first, suspended)[0] == 1
+    left = read_run(server.objects[RECORD]["data"], 1)
+    assert left.ending is None
+    if large:
+        assert (left.status, left.state.attempt) == (None, 1)
+        return
+    assert left.state == RunState("master")
+    assert (left.status.state, left.status.losses) == (SUSPENDED, 2)
+    assert left.status.instances == (InstanceStatus("w/0", "w", "worker", "REQUESTED", step=7),)
+    # A worker of the first master still lives.
+    old = {"name": "tfapp-a-1-w-0", "labels": names.run_labels("a", 1)}
+    server.put("Pod/tfapp-a-1-w-0", {"metadata": old, "status": {"phase": "Running"}}, "ADDED")
+    server.put("Job/tfapp-a-1", job())
+    own = {**server.objects["Pod/master"]["metadata"], "name": "second"}
+    server.put("Pod/second", {"metadata": own, "status": {}}, "ADDED")
+    labels = {**names.run_labels("a", 1), names.COMPONENT: names.MASTER_COMPONENT}
+    still = {"name": "master", "labels": labels, "deletionTimestamp": "t"}
+    server.put("Pod/master", {"metadata": still, "status": {}})
+    del server.requests[:]
+    second = dataclasses.replace(first, pod="second")
+    shutil.rmtree(first.work)  # each pod has its own
+    first.work.mkdir()
+
+    def resumed(now):
+        until(lambda: [(r.method, r.key) for r in server.requests].count(("GET", "Pod")) > 1)
+        assert "DELETE" not in [request.method for request in server.requests]
+        server.drop("Pod/master")
+        server.await_request("DELETE", "Pod/tfapp-a-1-w-0")
+        state = until(lambda: now().state.address and now().state)
+        known = until(lambda: now().last_known.state == ACCEPTED and now().status)
+        server.put("Job/tfapp-a-1", job(condition="Failed"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return state, known
+
+    code, (state, known) = serve(server, second, resumed)
+    assert (code, state.pod, state.attempt) == (1, "second", 2)
+    assert (known.state, known.generation, known.timeline[-1].kind) == (ACCEPTED, 3, "suspends")
+    ended = server.objects[RECORD]["data"]
+    del server.requests[:]
+    assert serve(server, second)[0] == 1
+    assert server.objects[RECORD]["data"] == ended
+    assert {request.method for request in server.requests} == {"GET"}
+
+
+def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
+    """Its script is killed at once, before the others whose end would be a loss."""
+    where = place("trap 'touch ../heard' TERM; echo $$ > ../pid; while :; do sleep 0.05; done")
+    server.put("Job/tfapp-a-1", job())
+
+    def story(now):
+        until(lambda: now().state and now().state.address and (where.work / "pid").exists())
+        script = until((where.work / "pid").read_text)  # its number
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: not Path("/proc", script.strip()).exists())
+        assert not (where.work / "heard").exists()
+        server.put("Job/tfapp-a-1", job(suspend=True))
+
+    assert serve(server, where, story)[0] == 1
+    left = read_run(server.objects[RECORD]["data"], 1)
+    assert (left.ending, left.status.state) == (None, SUSPENDED)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_run_that_is_to_stop_is_killed(server, place, when):
+    """By a command that cannot ask the master, which starts nothing then."""
+    where = place(FOREVER)
+
+    def stop():
+        data = server.objects[RECORD]["data"]
+        server.put(
+            RECORD, {"metadata": {}, "data": {**data, record.stop_key(1): "Stopped by ann."}}
+        )
+
+    def story(now):
+        until(lambda: now().state)
+        stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if when == "before":
+        stop()
+    assert serve(server, where, None if when == "before" else story)[0] == 1
+    found = read_run(server.objects[RECORD]["data"], 1)
+    assert (found.ending.status.verdict.state, found.ending.status.verdict.summary) == (
+        "KILLED",
+        "Stopped by ann.",
+    )
+    assert (found.state is None) == (when == "before")
+
+
+def test_pods_without_the_right_to_a_controller_belong_to_the_job(server, place):
+    """An empty ConfigMap is the controller of pods, so that they can be drained."""
+    own = server.objects["Pod/master"]
+    api = PodApi(server.environ, server.account)
+    where = place("true")
+    server.unanswered = 1
+    owner = main._owner(api, where, own)
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ConfigMap", "master", True)
+    made = server.objects["ConfigMap/master"]["metadata"]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "tfapp-a-1", "uid": "u"}
+    assert (made["ownerReferences"], made["uid"]) == ([job], owner["uid"])
+    server.refusals.append(Answer({"reason": "Invalid", "message": "no"}, 422))
+    assert main._owner(api, where, own) == job
+
+
+def test_the_status_is_in_the_record_until_there_is_an_ending(server, place):
+    where = place(FOREVER)
+    shown = ApplicationStatus("a", "RUNNING", 1, 1.0, 1.0, ())
+
+    def story(now):
+        state = until(lambda: now().state)
+        with connect(state.address, CERTIFICATE, KEY) as connection:
+            connection.put(KEY_STATUS, json.dumps(vars(shown)).encode())
+            seen = until(lambda: now().status)
+            connection.shutdown(SUCCEEDED, "well done")
+        return seen
+
+    code, seen = serve(server, where, story)
+    found = read_run(server.objects[RECORD]["data"], 1)
+    assert (code, seen, found.status) == (0, shown, None)
+    assert (found.ending.status.state, found.ending.diagnostics) == (SUCCEEDED, "well done")
+
+
+def test_a_record_that_is_damaged(server, place):
+    server.objects[RECORD]["data"]["run-1"] = "{}"
+    with pytest.raises(UnavailableError, match="record is damaged"):
+        serve(server, place("true"))
+
+
+class TestRecord:
+    """What is written while the API server is away, and what would be too large."""
+
+    @pytest.fixture
+    def written(self, server, monkeypatch):
+        monkeypatch.setattr(api_module, "LONGEST_PAUSE", 0.2)
+        return PodRecord(PodApi(server.environ, server.account), "tfapp-a", 1, "master")
+
+    def status(self, instances=0):
+        values = {"pages": {"address": "http://h:1/" + "x" * 1000}}
+        found = tuple(
+            InstanceStatus(f"w/{n}", "w", "worker", "RUNNING", exports=values)
+            for n in range(instances)
+        )
+        return ApplicationStatus("a", "RUNNING", 1, 1.0, 1.0, found)
+
+    def found(self, server):
+        return read_run(server.objects[RECORD]["data"], 1)
+
+    def test_it_waits_for_the_api_server(self, server, written):
+        server.go(away=True)
+
+        async def story():
+            status = asyncio.ensure_future(
+                asyncio.to_thread(written.published, record.text(self.status()).encode())
+            )
+            serving = asyncio.ensure_future(asyncio.to_thread(written.serving, "h:1"))
+            await asyncio.sleep(0.3)
+            assert self.found(server).state is None
+            server.go(away=False)
+            await asyncio.wait_for(asyncio.gather(status, serving), 60)
+
+        asyncio.run(story())
+        assert self.found(server).state == RunState("master", "h:1")
+        assert self.found(server).status == self.status()
+
+    def test_an_api_server_that_starts_forbids_everything(self, server, written):
+        server.valid = "not known yet"
+        with pytest.raises(AwayError, match="^the API server answers 401: Unauthorized$"):
+            PodApi(server.environ, server.account).get("Pod", "master")
+        server.token("first")
+        server.forbidden = 2
+        written.serving("h:1")
+        assert self.found(server).state == RunState("master", "h:1")
+
+    def test_it_is_forbidden(self, server, written, monkeypatch):
+        monkeypatch.setattr(api_module, "FORBIDDEN_LIMIT", 0.2)
+        server.forbidden = 1000
+        with pytest.raises(UnavailableError, match="^the record cannot be written: no$"):
+            written.serving("h:1")
+
+    def test_a_status_does_not_come_after_the_ending(self, server, written):
+        """The ending is the last that a master writes, when it follows nothing any more."""
+        written._api.close()
+        server.go(away=True)
+
+        async def story():
+            status = asyncio.ensure_future(
+                asyncio.to_thread(written.published, record.text(self.status()).encode())
+            )
+            ending = Ending(FAILED, "", self.status())
+            ended = asyncio.ensure_future(asyncio.to_thread(written.ended, ending))
+            await asyncio.sleep(0.3)
+            server.go(away=False)
+            await asyncio.wait_for(asyncio.gather(status, ended), 60)
+
+        asyncio.run(story())
+        assert self.found(server).status is None
+        assert self.found(server).ending == Ending(FAILED, "", self.status())
+
+    def test_a_thousand_instances_fit(self, server, written):
+        large = self.status(1000)
+        written.published(record.text(large).encode())
+        written.ended(Ending(SUCCEEDED, "x" * 1_000_000, large))
+        sizes = [len(value) for value in server.objects[RECORD]["data"].values()]
+        assert sum(sizes) < 400_000
+        assert self.found(server).ending.status.name == "a"
+
+    def test_a_record_that_is_gone(self, server, written):
+        server.drop(RECORD)
+        with pytest.raises(Exception, match="record cannot be written: ConfigMap/tfapp-a not"):
+            written.serving("h:1")

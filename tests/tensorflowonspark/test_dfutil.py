@@ -1,0 +1,78 @@
+"""Records of TensorFlow, without Spark. With it: tests/clusters/spark/test_pipeline.py."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import importlib
+import json
+import os
+import sys
+
+import tensorflow as tf
+from pyspark.sql import types
+
+from tfapp.tensorflowonspark import dfutil
+
+kinds = {"string": types.StringType(), "float": types.FloatType()}
+kinds["array<int>"] = types.ArrayType(types.IntegerType())
+types._parse_datatype_string = kinds.get  # Spark's needs Java
+folder = sys.argv[1]
+rows = [("a", 1.5, [1, 2]), ("b", 2.5, [3, 4])]
+dtypes = [("s", "string"), ("x", "float"), ("n", "array<int>")]
+pairs = list(dfutil.toTFExample(dtypes)(rows))
+assert [(type(record), none) for record, none in pairs] == [(bytearray, None)] * 2
+example = tf.train.Example.FromString(bytes(pairs[0][0]))
+told = {dfutil.infer_schema(one).simpleString() for one in (example, pairs[0][0])}
+assert told == {"struct<n:array<bigint>,s:string,x:float>"}
+assert dfutil.fromTFExample(pairs)[1].asDict() == {"s": "b", "x": 2.5, "n": [3, 4]}
+for name in ("a/part-0", "a/part-1", "a/_SUCCESS", "a/.crc", "b/part-0", "c"):
+    os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+    with tf.io.TFRecordWriter(f"{folder}/{name}") as writer:
+        writer.write(bytes(pairs[0][0]))
+found = {}
+for path in ("", "/a", "/a/", "/c", "/a/part-*", "/[ab]", "/*", "/no", "/no-*"):
+    try:
+        files, first = dfutil._look(folder + path)
+        assert [each[0] for each in first or ()] == (["n", "s", "x"] if files else [])
+        found[path] = sorted(os.path.relpath(file, folder) for file in files)
+    except FileNotFoundError as error:
+        found[path] = str(error)[: str(error).index(folder)]
+print(json.dumps(found))
+"""
+MISSING = "there is no file and no folder "
+
+
+@pytest.mark.trains
+def test_records_are_found_by_folder_file_and_pattern(spark_packages, tmp_path):
+    """As Hadoop's input formats find them."""
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    environ = {**os.environ, "PYTHONPATH": str(spark_packages)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    assert done.returncode == 0, done.stderr
+    in_a = ["a/part-0", "a/part-1"]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "": ["c"],
+        "/a": in_a,
+        "/a/": in_a,
+        "/c": ["c"],
+        "/a/part-*": in_a,
+        "/[ab]": [*in_a, "b/part-0"],
+        "/*": [*in_a, "b/part-0", "c"],
+        "/no": MISSING,
+        "/no-*": MISSING,
+    }
+
+
+@pytest.mark.parametrize("name", ["dfutil", "predicting"])
+def test_a_module_that_travels_by_value_can(pyspark, name):
+    """Whole: a function of the user's that calls one of it takes it along."""
+    module = importlib.import_module(f"tfapp.tensorflowonspark.{name}")
+    cloudpickle = importlib.import_module("pyspark.cloudpickle")
+    assert cloudpickle.dumps(module)
+    assert cloudpickle.dumps(lambda rows: module)

@@ -1,0 +1,179 @@
+"""Runs containers as processes of this machine: working directory, files, environment, GPUs and
+log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfapp.contract.names import INSTANCE_FILE, MAX_LAST_LINES
+from tfapp.disk import delete_tree, make_private, needing_room
+from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.machine.gpus import GpuPool, hold
+from tfapp.engines.machine.localize import Localizer
+from tfapp.engines.machine.processes import Processes, Reaper, find_launcher, sweep_docker
+from tfapp.engines.machine.serving import End, OpenLauncher
+from tfapp.engines.machine.state import RunConfig
+from tfapp.frozen import frozen
+from tfapp.master.launcher import Ended, Task, Told
+from tfapp.master.server import Endpoint
+from tfapp.temporary import sweep
+from tfapp.threads import in_thread
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Machine:
+    """Values that all containers of a run share: the address of this machine, the inherited
+    variables, and the Docker engines in use (see Definition)."""
+
+    host: str
+    inherited: Mapping[str, str]
+    docker: tuple[str, ...] = ()
+
+
+def prepare() -> OpenLauncher:
+    return functools.partial(open_launcher, find_launcher())
+
+
+@contextlib.contextmanager
+def open_launcher(
+    prefix: tuple[str, ...], run: RunFolder, config: RunConfig, endpoint: Endpoint, end: End
+) -> Iterator[LocalLauncher]:
+    """The launcher of a run, with GPUs for this run alone. `prefix`: see `find_launcher`.
+    UnavailableError if too few GPUs are free."""
+    node = Machine(endpoint.advertise, config.environment, config.docker)
+    reaper = Reaper()
+    reaper.start()
+    with contextlib.ExitStack() as held:
+        gpus = hold(Path(config.gpu_locks), config.gpus, config.gpus_needed, held)
+        yield LocalLauncher(run, node, Processes(reaper, prefix), GpuPool(gpus))
+
+
+class LocalLauncher:
+    def __init__(self, run: RunFolder, node: Machine, processes: Processes, gpus: GpuPool):
+        self._run = run
+        self._node = node
+        self._processes = processes
+        self._gpus = gpus
+        self._gpus_changed = asyncio.Event()
+        self._localizer = Localizer(run.localized, run.environments)
+        self._unwanted: set[str] = set()  # ids of containers that were killed before they started
+        self._killed = False  # whether a container's first process was, and could clear up nothing
+
+    async def run(self, task: Task, told: Told) -> Ended:
+        gpus = await self._take_gpus(task, told)
+        try:
+            return await self._start_and_wait(task, told, gpus)
+        finally:
+            self._unwanted.discard(task.id)
+            self._gpus.give_back(gpus)
+            self._gpus_changed.set()
+
+    async def kill(self, id: str) -> None:
+        self._unwanted.add(id)
+        self._gpus_changed.set()
+        await self._processes.end(id)
+
+    async def close(self) -> None:
+        await self._processes.end_all()
+        await self._localizer.close()
+        if self._killed:
+            await in_thread(self._sweep_docker)
+
+    def _sweep_docker(self) -> None:
+        node = self._node
+        for failure in sweep_docker(node.docker, sys.executable, node.inherited):
+            log.error("%s", failure)
+
+    async def _start_and_wait(self, task: Task, told: Told, gpus: tuple[str, ...]) -> Ended:
+        folder = await self._make_folder(task)
+        try:
+            if not told.granted(self._node.host):
+                return Ended(None)
+            output = log_file(self._run, task)
+            env = local_environment(
+                self._node.inherited, task.environment, self._node.host, folder, output.parent, gpus
+            )
+            self._processes.start(task.id, folder, env, output)
+            code = await self._processes.exit(task.id)
+            self._killed |= code == -signal.SIGKILL
+            return Ended(code, last_lines=last_lines(output))
+        finally:
+            await in_thread(delete_tree, folder)
+            await in_thread(sweep, self._node.inherited.get("TMPDIR"))
+
+    async def _take_gpus(self, task: Task, told: Told) -> tuple[str, ...]:
+        number = task.service.resources.gpus if task.name else 0
+        while task.id not in self._unwanted:
+            gpus = self._gpus.take(number)
+            if gpus is not None:
+                return gpus
+            told.waits(f"waiting for {number} GPU{'s' if number > 1 else ''}")
+            self._gpus_changed.clear()
+            await self._gpus_changed.wait()
+        return ()
+
+    async def _make_folder(self, task: Task) -> Path:
+        folder = self._run.containers / task.id
+        with needing_room(folder):
+            make_private(folder)
+            await self._localizer.place(task.service.files, folder)
+            (folder / ".skein.crt").symlink_to(self._run.certificate)
+            (folder / ".skein.pem").symlink_to(self._run.key)
+            (folder / ".skein.sh").write_text(task.service.script)
+        return folder
+
+
+def log_file(run: RunFolder, task: Task) -> Path:
+    """The log of a container, in its folder, which says whose it is."""
+    if not task.name:
+        make_private(run.driver_log.parent)
+        return run.driver_log
+    folder = make_private(run.logs / task.name)
+    (folder / INSTANCE_FILE).write_text(task.instance)
+    return folder / f"{task.name.rpartition('_')[0]}.log"
+
+
+def local_environment(
+    inherited: Mapping[str, str],
+    own: Mapping[str, str],
+    host: str,
+    folder: Path,
+    logs: Path,
+    gpus: tuple[str, ...],
+) -> dict[str, str]:
+    """The complete environment of a container. `own`: the variables from the master. `folder`: the
+    working directory."""
+    fixed = {
+        "NM_HOST": host,
+        "NM_PORT": "0",  # no node manager listens
+        "NM_HTTP_PORT": "0",
+        "LOCAL_DIRS": str(folder.parent),
+        "LOG_DIRS": str(logs),
+        "PWD": str(folder),
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+    }
+    return {**inherited, **own, **fixed}
+
+
+def last_lines(path: Path, limit: int = MAX_LAST_LINES) -> str:
+    """At most `limit` bytes from the end of a log, in whole lines if possible."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - limit, 0))
+            data = file.read(limit)
+    except OSError:
+        return ""
+    if size > limit:
+        data = data.partition(b"\n")[2] or data
+    return data.decode(errors="replace").rstrip("\n")

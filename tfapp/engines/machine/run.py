@@ -1,0 +1,122 @@
+"""A run whose master is a process of this machine."""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Iterator
+
+from tfapp.contract.names import FINAL_STATES, KILLED
+from tfapp.contract.status import ApplicationStatus
+from tfapp.engines import refusals
+from tfapp.engines.base import Application
+from tfapp.engines.client import Address, Run
+from tfapp.engines.credentials import read_pem
+from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.machine.runs import Runs, master_lost
+from tfapp.engines.machine.state import MasterState, RunConfig, read_config, read_ending, read_state
+from tfapp.errors import UnreachableError
+from tfapp.master.ending import Ending
+from tfapp.processes import is_alive, send, wait_for_exit
+
+KILL_DEADLINE = 15.0  # seconds for a killed master to be gone
+
+
+class MachineRun(Run):
+    """The run in `folder`, one of `runs`, of the engine with the name `engine`. Methods raise
+    DamagedError if its files cannot be read."""
+
+    def __init__(self, engine: str, folder: RunFolder, runs: Runs):
+        super().__init__(engine, folder.number)
+        self.folder = folder
+        self._runs = runs
+        self._state: MasterState | None = None
+        self._ending: Ending | None = None
+        self._published: ApplicationStatus | None = None
+
+    @functools.cached_property
+    def config(self) -> RunConfig:
+        return read_config(self.folder)
+
+    @property
+    def accepted(self) -> ApplicationStatus:
+        return self.config.accepted
+
+    @property
+    def ended(self) -> bool:
+        return self._ending is not None
+
+    def application(self) -> Application:
+        ending, config = self._ending, self.config
+        status = ending.status if ending else self._published or config.accepted
+        return self.shown(config.name, config.application, status, config.tags, self.folder.logs)
+
+    def settle(self, held: bool = False) -> bool:
+        """See Run.settle. `held`: the caller holds the lock of the application."""
+        self._ending = self._found_ending(held)
+        return self._ending is not None
+
+    def _found_ending(self, held: bool) -> Ending | None:
+        ending = read_ending(self.folder)
+        if ending is not None:
+            return ending
+        name, self._state = self.config.name, read_state(self.folder)
+        if self._state is not None:
+            if self._state.host != self._runs.hostname:
+                raise UnreachableError(
+                    f"{name} was started on {self._state.host}", "Ask for it there."
+                )
+            if is_alive(self._state.process):
+                return None
+        if held:
+            return self._runs.clear_up(self.folder)
+        with self._runs.home.lock(name) as held_now:
+            if held_now:
+                return self._found_ending(held=True)
+        if self._state is None:
+            return None  # it is just being started
+        # Another command clears it up.
+        return master_lost(self.config.accepted, self._runs.clock())
+
+    def ask(self) -> None:
+        if self._state is not None and self._state.address:
+            self._published = self.client.status()
+
+    def changes(self) -> Iterator[Application]:
+        """See Run.changes. They end once all processes of the application have ended."""
+        for status in self.client.changes():
+            if status.state not in FINAL_STATES:
+                self._published = status
+                yield self.application()
+
+    # -- for its client --
+    def address(self) -> Address:
+        """See Run.address. BadStateError if it is just being started."""
+        if self._state is None or not self._state.address:
+            raise refusals.starting(self.config.name)
+        try:
+            certificate, key = read_pem(self.folder.certificate), read_pem(self.folder.key)
+        except FileNotFoundError as error:  # it has begun to clean up
+            raise UnreachableError(f"{self.config.name} is about to end") from error
+        except ValueError as error:  # it may be stopped like one that does not answer
+            hint = f"`tfapp stop {self.config.name} --force` ends it."
+            raise UnreachableError(str(error), hint) from error
+        return Address(self._state.address, certificate, key)
+
+    def is_ending(self) -> bool:
+        return not self.folder.certificate.exists()
+
+    def wait_for_end(self, timeout: float) -> bool:
+        if self._state is None:
+            return False
+        if timeout <= 0:
+            return not is_alive(self._state.process)
+        return wait_for_exit(self._state.process, timeout)
+
+    def kill(self) -> None:
+        if self._state is not None:
+            send(self._state.process, signal.SIGKILL)
+        self.wait_for_end(KILL_DEADLINE)
+        with self._runs.home.lock(self.config.name) as held:
+            if held:
+                self._runs.clear_up(self.folder, KILLED)

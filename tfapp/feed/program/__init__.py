@@ -1,0 +1,1 @@
+"""The feed in the process of a program."""

@@ -1,0 +1,116 @@
+"""Keeps what a program has left in its working folder, which ends with its container."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tfapp import threads
+from tfapp.contract.job import Settings
+from tfapp.contract.status import MOST_OUTPUTS, Outputs
+from tfapp.frozen import frozen
+from tfapp.runner.container import OWN_FILES
+
+LIMIT = 60.0  # seconds; a folder of a server that does not answer must not hold up a report
+_MOST_SEEN = 100_000  # files of a working folder; what lies beyond them is not looked at
+_MOST_LETTERS = 200  # of a name that is told
+
+
+@frozen
+class Limits:
+    """What is kept of one program: at most so many bytes, and so many files."""
+
+    size: int
+    files: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        megabytes = int(settings.text("outputs.max.mb") or 0)
+        return cls(megabytes << 20, int(settings.text("outputs.max.files") or 0))
+
+
+def keep(work: Path, place: str, limits: Limits, shown: Callable[[str], str]) -> Outputs:
+    """Copies the files below the working folder `work`, in the order of their paths, into the
+    folder `place`, as far as `limits` allow. Links are not followed: what was shipped is linked.
+    `place`: "" where nothing can be kept. `shown`: of a path, as it may be told."""
+    if not limits.size or not limits.files:
+        return Outputs()
+    found: list[Outputs] = []
+    keeping = threads.start(
+        "tfapp-outputs", lambda: found.append(_keep(work, place, limits, shown))
+    )
+    keeping.join(LIMIT)
+    return found[0] if found else Outputs(left_count=1, why=f"{place} does not answer")
+
+
+def _keep(work: Path, place: str, limits: Limits, shown: Callable[[str], str]) -> Outputs:
+    kept: list[tuple[str, int]] = []
+    left: list[tuple[str, int]] = []
+    why, room = "", limits.size
+    for path, size in sorted(_files(work)):
+        refused = _refusal(place, limits, size <= room and len(kept) < limits.files)
+        if not refused:
+            try:
+                _copy(work / path, Path(place) / path)
+            except OSError as error:
+                refused = f"{place} cannot be written: {error.strerror}"
+        if refused:
+            why = refused
+            left.append((path, size))
+        else:
+            room -= size
+            kept.append((path, size))
+
+    def told(files: list[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+        return tuple((shown(path)[:_MOST_LETTERS], size) for path, size in files[:MOST_OUTPUTS])
+
+    total = sum(size for _, size in kept)
+    return Outputs(place if kept else "", told(kept), len(kept), total, told(left), len(left), why)
+
+
+def _refusal(place: str, limits: Limits, fits: bool) -> str:
+    if not place:
+        return (
+            "its working folder ends with the container, and so does its checkpoint folder "
+            "(site.global.user.checkpoint.prefix names one that stays)"
+        )
+    if not fits:
+        return (
+            f"more than {limits.size >> 20} MiB or {limits.files:,} files "
+            "(site.global.outputs.max.mb, site.global.outputs.max.files)"
+        )
+    return ""
+
+
+def _files(work: Path) -> Iterator[tuple[str, int]]:
+    """The regular files below `work`, but for tfapp's own: paths relative to it, and sizes."""
+    seen = 0
+    for folder, folders, names in os.walk(work):
+        # Caches: in an image the working folder is the program's HOME.
+        folders[:] = [name for name in folders if name != "__pycache__" and name[0] != "."]
+        for name in names:
+            seen += 1
+            if seen > _MOST_SEEN:
+                return
+            path = os.path.relpath(os.path.join(folder, name), work)
+            try:
+                found = os.lstat(work / path)
+            except OSError:  # it has just gone
+                continue
+            if stat.S_ISREG(found.st_mode) and path not in OWN_FILES:
+                yield path, found.st_size
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copies a file. It appears as a whole, in place of an older one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.parent / ".tfapp-partial"
+    try:
+        shutil.copy2(source, partial, follow_symlinks=False)
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

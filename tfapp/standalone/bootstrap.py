@@ -1,0 +1,292 @@
+"""Runs a container that has nothing but its master's address and its credentials.
+
+    python3 bootstrap.py ADDRESS CONTAINER_ID CERTIFICATE KEY FOLDER
+
+Asks the master at ADDRESS (see tfapp.master.files) what the container is, fetches its files into
+FOLDER/CONTAINER_ID, checks their content, unpacks archives, and becomes the container's script.
+Where the master says that it is to stay, it waits for the script, passes SIGTERM on to it, which
+gives its program its grace and ends, and says in the container's log what a program returned:
+`tfapp: returned {...}`.
+Standard library only: this file alone travels to where nothing of tfapp is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+
+PATIENCE = 60.0  # seconds for the master to answer
+CALL_LIMIT = 60.0  # seconds in which something has to come over an open connection
+CHUNK = 1 << 20
+# tfapp.contract.names
+CANNOT_START, CANNOT_START_CODE = "tfapp: cannot start: ", 78
+RETURNED_FILE, RETURNED_LINE = "tfapp-returned.json", "tfapp: returned "
+LOG_BEGINS = "tfapp: the log begins"
+
+
+class BadArchiveError(Exception):
+    """An archive that cannot be unpacked; its text goes on after the archive's name."""
+
+
+# ---- Archives ---------------------------------------------------------------------------------
+
+
+def unpack(archive, target, stopped=lambda: False):
+    """Unpacks a .zip or .tar, compressed or not, into the new folder `target`: all or nothing,
+    one chunk in memory. BadArchiveError for anything else, for a damaged one, and for one with a
+    path out of it. `stopped`: asked between files; True gives up with InterruptedError."""
+    folder, name = os.path.split(target)
+    partial = os.path.join(folder, f".{name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    os.mkdir(partial, 0o700)
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as file:
+                _unzip(file, partial, stopped)
+        else:
+            _untar(archive, partial, stopped)
+        os.rename(partial, target)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise BadArchiveError(f"cannot be unpacked: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _unzip(file, folder, stopped):
+    for info in file.infolist():
+        if stopped():
+            raise InterruptedError("stopped while it was unpacked")
+        mode = info.external_attr >> 16
+        if (
+            os.path.isabs(info.filename)
+            or ".." in info.filename.split("/")
+            or "\\" in info.filename
+        ):
+            raise BadArchiveError(f"has a path that leads out of it: {info.filename!r}")
+        if not info.is_dir() and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise BadArchiveError(f"has a link or device: {info.filename!r}")
+        path = os.path.join(folder, info.filename)
+        os.makedirs(path if info.is_dir() else os.path.dirname(path), exist_ok=True)
+        if not info.is_dir():
+            with file.open(info) as source, open(path, "xb") as copy:
+                shutil.copyfileobj(source, copy, CHUNK)
+            os.chmod(path, (mode & 0o777 or 0o644) | 0o600)
+
+
+def _untar(archive, folder, stopped):
+    import tarfile  # few archives are tars, and somebody waits for those that are none
+
+    try:
+        with tarfile.open(archive) as file:
+            if hasattr(tarfile, "tar_filter"):
+                file.extraction_filter = staticmethod(tarfile.tar_filter)
+            file.extractall(folder, _members(file, folder, stopped))
+    except tarfile.TarError as error:
+        raise BadArchiveError(f"is neither a zip nor a tar archive: {error}") from error
+
+
+def _members(file, folder, stopped):
+    """The members that tar unpacks, with links as they are; but nothing is written through one of
+    them, and no other name is given to a file that is not of the archive."""
+    top = os.path.realpath(folder)
+    for member in file:
+        if stopped():
+            raise InterruptedError("stopped while it was unpacked")
+        member.name = member.name.lstrip("/") or "."
+        path = os.path.join(top, member.name)
+        _check_inside(top, os.path.dirname(path), member.name)
+        if member.islnk():
+            _check_inside(top, os.path.join(top, member.linkname), member.linkname)
+        if os.path.islink(path) or (os.path.isfile(path) and not member.isdir()):
+            os.unlink(path)  # as tar does: a link of this name, and not what it leads to
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        yield member
+    if isinstance(file.fileobj, io.BufferedReader):
+        file.fileobj.seek(file.offset)
+        if file.fileobj.read(512) != bytes(512):
+            raise BadArchiveError("cannot be unpacked: it is cut off")
+    while file.fileobj.read(CHUNK):  # to the end of what is compressed, with its checksum
+        pass
+
+
+def _check_inside(top, path, name):
+    """BadArchiveError if `path`, by whatever links, is not in `top`, a real path."""
+    real = os.path.realpath(path)
+    if real != top and not real.startswith(top + os.sep):
+        raise BadArchiveError(f"has a path that leads out of it: {name!r}")
+
+
+# ---- The container ----------------------------------------------------------------------------
+
+
+class MasterClient:
+    """A client of the master at `address` (host:port), with the application's credentials. It keeps
+    its connection: to agree on each takes longer than most files."""
+
+    def __init__(self, address, certificate, key):
+        import ssl
+
+        host, _, port = address.rpartition(":")
+        self.address = (host.strip("[]"), int(port))
+        self.tls = ssl.create_default_context(cafile=certificate)
+        self.tls.load_cert_chain(certificate, key)
+        self.tls.check_hostname = False  # all of an application have this one certificate
+        self.connection = None
+
+    def get(self, path, receive):
+        """`receive(answer, own host)` for a GET of `path`. Repeated while the master cannot be
+        reached; OSError when that lasts, or when it says no."""
+        import http.client
+
+        end = time.monotonic() + PATIENCE
+        while True:
+            connection = self.connection or http.client.HTTPSConnection(
+                *self.address, timeout=CALL_LIMIT, context=self.tls
+            )
+            self.connection = None
+            try:
+                connection.request("GET", path)
+                own = connection.sock.getsockname()[0]
+                answer = connection.getresponse()
+                if answer.status != 200:
+                    raise PermissionError(0, answer.read(1000).decode(errors="replace"))
+                received = receive(answer, own)
+                self.connection = connection
+                return received
+            except PermissionError:
+                raise
+            except (OSError, http.client.HTTPException) as error:
+                if time.monotonic() > end:
+                    raise OSError(0, f"its master cannot be reached: {error}") from error
+                time.sleep(0.2)
+            finally:
+                if self.connection is None:
+                    connection.close()
+
+    def close(self):
+        """Ends the connection. Another call makes a new one."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def fetch(self, digest, path):
+        """Writes the content with this SHA-256 to `path`, which appears whole or not at all."""
+        partial = f"{path}.partial"
+
+        def receive(answer, _):
+            found = hashlib.sha256()
+            with open(partial, "wb") as file:
+                while chunk := answer.read(CHUNK):
+                    found.update(chunk)
+                    file.write(chunk)
+            if found.hexdigest() != digest:  # cut off, or the file was changed
+                raise OSError(0, "what came is not what was asked for")
+
+        try:
+            self.get(f"/files/{digest}", receive)
+            os.rename(partial, path)
+        finally:
+            if os.path.exists(partial):
+                os.unlink(partial)
+
+
+def main(argv):
+    """Becomes the container's script; or runs it, where it is to stay, and returns its exit code,
+    as a shell has it."""
+    address, id, certificate, key, root = argv
+    os.umask(0o077)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # also as process 1
+    try:
+        master = MasterClient(address, certificate, key)
+        folder, order = prepare(master, id, certificate, key, root)
+        master.close()
+        os.chdir(folder)
+        environment = {**os.environ, **order["environment"]}
+        if order["stay"]:
+            return run(environment)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.execvpe("bash", ["bash", ".skein.sh"], environment)
+    except (OSError, BadArchiveError, ValueError, KeyError) as error:
+        print(f"{CANNOT_START}{getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return CANNOT_START_CODE
+
+
+def run(environment):
+    """Runs the script to its end. Says what its program returned; returns its exit code."""
+    print(LOG_BEGINS, flush=True)
+    process: subprocess.Popen[bytes] | None = None
+    asked = False
+
+    def end(*_):
+        nonlocal asked
+        asked = True
+        if process is not None:
+            process.terminate()
+            if stopped(process.pid):  # it would never hear of it
+                process.kill()
+
+    signal.signal(signal.SIGTERM, end)
+    process = script = subprocess.Popen(["bash", ".skein.sh"], env=environment)
+    if asked:  # while it was started
+        end()
+    code = None
+    while code is None:  # the handler of a signal that comes as a wait begins runs after it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = script.wait(1.0)
+    try:
+        with open(os.path.join(environment["LOG_DIRS"], RETURNED_FILE), encoding="utf-8") as file:
+            told = json.dumps(json.load(file), separators=(",", ":"))
+        sys.stdout.write(RETURNED_LINE + told + "\n")
+        sys.stdout.flush()
+    except (OSError, ValueError):  # nothing was returned
+        pass
+    return code if code >= 0 else 128 - code
+
+
+def stopped(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "T"
+    except OSError:  # it has ended
+        return False
+
+
+def prepare(master, id, certificate, key, root):
+    """Makes the container's folder. Returns its path and what the master says of it."""
+    attempt = os.urandom(8).hex()
+    order, host = master.get(
+        f"/containers/{id}?attempt={attempt}", lambda answer, own: (json.load(answer), own)
+    )
+    folder = os.path.join(root, id)
+    os.makedirs(folder, 0o700)
+    logs = os.environ.get("LOG_DIRS") or os.path.join(root, "logs")
+    os.makedirs(logs, 0o700, exist_ok=True)
+    for name, digest, archive in order["files"]:
+        path = os.path.join(folder, name)
+        master.fetch(digest, f"{path}.packed" if archive else path)
+        if archive:
+            unpack(f"{path}.packed", path)
+            os.unlink(f"{path}.packed")
+    shutil.copyfile(certificate, os.path.join(folder, ".skein.crt"))
+    shutil.copyfile(key, os.path.join(folder, ".skein.pem"))
+    with open(os.path.join(folder, ".skein.sh"), "w", encoding="utf-8") as file:
+        file.write(order["script"])
+    order["environment"].update(LOCAL_DIRS=root, LOG_DIRS=logs, PWD=folder)
+    for name, value in (("NM_HOST", host), ("NM_PORT", "0"), ("NM_HTTP_PORT", "0")):
+        order["environment"].setdefault(name, os.environ.get(name, value))
+    return folder, order
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
