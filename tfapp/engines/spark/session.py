@@ -148,8 +148,9 @@ def running(context: SparkContext) -> bool:
 
 def spare_own_jobs(context: SparkContext) -> None:
     """Replaces pyspark's handler of Ctrl-C, which cancels all jobs, by one that spares those of
-    tfapp: containers and feeds are jobs too. Nothing changes if another handler is installed, as in
-    later cells of a notebook, or in a thread other than the main one, which can install none."""
+    tfapp: containers and feeds are jobs too. The handler stays if it is another one, as in later
+    cells of a notebook, or in a thread other than the main one, which can install none."""
+    _spare_connections()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():
         return
@@ -163,6 +164,20 @@ def spare_own_jobs(context: SparkContext) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)
+
+
+def _spare_connections() -> None:
+    """Makes py4j close the connection of the interrupted thread alone. After a Ctrl-C in the middle
+    of a call to Java, py4j 0.10.9.9 closes the connections of all threads, and calls again what
+    they were calling: each container's job would run a second time."""
+    from py4j.clientserver import ClientServerConnection
+
+    def shutdown_socket(self: Any, remote_port: int, local_port: int) -> None:
+        if self is self.java_client.get_thread_connection():
+            self.close(reset=True)
+
+    if hasattr(ClientServerConnection, "shutdown_socket"):
+        ClientServerConnection.shutdown_socket = shutdown_socket
 
 
 def _cancel_others(context: SparkContext) -> None:
