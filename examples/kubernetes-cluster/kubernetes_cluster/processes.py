@@ -8,9 +8,11 @@ import fcntl
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 STOP_LIMIT = 60.0  # seconds
 
@@ -136,6 +138,8 @@ def run(
 ) -> str:
     """What a command prints. ClusterError with its last words when it fails or takes longer than
     `limit` seconds. `what` says what it does, as "fetching X"."""
+    # A Ctrl-C while it is being started would leave it behind: nobody knows it yet.
+    interrupts = _Interrupts()
     try:
         process = subprocess.Popen(
             command,
@@ -149,9 +153,11 @@ def run(
             start_new_session=True,
         )
     except OSError as error:
+        interrupts.release()
         raise ClusterError(f"{what} failed: {error}") from None
     with process:
         try:
+            interrupts.release()
             output, _ = process.communicate(timeout=limit)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
@@ -162,6 +168,27 @@ def run(
         words = "\n".join(output.rstrip().splitlines()[-8:])
         raise ClusterError(f"{what} failed:\n{words}")
     return output
+
+
+class _Interrupts:
+    """Holds SIGINT and SIGTERM back, whose handlers raise, until `release`. Nothing happens in a
+    thread other than the main one, where none raises."""
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._hold)
+
+    def _hold(self, number: int, frame: object) -> None:
+        self._came.append(number)
+
+    def release(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number in self._came:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager
