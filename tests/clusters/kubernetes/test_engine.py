@@ -358,7 +358,9 @@ def test_stop_before_the_master_can_be_asked(tfapp, moment):
         _, problems = r.communicate(timeout=300)
     assert r.returncode == 130, problems
     verdict = tfapp.status("early")["status"]["verdict"]
-    assert (verdict["state"], verdict["cause"]) == ("KILLED", None), verdict
+    assert verdict["state"] == "KILLED", verdict
+    # A master that could be asked after all has the words.
+    assert verdict["cause"] is None or verdict["cause"]["exit"]["reason"] == "stopped", verdict
     tfapp.left()
 
 
