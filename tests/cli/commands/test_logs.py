@@ -62,6 +62,12 @@ def test_what_is_no_time(tmp_path, engine, capsys, text):
     assert f"argument --since: {text!r} is not a time such as 10min, 2h or 2026-11-24T13:05" in said
 
 
+def test_a_number_without_a_unit(tmp_path, engine, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, engine, "logs", "app", "--since=5")
+    assert "argument --since: '5' has no unit: 5s or 5min?" in capsys.readouterr().err
+
+
 def test_the_logs_of_every_container_that_an_instance_had(tmp_path, engine):
     """The second came when the first was lost."""
     engine.write_log("worker/0", "\n")

@@ -61,6 +61,8 @@ def _moment(text: str) -> float:
         return datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text)).timestamp()
     except ValueError:
         pass
+    if text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} has no unit: {text}s or {text}min?")
     try:
         return time.time() - duration(text)
     except argparse.ArgumentTypeError:
