@@ -91,7 +91,7 @@ def make_private(path: Path) -> Path:
     return path
 
 
-def write_atomically(path: Path, data: bytes, durable: bool = False) -> None:
+def write_atomically(path: Path, data: bytes | memoryview, durable: bool = False) -> None:
     """Writes a file of mode 0600 that no reader sees half-written. `durable`: also after a power
     cut, which takes a few milliseconds."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

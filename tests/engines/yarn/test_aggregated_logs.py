@@ -1,5 +1,10 @@
 """The files that `yarn logs` writes."""
 
+import subprocess
+import sys
+
+import pytest
+
 from tfapp.engines.base import LogFile
 from tfapp.engines.yarn.aggregated_logs import log_files, split
 from tfapp.engines.yarn.layout import YarnRunFolder
@@ -60,3 +65,47 @@ def test_copies_are_named_by_what_their_runner_said(tmp_path):
         LogFile("coordinator", run.logs / "container_1_0001_01_000001/application.driver.log"),
         LogFile("master", run.logs / "container_1_0001_01_000001/application.master.log"),
     ]
+
+
+# Runs in a process of its own, whose memory has a limit. `yarn` is a script that copies its answer.
+FETCHES = """
+import sys, resource
+from pathlib import Path
+from tfapp.engines.yarn import aggregated_logs
+from tfapp.engines.yarn.layout import YarnRunFolder
+
+class Web:
+    def application(self, *_):
+        return {"logAggregationStatus": "SUCCEEDED"}
+
+run, yarn = YarnRunFolder(Path(sys.argv[1])), sys.argv[2]
+resource.setrlimit(resource.RLIMIT_DATA, (150 << 20, 150 << 20))
+print(aggregated_logs.fetch(run, "application_1_0001", "", {"PATH": yarn}, Web()))
+"""
+
+
+@pytest.mark.parametrize("copied", [None, b"a" * 5, b"other"])
+def test_logs_larger_than_memory(tmp_path, copied):
+    """One of 300 MB, of which nothing, a beginning or something else was copied before."""
+    name = "container_1_0001_01_000002"
+    run = YarnRunFolder(tmp_path / "run")
+    copy = run.logs / name / "worker.log"
+    if copied is not None:
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(copied)
+    size = 300_000_000
+    with (tmp_path / "answer").open("wb") as answer:
+        head, _, tail = entry("worker.log", "TEXT").partition("TEXT")
+        answer.write(head.replace("LogLength:4", f"LogLength:{size}").encode())
+        for _ in range(300):
+            answer.write(b"a" * 1_000_000)
+        answer.write(tail.encode() + entry("e", "last").encode())
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    (bin / "yarn").write_text(f'#!/bin/sh\n/bin/cp {tmp_path}/answer "$5/{name}"\n')
+    (bin / "yarn").chmod(0o755)
+    command = [sys.executable, "-c", FETCHES, run.path, bin]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert copy.stat().st_size == size
+    assert (copy.parent / "e").read_bytes() == b"last"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+import os
 import re
 import tempfile
 import time
@@ -23,6 +26,7 @@ from tfapp.frozen import frozen
 GATHER_LIMIT = 30.0  # seconds for YARN to gather the logs
 COMMAND_LIMIT = 120.0  # seconds for `yarn logs`
 LOOK_EVERY = 0.5
+_PIECE = 1 << 20  # bytes of a copy that are compared at a time
 
 # YARN's words (LogAggregationStatus) while it gathers, and where it has given up on a node.
 _UNFINISHED = ("NOT_START", "RUNNING", "RUNNING_WITH_FAILURE")
@@ -61,32 +65,58 @@ def fetch(
         _ask_yarn(application, Path(scratch), environ)
         for answer in Path(scratch).rglob("container_*"):
             containers.add(answer.name)
-            for file, data in split(answer.read_bytes()):
-                folder = make_private(run.logs / answer.name)
-                _complete(folder / file, data)
+            with _mapped(answer) as content:
+                for file, data in split(content):
+                    folder = make_private(run.logs / answer.name)
+                    with data:
+                        _complete(folder / file, data)
         if not state:
             run.logs_complete.touch(0o600)
     return Gathered(frozenset(containers), state)
 
 
-def _complete(path: Path, data: bytes) -> None:
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """The content of a file, which may be larger than memory."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            yield b""  # which cannot be mapped
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
+
+
+def _complete(path: Path, data: memoryview) -> None:
     """Appends the rest to a copy, so that a process that reads it continues."""
-    have = path.read_bytes() if path.exists() else b""
-    if data.startswith(have):
-        with path.open("ab") as copy:
-            copy.write(data[len(have) :])
-    else:
+    if not _begins_with(data, path):
         write_atomically(path, data)
+        return
+    with path.open("ab") as copy:
+        copy.write(data[copy.tell() :])
 
 
-def split(answer: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of every log in the output of `yarn logs` for one container."""
+def _begins_with(data: memoryview, path: Path) -> bool:
+    """Whether the file is a beginning of it, or is not there."""
+    at = 0
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as copy:
+        while piece := copy.read(_PIECE):
+            if data[at : at + len(piece)] != piece:
+                return False
+            at += len(piece)
+    return True
+
+
+def split(answer: mmap.mmap | bytes) -> Iterator[tuple[str, memoryview]]:
+    """(name, content) of every log in the output of `yarn logs` for one container. The contents
+    are views of it."""
     position = 0
     while head := _HEAD.search(answer, position):
-        end = head.end() + int(head["length"])
+        first, end = head.end(), head.end() + int(head["length"])
         name = head["file"].decode(errors="replace")
+        del head  # it holds the map open
         if "/" not in name and name not in ("", ".", ".."):
-            yield name, answer[head.end() : end]
+            with memoryview(answer) as whole:
+                yield name, whole[first:end]
         position = end
 
 
