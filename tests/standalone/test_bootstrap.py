@@ -185,6 +185,17 @@ sys.exit(run(dict(os.environ)))
 """
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff", b'{"value": ', b"[" * 100_000])
+def test_a_damaged_record_of_what_was_returned_changes_no_exit_code(tmp_path, content):
+    (tmp_path / ".skein.sh").write_text("exit 3")
+    (tmp_path / "tfapp-returned.json").write_bytes(content)
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", STAYS]
+    environ["LOG_DIRS"] = str(tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
 def test_a_script_is_asked_to_end_although_its_parent_begins_to_wait(tmp_path):
     script = "trap 'echo asked; exit 3' TERM; echo runs; while true; do sleep 0.1; done"
     (tmp_path / ".skein.sh").write_text(script)
