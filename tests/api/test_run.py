@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import tfapp
+from tests.waiting import wait
 from tfapp import shipped
 from tfapp.errors import (
     ApplicationFailedError,
@@ -166,6 +167,11 @@ def test_the_last_generation_s_values_come_back(module, tmp_path):
     assert dict(result.returned) == {"worker/0": 2, "worker/1": 2}
 
 
+def grown(status):
+    running = [one for one in status.instances if one.state == "RUNNING"]
+    return status.generation > 1 and status.state == "RUNNING" and len(running) == 3
+
+
 def test_a_handle(module, tmp_path):
     program = module(PROGRAM)
     with tfapp.submit(
@@ -194,6 +200,8 @@ def test_a_handle(module, tmp_path):
         assert "3" in other.flex("worker", 3)
         killed = application.kill("worker/0")
         assert killed
+        # The programs of the first generation might end well before the third worker is there.
+        wait(lambda: grown(other.status()), "three workers", LIMIT)
         (tmp_path / "go").touch()
         result = other.result(LIMIT)
         assert dict(result.returned) == {"worker/0": 0, "worker/1": 1, "worker/2": 2}

@@ -137,9 +137,11 @@ def test_a_loss_while_train_waits_is_counted(world, connected):
         Later(lambda p=program, m=mine: learn(p, m, lambda feed: gate.wait(120), rows=64))
     training = train(world, Rows([160], connected))
     wait_for(lambda: [len(mine) for mine in learned] == [64, 64])
+    known = world.feeder._state.programs.values()
+    wait_for(lambda: all(each.took >= 64 for each in known))  # the driver hears of it later
+    taken = sum(each.took for each in known)
     for program in world.programs:
         program.end()
-    taken = sum(program.took for program in world.feeder._state.programs.values())
     again = [Later(lambda p=p: learn(p, [])) for p in world.begin()]
     result = training.result
     assert (result.rows, result.lost, result.consumed) == (160, taken, 160 - taken)
