@@ -118,7 +118,7 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     wait_for(lambda: "it was told to say this" in window.text("#log"), "the newest line")
     end = "const e = document.getElementById('log');"
     assert window.run(f"{end} return e.scrollHeight - e.scrollTop - e.clientHeight < 2")
-    assert window.run("return document.title") == "app \u00b7 tfapp"
+    assert window.run("return document.title") == "\u25b6 app \u00b7 tfapp"
 
     # What it shows can be kept, and is the same.
     kept = tmp_path / "kept.html"
@@ -136,7 +136,23 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
         assert width <= room == PHONE[0]
     assert window.complaints() == []
 
+    # It runs again. Its first run can still be looked at.
+    running.tfapp.ok("start", "app")
+    newest, first = ["All applications", "Run 1"], ["All applications", "Newest run"]
+    wait_for(lambda: window.texts("nav a") == newest, "run 2")
+    assert window.texts("[data-failure]") == []
+    window.run("document.querySelectorAll('nav a')[1].click()")
+    wait_for(lambda: window.texts("nav a") == first, "run 1")
+    assert re.search(sentence, window.text("#failures"))
+    assert window.texts("#log-choice option") == ["worker/0", "worker/1"]
+    window.run("document.querySelectorAll('nav a')[1].click()")
+    wait_for(lambda: window.texts("nav a") == newest, "run 2 once more")
+    window.run("document.querySelector('nav a').click()")
+    wait_for(lambda: "SUCCEEDED" in window.text(".apps"), "the list")
+    assert window.complaints() == []
+
     window.open(kept.as_uri())
+    assert window.texts("nav") == []
     assert "\u25b6 RUNNING" in window.text(".title"), "as it was then"
     assert re.search(sentence, window.text("#failures"))
     assert window.texts("figure[data-metric=loss]") != []
@@ -198,7 +214,7 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
         assert window.text("h1") == f"{name}{HOSTILE}"
         assert len(window.texts("[data-lane]")) == len(status.instances)
         assert window.run("return document.images.length") == 0
-        assert window.run("return document.title").startswith(name)
+        assert window.run("return document.title")[1:].startswith(f" {name}<script>")
         if status.feed:
             assert window.text("#feed p") == f"1,234,567 rows. Nothing moves: {HOSTILE}."
             assert window.texts("td[data-label=rows]") == ["1,234,567", "", ""]

@@ -4,10 +4,12 @@ are at one moment, to be kept."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +33,8 @@ REST = 50.0  # between two of them: so many times what one took
 MAX_LOG = 64 * 1024  # bytes of a log that are shown
 MAX_KEPT_LOGS = 24  # logs in a page that is kept
 MAX_KEPT_LOG = 32 * 1024  # bytes of each
+MAX_EARLIER = 10  # earlier runs to which a page has links
+_EARLIER = re.compile(r"runs/(?P<run>\d{1,9})/(data\.json)?")
 
 _T = TypeVar("_T")
 
@@ -52,7 +56,8 @@ class Pages:
 
     def answer(self, request: PageRequest) -> PageAnswer:
         """The list of applications at "", an application at its engine's name and its own, and
-        below that what Slider's registry served. `data.json` beside a page: its document."""
+        below that its earlier runs at `runs/N/`, and what Slider's registry served. `data.json`
+        beside a page: its document."""
         if request.path in ("", "data.json"):
             return server.shown(self._list.value(), request, self._calendar())
         engine, _, rest = request.path.partition("/")
@@ -69,12 +74,20 @@ class Pages:
             return server.failed(503, error.message)
 
     def _below(self, engine: str, name: str, below: str, request: PageRequest) -> PageAnswer:
+        if found := _EARLIER.fullmatch(below):
+            run = int(found["run"])
+            ways = [("All applications", "../../../../"), ("Newest run", "../../")]
+            shown = kept(self._engines[engine], name, run, ways)
+            return server.shown(shown, request, self._calendar())
         watch = self._watch(engine, name)
         application = watch.newest(FIRST_WORD)
         if below in ("", "data.json"):
             instance = request.query.get("log", "") or _first(application.status)
             direct = self._engines[engine].reaches_pages
-            shown = _document(application, watch.logs(application, instance), direct)
+            earlier = range(max(1, application.run - MAX_EARLIER), application.run)
+            ways = [("All applications", "../../"), *((f"Run {n}", f"runs/{n}/") for n in earlier)]
+            logs = watch.logs(application, instance)
+            shown = _document(application, logs, direct, ways=ways)
             return server.shown(shown, request, self._calendar())
         address = f"{request.base}{engine}/{name}"
         return server.data(registry.published(below, application.status, address))
@@ -187,9 +200,11 @@ class _Seldom(Generic[_T]):
             return self._made[0]
 
 
-def kept(engine: Engine, name: str, run: int | None = None) -> dict[str, Any]:
+def kept(
+    engine: Engine, name: str, run: int | None = None, ways: Sequence[tuple[str, str]] = ()
+) -> dict[str, Any]:
     """The document of an application as it is now, with the last lines of the logs of a few of its
-    instances: those that failed first. To be kept: it asks for no newer one."""
+    instances: those that failed first. To be kept: it asks for no newer one. `ways`: see About."""
     application = engine.find(name, run)
     status = application.status
     first = _first(status)
@@ -203,14 +218,18 @@ def kept(engine: Engine, name: str, run: int | None = None) -> dict[str, Any]:
         names = [i.instance for i in order if i.instance in wanted]
         there = {file.instance for file in files}
         logs = [_log(files, instance, MAX_KEPT_LOG) for instance in names if instance in there]
-    return _document(application, logs, engine.reaches_pages, fixed=True)
+    return _document(application, logs, engine.reaches_pages, fixed=True, ways=ways)
 
 
 def _document(
-    application: Application, logs: Any, direct: bool, fixed: bool = False
+    application: Application,
+    logs: Any,
+    direct: bool,
+    fixed: bool = False,
+    ways: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     links = [PageAddress(one.what, one.instance, one.address) for one in application.links]
-    about = _about(application, direct)
+    about = dataclasses.replace(_about(application, direct), ways=ways)
     return document.of_application(about, application.status, links, logs, fixed=fixed)
 
 

@@ -25,7 +25,7 @@ MAX_LINES = 200  # lines of a log that are shown
 class About:
     """Information about an application that is not in its status. `waits`: what it waits for, in
     the engine's words. `direct`: whether a browser can reach the addresses that instances
-    export."""
+    export. `ways`: (words, path) of links to other pages."""
 
     name: str
     engine: str = ""
@@ -35,6 +35,7 @@ class About:
     tags: Sequence[str] = ()
     waits: str = ""
     direct: bool = True
+    ways: Sequence[tuple[str, str]] = ()
 
 
 @frozen
@@ -75,6 +76,7 @@ def of_application(
         "kind": "application",
         **_facts(about, status),
         "id": about.id,
+        "ways": [list(way) for way in about.ways],
         "cause": dataclasses.asdict(verdict.cause) if verdict and verdict.cause else None,
         "generation": status.generation,
         "restarts": status.restarts,

@@ -111,6 +111,11 @@ function head() {
       ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))))));
 }
 
+function ways() {
+  if (!doc.ways.length) return null;
+  return make("nav", {}, doc.ways.map(([words, path]) => make("a", { href: path }, words)));
+}
+
 function restarts() {
   if (doc.restarts === null || doc.losses === null) return "unknown";
   const lost = doc.losses ? ` (${doc.losses} after losses)` : "";
@@ -438,6 +443,7 @@ function notes() {
 
 const PARTS = {
   application: [
+    ["ways", ways, () => doc.ways],
     ["head", head, () => [doc.words, doc.state, doc.run, doc.live && Math.floor(elapsed())]],
     ["cause", cause, () => doc.cause], ["links", links, () => doc.links],
     ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(elapsed())]],
@@ -468,7 +474,9 @@ function show() {
     if (old) old.replaceWith(fresh);
     else root.append(fresh);
   }
-  if (doc.kind === "application") showLog(false);
+  if (doc.kind !== "application") return;
+  document.title = `${(SHAPES[doc.state] || ["?"])[0]} ${doc.name} \u00b7 tfapp`; // for the tab
+  showLog(false);
 }
 
 function silent(text) {
