@@ -145,6 +145,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.task",
         "tfapp.tensorflowonspark",
     },
+    "py4j": {"tfapp.engines.spark.session"},
     "keras": {"tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "pathspec": {"tfapp.package.folder"},
