@@ -22,7 +22,8 @@ from tfapp.schema import check_document
 from tfapp.script import Script
 
 ROOT = README.parent
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+PAGES = [README, *(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 

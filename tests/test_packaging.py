@@ -47,7 +47,7 @@ def checkout(tmp_path_factory) -> Path:
     ignore = shutil.ignore_patterns("__pycache__")
     for name in ("tfapp", "schemas", "app-packages"):
         shutil.copytree(REPOSITORY / name, copy / name, ignore=ignore)
-    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, copy / name)
     return copy
 
