@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "placeholders": set(),
     "shipped": set(),
     "standalone": set(),
+    "storage": {"errors"},
     "skein_library": {"library_path"},
     "documents": {"errors", "problems"},
     "schema": {"close_match", "documents", "errors", "library_path", "problems", "shipped"},
@@ -148,6 +149,8 @@ DOORS: dict[str, set[str]] = {
     "py4j": {"tfapp.engines.spark.session"},
     "keras": {"tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
+    "obstore": {"tfapp.storage"},
+    "hdfs_native": {"tfapp.storage"},
     "pathspec": {"tfapp.package.folder"},
     "pandas": {"tfapp.feed.driver.data"},
     "pyarrow": {

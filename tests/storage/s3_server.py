@@ -1,0 +1,93 @@
+"""A real S3 server for tests: versitygw, built from its Go module once and kept by its version."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.clusters.yarn.conftest import ROOT
+from tests.debian import alone
+from tests.lacking import lacking
+from tests.waiting import wait
+
+MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+BUILD_LIMIT = 1200.0  # seconds
+
+sys.path.insert(0, str(ROOT / "examples" / "kubernetes-cluster"))
+from kubernetes_cluster import programs  # noqa: E402
+from kubernetes_cluster.processes import ClusterError  # noqa: E402
+
+
+def build(cache: Path) -> Path:
+    """The program, from `cache`. Takes two minutes of computing when it is not there."""
+    program = cache / "versitygw" / MODULE.rpartition("@")[2] / "versitygw"
+    with alone(program.parent):
+        if not program.exists():
+            try:
+                _build(program)
+            except (ClusterError, OSError, subprocess.SubprocessError) as error:
+                lacking(f"no S3 server: {error}")
+    return program
+
+
+def _build(program: Path) -> None:
+    work = program.parent / "build"
+    paths = f"{os.environ['PATH']}:/usr/local/go/bin"
+    environ = {**os.environ, "PATH": paths}
+    go = programs.find_go(environ) or programs.fetch_go(work, environ)
+    environ |= {
+        "CGO_ENABLED": "0",
+        "GOBIN": str(work),
+        "GOCACHE": str(work / "compiled"),
+        "GOFLAGS": "-modcacherw",
+        "GOMODCACHE": str(work / "modules"),
+        "GOTOOLCHAIN": "local",
+    }
+    command = [str(go.command), "install", "-ldflags=-s -w", MODULE]
+    log = program.parent / "build.log"
+    with log.open("w") as output:
+        done = subprocess.run(command, env=environ, stderr=output, timeout=BUILD_LIMIT)
+    if done.returncode != 0:
+        raise ClusterError(f"{' '.join(command)}: {log.read_text()[-1000:]}")
+    (work / "versitygw").rename(program)
+    shutil.rmtree(work)
+
+
+@contextlib.contextmanager
+def running(folder: Path, buckets: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """The variables for a program that is to use it. Objects are files in `folder`."""
+    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+    program = build(cache)
+    for bucket in buckets:
+        (folder / bucket).mkdir(parents=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [str(program), "--quiet", "--port", address, "posix", str(folder)]
+    keys = {"ROOT_ACCESS_KEY": "tests", "ROOT_SECRET_KEY": "secret-of-tests"}
+    with (folder.parent / "versitygw.log").open("w") as log:
+        server = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log)
+    try:
+        wait(lambda: _answers(address), "the S3 server does not answer", 60)
+        yield {
+            "S3_ENDPOINT": address,
+            "S3_USE_HTTPS": "0",
+            "S3_ACCESS_KEY": keys["ROOT_ACCESS_KEY"],
+            "S3_SECRET_KEY": keys["ROOT_SECRET_KEY"],
+        }
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _answers(address: str) -> bool:
+    host, port = address.split(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+        return True
+    return False

@@ -1,0 +1,42 @@
+import asyncio
+import threading
+
+import pytest
+
+from tfapp.storage import base, hdfs
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("org.apache.hadoop.security.AccessControlException: denied", base.DENIED),
+        ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: full", base.EXHAUSTED),
+        ("org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException: x", base.ABORTED),
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: x", base.UNAVAILABLE),
+        ("IO error occurred: Connection refused (os error 111)", base.UNAVAILABLE),
+        ("org.apache.hadoop.security.token.SecretManager$InvalidToken: x", base.UNAUTHENTICATED),
+        ("PathIsNotEmptyDirectoryException: `/a is non empty'", base.PRECONDITION),
+        ("odd", base.UNKNOWN),
+    ],
+)
+def test_an_answer_of_hdfs_is_an_error_of_tensorflow(words, code):
+    error = hdfs.answered(RuntimeError(f"{words}\n\tat org.apache.X.y(X.java:1)\n\tat z"))
+    found, text = base.told(error, "hdfs://h/a")
+    assert found == code
+    assert "X.java" not in text and text.startswith("hdfs://h/a: ")
+
+
+def test_a_call_that_is_late_is_cancelled():
+    cancelled = threading.Event()
+
+    async def late():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with pytest.raises(base.Failed, match="no answer from HDFS within 0.05 s") as caught:
+        hdfs.Hdfs(limit=0.05).done(late)
+    assert caught.value.code == base.LATE
+    assert cancelled.is_set()

@@ -1,0 +1,70 @@
+import itertools
+
+from tfapp.storage.base import BLOCK
+from tfapp.storage.reading import LEAST, Memory, Reader
+
+SIZE = 3 * BLOCK + 1000
+
+
+class Source:
+    def __init__(self, content):
+        self.content, self.length, self.reads = content, len(content), []
+
+    def read(self, offset, count):
+        self.reads.append((offset, count))
+        return self.content[offset : offset + count]
+
+
+def content_of(size):
+    return b"".join(b"%08d" % number for number in range(size // 8 + 1))[:size]
+
+
+def read(reader, offset, count):
+    pieces = reader.read(offset, count)
+    return b"".join(content[start : start + length] for content, start, length in pieces)
+
+
+def test_a_file_that_is_read_in_order_is_read_in_blocks():
+    source = Source(content_of(SIZE))
+    reader = Reader(lambda: source, Memory())
+    found = b"".join(read(reader, offset, 5000) for offset in range(0, SIZE, 5000))
+    assert found == source.content
+    assert source.reads == [(n * BLOCK, min(BLOCK, SIZE - n * BLOCK)) for n in range(4)]
+
+
+def test_a_read_elsewhere_brings_little():
+    source = Source(content_of(SIZE))
+    reader = Reader(lambda: source, Memory())
+    assert read(reader, BLOCK + 8, 16) == source.content[BLOCK + 8 : BLOCK + 24]
+    assert source.reads == [(BLOCK + 8, LEAST)]
+    assert read(reader, SIZE - 8, 100) == source.content[-8:]
+    assert read(reader, SIZE, 100) == read(reader, SIZE + 9, 100) == b""
+
+
+def test_a_large_read_is_not_kept():
+    source = Source(content_of(SIZE))
+    memory = Memory()
+    reader = Reader(lambda: source, memory)
+    assert read(reader, 0, 3 * BLOCK) == source.content[: 3 * BLOCK]
+    assert reader.window == (0, b"")
+
+
+def test_all_readers_together_stay_within_the_memory():
+    memory = Memory(limit=2 * BLOCK)
+    sources = [Source(content_of(SIZE)) for _ in range(10)]
+    readers = [Reader(lambda source=source: source, memory) for source in sources]
+    for offset, reader in itertools.product(range(0, 100_000, 50_000), readers):
+        read(reader, offset, 50_000)
+        assert sum(len(one.window[1]) for one in readers) <= memory.limit
+    for reader in readers:
+        reader.close()
+    assert memory.share() == BLOCK
+
+
+def test_a_file_that_has_grown_is_opened_again(monkeypatch):
+    now = iter(range(100))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    sources = iter([Source(b"abc"), Source(b"abcdef")])
+    reader = Reader(lambda: next(sources), Memory())
+    assert read(reader, 0, 10) == b"abc"
+    assert read(reader, 3, 10) == b"def"

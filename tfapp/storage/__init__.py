@@ -1,0 +1,108 @@
+"""File systems for TensorFlow and for Python: HDFS, S3 and Azure.
+
+    import tfapp.storage
+    tfapp.storage.register()
+
+From then on tf.io.gfile, tf.data, checkpoints, saved models and summaries take URLs such as
+hdfs://namenode:8020/user/me/model and s3://bucket/model. It needs the extra `tfapp[storage]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from tfapp.errors import UnavailableError
+from tfapp.storage.hdfs import SCHEMES as HDFS_SCHEMES
+from tfapp.storage.hdfs import Hdfs
+from tfapp.storage.objects import AZURE_SCHEMES, S3_SCHEMES, Objects, s3_options
+
+__all__ = ["SCHEMES", "fsspec", "register"]
+
+SCHEMES = (*HDFS_SCHEMES, *S3_SCHEMES, *AZURE_SCHEMES)
+_HINT = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
+
+_registered = False
+
+
+def register() -> None:
+    """Gives TensorFlow the file systems of SCHEMES that it does not have. If TensorFlow is not
+    imported yet, it gets them when it is. A second call does nothing.
+
+    UnavailableError if the extra `storage` is not installed, or this processor or TensorFlow has no
+    such interface.
+    """
+    global _registered
+    if not any(importlib.util.find_spec(name) for name in ("obstore", "hdfs_native")):
+        raise UnavailableError("there is neither obstore nor hdfs_native", _HINT)
+    if _registered:
+        return
+    found = sys.modules.get("tensorflow")
+    if found is None or getattr(found.__spec__, "_initializing", False):
+        sys.meta_path.insert(0, _WithTensorFlow())
+    else:
+        _give(found)
+    _registered = True
+
+
+def _give(tensorflow: Any) -> None:
+    from tfapp.storage.plugin import plugin_for
+
+    if importlib.util.find_spec("tensorflow_io"):
+        with contextlib.suppress(Exception):  # it does not fit to most versions of TensorFlow
+            importlib.import_module("tensorflow_io")
+    there = set(tensorflow.io.gfile.get_registered_schemes())
+    hdfs, objects = Hdfs(), Objects()
+    stores = {scheme: hdfs if scheme in HDFS_SCHEMES else objects for scheme in SCHEMES}
+    missing = {scheme: store for scheme, store in stores.items() if scheme not in there}
+    if missing:
+        register_library = tensorflow.experimental.register_filesystem_plugin
+        plugin_for(tensorflow).load(missing, register_library)
+
+
+class _WithTensorFlow(importlib.abc.MetaPathFinder):
+    """Lets others find TensorFlow, and adds to what happens at its import."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Of TensorFlow alone."""
+        if name != "tensorflow":
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                load(module)
+                _give(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def fsspec(url: str) -> Any:
+    """The file system of fsspec for a URL, for what is not TensorFlow's: pandas, PyArrow, a program
+    itself. With the same settings as TensorFlow gets here; other schemes are left to fsspec.
+    UnavailableError if a library is missing."""
+    scheme, _, rest = url.partition("://")
+    try:
+        if scheme in HDFS_SCHEMES:
+            from hdfs_native import fsspec as native
+
+            kind = native.HdfsFileSystem if scheme == "hdfs" else native.ViewfsFileSystem
+            host, _, port = rest.partition("/")[0].partition(":")
+            return kind(host or None, int(port) if port else None)
+        if scheme in S3_SCHEMES:
+            from obstore.fsspec import FsspecStore
+
+            return FsspecStore("s3", **s3_options(os.environ))
+        core = importlib.import_module("fsspec.core")
+        return core.url_to_fs(url)[0]
+    except ImportError as error:
+        raise UnavailableError(f"{url} cannot be opened: {error}", _HINT) from error

@@ -1,0 +1,108 @@
+"""What a file system is for `plugin`, and the errors that it may raise.
+
+Besides `Failed`, these have a meaning: FileNotFoundError, FileExistsError, IsADirectoryError,
+NotADirectoryError, PermissionError, TimeoutError, ConnectionError. All else is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+NO_FOLDER, NO_FILE = "this is a file and no folder", "this is a folder and no file"
+BLOCK = 4 << 20  # bytes that are read at once, ahead of what is asked for
+
+# TensorFlow's codes. Python knows them as tf.errors.NotFoundError, ...
+CANCELLED, UNKNOWN, INVALID, LATE, NOT_FOUND, EXISTS, DENIED = 1, 2, 3, 4, 5, 6, 7
+EXHAUSTED, PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED = 8, 9, 10, 11, 12
+UNAVAILABLE, UNAUTHENTICATED = 14, 16
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (FileNotFoundError, NOT_FOUND),
+    (FileExistsError, EXISTS),
+    (IsADirectoryError, PRECONDITION),
+    (NotADirectoryError, PRECONDITION),
+    (PermissionError, DENIED),
+    (TimeoutError, LATE),
+    (ConnectionError, UNAVAILABLE),
+    (ValueError, INVALID),
+    (KeyboardInterrupt, CANCELLED),
+)
+
+
+class Failed(Exception):
+    """An operation failed. `code`: TensorFlow's. `hint`: what to do."""
+
+    def __init__(self, code: int, words: str, hint: str = ""):
+        super().__init__(f"{words.rstrip('.')}. {hint}".rstrip() if hint else words)
+        self.code = code
+
+
+def told(error: BaseException, path: str) -> tuple[int, str]:
+    """TensorFlow's code for an error, and a text with the path."""
+    if isinstance(error, Failed):
+        return error.code, f"{path}: {error}"
+    if isinstance(error, ImportError):
+        return UNIMPLEMENTED, f"{path}: {error}. Install the extra: pip install 'tfapp[storage]'"
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), UNKNOWN)
+    words = str(error) or type(error).__name__
+    return code, f"{path}: {words if code != UNKNOWN else f'{type(error).__name__}: {words}'}"
+
+
+class Status(NamedTuple):
+    """Of a file or a folder. `length` in bytes, `modified` in nanoseconds since 1970."""
+
+    length: int
+    modified: int
+    is_folder: bool
+
+
+class Source(Protocol):
+    """A file that is open for reading, with the length that it had when it was opened. `read` gives
+    exactly `count` bytes, which are there."""
+
+    length: int
+
+    def read(self, offset: int, count: int) -> bytes: ...
+
+
+class Writer(Protocol):
+    """A file that is open for writing. `flush` shows readers what is written, where that can be;
+    `close` shows them all of it, and is called once."""
+
+    def append(self, content: bytes) -> None: ...
+    def tell(self) -> int: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """A file system. Paths are URLs. `rename` replaces a file at `new`; `remove_folder` removes an
+    empty folder, `remove_tree` any."""
+
+    def stat(self, path: str) -> Status: ...
+    def children(self, path: str) -> Sequence[str]: ...
+    def source(self, path: str) -> Source: ...
+    def writer(self, path: str, append: bool) -> Writer: ...
+    def make_folder(self, path: str, parents: bool = False) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_folder(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def copy(self, old: str, new: str) -> None: ...
+
+
+def split(path: str) -> tuple[str, str, str]:
+    """("s3", "bucket", "a/b") of "s3://bucket/a/b/"."""
+    scheme, _, rest = path.partition("://")
+    host, _, name = rest.partition("/")
+    return scheme, host, "/".join(part for part in name.split("/") if part)
+
+
+def copied(store: Store, old: str, new: str) -> None:
+    """Copies a file through this machine, in blocks."""
+    source = store.source(old)
+    writer = store.writer(new, append=False)
+    for offset in range(0, source.length, BLOCK):
+        writer.append(source.read(offset, min(BLOCK, source.length - offset)))
+    writer.close()

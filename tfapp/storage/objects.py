@@ -1,0 +1,293 @@
+"""Object stores, S3 and Azure, through obstore. A folder is a beginning that names share."""
+
+from __future__ import annotations
+
+import configparser
+import datetime
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfapp.storage import base
+from tfapp.storage.base import Failed, Status
+
+PART = 8 << 20  # bytes of a file that are kept in memory until they are sent
+REQUEST_LIMIT = 60  # seconds for one attempt of a request
+RETRY_LIMIT = 30  # seconds after which no further attempt begins
+FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
+
+S3_SCHEMES = ("s3", "s3a", "s3n")
+AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+
+_CREDENTIALS = (
+    "Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, S3_ACCESS_KEY and S3_SECRET_KEY, "
+    "or a profile in ~/.aws/credentials; docs/storage.md has all of them"
+)
+# What a server says, TensorFlow's code for it, and what to do.
+_ANSWERS = (
+    (r"NoSuchBucket", base.NOT_FOUND, "Make the bucket first, or correct its name"),
+    (r"NoSuchUpload|\b412\b", base.ABORTED, "It was replaced meanwhile: open it again"),
+    (r"169\.254\.|[Cc]redential|\b401\b", base.UNAUTHENTICATED, _CREDENTIALS),
+    (r"\b403\b", base.DENIED, _CREDENTIALS),
+    (r"\b301\b|Malformed", base.PRECONDITION, "Set AWS_REGION to the region of the bucket"),
+    (r"\b404\b", base.NOT_FOUND, ""),
+    (r"\b409\b", base.PRECONDITION, ""),
+    (r"\b(429|5\d\d)\b", base.UNAVAILABLE, "The server is busy: try again later"),
+    (r"timed? ?out", base.LATE, ""),
+    (r"HTTP error", base.UNAVAILABLE, "Is the endpoint right, and does the server run?"),
+)
+_VARIABLES = {
+    "access_key_id": ("AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY"),
+    "secret_access_key": ("AWS_SECRET_ACCESS_KEY", "S3_SECRET_KEY"),
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION", "S3_REGION"),
+}
+_OTHER_WAYS = re.compile(r"AWS_(WEB_IDENTITY_TOKEN_FILE|CONTAINER_CREDENTIALS_\w+|SKIP_SIGNATURE)")
+
+
+def s3_options(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What obstore is told of S3: what it does not read from the environment by itself."""
+    found = {}
+    for option, names in _VARIABLES.items():
+        if value := next((environ[name] for name in names if environ.get(name)), ""):
+            found[option] = value
+    if "access_key_id" not in found and not any(map(_OTHER_WAYS.fullmatch, environ)):
+        found = {**_profile(environ), **found}
+    endpoint = found.get("endpoint", "")
+    if endpoint and "://" not in endpoint:
+        plain = environ.get("S3_USE_HTTPS") in ("0", "false")
+        endpoint = found["endpoint"] = f"{'http' if plain else 'https'}://{endpoint}"
+    return {**found, **_limits(plain=endpoint.startswith("http://"))}
+
+
+def _profile(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of the files that AWS's tools write."""
+    name, home = environ.get("AWS_PROFILE", "default"), Path(environ.get("HOME", "/"), ".aws")
+    read = configparser.RawConfigParser()
+    read.read(environ.get("AWS_CONFIG_FILE", home / "config"))
+    read.read(environ.get("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
+    sections = (section for section in (f"profile {name}", name) if read.has_section(section))
+    values = {key: value for section in sections for key, value in read[section].items()}
+    values["aws_endpoint"] = values.get("endpoint_url", "")
+    found = {option: values.get(f"aws_{option}", values.get(option, "")) for option in _VARIABLES}
+    found["session_token"] = values.get("aws_session_token", "")
+    return {option: value for option, value in found.items() if value}
+
+
+def _limits(plain: bool) -> dict[str, Any]:
+    limits = {"timeout": f"{REQUEST_LIMIT}s", "connect_timeout": "10s", "allow_http": plain}
+    retry = {"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=RETRY_LIMIT)}
+    return {"client_options": limits, "retry_config": retry}
+
+
+class Objects:
+    """A Store."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[str, str], Any] = {}
+        self._folders: set[str] = set()  # made by this process; a store has no empty ones
+        self._lock = threading.Lock()
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        """The bucket, and the name in it."""
+        scheme, host, name = base.split(path)
+        if not host:
+            raise ValueError(f"there is no bucket in this URL; expected {scheme}://BUCKET/NAME")
+        with self._lock:
+            if (scheme, host) not in self._buckets:
+                self._buckets[scheme, host] = call(_bucket, scheme, host)
+            return self._buckets[scheme, host], name
+
+    def _object(self, path: str) -> Mapping[str, Any] | None:
+        bucket, name = self._at(path)
+        try:
+            return call("head", bucket, name) if name else None
+        except FileNotFoundError:
+            return None
+
+    def _names(self, path: str) -> Iterator[str]:
+        """Of all objects below a folder."""
+        bucket, name = self._at(path)
+        pages = iter(call("list", bucket, f"{name}/" if name else None))
+        while page := call(next, pages, None):
+            yield from (one["path"] for one in page)
+
+    def stat(self, path: str) -> Status:
+        if found := self._object(path):
+            return Status(found["size"], int(found["last_modified"].timestamp() * 1e9), False)
+        inside = next(self._names(path), None)
+        if inside is None and self._at(path)[1] and path.rstrip("/") not in self._folders:
+            raise FileNotFoundError("there is no such object, and no object below this name")
+        return Status(0, 0, True)
+
+    def _folder(self, path: str) -> None:
+        if not self.stat(path).is_folder:
+            raise NotADirectoryError(base.NO_FOLDER)
+
+    def children(self, path: str) -> Sequence[str]:
+        bucket, name = self._at(path)
+        prefix = f"{name}/" if name else ""
+        found = call("list_with_delimiter", bucket, prefix or None)
+        paths = [*(one["path"] for one in found["objects"]), *found["common_prefixes"]]
+        names = sorted({one[len(prefix) :].strip("/") for one in paths} - {""})
+        if not names:
+            self._folder(path)
+        return names
+
+    def source(self, path: str) -> base.Source:
+        if found := self._object(path):
+            return _Source(*self._at(path), found)
+        self.stat(path)
+        raise IsADirectoryError(base.NO_FILE)
+
+    def writer(self, path: str, append: bool) -> base.Writer:
+        bucket, name = self._at(path)
+        if not name:
+            raise IsADirectoryError(base.NO_FILE)
+        if append and self._object(path):
+            words = "an object store cannot append to an object that is there"
+            raise Failed(base.UNIMPLEMENTED, words, "Write a new file instead")
+        return _Writer(bucket, name)
+
+    def make_folder(self, path: str, parents: bool = False) -> None:
+        # There is nothing to make, but the program may look for it.
+        try:
+            there = self.stat(path)
+        except FileNotFoundError:
+            self._folders.add(path.rstrip("/"))
+        else:
+            if not (parents and there.is_folder):
+                raise FileExistsError("there is a folder or a file of this name")
+
+    def remove(self, path: str) -> None:
+        if not self._object(path):
+            raise FileNotFoundError("there is no such object")
+        call("delete", *self._at(path))
+
+    def remove_folder(self, path: str) -> None:
+        if self.children(path):
+            raise Failed(base.PRECONDITION, "the folder is not empty")
+        self._folders.discard(path.rstrip("/"))
+
+    def remove_tree(self, path: str) -> None:
+        self._folder(path)
+        if names := list(self._names(path)):
+            call("delete", self._at(path)[0], names)
+        begin = f"{path.rstrip('/')}/"
+        self._folders -= {one for one in self._folders if f"{one}/".startswith(begin)}
+
+    def rename(self, old: str, new: str) -> None:
+        if self._object(old):
+            self.copy(old, new)
+            self.remove(old)
+            return
+        self._folder(old)
+        begin = len(self._at(old)[1])
+        for name in list(self._names(old)):
+            self.copy(old.rstrip("/") + name[begin:], new.rstrip("/") + name[begin:])
+        self.remove_tree(old)
+
+    def copy(self, old: str, new: str) -> None:
+        (bucket, name), (other, new_name) = self._at(old), self._at(new)
+        if other is bucket:
+            call("copy", bucket, name, new_name)
+        else:
+            base.copied(self, old, new)
+
+
+class _Source:
+    """An object. One that is replaced while it is read is an error, never a mixture."""
+
+    def __init__(self, bucket: Any, name: str, found: Mapping[str, Any]):
+        self.length: int = found["size"]
+        self._bucket, self._name, self._tag = bucket, name, found.get("e_tag")
+
+    def read(self, offset: int, count: int) -> bytes:
+        options: Any = {"range": (offset, offset + count)}
+        if self._tag:
+            options["if_match"] = self._tag
+        got = call("get", self._bucket, self._name, options=options)
+        content = bytes(call(got.bytes))
+        if len(content) != count:
+            raise ConnectionError(f"the server sent {len(content)} of {count} bytes")
+        return content
+
+
+class _Writer:
+    """A small file is sent whole when it is closed. A large one is sent in parts, which become an
+    object when it is closed. A flush of a small one makes an object of what there is."""
+
+    def __init__(self, bucket: Any, name: str):
+        self._place = bucket, name
+        self._kept, self._length = bytearray(), 0
+        self._parts: Any = None
+        self._flushed = float("-inf")
+
+    def append(self, content: bytes) -> None:
+        self._kept += content
+        self._length += len(content)
+        if len(self._kept) >= PART:
+            if self._parts is None:
+                self._parts = call("open_writer", *self._place, buffer_size=PART, max_concurrency=4)
+            self._send(self._parts.write)
+
+    def tell(self) -> int:
+        return self._length
+
+    def flush(self) -> None:
+        if self._parts is None and time.monotonic() - self._flushed >= FLUSH_PAUSE:
+            call("put", *self._place, bytes(self._kept), use_multipart=False)
+            self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        if self._parts is None:
+            call("put", *self._place, bytes(self._kept), use_multipart=False)
+        else:
+            self._send(self._parts.write)
+            call(self._parts.close)
+
+    def _send(self, write: Any) -> None:
+        kept, self._kept = bytes(self._kept), bytearray()
+        call(write, kept)
+
+
+def _bucket(scheme: str, host: str) -> Any:
+    from obstore.store import AzureStore, S3Store
+
+    if scheme in S3_SCHEMES:
+        return S3Store(host, **s3_options(os.environ))
+    return AzureStore.from_url(f"abfss://{host.replace('.blob.', '.dfs.')}", **_limits(plain=False))
+
+
+def call(function: Any, *arguments: Any, **more: Any) -> Any:
+    """Calls obstore: a function of it, or one of this name. Its errors become those of `base`."""
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    try:
+        called = getattr(obstore, function) if isinstance(function, str) else function
+        return called(*arguments, **more)
+    except (BaseError, OSError) as error:
+        known = isinstance(error, (AlreadyExistsError, OSError))
+        raise answered(words_of(str(error)), error if known else None) from error
+
+
+def words_of(text: str) -> str:
+    """What the server said, in a line."""
+    text = text.partition("Debug source")[0]
+    said = re.search(r"(?s)<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text)
+    text = re.sub(r"(?s)<\?xml.*|<Error>.*", f"{said[1]}: {said[2]}" if said else "", text)
+    return " ".join(text.split()).rstrip(":. ")[:600]
+
+
+def answered(words: str, error: Exception | None = None) -> Exception:
+    """The error that the words of obstore mean."""
+    for pattern, code, hint in _ANSWERS:
+        if re.search(pattern, words):
+            missing = code == base.NOT_FOUND and not hint
+            return FileNotFoundError(words) if missing else Failed(code, words, hint)
+    return error or Failed(base.UNKNOWN, words)
