@@ -1,4 +1,4 @@
-import asyncio
+import os
 import threading
 
 import pytest
@@ -26,17 +26,16 @@ def test_an_answer_of_hdfs_is_an_error_of_tensorflow(words, code):
     assert "X.java" not in text and text.startswith("hdfs://h/a: ")
 
 
-def test_a_call_that_is_late_is_cancelled():
-    cancelled = threading.Event()
-
-    async def late():
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
+def test_a_call_that_is_late_is_an_error():
+    answer = threading.Event()
     with pytest.raises(base.Failed, match="no answer from HDFS within 0.05 s") as caught:
-        hdfs.Hdfs(limit=0.05).done(late)
+        hdfs.Hdfs(limit=0.05).done(answer.wait)
+    answer.set()
     assert caught.value.code == base.LATE
-    assert cancelled.is_set()
+
+
+def test_a_call_gives_its_result_or_its_error():
+    store = hdfs.Hdfs()
+    assert store.done(lambda: 7) == 7
+    with pytest.raises(FileNotFoundError):
+        store.done(lambda: os.stat("/none"))

@@ -1,19 +1,18 @@
 """HDFS, through hdfs-native: a client in Rust, without Java.
 
-Its calls run in an event loop of their own, so that each has a deadline: a call that is late is
-cancelled. By itself it would try a wrong address for three minutes.
+Each call runs in a thread of its own, so that it has a deadline. By itself the library tries a
+wrong address for three minutes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tfapp import threads
 from tfapp.storage import base
@@ -22,8 +21,6 @@ from tfapp.storage.base import Failed, Status
 SCHEMES = ("hdfs", "viewfs")
 LIMIT = 60.0  # seconds for one call
 KEPT = 1 << 20  # bytes of a file that are kept in memory until they are sent
-
-T = TypeVar("T")
 
 _TICKET = "Is there a ticket (klist), or a file of tokens (HADOOP_TOKEN_FILE_LOCATION)?"
 _ADDRESS = "Is the address right, and does the NameNode run? HADOOP_CONF_DIR names the settings"
@@ -52,15 +49,25 @@ class Hdfs:
         self._limit = limit
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def done(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Waits for a call, as long as it may take."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threads.start("tfapp-hdfs", self._loop.run_forever)
-        return asyncio.run_coroutine_threadsafe(_limited(call, self._limit), self._loop).result()
+    def done(self, call: Callable[[], Any]) -> Any:
+        """Waits for a call, as long as it may take. The thread of a late one ends by itself."""
+        ended, results, errors = threading.Event(), [], []
+
+        def run() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:
+                errors.append(error)
+            ended.set()
+
+        threads.start("tfapp-hdfs", run)
+        if not ended.wait(self._limit):
+            where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
+            raise Failed(base.LATE, f"no answer from HDFS within {self._limit:g} s", where)
+        for error in errors:
+            raise answered(error) from error
+        return results[0]
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The client of the cluster, and the path there."""
@@ -71,7 +78,7 @@ class Hdfs:
         with self._lock:
             if cluster not in self._clients:
                 try:
-                    self._clients[cluster] = hdfs_native.AsyncClient(cluster if host else None)
+                    self._clients[cluster] = hdfs_native.Client(cluster if host else None)
                 except Exception as error:
                     raise answered(error) from error
             return self._clients[cluster], f"/{name}"
@@ -98,11 +105,8 @@ class Hdfs:
     def children(self, path: str) -> Sequence[str]:
         self._folder(path)
         client, name = self._at(path)
-
-        async def listed() -> list[str]:
-            return [one.path.rpartition("/")[2] async for one in client.list_status(name, False)]
-
-        return sorted(self.done(listed))
+        found = self.done(lambda: list(client.list_status(name)))
+        return sorted(one.path.rpartition("/")[2] for one in found)
 
     def source(self, path: str) -> base.Source:
         self._file(path)
@@ -151,7 +155,7 @@ class Hdfs:
 class _Source:
     def __init__(self, hdfs: Hdfs, reader: Any):
         self._hdfs, self._reader = hdfs, reader
-        self.length: int = len(reader)
+        self.length: int = len(reader)  # without what its writer has not closed
 
     def read(self, offset: int, count: int) -> bytes:
         content = self._hdfs.done(lambda: self._reader.read_range(offset, count))
@@ -162,11 +166,13 @@ class _Source:
 
 class _Writer:
     """A new file is written under another name in its folder, and renamed when it is closed. One
-    that is flushed while it is small has its own name from then on, as event files must."""
+    that is flushed while it is small has its own name from then on, as event files must. Each flush
+    closes it and the next write appends to it: readers see no more than what is closed."""
 
     def __init__(self, hdfs: Hdfs, client: Any, name: str, opened: Any = None, length: int = 0):
         self._hdfs, self._client, self._name = hdfs, client, name
         self._file, self._length = opened, length
+        self._is_there = opened is not None
         self._hidden = ""  # its name until it is closed
         self._kept = bytearray()
 
@@ -174,50 +180,50 @@ class _Writer:
         self._kept += content
         self._length += len(content)
         if len(self._kept) >= KEPT:
-            self._send(hidden=True)
+            self._send(hidden=not self._is_there)
 
     def tell(self) -> int:
         return self._length
 
     def flush(self) -> None:
-        self._send(hidden=False)
-        self._hdfs.done(self._file.hsync)
+        if not self._hidden:
+            self._send(hidden=False)
+            self._end()
 
     def close(self) -> None:
-        self._send(hidden=True)
-        self._hdfs.done(self._file.close)
+        self._send(hidden=not self._is_there)
+        self._end()
         if self._hidden:
             self._hdfs.done(lambda: self._client.rename(self._hidden, self._name, True))
 
-    def _send(self, hidden: bool) -> None:
-        from hdfs_native import WriteOptions
+    def _end(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            self._hdfs.done(file.close)
 
-        if self._file is None:
-            name = self._name
-            if hidden:
-                folder, _, last = name.rpartition("/")
-                name = self._hidden = f"{folder}/.{last}.{secrets.token_hex(4)}.unfinished"
-            options = WriteOptions(overwrite=True)
-            self._file = self._hdfs.done(lambda: self._client.create(name, options))
+    def _send(self, hidden: bool) -> None:
         kept, self._kept = bytes(self._kept), bytearray()
+        if self._file is None and self._is_there and kept:
+            self._file = self._hdfs.done(lambda: self._client.append(self._name))
+        elif self._file is None and not self._is_there:
+            self._file = self._hdfs.done(lambda: self._created(hidden))
+            self._is_there = True
         if kept:
             self._hdfs.done(lambda: self._file.write(kept))
 
+    def _created(self, hidden: bool) -> Any:
+        from hdfs_native import WriteOptions
 
-async def _limited(call: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
-    try:
-        return await asyncio.wait_for(call(), limit)
-    except asyncio.TimeoutError:
-        where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
-        raise Failed(base.LATE, f"no answer from HDFS within {limit:g} s", where) from None
-    except (FileNotFoundError, FileExistsError):
-        raise
-    except Exception as error:
-        raise answered(error) from error
+        folder, _, last = self._name.rpartition("/")
+        if hidden:
+            self._hidden = f"{folder}/.{last}.{secrets.token_hex(4)}.unfinished"
+        return self._client.create(self._hidden or self._name, WriteOptions(overwrite=True))
 
 
-def answered(error: Exception) -> Exception:
+def answered(error: BaseException) -> BaseException:
     """The error that an error of hdfs-native means."""
+    if isinstance(error, (FileNotFoundError, FileExistsError)):
+        return error
     words = " ".join(re.split(r"\n\s*at |\\n\\tat ", str(error))[0].split())[:600]
     for pattern, meaning, hint in _ANSWERS:
         if re.search(pattern, words):
