@@ -1,10 +1,12 @@
-"""TensorFlow on a real S3 server."""
+"""TensorFlow on a real S3 server; and open files without TensorFlow."""
+
+import ctypes
 
 import pytest
 
 from tests.storage import programs, s3_server
-
-pytestmark = pytest.mark.trains
+from tfapp.storage import base
+from tfapp.storage.plugin import Files
 
 
 @pytest.fixture(scope="module")
@@ -13,12 +15,73 @@ def s3(tmp_path_factory):
         yield environ
 
 
+@pytest.mark.trains
 def test_tensorflow_uses_s3_as_its_own_file_system(s3):
     programs.check_operations("s3://tests/operations", s3)
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize(("how", "code"), [("exit", 3), ("raise", 1)])
 def test_a_program_ends_in_the_middle_of_a_pipeline_with_its_own_code(s3, how, code):
     done = programs.run("leaving", "s3a://tests/leaving", how, environ=s3)
     assert (done.returncode, done.stdout) == (code, "leaves\n"), done.stderr
     assert how != "raise" or "ValueError: as asked for" in done.stderr
+
+
+class OneFile:
+    """A store with one writer, which it is itself."""
+
+    def __init__(self, fails=()):
+        self.fails, self.content, self.done = fails, b"", []
+
+    def writer(self, path, append):
+        return self
+
+    def append(self, content):
+        self.content += content
+        self._do("append")
+
+    def flush(self):
+        self._do("flush")
+
+    def close(self):
+        self._do("close")
+
+    def _do(self, what):
+        self.done.append(what)
+        if what in self.fails:
+            raise ConnectionError(what)
+
+
+def opened(store):
+    """The functions of an open file, and its number."""
+    files, number = Files(), [0]
+    files.open_writer(store, "s3://bucket/file", number, append=False)
+    assert files.paths == {number[0]: "s3://bucket/file"}
+    return files, number[0]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_file_is_closed_once_also_by_its_end(closes):
+    store = OneFile()
+    files, number = opened(store)
+    content = ctypes.create_string_buffer(b"abc")
+    files.functions["append"](number, ctypes.addressof(content), 3)
+    if closes:
+        files.functions["close"](number)
+    files.functions["writer_end"](number)
+    assert (store.content, store.done, files.paths) == (b"abc", ["append", "close"], {})
+
+
+@pytest.mark.parametrize("what", ["append", "flush"])
+def test_a_file_that_could_not_be_written_is_never_closed(what):
+    store = OneFile(fails=(what,))
+    files, number = opened(store)
+    content = ctypes.create_string_buffer(b"abc")
+    with pytest.raises(ConnectionError):
+        files.functions["append"](number, ctypes.addressof(content), 3)
+        files.functions["flush"](number)
+    with pytest.raises(base.Failed, match="writing to it has failed"):
+        files.functions["close"](number)
+    files.functions["writer_end"](number)
+    assert store.done[-1] == what

@@ -74,9 +74,11 @@ class Files:
         self.functions: dict[str, Callable[..., Any]] = {
             "read": self._read,
             "reader_end": self._reader_end,
-            "append": self._append,
+            "append": lambda number, content, size: self._write(
+                number, lambda writer: writer.append(ctypes.string_at(content, size))
+            ),
             "tell": lambda number: self._writer(number).tell(),
-            "flush": lambda number: self._writer(number).flush(),
+            "flush": lambda number: self._write(number, lambda writer: writer.flush()),
             "close": self._close,
             "writer_end": self._writer_end,
         }
@@ -110,9 +112,9 @@ class Files:
             raise Failed(base.PRECONDITION, "the file is closed, or writing to it has failed")
         return self._writers[number]
 
-    def _append(self, number: int, content: int, size: int) -> None:
+    def _write(self, number: int, action: Callable[[Writer], None]) -> None:
         try:
-            self._writer(number).append(ctypes.string_at(content, size))
+            action(self._writer(number))
         except BaseException:
             self._writers.pop(number, None)  # it is never closed, so nobody sees a half
             raise
