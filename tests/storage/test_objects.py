@@ -53,7 +53,11 @@ def test_without_variables_a_profile_is_read(tmp_path):
     assert told({**environ, "AWS_WEB_IDENTITY_TOKEN_FILE": "f"})[0] == {}
 
 
+REQUEST = (
+    "Error performing GET http://h:403/timeout/NoSuchBucket/503 in 403.112µs, after 3 retries - "
+)
 XML = (
+    f"{REQUEST}"
     'Server returned non-2xx status code: {}: <?xml version="1.0"?>\n'
     "<Error><Code>{}</Code><Message>Why.</Message><More>x</More></Error>  \n\nDebug source:\nX"
 )
@@ -73,16 +77,19 @@ XML = (
 )
 def test_an_answer_of_a_server_is_an_error_of_tensorflow(status, name, code):
     words = objects.words_of(XML.format(status, name))
-    assert words == f"Server returned non-2xx status code: {status}: {name}: Why"
+    assert words == f"{REQUEST}Server returned non-2xx status code: {status}: {name}: Why"
     assert base.told(objects.answered(words), "s3://b/a")[0] == code
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("HTTP error: error sending request", base.UNAVAILABLE),
-        ("Error performing PUT http://169.254.169.254/latest/api/token", base.UNAUTHENTICATED),
-        ("operation timed out", base.LATE),
+        (f"{REQUEST}HTTP error: error sending request", base.UNAVAILABLE),
+        (
+            "Error performing PUT http://169.254.169.254/latest/api/token in 1.5s - HTTP error",
+            base.UNAUTHENTICATED,
+        ),
+        (f"{REQUEST}operation timed out", base.LATE),
         ("something else", base.UNKNOWN),
     ],
 )

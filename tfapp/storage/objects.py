@@ -30,16 +30,18 @@ _CREDENTIALS = (
 # What a server says, TensorFlow's code for it, and what to do.
 _ANSWERS = (
     (r"NoSuchBucket", base.NOT_FOUND, "Make the bucket first, or correct its name"),
-    (r"NoSuchUpload|\b412\b", base.ABORTED, "It was replaced meanwhile: open it again"),
-    (r"169\.254\.|[Cc]redential|\b401\b", base.UNAUTHENTICATED, _CREDENTIALS),
-    (r"\b403\b", base.DENIED, _CREDENTIALS),
-    (r"\b301\b|Malformed", base.PRECONDITION, "Set AWS_REGION to the region of the bucket"),
-    (r"\b404\b", base.NOT_FOUND, ""),
-    (r"\b409\b", base.PRECONDITION, ""),
-    (r"\b(429|5\d\d)\b", base.UNAVAILABLE, "The server is busy: try again later"),
+    (r"NoSuchUpload|code: 412", base.ABORTED, "It was replaced meanwhile: open it again"),
+    (r"://169\.254\.|[Cc]redential|code: 401", base.UNAUTHENTICATED, _CREDENTIALS),
+    (r"code: 403", base.DENIED, _CREDENTIALS),
+    (r"code: 301|Malformed", base.PRECONDITION, "Set AWS_REGION to the region of the bucket"),
+    (r"code: 404", base.NOT_FOUND, ""),
+    (r"code: 409", base.PRECONDITION, ""),
+    (r"code: (429|5\d\d)", base.UNAVAILABLE, "The server is busy: try again later"),
     (r"timed? ?out", base.LATE, ""),
     (r"HTTP error", base.UNAVAILABLE, "Is the endpoint right, and does the server run?"),
 )
+# What stands before that: the URL, whose names may be any, and a time. 169.254... has credentials.
+_REQUEST = re.compile(r"^(?!.*://169\.254\.).*? in [\d.]+\w*s\b.*? - ")
 _VARIABLES = {
     "access_key_id": ("AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY"),
     "secret_access_key": ("AWS_SECRET_ACCESS_KEY", "S3_SECRET_KEY"),
@@ -286,8 +288,9 @@ def words_of(text: str) -> str:
 
 def answered(words: str, error: Exception | None = None) -> Exception:
     """The error that the words of obstore mean."""
+    said = _REQUEST.sub("", words)
     for pattern, code, hint in _ANSWERS:
-        if re.search(pattern, words):
+        if re.search(pattern, said):
             missing = code == base.NOT_FOUND and not hint
             return FileNotFoundError(words) if missing else Failed(code, words, hint)
     return error or Failed(base.UNKNOWN, words)
