@@ -146,7 +146,6 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.task",
         "tfapp.tensorflowonspark",
     },
-    "py4j": {"tfapp.engines.spark.session"},
     "keras": {"tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "obstore": {"tfapp.storage"},

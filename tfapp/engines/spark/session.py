@@ -170,14 +170,15 @@ def _spare_connections() -> None:
     """Makes py4j close the connection of the interrupted thread alone. After a Ctrl-C in the middle
     of a call to Java, py4j 0.10.9.9 closes the connections of all threads, and calls again what
     they were calling: each container's job would run a second time."""
-    from py4j.clientserver import ClientServerConnection
+    py4j = sys.modules.get("py4j.clientserver")  # pyspark has loaded it
 
     def shutdown_socket(self: Any, remote_port: int, local_port: int) -> None:
         if self is self.java_client.get_thread_connection():
             self.close(reset=True)
 
-    if hasattr(ClientServerConnection, "shutdown_socket"):
-        ClientServerConnection.shutdown_socket = shutdown_socket
+    connection: Any = getattr(py4j, "ClientServerConnection", None)
+    if hasattr(connection, "shutdown_socket"):
+        connection.shutdown_socket = shutdown_socket
 
 
 def _cancel_others(context: SparkContext) -> None:
