@@ -24,6 +24,11 @@ from kubernetes_cluster import programs  # noqa: E402
 from kubernetes_cluster.processes import ClusterError  # noqa: E402
 
 
+def cache_folder() -> Path:
+    """Where it is kept."""
+    return Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
+
+
 def build(cache: Path) -> Path:
     """The program, from `cache`. Takes two minutes of computing when it is not there."""
     program = cache / "versitygw" / MODULE.rpartition("@")[2] / "versitygw"
@@ -62,8 +67,7 @@ def _build(program: Path) -> None:
 @contextlib.contextmanager
 def running(folder: Path, buckets: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """The variables for a program that is to use it. Objects are files in `folder`."""
-    cache = Path(os.environ.get("TFAPP_TEST_CACHE") or "~/.cache/tfapp").expanduser()
-    program = build(cache)
+    program = build(cache_folder())
     for bucket in buckets:
         (folder / bucket).mkdir(parents=True)
     with socket.socket() as free:
@@ -91,3 +95,7 @@ def _answers(address: str) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
         return True
     return False
+
+
+if __name__ == "__main__":  # `.ci/run` builds it outside of pytest's limits
+    build(cache_folder())
