@@ -253,6 +253,7 @@ def test_ctrl_c_in_a_shell_spares_what_tfapp_runs(cluster, drivers, tfapp_home, 
 def test_machines_that_do_not_answer(cluster, spark, shared, waiting, pids):
     """The worker of one instance is paused, that of the other is cut off: one executor ends when
     Spark has given up its worker, the other goes on. Both instances run again on the first."""
+    wait_for(lambda: len(cluster.web()["activeapps"]) == 1, "end of another test's driver")
     for worker in (1, 2):  # where another test has left both executors on one
         for executor in cluster.executors(worker)[1:]:
             executor.send(signal.SIGKILL)
