@@ -460,7 +460,7 @@ def test_spark_3_5(driver, other_spark, shared):
     await_gpus(shared)
     (shared / "go").touch()
     said = process.communicate(timeout=300)[0]
-    assert said.endswith("SUCCEEDED\n"), said
+    assert "SUCCEEDED" in said.splitlines(), said  # Spark may say more at its end
     assert "\n3.5.9\n" in f"\n{said}"
 
 
