@@ -42,9 +42,10 @@ def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Co
 class PlayedHandle:
     pid = 1
 
-    def __init__(self, alive: bool = True, catcher: str = ""):
+    def __init__(self, alive: bool = True, catcher: str = "", catching: int = 0):
         self.alive = alive
         self.catcher = catcher
+        self.catching = catching  # looks for which it has a handler
         self.signals: list[int] = []
 
     def running(self) -> bool:
@@ -53,6 +54,10 @@ class PlayedHandle:
     def signal(self, number: int) -> str:
         self.signals.append(number)
         return self.catcher
+
+    def catches(self, number: int) -> bool:
+        self.catching -= 1
+        return self.catching >= 0
 
 
 def test_an_instance_has_a_name():

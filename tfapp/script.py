@@ -124,6 +124,9 @@ class Handle(Protocol):
         Returns the path of the file that has the code of the handler that has caught it, such as
         the Python interpreter or a library; "" if there is none, or that cannot be known."""
 
+    def catches(self, number: int) -> bool:
+        """Whether the program has a handler for the signal `number` now. False if it has ended."""
+
 
 class Script:
     """The base class of scripts, which start, stop and check the program of a component. Each call

@@ -266,7 +266,8 @@ def test_stop_and_status_use_the_handle(script, context):
 @pytest.mark.parametrize(
     ("catcher", "touched", "signals"),
     [
-        ("/env/tensorflow/libtensorflow_cc.so.2", False, [signal.SIGTERM, signal.SIGINT]),
+        # The second one is for a TensorFlow that waits although its Python has ended.
+        ("/env/tensorflow/libtensorflow_cc.so.2", False, [signal.SIGTERM, *2 * [signal.SIGINT]]),
         ("/env/tensorflow/libtensorflow_cc.so.2", True, [signal.SIGTERM]),
         ("/tensorflow/bin/python3.11", False, [signal.SIGTERM]),
         ("", False, [signal.SIGTERM]),
@@ -276,13 +277,15 @@ def test_sigint_follows_where_tensorflow_has_caught_sigterm(
     script, context, tmp_path, monkeypatch, catcher, touched, signals
 ):
     """Unless the program says by its progress file that it saves."""
-    monkeypatch.setitem(type(script).stop.__globals__, "SECOND_SIGNAL", 0.0)
-    made, handle = context(env={"TFAPP_PROGRESS_FILE": str(tmp_path / "progress")}), PlayedHandle()
-    handle.catcher = catcher
+    for limit in ("SECOND_SIGNAL", "AFTER_PYTHON"):
+        monkeypatch.setitem(type(script).stop.__globals__, limit, 0.0)
+    made = context(env={"TFAPP_PROGRESS_FILE": str(tmp_path / "progress")})
+    handle = PlayedHandle(catcher=catcher, catching=2)
     (tmp_path / "progress").touch()
     os.utime(tmp_path / "progress", (2**40, 2**40) if touched else (0, 0))
     script.stop(made, handle)
     assert handle.signals == signals
+    assert handle.catching == (-1 if len(signals) == 3 else 2), "not before Python has ended"
 
 
 @pytest.mark.parametrize("role", ["worker", "tensorboard"])

@@ -113,3 +113,35 @@ def test_a_process_that_has_ended_is_none(start):
     found = processes.Process(process.pid, 0)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert catcher.send(found, signal.SIGTERM) == ""
+
+
+# What TensorFlow does at the end of Python: it waits, after all code of the program.
+WAITS_AT_THE_END = """
+import atexit, sys, time
+
+class Waits:
+    def __del__(self):
+        print("over", flush=True)
+        sleep(60)
+
+kept, sleep, print = Waits(), time.sleep, print
+atexit.register(lambda: print("atexit", flush=True))
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+finally:
+    print("finally", flush=True)
+"""
+
+
+def test_python_gives_its_handler_up_after_all_code_of_the_program(start):
+    """A second SIGINT ends a program whose Python has ended, and nothing of it is lost."""
+    process = start(f"import sys; sys.stderr = sys.stdout\n{WAITS_AT_THE_END}")
+    assert processes.catches(process.pid, signal.SIGINT)
+    assert "python" in send(process, signal.SIGINT)
+    lines = list(iter(process.stdout.readline, b"over\n"))
+    told = (b"finally\n", b"KeyboardInterrupt\n", b"atexit\n")
+    assert [line for line in lines if line in told] == list(told)
+    assert not processes.catches(process.pid, signal.SIGINT)
+    assert send(process, signal.SIGINT) == ""
+    assert process.wait(PATIENCE) == -signal.SIGINT

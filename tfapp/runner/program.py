@@ -93,6 +93,10 @@ class RunningProgram:
             process = processes.identify(self.pid) if self._process.returncode is None else None
             return catcher.send(process, number) if process is not None else ""
 
+    def catches(self, number: int) -> bool:
+        with self._signals:
+            return self._process.returncode is None and processes.catches(self.pid, number)
+
     def kill(self) -> None:
         processes.kill_left_behind(0, spare=self.pid)
 

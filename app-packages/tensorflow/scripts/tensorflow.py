@@ -24,6 +24,7 @@ from tfapp.script import Context, Handle, Program, ProgramMissingError, Script, 
 # program goes on; unless it sets a handler of its own afterwards.
 CATCHERS = ("libtensorflow", "_pywrap_tensorflow")
 SECOND_SIGNAL = 5.0  # seconds after which such a program gets SIGINT
+AFTER_PYTHON = 0.5  # seconds for what is left of a program whose Python has ended
 LOOK_EVERY = 0.1  # seconds
 
 PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
@@ -148,7 +149,8 @@ class Tensorflow(Script):
 
     def stop(self, context: Context, handle: Handle) -> None:
         """Sends the signal, and SIGINT to a program that trains on because TensorFlow has caught
-        it."""
+        it. At the end of Python TensorFlow may wait 10 s for others, which wait for this one in
+        the middle of a step: no code of the program is left by then, and it is ended."""
         asked = time.time()
         number = signal.Signals[context.config.get("stop.signal", "SIGTERM")]
         if not Path(handle.signal(number)).name.startswith(CATCHERS):
@@ -156,8 +158,13 @@ class Tensorflow(Script):
         end = time.monotonic() + SECOND_SIGNAL
         while handle.running() and time.monotonic() < end:
             time.sleep(LOOK_EVERY)
-        if handle.running() and not touched_since(context, asked):
-            handle.signal(signal.SIGINT)
+        if not handle.running() or touched_since(context, asked):
+            return
+        handle.signal(signal.SIGINT)
+        while handle.catches(signal.SIGINT):  # Python gives its handler up as it ends
+            time.sleep(LOOK_EVERY)
+        time.sleep(AFTER_PYTHON)
+        handle.signal(signal.SIGINT)
 
     def status(self, context: Context, handle: Handle) -> bool:
         return handle.running()

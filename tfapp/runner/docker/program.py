@@ -152,6 +152,10 @@ class DockerProgram:
         program = self._first_child()
         return catcher.send(program, number) if program is not None else ""
 
+    def catches(self, number: int) -> bool:
+        program = self._first_child()
+        return program is not None and processes.catches(program.pid, number)
+
     def kill(self) -> None:
         if self.process is not None:
             processes.send(self.process, signal.SIGKILL)
