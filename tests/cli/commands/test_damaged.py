@@ -112,6 +112,7 @@ class NoMaster:
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
     """Of one application, which has succeeded."""
+    monkeypatch.chdir(tmp_path)  # `fetch` writes there
     monkeypatch.setattr("tfapp.engines.machine.runs.MasterStart", NoMaster)
     engine = LocalEngine(tmp_path / "home", environ=environ())
     engine.create("app", compiled(w=service("exit 0")))
