@@ -152,9 +152,11 @@ def run(
             errors="replace",
             start_new_session=True,
         )
-    except OSError as error:
+    except BaseException as error:
         interrupts.release()
-        raise ClusterError(f"{what} failed: {error}") from None
+        if isinstance(error, OSError):
+            raise ClusterError(f"{what} failed: {error}") from None
+        raise
     with process:
         try:
             interrupts.release()
