@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "placeholders": set(),
     "shipped": set(),
     "standalone": set(),
-    "storage": {"errors"},
+    "storage": {"contract", "errors"},
     "skein_library": {"library_path"},
     "documents": {"errors", "problems"},
     "schema": {"close_match", "documents", "errors", "library_path", "problems", "shipped"},

@@ -11,7 +11,7 @@ from tfapp.compiler.credentials import build_private, check_credentials
 from tfapp.compiler.job import build_job, check_resources
 from tfapp.compiler.options import CompileOptions, check_options
 from tfapp.compiler.plan import ComponentPlan, Plan, Travelling
-from tfapp.compiler.python import check_archives, find_python, placed
+from tfapp.compiler.python import check_archives, find_python, find_storage, placed
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.compiler.shipment import ShippedFile, build_shipment
 from tfapp.compiler.specification import build_specification
@@ -35,7 +35,8 @@ class Compiled:
     """An application that an engine can run. `spec` has the paths of `files`, which are not stored
     yet. `problems` are warnings. `environments`: the Python environment that is shipped to the
     containers of each component, and under "" that of the master; those without one are left out.
-    `plan`: what it was made of. `tags`: the user's, in their order."""
+    `storage`: the packages by which programs open URLs. `plan`: what it was made of. `tags`: the
+    user's, in their order."""
 
     spec: skein.ApplicationSpec
     job: Job
@@ -45,6 +46,13 @@ class Compiled:
     environments: Mapping[str, Travelling] = dataclasses.field(default_factory=dict)
     plan: Plan | None = dataclasses.field(default=None, repr=False, compare=False)
     tags: tuple[str, ...] = ()
+    storage: Travelling | None = None
+
+    @property
+    def archives(self) -> tuple[Travelling, ...]:
+        """What is shipped besides `files`."""
+        storage = () if self.storage is None else (self.storage,)
+        return (*self.environments.values(), *storage)
 
 
 def compile_application(package: AppPackage, options: CompileOptions) -> Compiled:
@@ -74,7 +82,8 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
     shipment = build_shipment(package, options, user_files, plan.job, private)
     pythons = {name: placed(python, options.place) for name, python in pythons.items()}
     travelling = {name: python.travelling for name, python in pythons.items()}
-    spec = build_specification(plan, options, shipment, pythons)
+    storage = find_storage(options)
+    spec = build_specification(plan, options, shipment, pythons, storage)
     if options.adapt is not None:
         options.adapt(spec, plan, options)
     return Compiled(
@@ -84,6 +93,7 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
         files=shipment.all,
         problems=problems,
         environments={name: one for name, one in travelling.items() if one is not None},
+        storage=storage,
         plan=plan,
         tags=options.tags,
     )

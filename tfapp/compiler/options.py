@@ -31,7 +31,8 @@ class CompileOptions:
     `python` is the interpreter of programs and of tfapp's own part of the containers where nothing
     else is configured, `python_runs` whether it runs tfapp at this moment where the containers
     will be, so that nothing else has to run tfapp's part; `python_archive` the archive that was
-    made of the packages that appConfig names; `cache` the absolute folder of what is shipped;
+    made of the packages that appConfig names; `storage` that of the packages by which programs open
+    URLs; `cache` the absolute folder of what is shipped;
     `place` the URL of a folder where containers find the archives of it, "" where they see the
     cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
     value of each credential by alias; `environment` what environment files set, and
@@ -69,6 +70,7 @@ class CompileOptions:
     place: str = ""
     python_runs: bool = False
     python_archive: Path | None = None
+    storage: Path | None = None
     check: Callable[[Plan], Iterable[Problem]] | None = None
     adapt: Callable[[skein.ApplicationSpec, Plan, CompileOptions], None] | None = None
 

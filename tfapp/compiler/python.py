@@ -68,13 +68,19 @@ def placed(python: Python, place: str) -> Python:
     """`python` with the URL of its environment at `place`, where it is named by its content. ""
     leaves it on this machine. OSError when it cannot be read."""
     found = python.travelling
-    if not place or found is None or found.path is None:
+    if found is None:
         return python
+    return dataclasses.replace(python, travelling=travelling_to(found, place))
+
+
+def travelling_to(found: Travelling, place: str) -> Travelling:
+    """`found` with its URL at `place`: see `placed`."""
+    if not place or found.path is None:
+        return found
     name = found.path.name
     if found.path.exists():  # else it is still to be made: a dry run gives it the name it has here
         name = digest_of(found.path) + next(end for end in EXTENSIONS if name.endswith(end))
-    there = dataclasses.replace(found, url=f"{place}/{name}", placed=True)
-    return dataclasses.replace(python, travelling=there)
+    return dataclasses.replace(found, url=f"{place}/{name}", placed=True)
 
 
 def digest_of(path: Path) -> str:
@@ -92,6 +98,13 @@ def _digest(path: Path, size: int, modified: int) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def find_storage(options: CompileOptions) -> Travelling | None:
+    """The packages by which programs open URLs, at the place of the archives."""
+    if options.storage is None:
+        return None
+    return travelling_to(Travelling(options.storage, f"{_FILE}{options.storage}"), options.place)
 
 
 def check_archives(pythons: Iterable[Python], options: CompileOptions) -> Iterator[Problem]:

@@ -25,7 +25,7 @@ MODULES = (
     "temporary.py",
     "threads.py",
 )
-PACKAGES = ("contract", "coordinator", "page", "runner", "protocol")
+PACKAGES = ("contract", "coordinator", "page", "runner", "protocol", "storage")
 OF_PAGES = "page/page.*"
 OF_ENGINES = "engines/*/nodes.py"  # see tfapp.coordinator.nodes
 ENTRY_POINT = "compiler/container_main.py"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfapp.compiler.job import settled
 from tfapp.compiler.options import CompileOptions
-from tfapp.compiler.plan import Plan, Python
+from tfapp.compiler.plan import Plan, Python, Travelling
 from tfapp.compiler.shipment import Shipment, ShippedFile
 from tfapp.contract.job import ComponentJob, Resources, Settings
 from tfapp.contract.names import (
@@ -24,6 +24,7 @@ from tfapp.contract.names import (
     PYTHON,
     PYTHON_DIR,
     RUNTIME_DIR,
+    STORAGE_DIR,
 )
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ if TYPE_CHECKING:
 
 
 def build_specification(
-    plan: Plan, options: CompileOptions, shipment: Shipment, pythons: Mapping[str, Python]
+    plan: Plan,
+    options: CompileOptions,
+    shipment: Shipment,
+    pythons: Mapping[str, Python],
+    storage: Travelling | None = None,
 ) -> skein.ApplicationSpec:
     """One service for each component, and the coordinator as the master's script.
 
     Skein requests the first container of each instance, while the coordinator starts, and
     restarts none: all later ones are the coordinator's. `pythons`: the Python of each component,
-    and under "" that of the master, with environments at their places. Credentials
+    and under "" that of the master, with environments at their places; `storage`: see Compiled.
+    Credentials
     (`master.security`) are the engine's to add, at submission.
     """
     from tfapp.skein_library import skein
@@ -58,7 +64,7 @@ def build_specification(
         max_attempts=1,
         master=_master(settled(package.master.container, options.maximum), shipment, coordinator),
         services={
-            component.name: _service(component, shipment, pythons[component.name])
+            component.name: _service(component, shipment, pythons[component.name], storage)
             for component in job.components
         },
     )
@@ -129,14 +135,18 @@ def _script(python: Python, program: str) -> str:
 
 
 def _environment(python: Python) -> dict[str, skein.File]:
-    from tfapp.skein_library import skein
-
     found = python.travelling
     if found is None:
         return {}
-    name, kind = (PEX_FILE, "FILE") if found.is_pex else (PYTHON_DIR, "ARCHIVE")
+    return {PEX_FILE if found.is_pex else PYTHON_DIR: _travelling(found)}
+
+
+def _travelling(found: Travelling) -> skein.File:
+    from tfapp.skein_library import skein
+
+    kind = "FILE" if found.is_pex else "ARCHIVE"
     visibility = "PRIVATE" if found.placed else "APPLICATION"
-    return {name: skein.File(source=found.url, type=kind, visibility=visibility)}
+    return skein.File(source=found.url, type=kind, visibility=visibility)
 
 
 def _master(size: Resources, shipment: Shipment, python: Python) -> skein.Master:
@@ -154,7 +164,9 @@ def _master(size: Resources, shipment: Shipment, python: Python) -> skein.Master
     )
 
 
-def _service(component: ComponentJob, shipment: Shipment, python: Python) -> skein.Service:
+def _service(
+    component: ComponentJob, shipment: Shipment, python: Python, storage: Travelling | None
+) -> skein.Service:
     from tfapp.skein_library import skein
 
     asked = component.container
@@ -169,6 +181,7 @@ def _service(component: ComponentJob, shipment: Shipment, python: Python) -> ske
             JOB_FILE: _file(shipment.job),
             PRIVATE_FILE: _file(shipment.private),
             **_environment(python),
+            **({} if storage is None else {STORAGE_DIR: _travelling(storage)}),
         },
         max_restarts=0,
         allow_failures=True,

@@ -100,6 +100,12 @@ PYTHON_DIR = "tfapp-python"  # a Python environment that travels along
 PYTHON = f"{PYTHON_DIR}/bin/python"  # its interpreter
 PEX_FILE = "tfapp-python.pex"  # or a PEX, which the start script unpacks as PYTHON_DIR
 PEX_ROOT = "tfapp-pex"  # where to
+STORAGE_DIR = "tfapp-storage"  # the packages by which programs open URLs
+# The schemes of URLs that they open, for TensorFlow too.
+HDFS_SCHEMES = ("hdfs", "viewfs")
+S3_SCHEMES = ("s3", "s3a", "s3n")
+AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+OPENED_SCHEMES = (*HDFS_SCHEMES, *S3_SCHEMES, *AZURE_SCHEMES)
 # In a container's log folder: which instance logs there, as text.
 INSTANCE_FILE = "tfapp-instance"
 # And what its function returned: see `tfapp.program.returned`.
@@ -126,6 +132,9 @@ ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's
 # Set where a container has its cgroup for itself, and no other container is in it: the words on its
 # limit of memory, for a program that is killed by it.
 ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"
+# The folder of these packages, for a program and each Python that it starts: see
+# tfapp.storage.startup.
+ENV_STORAGE = "TFAPP_STORAGE_PACKAGES"
 ENV_GUARD = "TFAPP_GUARD"  # of a process that clears up after its runner and ends by itself
 
 # Variables that name this machine's folders, programs and sockets: whatever runs on it needs them,

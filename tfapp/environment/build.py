@@ -63,6 +63,16 @@ HERE = f"{sys.platform}-{platform.machine()}"
 _GLIBC = 28
 
 
+def version_here() -> str:
+    """The version of this interpreter, "3.11"."""
+    return "{}.{}".format(*sys.version_info)
+
+
+def platform_of(text: str) -> str:
+    """The platform of the nodes, for the value of site.global.python.platform."""
+    return text or (HERE if HERE.startswith("linux-") else "linux-x86_64")
+
+
 # What a linked environment may be added to: the packages of the interpreter that runs tfapp, which
 # are here for its programs, or those that an image has for its interpreter of the same path.
 MINE, THEIRS = "mine", "theirs"
@@ -97,10 +107,9 @@ def wanted(packages: str, version: str, platform: str, here: bool) -> Wanted:
     """The environment for the values of site.global.python.packages, .version and .platform; "" for
     a value that is not set. `here`: the containers run on this machine. For another platform the
     environment has its own interpreter, by default in the version that runs tfapp."""
-    on_linux = HERE.startswith("linux-")
-    platform = platform or (HERE if here or on_linux else "linux-x86_64")
+    platform = HERE if here and not platform else platform_of(platform)
     if platform != HERE:
-        version = version or "{}.{}".format(*sys.version_info)
+        version = version or version_here()
     return Wanted(parse_requirements(packages), version, platform)
 
 
@@ -208,16 +217,16 @@ def _make(
             original = Installation(str(program), str(program.parent.parent), wanted.version)
         target.mkdir()
         copy(original, target, environ)
-        runs_pip = _with_pip(original.executable, folder / "helper", environ)
+        runs_pip = with_pip(original.executable, folder / "helper", environ)
         options = ["--prefix", str(target), "--ignore-installed", "--no-warn-script-location"]
         _install([runs_pip, "-m", "pip"], options, wanted, environ, note)
     else:
         program = download(wanted.version, wanted.platform, folder / "uv", environ, note)
         target.mkdir()
         packages = copy_unseen(program, target)
-        runs_pip = _with_pip(python, folder / "helper", environ)
-        pip = [runs_pip, foreign_pip.__file__, json.dumps(_markers(wanted))]
-        _install(pip, ["--target", str(packages), *_wheels(wanted)], wanted, environ, note)
+        runs_pip = with_pip(python, folder / "helper", environ)
+        pip = [runs_pip, foreign_pip.__file__, json.dumps(markers(wanted))]
+        _install(pip, ["--target", str(packages), *wheels(wanted)], wanted, environ, note)
         _move(packages / "bin", target / "bin")
     for script in sorted((target / "bin").iterdir()):
         if script.is_file() and not script.is_symlink():
@@ -235,7 +244,7 @@ def _add_to_mine(target: Path, python: str, environ: Mapping[str, str]) -> None:
     (packages / "tfapp-added.pth").write_text("\n".join([*lines, ""]))
 
 
-def _with_pip(python: str, helper: Path, environ: Mapping[str, str]) -> str:
+def with_pip(python: str, helper: Path, environ: Mapping[str, str]) -> str:
     """`python` if it runs this process in a virtual environment with pip; else the interpreter of a
     new virtual environment `helper`. Distributions may modify pip outside of virtual environments.
     """
@@ -254,7 +263,7 @@ def _move(scripts: Path, target: Path) -> None:
         scripts.rmdir()
 
 
-def _markers(wanted: Wanted) -> dict[str, str]:
+def markers(wanted: Wanted) -> dict[str, str]:
     """The values of environment markers on the nodes."""
     full = wanted.version if wanted.version != wanted.minor else f"{wanted.minor}.0"
     return {
@@ -270,7 +279,7 @@ def _markers(wanted: Wanted) -> dict[str, str]:
     }
 
 
-def _wheels(wanted: Wanted) -> list[str]:
+def wheels(wanted: Wanted) -> list[str]:
     """The options of pip that select wheels for the nodes, the newest tags first."""
     machine = wanted.platform.partition("-")[2]
     tags = [f"manylinux_2_{minor}" for minor in range(_GLIBC, 4, -1)]
@@ -366,10 +375,10 @@ def _pack(environment: Path, target: Path) -> None:
     """Packs the environment. The interpreter comes first, so that a search for it is short."""
     with tarfile.open(target, "w:gz", compresslevel=_COMPRESSION) as archive:
         for name in ("bin", *sorted(set(os.listdir(environment)) - {"bin"})):
-            archive.add(environment / name, name, filter=_packed)
+            archive.add(environment / name, name, filter=packed)
 
 
-def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def packed(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

@@ -41,6 +41,7 @@ from tfapp.launch.environments import (
     unpassed_variables,
 )
 from tfapp.launch.follow import telling
+from tfapp.launch.storage import made_storage
 from tfapp.package.load import Loaded, load_package
 from tfapp.package.model import setting
 from tfapp.package.overrides import Overrides
@@ -91,6 +92,7 @@ def compile_request(
     archive = made_environment(
         package, engine, caller, cache / "environments", dry_run, request.needs
     )
+    storage = made_storage(package, engine, caller, cache / "environments", dry_run)
     secrets, problems = read_credentials(package.config.credentials, caller.environ, caller.cwd)
     _accept(problems, caller)
     options = CompileOptions(
@@ -98,6 +100,7 @@ def compile_request(
         user=caller.user,
         python=caller.python,
         python_archive=archive,
+        storage=storage,
         cache=cache,
         tags=request.tags,
         called=request.called,

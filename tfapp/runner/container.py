@@ -23,6 +23,8 @@ from tfapp.contract.names import (
     PRIVATE_FILE,
     PYTHON,
     RETURNED_FILE,
+    RUNTIME_DIR,
+    STORAGE_DIR,
     initial_instance,
     instance_id,
     outputs_of,
@@ -131,6 +133,18 @@ class Container:
             "AGENT_LOG_ROOT": str(self.log_dir),
             "WORK_DIR": str(self.work_dir),
         }
+
+    @property
+    def startup_dir(self) -> Path:
+        """The folder that comes first in PYTHONPATH of programs that open URLs; the packages that
+        they need for it are in `storage_dir`."""
+        return self.root / RUNTIME_DIR / "tfapp/storage/startup"
+
+    @property
+    def storage_dir(self) -> Path | None:
+        """The folder of these packages, None where none travel."""
+        folder = self.root / STORAGE_DIR
+        return folder if folder.is_dir() else None
 
     def host(self, site: Mapping[str, str]) -> str:
         """The name or address by which the other instances reach this container."""

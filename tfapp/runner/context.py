@@ -17,7 +17,7 @@ from pathlib import Path
 from tfapp import placeholders
 from tfapp.contract.job import SITE_GLOBAL, ExportTemplate
 from tfapp.contract.messages import Member
-from tfapp.contract.names import instance_id
+from tfapp.contract.names import ENV_STORAGE, instance_id
 from tfapp.frozen import frozen
 from tfapp.placeholders import CONTAINER, HOST, PORT, PROGRAM, REFERENCE, Placeholder
 from tfapp.runner import tensorflow_env
@@ -98,6 +98,7 @@ def build_context(
     }
     if component.docker is None:
         env.update(hadoop_variables(job.class_path, env))
+    env.update(storage_variables(container, env.get("PYTHONPATH", "")))
     context = Context(
         job=job,
         component=component,
@@ -285,6 +286,16 @@ def hadoop_variables(class_path: str, environ: Mapping[str, str]) -> dict[str, s
         for name, value in variables.items()
         if value
     }
+
+
+def storage_variables(container: Container, python_path: str) -> dict[str, str]:
+    """The variables by which a program opens URLs, where the packages for it travel. `python_path`:
+    the PYTHONPATH that it has without them."""
+    folder = container.storage_dir
+    if folder is None:
+        return {}
+    places = filter(None, (str(container.startup_dir), python_path))
+    return {"PYTHONPATH": os.pathsep.join(places), ENV_STORAGE: str(folder)}
 
 
 def _in_class_path(entry: str, environ: Mapping[str, str]) -> Iterator[str]:

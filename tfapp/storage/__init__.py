@@ -17,14 +17,14 @@ import os
 import sys
 from typing import Any
 
+from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, S3_SCHEMES
 from tfapp.errors import UnavailableError
-from tfapp.storage.hdfs import SCHEMES as HDFS_SCHEMES
 from tfapp.storage.hdfs import Hdfs
-from tfapp.storage.objects import AZURE_SCHEMES, S3_SCHEMES, Objects, s3_options
+from tfapp.storage.objects import Objects, s3_options
 
 __all__ = ["SCHEMES", "fsspec", "register"]
 
-SCHEMES = (*HDFS_SCHEMES, *S3_SCHEMES, *AZURE_SCHEMES)
+SCHEMES = OPENED_SCHEMES
 _HINT = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
 
 _registered = False

@@ -18,7 +18,6 @@ from tfapp import threads
 from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
 
-SCHEMES = ("hdfs", "viewfs")
 LIMIT = 60.0  # seconds for one call
 KEPT = 1 << 20  # bytes of a file that are kept in memory until they are sent
 

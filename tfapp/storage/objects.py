@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.names import S3_SCHEMES
 from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
 
@@ -20,8 +21,6 @@ REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
 FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
 
-S3_SCHEMES = ("s3", "s3a", "s3n")
-AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 _CREDENTIALS = (
     "Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, S3_ACCESS_KEY and S3_SECRET_KEY, "

@@ -55,7 +55,7 @@ def look(modules, folders, find_spec):
 PROBE = f"""
 import sys
 folder = sys.path.pop(0)
-import json, re
+import json, os, re
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,7 +69,14 @@ if schemes:
         import tensorflow_io
     except ImportError:
         pass
-    told.update(version=tf.__version__, schemes=tf.io.gfile.get_registered_schemes())
+    why = ""
+    if not os.environ.get("TFAPP_STORAGE_PACKAGES"):
+        why = "site.global.storage is false, or the packages for it were not shipped"
+    elif sys.flags.ignore_environment or sys.flags.no_site:
+        why = "this Python is started with -E, -I or -S, so that tfapp cannot add to it"
+    elif sys.version_info < (3, 10):
+        why = "it needs Python 3.10 or newer"
+    told.update(version=tf.__version__, schemes=tf.io.gfile.get_registered_schemes(), why=why)
 print(json.dumps(told))
 """
 
@@ -297,7 +304,8 @@ def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
         if scheme not in opened["schemes"]:
             raise ScriptError(
                 f"{key}: TensorFlow {opened['version']} in {interpreter(context)} cannot open "
-                f"{scheme}://; use a shared mount, or TensorFlow 2.16 or older with tensorflow-io"
+                f"{scheme}://{opened['why'] and ': '}{opened['why']}; use a shared mount, or see "
+                "docs/storage.md"
             )
     return told
 
@@ -346,8 +354,17 @@ def is_this_interpreter(context: Context) -> bool:
     return (
         context.component.docker is None
         and context.python == sys.executable
-        and all(context.env.get(name) == os.environ.get(name) for name in PLACES)
+        and all(own_place(context, name) == os.environ.get(name) for name in PLACES)
     )
+
+
+def own_place(context: Context, name: str) -> str | None:
+    """A variable of the program, without what tfapp puts before PYTHONPATH: no module that a
+    program imports is there."""
+    value = context.env.get(name)
+    if name != "PYTHONPATH" or value is None or "TFAPP_STORAGE_PACKAGES" not in context.env:
+        return value
+    return value.partition(os.pathsep)[2] or None
 
 
 def interpreter(context: Context) -> str:

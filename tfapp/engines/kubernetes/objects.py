@@ -138,9 +138,9 @@ def digests(compiled: Compiled) -> dict[str, str]:
     """The SHA-256 of each local file of the application, by its source in the spec. An environment
     that is not built yet (`--dry-run`) has none."""
     found = {file.source: hashlib.sha256(file.data).hexdigest() for file in compiled.files}
-    for python in compiled.environments.values():
-        if python.path is not None and python.path.exists():
-            found[python.url] = digest_of(python.path)
+    for archive in compiled.archives:
+        if archive.path is not None and archive.path.exists():
+            found[archive.url] = digest_of(archive.path)
     return found
 
 

@@ -132,9 +132,9 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
         while YARN accepts the application."""
         store_files(compiled.files)
         files = {file.path.name: file.path for file in compiled.files if file.place}
-        for python in compiled.environments.values():
-            if python.path is not None and python.placed:
-                files[python.name] = python.path
+        for archive in compiled.archives:
+            if archive.path is not None and archive.placed:
+                files[archive.name] = archive.path
         self._shared.put(files, along=bundled(Definition.of(compiled.spec.name, compiled)))
 
     def create(self, name: str, compiled: Compiled) -> Application:

@@ -6,20 +6,22 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from tfapp.contract.names import OPENED_SCHEMES
 from tfapp.package.docker import CLOSE_THE_QUOTE
 from tfapp.package.model import AppPackage
 from tfapp.package.rules.rule import Found, all_values, rule, settings
-from tfapp.problems import WARNING, Position
+from tfapp.problems import WARNING
 
 MAX_PORT = 65535
-OPENED = ("file", "gs")  # by TensorFlow on its own
+FOLDER_KEYS = ("user.checkpoint.prefix", "user.data.dir")
+_BY_ITSELF = ("file", "gs")  # TensorFlow opens them
 
 _DASHES = "\u2013\u2014\u2212"
 _QUOTES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"
 _QUOTED = re.compile(f"([{_QUOTES}]).*[{_QUOTES}]$", re.DOTALL)
 _WORD = re.compile(rf"(?:^|[\s=])([{_QUOTES}{_DASHES}])(?=\S)")
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 @rule("allowed-ports", "appConfig")
@@ -94,37 +96,23 @@ def typographic(package: AppPackage) -> Iterator[Found]:
 
 @rule("storage-url", "appConfig")
 def storage_url(package: AppPackage) -> Iterator[Found]:
-    """The checkpoint or data folder is a URL that would not be opened.
-
-    Skein reads a URL's host in lower case and drops what stands before an `@`, so the object
-    stores whose names need these cannot be reached. TensorFlow itself opens files and `gs://`;
-    for `hdfs://`, `viewfs://`, `s3://` and others it needs tensorflow-io, which exists up to
-    TensorFlow 2.16: a warning, as only the program knows what it has. Reported at the value.
+    """The checkpoint or data folder is a URL that TensorFlow opens neither by itself nor by tfapp:
+    a warning, as only the program knows what it has. Reported at the value.
 
         user.checkpoint.prefix: /mnt/shared/digits                    PASS
-        user.checkpoint.prefix: hdfs://namenode/digits                WARNING
-        user.data.dir: s3a://My-Bucket/digits                         FAIL
-        user.data.dir: abfs://container@account.example/digits        FAIL
+        user.checkpoint.prefix: hdfs://namenode/digits                PASS
+        user.data.dir: s3://bucket/digits                             PASS
+        user.checkpoint.prefix: oss://bucket/digits                   WARNING
     """
-    for value in settings(package, "user.data.dir"):
-        yield from _check_host(value.text, value.at)
-    for value in settings(package, "user.checkpoint.prefix"):
-        yield from _check_host(value.text, value.at)
-        url = _URL.match(value.text)
-        if url and url[1].lower() not in OPENED:
-            hint = "use a folder that every instance sees (a shared mount), or an image with "
-            hint += "TensorFlow 2.16 or older and tensorflow-io"
-            yield Found(value.at, f"TensorFlow opens no {url[1]}:// by itself", hint, WARNING)
+    for key in FOLDER_KEYS:
+        for value in settings(package, key):
+            scheme = scheme_of(value.text)
+            if scheme and scheme not in (*_BY_ITSELF, *OPENED_SCHEMES):
+                hint = f"write one of {', '.join(OPENED_SCHEMES)}, gs or a path"
+                yield Found(value.at, f"TensorFlow opens no {scheme}://", hint, WARNING)
 
 
-def _check_host(text: str, at: Position) -> Iterator[Found]:
-    url = _URL.match(text)
-    host = url[2] if url else ""
-    if "${" in host:
-        return
-    if "@" in host:
-        message = f"Skein drops '{host.rpartition('@')[0]}@' from this URL"
-        yield Found(at, message, "use a store whose name has no '@' in it")
-    elif host != host.lower():
-        message = f"Skein reads '{host}' in this URL as '{host.lower()}'"
-        yield Found(at, message, "use a store whose name is in lower case")
+def scheme_of(folder: str) -> str:
+    """ "s3" of "s3://bucket/a"; "" of a path."""
+    url = _URL.match(folder)
+    return url[1] if url else ""

@@ -75,6 +75,12 @@ class DockerEngine:
             return False
         return True
 
+    def image_environ(self, name: str) -> Mapping[str, str]:
+        """The variables that the image sets."""
+        with self._calling(f"look into image {name}"):
+            lines = self._api.inspect_image(name)["Config"].get("Env") or ()
+        return dict(line.partition("=")[::2] for line in lines)
+
     def pull(self, name: str, login: Mapping[str, str] | None) -> Iterator[Mapping[str, Any]]:
         """Pulls an image and yields the engine's reports. `login`: {"username", "password"};
         None leaves it to the user's own Docker configuration. EngineError when it fails; a

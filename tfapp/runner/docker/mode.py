@@ -6,11 +6,13 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tfapp import threads
 from tfapp.contract.job import Docker, Mount
+from tfapp.contract.names import RUNTIME_DIR
+from tfapp.runner import context as contexts
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.docker import creation, engine, pull
 from tfapp.runner.docker.creation import ConfigError, HostFacts, User
@@ -21,6 +23,8 @@ from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
 from tfapp.runner.program import StartError
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
 
+# Files and folders of Hadoop's client on a machine.
+_HADOOP_PLACES = ("HADOOP_CONF_DIR", "HADOOP_TOKEN_FILE_LOCATION")
 _RESTART_LIMIT = 30.0  # seconds that an engine may be away between two programs
 
 
@@ -44,6 +48,7 @@ class DockerMode:
         self._facts: HostFacts | None = None
         self._running: set[DockerProgram] = set()
         self._pull: pull.PullProgress | None = None  # while there is one
+        self._image_path = ""  # PYTHONPATH of the image
 
     @property
     def patience(self) -> float:
@@ -69,6 +74,7 @@ class DockerMode:
             self._facts = HostFacts(_user(), self._guard.runner, cpus, gpus)
             login, self._pull = self._login(), pull.PullProgress(self._docker.image)
             pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
+            self._image_path = found.image_environ(self._docker.image).get("PYTHONPATH", "")
         except (EngineError, ConfigError, OSError) as error:
             raise ScriptError(str(error)) from error
         finally:
@@ -150,10 +156,17 @@ class DockerMode:
         return program
 
     def _environment(self, context: Context, given: Mapping[str, str]) -> dict[str, str]:
-        own = (*given, *self._container.private.env.get(context.component.name, ()))
+        container = self._container
+        own = (*given, *container.private.env.get(context.component.name, ()))
         assert self._facts is not None
         env = {**context.env, **given}
-        return creation.environment(env, own, self._facts.gpus, context.work_dir)
+        made = creation.environment(env, own, self._facts.gpus, context.work_dir)
+        if container.storage_dir is not None:
+            if env.get("HADOOP_CONF_DIR"):
+                made.setdefault("HADOOP_CONF_DIR", env["HADOOP_CONF_DIR"])
+            if "PYTHONPATH" not in made:
+                made.update(contexts.storage_variables(container, self._image_path))
+        return made
 
     def _mounts(self, context: Context) -> tuple[Mount, ...]:
         checkpoints = local_path(context.checkpoint_dir)
@@ -162,7 +175,19 @@ class DockerMode:
                 os.makedirs(checkpoints, exist_ok=True)
             except OSError as error:
                 raise ConfigError(f"{checkpoints} cannot be made: {error.strerror}") from error
-        return creation.check_mounts((*creation.own_mounts(context), *self._docker.mounts))
+        mounts = (*creation.own_mounts(context), *self._storage_mounts(), *self._docker.mounts)
+        return creation.check_mounts(mounts)
+
+    def _storage_mounts(self) -> Iterator[Mount]:
+        """What a program needs of this machine to open URLs."""
+        container = self._container
+        if container.storage_dir is None:
+            return
+        settings = (container.environ.get(name) for name in _HADOOP_PLACES)
+        runtime = container.root / RUNTIME_DIR
+        for path in map(str, filter(None, (runtime, container.storage_dir, *settings))):
+            if os.path.exists(path):
+                yield Mount(path, path, True)
 
     def _login(self) -> Mapping[str, str] | None:
         alias = self._docker.credential

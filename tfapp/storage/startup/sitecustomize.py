@@ -1,0 +1,52 @@
+# Runs at the start of each Python of a program, whose PYTHONPATH has this folder first. It gives
+# TensorFlow its file systems once TensorFlow is imported, and then does what the program's own
+# sitecustomize does. Written so that older Pythons can read it as well.
+import os
+import sys
+
+_VARIABLE = "TFAPP_STORAGE_PACKAGES"  # the folder of the packages that tfapp.storage needs
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp that travels
+
+
+class _UntilTensorFlow:
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        try:
+            _register()
+        except Exception as error:
+            sys.stderr.write("tfapp: warning: no URL can be opened here: %s\n" % (error,))  # noqa: UP031
+            return None
+        # The import system goes through the finders that were there before.
+        return sys.meta_path[0].find_spec(name, path, target)
+
+
+def _register():
+    try:
+        from tfapp import storage
+    except ImportError:  # another tfapp, or a part of one
+        sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
+        from tfapp import storage
+
+    storage.register()
+
+
+def _run_next():
+    """Runs the sitecustomize that Python would have run without this one."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    spec = PathFinder.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None:
+        sys.modules["sitecustomize"] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+if sys.version_info >= (3, 5):  # noqa: UP036
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    if sys.version_info >= (3, 10) and os.environ.get(_VARIABLE):
+        sys.path += [_ROOT, os.environ[_VARIABLE]]
+        sys.meta_path.insert(0, _UntilTensorFlow())
+    _run_next()
