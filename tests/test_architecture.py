@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "processes",
         "script",
         "protocol",
+        "storage",
         "temporary",
     },
     "coordinator": {"contract", "course", "errors", "page", "protocol"},
@@ -71,13 +72,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
     | {"temporary"}
     | {"compiler"}
-    | {"protocol", "skein_library", "standalone", "tools"},
+    | {"protocol", "skein_library", "standalone", "storage", "tools"},
     "api": BASE
     | {"disk", "environment", "engines", "compiler", "interrupts", "launch", "package"}
     | {"feed", "page", "program", "topology"},
     "launch": BASE
     | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"}
-    | {"interrupts", "tools"},
+    | {"interrupts", "storage", "tools"},
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
     | {"launch"},

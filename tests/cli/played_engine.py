@@ -50,6 +50,7 @@ class PlayedEngine:
 
     name = "local"
     sees_home = True
+    checkpoint_home = staticmethod(lambda: "")
     reaches_pages = True
     stays = False
 

@@ -10,7 +10,7 @@ def engine(tmp_path):
     return PlayedEngine(tmp_path / "played", [])
 
 
-@pytest.mark.parametrize("folder", ["hdfs:///user/ada/app", "/mnt/saved/app"])
+@pytest.mark.parametrize("folder", ["oss://bucket/ada/app", "/mnt/saved/app"])
 def test_what_is_not_seen_from_here_stays(tmp_path, engine, folder):
     engine.sees_home = False
     caller = shell(tmp_path)

@@ -25,5 +25,6 @@ def test_what_a_restart_means_is_said_before_the_start(counts, meaning):
     assert package is not None
     assert _lost_checkpoints(package) == (
         "what is saved in ${CHECKPOINT_DIR} is lost with its container, and no other instance sees "
-        f"it: {meaning} (site.global.user.checkpoint.prefix is not set)"
+        f"it: {meaning} (site.global.user.checkpoint.prefix is not set: it takes a URL, such as "
+        "s3://bucket/folder, or a folder that all see)"
     )

@@ -109,6 +109,11 @@ class Engine(Protocol):
         """A context manager: while it is open, the engine prepares `create(name, ...)` in the
         background. What `create` has not used is discarded at the end."""
 
+    def checkpoint_home(self) -> str:
+        """The URL of the folder for the checkpoints of applications that name none, which all
+        containers see. "" where there is none. That of an engine that sees_home is in
+        TFAPP_HOME."""
+
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """The options with which `package` is compiled for this engine."""
 

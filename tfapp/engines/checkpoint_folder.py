@@ -1,4 +1,4 @@
-"""A checkpoint folder in the file system of this machine."""
+"""A checkpoint folder in the file system of this machine, or at a URL that tfapp.storage opens."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.engines import refusals
-from tfapp.engines.base import StoredFile
+from tfapp.engines.base import Checkpoints, StoredFile
 from tfapp.errors import UnavailableError
+from tfapp.storage import folders
+from tfapp.storage.base import Store
 
 _URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -62,17 +64,45 @@ class FolderCheckpoints:
                 target.unlink(missing_ok=True)
 
 
-def local_checkpoints(name: str, folder: str) -> FolderCheckpoints:
+class UrlCheckpoints:
+    """See tfapp.engines.base.Checkpoints."""
+
+    def __init__(self, store: Store, url: str):
+        self.place = url.rstrip("/")
+        self._store = store
+
+    def files(self, path: str) -> tuple[StoredFile, ...]:
+        url = f"{self.place}/{path}" if path else self.place
+        with folders.opening(url):
+            try:
+                found = list(folders.walk(self._store, url))
+            except FileNotFoundError:
+                raise refusals.no_stored_file(path, self.place) from None
+        paths = ((f"{path}/{below}".strip("/"), size) for below, size in found)
+        return tuple(sorted((StoredFile(*one) for one in paths), key=lambda file: file.path))
+
+    def copy(self, path: str, folder: Path) -> None:
+        for file in self.files(path):
+            target, url = folder / file.path, f"{self.place}/{file.path}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError), folders.opening(url):
+                folders.fetch(self._store, url, target)
+
+
+def stored_checkpoints(name: str, folder: str) -> Checkpoints:
     """The checkpoints of the application `name` in `folder`: a path, a URL, or "" for none.
-    NotFoundError for none or a missing folder, UnavailableError for a URL."""
+    NotFoundError for none, UnavailableError for a URL that cannot be opened here."""
     if not folder:
         raise refusals.no_checkpoints(name)
-    if is_url(folder):
+    if not is_url(folder):
+        return FolderCheckpoints(Path(folder.removeprefix("file://")))
+    store = folders.store_of(folder)
+    if store is None:
         raise UnavailableError(
             f"{folder} is not a folder of this machine",
             f"Fetch it with a client of {folder.partition('://')[0]}://.",
         )
-    return FolderCheckpoints(Path(folder.removeprefix("file://")))
+    return UrlCheckpoints(store, folder)
 
 
 def is_url(folder: str) -> bool:

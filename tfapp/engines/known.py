@@ -79,6 +79,9 @@ class BaseEngine(Generic[Place, R]):
 
         store_files(compiled.files)
 
+    def checkpoint_home(self) -> str:
+        return ""
+
     # -- looking --
     @property
     def reaches_pages(self) -> bool:

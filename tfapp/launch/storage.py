@@ -3,6 +3,8 @@ application, and for which Python."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tfapp.contract.names import OPENED_SCHEMES
@@ -11,23 +13,30 @@ from tfapp.engines.base import Engine
 from tfapp.environment import build, libraries, unpacked
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.launch.caller import Caller
-from tfapp.package.model import AppPackage, ConfigValue, setting
+from tfapp.package.model import FILES, AppPackage, ConfigValue, setting
 from tfapp.package.rules.values import FOLDER_KEYS, scheme_of
 from tfapp.problems import Problem
 
 CODE = "storage"
+LARGEST = 16 << 20  # bytes of a file that is searched for a URL: a program's
+
+_URL = re.compile(rf"\b({'|'.join(OPENED_SCHEMES)})://".encode())
 
 
 def made_storage(
-    package: AppPackage, engine: Engine, caller: Caller, environments: Path, dry_run: bool
+    package: AppPackage,
+    engine: Engine,
+    caller: Caller,
+    environments: Path,
+    dry_run: bool,
+    variables: Iterable[str] = (),
 ) -> Path | None:
-    """The archive of the packages. None where site.global.storage is false, and where no folder is
-    a URL and this Python does not have them. With `dry_run` only its path is returned.
-    InvalidPackageError when a folder is a URL and they cannot be had."""
-    urls = list(_urls(package))
-    here = libraries.are_here()
-    wanted = setting(package.config.global_, "storage")
-    if (wanted and wanted.text != "true") or not (urls or here):
+    """The archive of the packages. None where site.global.storage is false, and where neither a
+    folder nor, as far as that is seen, a program, its arguments or its variables (`variables`:
+    their values) name such a URL, and the key does not ask for it. With `dry_run` only its path is
+    returned. InvalidPackageError when a folder is a URL and they cannot be had."""
+    folders = list(_folders(package))
+    if not is_wanted(package, bool(folders) or _names_one(package, variables)):
         return None
     version, platform = (
         value.text if (value := setting(package.config.global_, f"python.{key}")) else ""
@@ -43,17 +52,39 @@ def made_storage(
                 if engine.sees_home:
                     unpacked.unpack(place, environments)
     except UnavailableError as error:
-        if not urls:
+        if not folders:
+            caller.note(f"warning: programs open no hdfs:// and s3://: {error.message}")
             return None
-        value = urls[0]
-        message = f"{value.text} cannot be opened: {error.message}"
-        problem = Problem(value.at, CODE, message, hint=error.hint)
+        message = f"{folders[0].text} cannot be opened: {error.message}"
+        problem = Problem(folders[0].at, CODE, message, hint=error.hint)
         raise InvalidPackageError((problem,)) from error
     return place
 
 
-def _urls(package: AppPackage) -> list[ConfigValue]:
+def is_wanted(package: AppPackage, otherwise: bool) -> bool:
+    """What site.global.storage says; `otherwise` if it says nothing."""
+    value = setting(package.config.global_, "storage")
+    return otherwise if value is None else value.text == "true"
+
+
+def _folders(package: AppPackage) -> Iterator[ConfigValue]:
     """The folders that these packages open."""
     sections = (package.config.global_, *package.config.components.values())
-    values = [setting(section, key) for section in sections for key in FOLDER_KEYS]
-    return [value for value in values if value and scheme_of(value.text) in OPENED_SCHEMES]
+    values = (setting(section, key) for section in sections for key in FOLDER_KEYS)
+    return (value for value in values if value and scheme_of(value.text) in OPENED_SCHEMES)
+
+
+def _names_one(package: AppPackage, variables: Iterable[str]) -> bool:
+    """Whether a shipped file, a value of appConfig or a variable has such a URL in it."""
+    texts = [value.text for own in package.config.components.values() for value in own.values()]
+    if any(_URL.search(text.encode(errors="surrogateescape")) for text in (*texts, *variables)):
+        return True
+    own = (path for path in package.user_files.values() if _is_small(path))
+    if any(_URL.search(path.read_bytes()) for path in own):
+        return True
+    names = (name for name in package.source.files() if name not in package.user_files)
+    return any(_URL.search(package.source.read(name)) for name in names if name.startswith(FILES))
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= LARGEST

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ from tfapp.launch.environments import (
     unpassed_variables,
 )
 from tfapp.launch.follow import telling
-from tfapp.launch.storage import made_storage
+from tfapp.launch.storage import is_wanted, made_storage
 from tfapp.package.load import Loaded, load_package
 from tfapp.package.model import setting
 from tfapp.package.overrides import Overrides
@@ -87,12 +87,17 @@ def compile_request(
     cache, or permanently in the folder `kept` of this machine. Writes only the cache's key, and
     with `dry_run` nothing. InvalidPackageError if there are errors."""
     cache = caller.home / CACHE
+    environments = cache / "environments"
     with remembering(cache / "known-to-fit", keep=not dry_run):
-        package = _checked(request, caller, engine)
-    archive = made_environment(
-        package, engine, caller, cache / "environments", dry_run, request.needs
+        package = _checked(request, caller)
+    variables = (*request.environment.values(), *request.secret_environment.values())
+    package, storage = _with_storage(
+        package,
+        caller,
+        engine,
+        lambda found: made_storage(found, engine, caller, environments, dry_run, variables),
     )
-    storage = made_storage(package, engine, caller, cache / "environments", dry_run)
+    archive = made_environment(package, engine, caller, environments, dry_run, request.needs)
     secrets, problems = read_credentials(package.config.credentials, caller.environ, caller.cwd)
     _accept(problems, caller)
     options = CompileOptions(
@@ -211,15 +216,12 @@ def _loaded(request: Request) -> Loaded:
     )
 
 
-def _checked(request: Request, caller: Caller, engine: Engine) -> AppPackage:
+def _checked(request: Request, caller: Caller) -> AppPackage:
     loaded = _loaded(request)
     if loaded.package is None:
         raise InvalidPackageError(loaded.problems)
-    package = loaded.package
-    if not package.config.has(CHECKPOINT_KEY):
-        package = _with_checkpoints(package, caller, engine)
     _accept(loaded.problems, caller)
-    return package
+    return loaded.package
 
 
 def _source_folder(request: Request, package: AppPackage, cwd: Path) -> Path:
@@ -234,23 +236,34 @@ def _source_folder(request: Request, package: AppPackage, cwd: Path) -> Path:
     return (cwd / program).resolve().parent if program else cwd
 
 
-def _with_checkpoints(package: AppPackage, caller: Caller, engine: Engine) -> AppPackage:
-    """The package with a checkpoint folder under TFAPP_HOME, if the containers see that folder."""
-    if not engine.sees_home:
-        return package
-    prefix = str(caller.home / checkpoints.PLACE)
-    config = package.config.with_option(CHECKPOINT_KEY, prefix)
-    return dataclasses.replace(package, config=config)
+def _with_storage(
+    package: AppPackage, caller: Caller, engine: Engine, made: Callable[[AppPackage], Path | None]
+) -> tuple[AppPackage, Path | None]:
+    """The package with a checkpoint folder that lasts, if it names none and there is one; and the
+    packages by which programs open URLs, which `made` makes."""
+    home = checkpoints.home_of(engine, caller)
+    if package.config.has(CHECKPOINT_KEY) or not home:
+        return package, made(package)
+    saving = dataclasses.replace(package, config=package.config.with_option(CHECKPOINT_KEY, home))
+    reason = "site.global.storage is false"
+    if engine.sees_home or is_wanted(package, True):
+        try:
+            return saving, made(saving)
+        except InvalidPackageError as error:
+            reason = error.problems[0].message
+    caller.note(f"checkpoints do not go to {home}: {reason}")
+    return package, made(package)
 
 
 def _tell_checkpoints(compiled: Compiled, name: str, caller: Caller, engine: Engine) -> None:
     """Says where checkpoints go if the user has not."""
     package = compiled.plan.package if compiled.plan is not None else None
-    if compiled.job.checkpoint_dir == str(caller.home / checkpoints.PLACE / name):
+    home = checkpoints.home_of(engine, caller)
+    if home and compiled.job.checkpoint_dir == f"{home}/{name}":
         caller.note(
             f"checkpoints go to {compiled.job.checkpoint_dir} ({CHECKPOINT_KEY} is not set)"
         )
-    elif package is not None and not package.config.has(CHECKPOINT_KEY) and not engine.sees_home:
+    elif package is not None and not package.config.has(CHECKPOINT_KEY):
         caller.note(_lost_checkpoints(package))
 
 
@@ -262,7 +275,8 @@ def _lost_checkpoints(package: AppPackage) -> str:
         after = "after any restart all instances begin anew, with empty folders"
     return (
         "what is saved in ${CHECKPOINT_DIR} is lost with its container, and no other instance "
-        f"sees it: {after} ({CHECKPOINT_KEY} is not set)"
+        f"sees it: {after} ({CHECKPOINT_KEY} is not set: it takes "
+        "a URL, such as s3://bucket/folder, or a folder that all see)"
     )
 
 

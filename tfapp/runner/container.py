@@ -19,6 +19,7 @@ from tfapp.contract.names import (
     INSTANCE_FILE,
     JOB_FILE,
     MASTER_KEY_FILE,
+    OPENED_SCHEMES,
     PACKAGE_DIR,
     PRIVATE_FILE,
     PYTHON,
@@ -146,6 +147,10 @@ class Container:
         folder = self.root / STORAGE_DIR
         return folder if folder.is_dir() else None
 
+    def opens(self, folder: str) -> bool:
+        """Whether programs, and the runner with the same packages, open this URL."""
+        return self.storage_dir is not None and folder.partition("://")[0] in OPENED_SCHEMES
+
     def host(self, site: Mapping[str, str]) -> str:
         """The name or address by which the other instances reach this container."""
         return Settings(site).text("advertise.host") or self.environ.get("NM_HOST") or "127.0.0.1"
@@ -171,10 +176,12 @@ class Container:
         return f"{prefix.rstrip('/')}/{self.job.name}"
 
     def outputs_dir(self, site: Mapping[str, str]) -> str:
-        """The folder of this instance for what programs leave in their working folders; "" where
-        no folder outlives the container, or only a URL names it."""
+        """The folder of this instance for what programs leave in their working folders, a path or
+        a URL; "" where no folder outlives the container, or a URL that is not opened here."""
         prefix = Settings(site).text("user.checkpoint.prefix")
-        folder = local_path(self.checkpoint_dir(site)) if prefix else ""
+        folder = self.checkpoint_dir(site) if prefix else ""
+        if not self.opens(folder):
+            folder = local_path(folder)
         application = self.environ.get("SKEIN_APPLICATION_ID", "")
         name = f"{self.component.name}_{self.index}"
         return f"{folder}{outputs_of(application)}/{name}" if folder and application else ""

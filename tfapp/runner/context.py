@@ -289,8 +289,8 @@ def hadoop_variables(class_path: str, environ: Mapping[str, str]) -> dict[str, s
 
 
 def storage_variables(container: Container, python_path: str) -> dict[str, str]:
-    """The variables by which a program opens URLs, where the packages for it travel. `python_path`:
-    the PYTHONPATH that it has without them."""
+    """The variables by which a program opens URLs, where the packages for it are in the container.
+    `python_path`: the PYTHONPATH that it has without them."""
     folder = container.storage_dir
     if folder is None:
         return {}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tfapp import threads
 from tfapp.contract.job import Settings
 from tfapp.contract.status import MOST_OUTPUTS, Outputs
+from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 from tfapp.runner.container import OWN_FILES
+from tfapp.storage import folders
+from tfapp.storage.base import Store
 
 LIMIT = 60.0  # seconds; a folder of a server that does not answer must not hold up a report
 _MOST_SEEN = 100_000  # files of a working folder; what lies beyond them is not looked at
@@ -32,31 +35,49 @@ class Limits:
         return cls(megabytes << 20, int(settings.text("outputs.max.files") or 0))
 
 
-def keep(work: Path, place: str, limits: Limits, shown: Callable[[str], str]) -> Outputs:
+def keep(
+    work: Path,
+    place: str,
+    limits: Limits,
+    shown: Callable[[str], str],
+    environ: Mapping[str, str] = os.environ,
+) -> Outputs:
     """Copies the files below the working folder `work`, in the order of their paths, into the
-    folder `place`, as far as `limits` allow. Links are not followed: what was shipped is linked.
-    `place`: "" where nothing can be kept. `shown`: of a path, as it may be told."""
+    folder `place`, a path or a URL, as far as `limits` allow. Links are not followed: what was
+    shipped is linked. `place`: "" where nothing can be kept. `shown`: of a path, as it may be told.
+    `environ`: has the credentials for a URL."""
     if not limits.size or not limits.files:
         return Outputs()
     found: list[Outputs] = []
     keeping = threads.start(
-        "tfapp-outputs", lambda: found.append(_keep(work, place, limits, shown))
+        "tfapp-outputs", lambda: found.append(_keep(work, place, limits, shown, environ))
     )
     keeping.join(LIMIT)
     return found[0] if found else Outputs(left_count=1, why=f"{place} does not answer")
 
 
-def _keep(work: Path, place: str, limits: Limits, shown: Callable[[str], str]) -> Outputs:
+def _keep(
+    work: Path,
+    place: str,
+    limits: Limits,
+    shown: Callable[[str], str],
+    environ: Mapping[str, str],
+) -> Outputs:
     kept: list[tuple[str, int]] = []
     left: list[tuple[str, int]] = []
-    why, room = "", limits.size
+    store, unopened, room = None, "", limits.size
+    try:
+        store = folders.store_of(place, environ)
+    except UnavailableError as error:
+        unopened = error.message
+    why = unopened
     for path, size in sorted(_files(work)):
-        refused = _refusal(place, limits, size <= room and len(kept) < limits.files)
+        refused = unopened or _refusal(place, limits, size <= room and len(kept) < limits.files)
         if not refused:
             try:
-                _copy(work / path, Path(place) / path)
-            except OSError as error:
-                refused = f"{place} cannot be written: {error.strerror}"
+                _copy(work / path, f"{place}/{path}", store)
+            except (OSError, UnavailableError) as error:
+                refused = f"{place} cannot be written: {getattr(error, 'strerror', error)}"
         if refused:
             why = refused
             left.append((path, size))
@@ -88,9 +109,9 @@ def _refusal(place: str, limits: Limits, fits: bool) -> str:
 def _files(work: Path) -> Iterator[tuple[str, int]]:
     """The regular files below `work`, but for tfapp's own: paths relative to it, and sizes."""
     seen = 0
-    for folder, folders, names in os.walk(work):
+    for folder, below, names in os.walk(work):
         # Caches: in an image the working folder is the program's HOME.
-        folders[:] = [name for name in folders if name != "__pycache__" and name[0] != "."]
+        below[:] = [name for name in below if name != "__pycache__" and name[0] != "."]
         for name in names:
             seen += 1
             if seen > _MOST_SEEN:
@@ -104,8 +125,14 @@ def _files(work: Path) -> Iterator[tuple[str, int]]:
                 yield path, found.st_size
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copies a file. It appears as a whole, in place of an older one."""
+def _copy(source: Path, place: str, store: Store | None) -> None:
+    """Copies a file to a path or, by `store`, a URL. It appears as a whole, in place of an older
+    one."""
+    if store is not None:
+        with folders.opening(place):
+            folders.send(store, source, place)
+        return
+    target = Path(place)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.parent / ".tfapp-partial"
     try:

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import queue
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -176,7 +177,9 @@ class Supervisor:
         self._meter, self._outputs = meter, None
         folder = local_path(context.checkpoint_dir)
         places = [self._container.progress_file, *([Path(folder)] if folder else [])]
-        unseen = bool(context.checkpoint_dir) and not folder
+        # What a program saves at a URL, its part of tfapp.storage tells by the progress file.
+        told = self._container.opens(context.checkpoint_dir)
+        unseen = bool(context.checkpoint_dir) and not folder and not told
 
         def wait() -> None:
             # Without `Ended` the instance would never take part again.
@@ -199,7 +202,12 @@ class Supervisor:
         place = container.outputs_dir(self._settings.site)
         limits = outputs.Limits.of(container.component.settings)
         secrets = container.private.redact
-        kept = outputs.keep(container.work_dir, place, limits, lambda name: redact(name, secrets))
+        if container.storage_dir is not None and str(container.storage_dir) not in sys.path:
+            sys.path.append(str(container.storage_dir))
+        environ = self._context.env if self._context is not None else {}
+        kept = outputs.keep(
+            container.work_dir, place, limits, lambda name: redact(name, secrets), environ
+        )
         if kept.left_count:
             self.tell(f"{self.name} {kept.text()}")
         return kept

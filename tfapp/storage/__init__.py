@@ -19,13 +19,14 @@ from typing import Any
 
 from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, S3_SCHEMES
 from tfapp.errors import UnavailableError
+from tfapp.storage.folders import NEEDS
 from tfapp.storage.hdfs import Hdfs
 from tfapp.storage.objects import Objects, s3_options
+from tfapp.storage.watched import watched
 
 __all__ = ["SCHEMES", "fsspec", "register"]
 
 SCHEMES = OPENED_SCHEMES
-_HINT = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
 
 _registered = False
 
@@ -39,7 +40,7 @@ def register() -> None:
     """
     global _registered
     if not any(importlib.util.find_spec(name) for name in ("obstore", "hdfs_native")):
-        raise UnavailableError("there is neither obstore nor hdfs_native", _HINT)
+        raise UnavailableError("there is neither obstore nor hdfs_native", NEEDS)
     if _registered:
         return
     found = sys.modules.get("tensorflow")
@@ -57,7 +58,7 @@ def _give(tensorflow: Any) -> None:
         with contextlib.suppress(Exception):  # it does not fit to most versions of TensorFlow
             importlib.import_module("tensorflow_io")
     there = set(tensorflow.io.gfile.get_registered_schemes())
-    hdfs, objects = Hdfs(), Objects()
+    hdfs, objects = watched(Hdfs(), os.environ), watched(Objects(), os.environ)
     stores = {scheme: hdfs if scheme in HDFS_SCHEMES else objects for scheme in SCHEMES}
     missing = {scheme: store for scheme, store in stores.items() if scheme not in there}
     if missing:
@@ -105,4 +106,4 @@ def fsspec(url: str) -> Any:
         core = importlib.import_module("fsspec.core")
         return core.url_to_fs(url)[0]
     except ImportError as error:
-        raise UnavailableError(f"{url} cannot be opened: {error}", _HINT) from error
+        raise UnavailableError(f"{url} cannot be opened: {error}", NEEDS) from error

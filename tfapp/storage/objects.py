@@ -86,9 +86,10 @@ def _limits(plain: bool) -> dict[str, Any]:
 
 
 class Objects:
-    """A Store."""
+    """A Store. `environ`: where the settings and credentials of S3 are."""
 
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
         self._buckets: dict[tuple[str, str], Any] = {}
         self._folders: set[str] = set()  # made by this process; a store has no empty ones
         self._lock = threading.Lock()
@@ -100,7 +101,7 @@ class Objects:
             raise ValueError(f"there is no bucket in this URL; expected {scheme}://BUCKET/NAME")
         with self._lock:
             if (scheme, host) not in self._buckets:
-                self._buckets[scheme, host] = call(_bucket, scheme, host)
+                self._buckets[scheme, host] = call(_bucket, scheme, host, self._environ)
             return self._buckets[scheme, host], name
 
     def _object(self, path: str) -> Mapping[str, Any] | None:
@@ -256,11 +257,11 @@ class _Writer:
         call(write, kept)
 
 
-def _bucket(scheme: str, host: str) -> Any:
+def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:
     from obstore.store import AzureStore, S3Store
 
     if scheme in S3_SCHEMES:
-        return S3Store(host, **s3_options(os.environ))
+        return S3Store(host, **s3_options(environ))
     return AzureStore.from_url(f"abfss://{host.replace('.blob.', '.dfs.')}", **_limits(plain=False))
 
 

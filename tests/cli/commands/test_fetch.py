@@ -8,7 +8,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, status
 from tfapp.engines.base import StoredFile
-from tfapp.engines.checkpoint_folder import FolderCheckpoints, local_checkpoints
+from tfapp.engines.checkpoint_folder import FolderCheckpoints, stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
 
 FILES = {
@@ -195,13 +195,13 @@ def test_a_disk_without_room(tmp_path, stored, monkeypatch):
     ("folder", "error", "told"),
     [
         ("", NotFoundError, "app has no checkpoint folder that outlives its containers"),
-        ("hdfs://n/app", UnavailableError, "hdfs://n/app is not a folder of this machine"),
+        ("oss://n/app", UnavailableError, "oss://n/app is not a folder of this machine"),
     ],
 )
 def test_folders_that_are_not_here(folder, error, told):
     with pytest.raises(error, match=told):
-        local_checkpoints("app", folder)
+        stored_checkpoints("app", folder)
 
 
 def test_a_url_of_this_machine(stored):
-    assert local_checkpoints("app", f"file://{stored}").place == str(stored)
+    assert stored_checkpoints("app", f"file://{stored}").place == str(stored)

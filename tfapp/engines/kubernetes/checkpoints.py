@@ -17,7 +17,7 @@ from typing import Any
 
 from tfapp.engines import refusals
 from tfapp.engines.base import Checkpoints, StoredFile
-from tfapp.engines.checkpoint_folder import is_url, local_checkpoints
+from tfapp.engines.checkpoint_folder import is_url, stored_checkpoints
 from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.failures import ExecError
@@ -143,7 +143,8 @@ def reading(
     """A context manager: the checkpoint folder `folder`, as in the containers of the application
     `name`. `run`: the newest run. `uid`: that of the record. NotFoundError, UnavailableError."""
     if not folder or is_url(folder):
-        local_checkpoints(name, folder)  # says why not
+        yield stored_checkpoints(name, folder)
+        return
     folder = folder.removeprefix("file://")
     pods = _manifests(cluster, name)
     holders = [component for component in pods if volumes_of(pods[component], folder)]

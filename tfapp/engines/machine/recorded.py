@@ -18,7 +18,7 @@ from tfapp.contract.status import ApplicationStatus
 from tfapp.disk import delete_tree, write_json, writing
 from tfapp.engines import refusals
 from tfapp.engines.base import Application, Checkpoints, LogFile
-from tfapp.engines.checkpoint_folder import local_checkpoints
+from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.engines.container_files import container_files, log_order, newest_returned
 from tfapp.engines.definition import Definition
 from tfapp.engines.known import BaseEngine
@@ -174,7 +174,7 @@ class RecordedEngine(BaseEngine[RunFolder, MachineRun]):
         folder = self._run(name).folder
         status = self._listed(name, folder.number, folder).status
         place = status.checkpoint_dir and f"{status.checkpoint_dir}{beside}"
-        return contextlib.nullcontext(local_checkpoints(name, place))
+        return contextlib.nullcontext(stored_checkpoints(name, place))
 
     # -- ending --
     def destroy(self, name: str) -> None:

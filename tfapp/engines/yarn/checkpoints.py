@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
 from tfapp.engines import refusals
 from tfapp.engines.base import Checkpoints, StoredFile
-from tfapp.engines.checkpoint_folder import FolderCheckpoints, is_url, local_checkpoints
+from tfapp.engines.checkpoint_folder import is_url, stored_checkpoints
 from tfapp.engines.yarn import hadoop_fs
 from tfapp.errors import UnavailableError
 
@@ -84,10 +85,10 @@ def parse_listing(text: str, place: str) -> tuple[StoredFile, ...]:
 def checkpoints_of(name: str, folder: str, environ: Mapping[str, str]) -> Checkpoints:
     """The checkpoints of the application `name` in `folder`, as on the nodes. NotFoundError if
     there are none, UnavailableError for a folder of the nodes that this machine does not have."""
-    if is_url(folder):
+    if is_url(folder) and folder.partition("://")[0] not in (*S3_SCHEMES, *AZURE_SCHEMES):
         return HadoopCheckpoints(environ, folder)
-    here: FolderCheckpoints = local_checkpoints(name, folder)
-    if not Path(here.place).is_dir():
+    here = stored_checkpoints(name, folder)
+    if not is_url(folder) and not Path(here.place).is_dir():
         raise UnavailableError(
             f"{here.place} is a folder of the cluster's nodes, and this machine does not see it",
             "Call `tfapp fetch` on a machine that mounts it, or let "

@@ -105,6 +105,9 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
                 self._clock(),
             )
 
+    def checkpoint_home(self) -> str:
+        return self._shared.checkpoints()
+
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """The options for this engine: the interpreter of the nodes; "max" is limited by the
         largest node and the queue; archives are on the cluster; after a failure it waits longer for

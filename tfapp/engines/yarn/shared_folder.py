@@ -33,6 +33,8 @@ USER_HOME = "/user/{user}"
 # Where Skein's driver puts what it submits, below the user's home folder.
 STAGING = ".skein/{application}"
 
+CHECKPOINTS = "tfapp/checkpoints"  # below the user's home folder
+
 UPLOAD_LIMIT = 120.0  # seconds, and more for what is large:
 KEEP_LIMIT = 30.0
 SLOWEST = 2 << 20  # bytes per second
@@ -114,6 +116,11 @@ class SharedFolder:
             if record.url:
                 record.write(self._path)
         return record.url
+
+    def checkpoints(self) -> str:
+        """The URL of the folder for checkpoints, "" if there is none."""
+        url = self.url()
+        return f"{url[: -len(self._cache)]}{self._user_home}/{CHECKPOINTS}" if url else ""
 
     # -- files --
     def put(self, files: Mapping[str, Path], along: Mapping[str, bytes] | None = None) -> None:

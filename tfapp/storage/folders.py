@@ -1,0 +1,76 @@
+"""What tfapp itself does with a folder that is a URL: lists it, copies files from and to it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
+from tfapp.errors import UnavailableError
+from tfapp.storage.base import BLOCK, Store, told
+
+NEEDS = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
+
+
+def store_of(url: str, environ: Mapping[str, str] = os.environ) -> Store | None:
+    """The store that opens `url`, None for a path and for other schemes. UnavailableError if its
+    library is not installed."""
+    scheme = url.partition("://")[0] if "://" in url else ""
+    if scheme not in OPENED_SCHEMES:
+        return None
+    library = "hdfs_native" if scheme in HDFS_SCHEMES else "obstore"
+    if importlib.util.find_spec(library) is None:
+        raise UnavailableError(f"{url} cannot be opened: there is no {library} here", NEEDS)
+    if scheme in HDFS_SCHEMES:
+        from tfapp.storage.hdfs import Hdfs
+
+        return Hdfs()
+    from tfapp.storage.objects import Objects
+
+    return Objects(environ)
+
+
+@contextlib.contextmanager
+def opening(url: str) -> Iterator[None]:
+    """Within it, an error of the store of `url` is an UnavailableError; FileNotFoundError passes,
+    and so does what is no error of a store."""
+    try:
+        yield
+    except (FileNotFoundError, UnavailableError):
+        raise
+    except Exception as error:
+        raise UnavailableError(told(error, url)[1]) from error
+
+
+def walk(store: Store, url: str) -> Iterator[tuple[str, int]]:
+    """The files at or below `url`: their paths relative to it ("" for itself), and their sizes in
+    bytes. FileNotFoundError if there is neither a file nor a folder."""
+    found = store.stat(url)
+    if not found.is_folder:
+        yield "", found.length
+        return
+    for name in store.children(url):
+        with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+            for path, size in walk(store, f"{url.rstrip('/')}/{name}"):
+                yield f"{name}/{path}" if path else name, size
+
+
+def fetch(store: Store, url: str, target: Path) -> None:
+    """Copies a file to this machine, in blocks. FileNotFoundError if there is none."""
+    source = store.source(url)
+    with target.open("wb") as file:
+        for offset in range(0, source.length, BLOCK):
+            file.write(source.read(offset, min(BLOCK, source.length - offset)))
+
+
+def send(store: Store, source: Path, url: str) -> None:
+    """Copies a file from this machine. It appears as a whole."""
+    with source.open("rb") as file:
+        store.make_folder(url.rpartition("/")[0], parents=True)
+        writer = store.writer(url, append=False)
+        while block := file.read(BLOCK):
+            writer.append(block)
+    writer.close()
