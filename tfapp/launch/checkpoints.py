@@ -23,10 +23,13 @@ PLACE = "checkpoints"  # below TFAPP_HOME: where the user names no prefix
 LOOK_LIMIT = 10.0  # seconds for a look at a URL
 
 
-def home_of(engine: Engine, caller: Caller) -> str:
-    """The folder of checkpoints, a path or a URL, where the user names no prefix. "" where the
-    containers see no folder that lasts."""
-    return str(caller.home / PLACE) if engine.sees_home else engine.checkpoint_home()
+def home_of(engine: Engine, caller: Caller, tensorflow: bool = True) -> str:
+    """The folder of checkpoints, a path or a URL, where the user names no prefix. "" where there is
+    none: the containers see no folder that lasts, or one that only TensorFlow opens, and programs
+    do not need TensorFlow."""
+    if engine.sees_home:
+        return str(caller.home / PLACE)
+    return engine.checkpoint_home() if tensorflow else ""
 
 
 def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool) -> None:

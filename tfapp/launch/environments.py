@@ -76,14 +76,14 @@ def _wanted_environment(package: AppPackage, engine: Engine, needs: Needs) -> bu
         return wanted
     if not wanted.version and runs_images(engine.name):
         return dataclasses.replace(wanted, added=build.THEIRS)
-    if _needs_tensorflow(package, needs):
+    if needs_tensorflow(package, needs):
         wanted = dataclasses.replace(wanted, kept=tensorflow)
     if not wanted.version and engine.sees_home:
         return dataclasses.replace(wanted, added=build.MINE, to=additions.installed())
     return wanted
 
 
-def _needs_tensorflow(package: AppPackage, needs: Needs) -> bool:
+def needs_tensorflow(package: AppPackage, needs: Needs) -> bool:
     """Whether the programs need TensorFlow: those of a Python call by what they import, others if
     their component's script is about it."""
     if any(name.startswith(f"{CALL_FOLDER}/") for name in package.user_files):

@@ -38,6 +38,7 @@ from tfapp.launch.environments import (
     Needs,
     check_environment,
     made_environment,
+    needs_tensorflow,
     unpassed_variables,
 )
 from tfapp.launch.follow import telling
@@ -93,8 +94,8 @@ def compile_request(
     variables = (*request.environment.values(), *request.secret_environment.values())
     package, storage = _with_storage(
         package,
+        checkpoints.home_of(engine, caller, needs_tensorflow(package, request.needs)),
         caller,
-        engine,
         lambda found: made_storage(found, engine, caller, environments, dry_run, variables),
     )
     archive = made_environment(package, engine, caller, environments, dry_run, request.needs)
@@ -237,16 +238,15 @@ def _source_folder(request: Request, package: AppPackage, cwd: Path) -> Path:
 
 
 def _with_storage(
-    package: AppPackage, caller: Caller, engine: Engine, made: Callable[[AppPackage], Path | None]
+    package: AppPackage, home: str, caller: Caller, made: Callable[[AppPackage], Path | None]
 ) -> tuple[AppPackage, Path | None]:
-    """The package with a checkpoint folder that lasts, if it names none and there is one; and the
-    packages by which programs open URLs, which `made` makes."""
-    home = checkpoints.home_of(engine, caller)
+    """The package with a checkpoint folder in `home`, if it names none; and the packages by which
+    programs open URLs, which `made` makes."""
     if package.config.has(CHECKPOINT_KEY) or not home:
         return package, made(package)
     saving = dataclasses.replace(package, config=package.config.with_option(CHECKPOINT_KEY, home))
     reason = "site.global.storage is false"
-    if engine.sees_home or is_wanted(package, True):
+    if "://" not in home or is_wanted(package, True):
         try:
             return saving, made(saving)
         except InvalidPackageError as error:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.names import trains_alone
+from tfapp.contract.names import OPENED_SCHEMES, trains_alone
 from tfapp.runner import tensorflow_env
 from tfapp.script import Context, Handle, Program, ProgramMissingError, Script, ScriptError
 
@@ -64,19 +64,22 @@ modules, schemes = json.loads(sys.argv[1])
 told = look(modules, [folder], find_spec)
 sys.path.insert(0, folder)
 if schemes:
-    import tensorflow as tf
-    try:
-        import tensorflow_io
-    except ImportError:
-        pass
-    why = ""
-    if not os.environ.get("TFAPP_STORAGE_PACKAGES"):
-        why = "site.global.storage is false, or the packages for it were not shipped"
-    elif sys.flags.ignore_environment or sys.flags.no_site:
-        why = "this Python is started with -E, -I or -S, so that tfapp cannot add to it"
-    elif sys.version_info < (3, 10):
-        why = "it needs Python 3.10 or newer"
-    told.update(version=tf.__version__, schemes=tf.io.gfile.get_registered_schemes(), why=why)
+    begins = any(type(one).__name__ == "UntilTensorFlow" for one in sys.meta_path)
+    given, why = {OPENED_SCHEMES!r} if begins else (), ""
+    if not set(schemes) <= set(given):
+        import tensorflow as tf
+        try:
+            import tensorflow_io
+        except ImportError:
+            pass
+        given = [*given, *tf.io.gfile.get_registered_schemes()]
+        if not os.environ.get("TFAPP_STORAGE_PACKAGES"):
+            why = "site.global.storage is false, or its packages did not travel"
+        elif sys.flags.ignore_environment or sys.flags.no_site:
+            why = "this Python is started with -E, -I or -S, so that tfapp adds nothing to it"
+        elif sys.version_info < (3, 10):
+            why = "that needs Python 3.10 or newer"
+    told.update(schemes=given, why=why)
 print(json.dumps(told))
 """
 
@@ -299,12 +302,12 @@ def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
             "MultiWorkerMirroredStrategy and ParameterServerStrategy",
             flush=True,
         )
-    opened = probe(context, [], schemes=True) if wanted else {}
+    opened = probe(context, [], list(wanted.values())) if wanted else {}
     for key, scheme in wanted.items():
         if scheme not in opened["schemes"]:
             raise ScriptError(
-                f"{key}: TensorFlow {opened['version']} in {interpreter(context)} cannot open "
-                f"{scheme}://{opened['why'] and ': '}{opened['why']}; use a shared mount, or see "
+                f"{key}: TensorFlow in {interpreter(context)} cannot open {scheme}://"
+                f"{opened['why'] and ': '}{opened['why']}; use a shared mount, or see "
                 "docs/storage.md"
             )
     return told
@@ -334,12 +337,13 @@ def url_scheme(folder: str) -> str:
     return match.group(1).lower() if match else ""
 
 
-def probe(context: Context, modules: Sequence[str], schemes: bool = False) -> dict[str, Any]:
-    """What `look` finds in the program's interpreter and, if `schemes`, TensorFlow's `version` and
-    the `schemes` of URLs that it can open. ScriptError when it cannot be asked."""
+def probe(context: Context, modules: Sequence[str], schemes: Sequence[str] = ()) -> dict[str, Any]:
+    """What `look` finds in the program's interpreter and, if `schemes` are asked for, the `schemes`
+    of URLs that its TensorFlow can open, and `why` not others. TensorFlow is imported only for
+    those that tfapp does not give it. ScriptError when the interpreter cannot be asked."""
     if not schemes and is_this_interpreter(context):
         return look(modules, [str(context.work_dir)], find_spec)
-    argv = [context.python, "-c", PROBE, json.dumps([list(modules), schemes])]
+    argv = [context.python, "-c", PROBE, json.dumps([list(modules), list(schemes)])]
     try:
         done = context.execute(argv, PROBE_LIMIT)
     except ProgramMissingError as error:

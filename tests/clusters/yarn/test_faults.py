@@ -27,6 +27,9 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 JAVA = "bin/java\0"  # of Skein's application master
 HOSTS = {"127.0.0.2", "127.0.0.3"}
 
+# Checkpoints stay in the containers.
+OWN_FOLDERS = ("--option", "site.global.storage", "false")
+
 # Saves its steps. In its first generation it does not end.
 SAVES_STEPS = """
 import os, pathlib, time
@@ -62,6 +65,7 @@ class Script(Application):
             name,
             *("--appdef", folder, "--component", "worker", 1),
             *("--rescompopt", "worker", "yarn.memory", memory),
+            *OWN_FOLDERS,
             *flags,
             wait=wait,
         )
@@ -105,7 +109,7 @@ def without_a_shared_folder(tfapp) -> Application:
     folder = with_policy(TENSORFLOW, tfapp.work / "anew", "{startupSeconds: 0}")
     (folder / "files" / "train.py").write_text(SAVES_STEPS)
     flags = ("--component", "worker", 2, "--rescompopt", "worker", "yarn.memory", 256)
-    return Application(tfapp, "anew", "--appdef", folder, *flags)
+    return Application(tfapp, "anew", "--appdef", folder, *flags, *OWN_FOLDERS)
 
 
 def all_begin_anew(application: Application) -> None:

@@ -43,7 +43,7 @@ class HadoopCheckpoints:
         scratch = folder / ".get"
         done = hadoop_fs.run(
             self._environ,
-            ["-get", self._url(path), scratch.as_uri()],
+            ["-get", self._url(path), scratch.absolute().as_uri()],
             limit=hadoop_fs.LIMIT + size / SPEED,
         )
         if not done.absent:

@@ -9,7 +9,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp that travels
 
 
-class _UntilTensorFlow:
+class UntilTensorFlow:
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
             return None
@@ -48,5 +48,5 @@ if sys.version_info >= (3, 5):  # noqa: UP036
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
     if sys.version_info >= (3, 10) and os.environ.get(_VARIABLE):
         sys.path += [_ROOT, os.environ[_VARIABLE]]
-        sys.meta_path.insert(0, _UntilTensorFlow())
+        sys.meta_path.insert(0, UntilTensorFlow())
     _run_next()
