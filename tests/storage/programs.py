@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -33,3 +34,18 @@ def check_operations(url: str, environ: Mapping[str, str]) -> None:
     done = run("operations", url, environ=environ)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == STEPS.split()
+
+
+def wrong(name: str, *words: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What went wrong in each row of a program; "" where all went well."""
+    done = run(name, *words, environ=environ)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check_killed(url: str, environ: Mapping[str, str]) -> None:
+    """Nothing half is seen below `url` after a program was killed, and what is restored is the
+    newest complete checkpoint."""
+    done = run("killed", url, "6", environ=environ)
+    expected = ["nothing half", "the newest complete checkpoint"]
+    assert (done.returncode, done.stdout.splitlines()) == (0, expected), done.stderr

@@ -35,7 +35,7 @@ class Failed(Exception):
 
     def __init__(self, code: int, words: str, hint: str = ""):
         super().__init__(f"{words.rstrip('.')}. {hint}".rstrip() if hint else words)
-        self.code = code
+        self.code, self.words = code, words
 
 
 def told(error: BaseException, path: str) -> tuple[int, str]:

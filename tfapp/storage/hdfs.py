@@ -7,22 +7,29 @@ wrong address for three minutes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tfapp import threads
 from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
 
-LIMIT = 60.0  # seconds for one call
+LIMIT = 90.0  # seconds for one call: a NameNode may be away for a minute
+CLEARING_LIMIT = 10.0  # seconds to remove what is left of a file that could not be written
+PAUSES = (0.5, 5.0)  # seconds until a call is made again: the first pause, and the longest
 KEPT = 1 << 20  # bytes of a file that are kept in memory until they are sent
 
 _TICKET = "Is there a ticket (klist), or a file of tokens (HADOOP_TOKEN_FILE_LOCATION)?"
 _ADDRESS = "Is the address right, and does the NameNode run? HADOOP_CONF_DIR names the settings"
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished")
+# Answers of a NameNode that has done nothing: it has just started, or has too much to do.
+_NOT_YET = re.compile(r"ipc\.RetriableException|SafeModeException|ipc\.StandbyException")
 # What a NameNode or the library says, the error that it is, and what to do.
 _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
     (r"FileNotFoundException", FileNotFoundError, ""),
@@ -34,7 +41,11 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
     (r"AlreadyBeingCreated|LeaseExpired|RecoveryInProgress", base.ABORTED,
      "Another program writes this file, or was killed while it did"),
     (r"InvalidToken|[Kk]erberos|GSS|(?i:sasl)|Authentication", base.UNAUTHENTICATED, _TICKET),
-    (r"SafeMode|StandbyException", base.UNAVAILABLE, "The NameNode is not ready: try again later"),
+    (r"InvalidPathException", base.INVALID, "HDFS has no names with a colon"),
+    (r"listener disconnected", base.UNAVAILABLE,
+     "The connection was lost before the answer: it may have been done or not"),
+    (r"SafeMode|StandbyException|RetriableException", base.UNAVAILABLE,
+     "The NameNode is not ready: try again later"),
     (r"os error|(?i:connect)|(?i:io error)|lookup|(?i:name ?node)|RpcError", base.UNAVAILABLE,
      _ADDRESS),
     (r"(?i:unsupported)", base.UNIMPLEMENTED, ""),
@@ -49,24 +60,34 @@ class Hdfs:
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    def done(self, call: Callable[[], Any]) -> Any:
-        """Waits for a call, as long as it may take. The thread of a late one ends by itself."""
-        ended, results, errors = threading.Event(), [], []
+    def done(self, call: Callable[[], Any], again: bool = True, limit: float = 0.0) -> Any:
+        """Waits for a call, as long as it may take. The thread of a late one ends by itself.
+        `again`: it is made again when the NameNode says that it can do nothing yet."""
+        limit = limit or self._limit
+        end, (pause, longest) = time.monotonic() + limit, PAUSES
+        while True:
+            ended = threading.Event()
+            results: list[Any] = []
+            errors: list[BaseException] = []
 
-        def run() -> None:
-            try:
-                results.append(call())
-            except BaseException as error:
-                errors.append(error)
-            ended.set()
+            def run(ended: Any = ended, results: Any = results, errors: Any = errors) -> None:
+                try:
+                    results.append(call())
+                except BaseException as error:
+                    errors.append(error)
+                ended.set()
 
-        threads.start("tfapp-hdfs", run)
-        if not ended.wait(self._limit):
-            where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
-            raise Failed(base.LATE, f"no answer from HDFS within {self._limit:g} s", where)
-        for error in errors:
-            raise answered(error) from error
-        return results[0]
+            threads.start("tfapp-hdfs", run)
+            if not ended.wait(end - time.monotonic()):
+                where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
+                raise Failed(base.LATE, f"no answer from HDFS within {limit:g} s", where)
+            if not errors:
+                return results[0]
+            late = time.monotonic() + pause > end
+            if late or not again or not _NOT_YET.search(str(errors[0])):
+                raise answered(errors[0]) from errors[0]
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The client of the cluster, and the path there."""
@@ -105,7 +126,8 @@ class Hdfs:
         self._folder(path)
         client, name = self._at(path)
         found = self.done(lambda: list(client.list_status(name)))
-        return sorted(one.path.rpartition("/")[2] for one in found)
+        names = sorted(one.path.rpartition("/")[2] for one in found)
+        return [one for one in names if not _UNFINISHED.fullmatch(one)]
 
     def source(self, path: str) -> base.Source:
         self._file(path)
@@ -166,7 +188,8 @@ class _Source:
 class _Writer:
     """A new file is written under another name in its folder, and renamed when it is closed. One
     that is flushed while it is small has its own name from then on, as event files must. Each flush
-    closes it and the next write appends to it: readers see no more than what is closed."""
+    closes it and the next write appends to it: readers see no more than what is closed. After an
+    error nothing is left of a new file: it would count against a quota, and block its place."""
 
     def __init__(self, hdfs: Hdfs, client: Any, name: str, opened: Any = None, length: int = 0):
         self._hdfs, self._client, self._name = hdfs, client, name
@@ -179,7 +202,8 @@ class _Writer:
         self._kept += content
         self._length += len(content)
         if len(self._kept) >= KEPT:
-            self._send(hidden=not self._is_there)
+            with self._whole_or_removed():
+                self._send(hidden=not self._is_there)
 
     def tell(self) -> int:
         return self._length
@@ -190,15 +214,27 @@ class _Writer:
             self._end()
 
     def close(self) -> None:
-        self._send(hidden=not self._is_there)
-        self._end()
-        if self._hidden:
-            self._hdfs.done(lambda: self._client.rename(self._hidden, self._name, True))
+        with self._whole_or_removed():
+            self._send(hidden=not self._is_there)
+            self._end()
+            if self._hidden:
+                self._hdfs.done(lambda: self._client.rename(self._hidden, self._name, True))
+
+    @contextlib.contextmanager
+    def _whole_or_removed(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._hidden:
+                with contextlib.suppress(Exception):
+                    remove = functools.partial(self._client.delete, self._hidden, False)
+                    self._hdfs.done(remove, limit=CLEARING_LIMIT)
+            raise
 
     def _end(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            self._hdfs.done(file.close)
+            self._hdfs.done(file.close, again=False)
 
     def _send(self, hidden: bool) -> None:
         kept, self._kept = bytes(self._kept), bytearray()
@@ -208,7 +244,7 @@ class _Writer:
             self._file = self._hdfs.done(lambda: self._created(hidden))
             self._is_there = True
         if kept:
-            self._hdfs.done(lambda: self._file.write(kept))
+            self._hdfs.done(lambda: self._file.write(kept), again=False)
 
     def _created(self, hidden: bool) -> Any:
         from hdfs_native import WriteOptions
@@ -224,6 +260,7 @@ def answered(error: BaseException) -> BaseException:
     if isinstance(error, (FileNotFoundError, FileExistsError)):
         return error
     words = " ".join(re.split(r"\n\s*at |\\n\\tat ", str(error))[0].split())[:600]
+    words = re.sub(r'^\w*RPCError\("(?:\w+\.)*([\w$]+)", "', r"\1: ", words)
     for pattern, meaning, hint in _ANSWERS:
         if re.search(pattern, words):
             return Failed(meaning, words, hint) if isinstance(meaning, int) else meaning(words)

@@ -19,6 +19,7 @@ from tfapp.storage.base import Failed, Status
 PART = 8 << 20  # bytes of a file that are kept in memory until they are sent
 REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
+PAUSES = (0.2, 5.0)  # seconds between attempts: about the first pause, and the longest
 FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
 
 
@@ -26,19 +27,30 @@ _CREDENTIALS = (
     "Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, S3_ACCESS_KEY and S3_SECRET_KEY, "
     "or a profile in ~/.aws/credentials; docs/storage.md has all of them"
 )
+_CLOCK = "Set the clock of this machine: S3 takes requests of the last 15 minutes only"
 # What a server says, TensorFlow's code for it, and what to do.
 _ANSWERS = (
     (r"NoSuchBucket", base.NOT_FOUND, "Make the bucket first, or correct its name"),
-    (r"NoSuchUpload|code: 412", base.ABORTED, "It was replaced meanwhile: open it again"),
+    (r"NoSuchUpload", base.ABORTED,
+     "It was ended, or the answer to its end was lost: look whether the file is there"),
+    (r"code: 412", base.ABORTED, "It was replaced meanwhile: open it again"),
+    (r"QuotaExceeded|StorageFull|code: 507", base.EXHAUSTED,
+     "Remove files, or ask for a larger quota"),
+    (r"TimeTooSkewed", base.DENIED, _CLOCK),
+    (r"ExpiredToken|TokenRefreshRequired|InvalidToken", base.UNAUTHENTICATED,
+     f"Get a new session token. {_CREDENTIALS}"),
     (r"://169\.254\.|[Cc]redential|code: 401", base.UNAUTHENTICATED, _CREDENTIALS),
-    (r"code: 403", base.DENIED, _CREDENTIALS),
+    (r"code: (403|AccessDenied)", base.DENIED, _CREDENTIALS),
     (r"code: 301|Malformed", base.PRECONDITION, "Set AWS_REGION to the region of the bucket"),
     (r"code: 404", base.NOT_FOUND, ""),
     (r"code: 409", base.PRECONDITION, ""),
-    (r"code: (429|5\d\d)", base.UNAVAILABLE, "The server is busy: try again later"),
-    (r"timed? ?out", base.LATE, ""),
+    (r"code: (429|5\d\d|SlowDown|InternalError)", base.UNAVAILABLE,
+     "The server is busy: try again later"),
+    (r"timed out", base.LATE, "Does the server run, and is the network that slow?"),
     (r"HTTP error", base.UNAVAILABLE, "Is the endpoint right, and does the server run?"),
-)
+)  # fmt: skip
+# An answer to HEAD has no body, so it does not say why.
+_WITHOUT_WORDS = re.compile(r"code: (400|403) [\w ]+$")
 # What stands before that: the URL, whose names may be any, and a time. 169.254... has credentials.
 _REQUEST = re.compile(r"^(?!.*://169\.254\.).*? in [\d.]+\w*s\b.*? - ")
 _VARIABLES = {
@@ -81,7 +93,9 @@ def _profile(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _limits(plain: bool) -> dict[str, Any]:
     limits = {"timeout": f"{REQUEST_LIMIT}s", "connect_timeout": "10s", "allow_http": plain}
-    retry = {"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=RETRY_LIMIT)}
+    first, longest, limit = (datetime.timedelta(seconds=n) for n in (*PAUSES, RETRY_LIMIT))
+    pauses = {"init_backoff": first, "max_backoff": longest}
+    retry = {"max_retries": 20, "retry_timeout": limit, "backoff": pauses}
     return {"client_options": limits, "retry_config": retry}
 
 
@@ -110,6 +124,10 @@ class Objects:
             return call("head", bucket, name) if name else None
         except FileNotFoundError:
             return None
+        except Failed as error:
+            if _WITHOUT_WORDS.search(error.words):
+                call(next, iter(call("list", bucket, name)), None)  # fails too, and says why
+            raise
 
     def _names(self, path: str) -> Iterator[str]:
         """Of all objects below a folder."""
@@ -280,10 +298,11 @@ def call(function: Any, *arguments: Any, **more: Any) -> Any:
 
 def words_of(text: str) -> str:
     """What the server said, in a line."""
-    text = text.partition("Debug source")[0]
+    text, _, source = text.partition("Debug source")
+    late = " timed out" if "kind: Timeout" in source else ""
     said = re.search(r"(?s)<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text)
     text = re.sub(r"(?s)<\?xml.*|<Error>.*", f"{said[1]}: {said[2]}" if said else "", text)
-    return " ".join(text.split()).rstrip(":. ")[:600]
+    return " ".join(text.split()).rstrip(":. ")[:600] + late
 
 
 def answered(words: str, error: Exception | None = None) -> Exception:

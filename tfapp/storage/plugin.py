@@ -57,8 +57,45 @@ _TYPES: dict[str, Any] = {
     "z": ctypes.c_size_t,
 }
 
+# Whose errors TensorFlow takes for "there is none" when it looks for the newest checkpoint.
+_LOOKS = ("exists", "stat", "length", "open_reader", "read")
+_IS_NONE = (base.NOT_FOUND, base.PRECONDITION)
+
 _libc = ctypes.PyDLL(None)
 _libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+
+
+class Checkpoints:
+    """Folders in which TensorFlow could not look for checkpoints. It goes on as if there were none,
+    and would then write a file `checkpoint` that knows nothing of those that are there."""
+
+    def __init__(self) -> None:
+        self._unseen: dict[str, str] = {}  # what the error said
+        self._own: set[str] = set()  # whose newest checkpoint is of this program
+
+    def failed(self, path: str, words: str) -> None:
+        """A look at this file failed, and it may be there."""
+        folder, _, name = path.rpartition("/")
+        if folder not in self._own and (name == "checkpoint" or name.endswith(".index")):
+            self._unseen[folder] = words
+
+    def written(self, path: str) -> None:
+        """This file was."""
+        folder, _, name = path.rpartition("/")
+        if name == "checkpoint":
+            self._own.add(folder)
+            self._unseen.pop(folder, None)
+
+    def check(self, store: Store, path: str) -> None:
+        """Before a file of this name is written: FAILED_PRECONDITION if one is there unseen."""
+        folder, _, name = path.rpartition("/")
+        if name == "checkpoint" and folder in self._unseen:
+            try:
+                store.stat(path)
+            except FileNotFoundError:
+                return
+            words = f"{path} names checkpoints that could not be looked for: {self._unseen[folder]}"
+            raise Failed(base.PRECONDITION, words, "Start the program again to go on from them")
 
 
 class Files:
@@ -66,10 +103,12 @@ class Files:
 
     def __init__(self) -> None:
         self.paths: dict[int, str] = {}
+        self.checkpoints = Checkpoints()
         self._numbers = itertools.count(1)
         self._memory = Memory()
         self._readers: dict[int, Reader] = {}
         self._writers: dict[int, Writer] = {}  # that are to be closed
+        self._failed: dict[int, BaseException] = {}  # why others cannot be
         # What TensorFlow calls with a number.
         self.functions: dict[str, Callable[..., Any]] = {
             "read": self._read,
@@ -91,6 +130,7 @@ class Files:
 
     def open_writer(self, store: Store, path: str, number: Any, append: bool) -> None:
         """Writes the file's number to `number`."""
+        self.checkpoints.check(store, path)
         writer = store.writer(path, append)
         number[0] = new = next(self._numbers)
         self.paths[new], self._writers[new] = path, writer
@@ -109,14 +149,15 @@ class Files:
 
     def _writer(self, number: int) -> Writer:
         if number not in self._writers:
-            raise Failed(base.PRECONDITION, "the file is closed, or writing to it has failed")
+            raise self._failed.get(number) or Failed(base.PRECONDITION, "the file is closed")
         return self._writers[number]
 
     def _write(self, number: int, action: Callable[[Writer], None]) -> None:
         try:
             action(self._writer(number))
-        except BaseException:
-            self._writers.pop(number, None)  # it is never closed, so nobody sees a half
+        except BaseException as error:
+            if self._writers.pop(number, None):  # it is never closed, so nobody sees a half
+                self._failed[number] = error
             raise
 
     def _close(self, number: int) -> None:
@@ -127,6 +168,7 @@ class Files:
     def _writer_end(self, number: int) -> None:
         if number in self._writers:
             self._close(number)
+        self._failed.pop(number, None)
         del self.paths[number]
 
 
@@ -152,7 +194,12 @@ def functions(store: Store, files: Files) -> dict[str, Callable[..., Any]]:
         array[0] = _allocated(struct.pack(f"{len(names)}Q", *names))
         return len(names)
 
-    same = ("make_folder", "remove", "remove_folder", "rename", "copy")
+    def rename(old: str, new: str) -> None:
+        files.checkpoints.check(store, new)
+        store.rename(old, new)
+        files.checkpoints.written(new)
+
+    same = ("make_folder", "remove", "remove_folder", "copy")
     return {
         **{name: getattr(store, name) for name in same},
         "open_reader": lambda path, number: files.open_reader(store, path, number),
@@ -160,6 +207,7 @@ def functions(store: Store, files: Files) -> dict[str, Callable[..., Any]]:
         "open_appender": lambda path, number: files.open_writer(store, path, number, append=True),
         "make_folders": lambda path: store.make_folder(path, parents=True),
         "remove_tree": remove_tree,
+        "rename": rename,
         "exists": store.stat,
         "stat": stat,
         "is_folder": is_folder,
@@ -263,7 +311,11 @@ class Plugin:
                 code, words = base.told(error, path)
                 if status is not None:
                     self._set_status(status, code, words.encode())
-                elif not self._forked:
+                if name in _LOOKS and code not in _IS_NONE:
+                    self._files.checkpoints.failed(path, words)
+                # What TensorFlow does not tell of.
+                unsaid = status is None and not self._forked
+                if unsaid or (name == "is_folder" and code not in _IS_NONE):
                     logging.getLogger(__name__).error("%s", words)
                 return 0
 

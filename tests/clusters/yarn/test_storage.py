@@ -61,13 +61,28 @@ def test_a_lost_container_goes_on_from_hdfs_with_nothing_configured(tfapp):
     assert "events/steps" in json.dumps(status)
     tfapp.ok("fetch", "saving", "kept", "--outputs")
     assert int((tfapp.work / "kept/worker_1/result.txt").read_text()) >= 5
-    destroyed = tfapp.ok("destroy", "saving", "--checkpoints")
-    assert (
-        f"its files in {folder} and {folder}.outputs are deleted" in destroyed.out + destroyed.err
-    )
+    destroyed = tfapp("destroy", "saving", "--checkpoints")
+    deleted = f"its files in {folder} and {folder}.outputs are deleted"
+    assert deleted in destroyed.out + destroyed.err
 
 
 def saved(tfapp) -> int:
     listed = tfapp("fetch", "saving", "checkpoint", "seen", "--force")
     text = (tfapp.work / "seen/checkpoint").read_text() if listed.code == 0 else ""
     return max(map(int, re.findall(r"ckpt-(\d+)", text)), default=0)
+
+
+@pytest.mark.trains
+def test_what_must_not_happen(cluster):
+    """Each row of the program. Its NameNode is stopped for a while."""
+    base = f"{cluster.storage}/user/{program.user()}/faults"
+    namenode = cluster._processes()["namenode"].pid
+    wrong = programs.wrong("hdfs_faults", base, str(namenode), environ=cluster.environ())
+    assert {row: words for row, words in wrong.items() if words} == {}
+    assert len(wrong) == 8
+
+
+@pytest.mark.trains
+def test_programs_that_are_killed_while_they_write(cluster):
+    base = f"{cluster.storage}/user/{program.user()}/killed"
+    programs.check_killed(base, cluster.environ())
