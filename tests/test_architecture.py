@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"interrupts", "tools"},
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
-    | {"launch"},
+    | {"launch", "storage"},
     "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},

@@ -39,3 +39,31 @@ def test_a_call_gives_its_result_or_its_error():
     assert store.done(lambda: 7) == 7
     with pytest.raises(FileNotFoundError):
         store.done(lambda: os.stat("/none"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        (
+            {"HADOOP_TOKEN_FILE_LOCATION": "v", "KRB5CCNAME": "v", "HADOOP_CONF_DIR": "v"},
+            "the tokens in the file of HADOOP_TOKEN_FILE_LOCATION; settings: HADOOP_CONF_DIR",
+        ),
+        (
+            {"KRB5CCNAME": "v", "HADOOP_HOME": "v"},
+            "the tickets of KRB5CCNAME; settings: HADOOP_HOME",
+        ),
+        (
+            {"HADOOP_USER_NAME": "v"},
+            "no ticket and no tokens: the name of HADOOP_USER_NAME; settings: none",
+        ),
+        ({}, "no ticket and no tokens: the name of this user; settings: none"),
+    ],
+)
+def test_credentials_in_words(monkeypatch, environ, words):
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    assert hdfs.credentials(environ) == words
+
+
+def test_the_tickets_of_this_user(monkeypatch):
+    monkeypatch.setattr(os.path, "exists", lambda path: path == f"/tmp/krb5cc_{os.getuid()}")
+    assert hdfs.credentials({}) == "the Kerberos tickets of this user; settings: none"

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfapp import threads
@@ -40,6 +40,21 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
      _ADDRESS),
     (r"(?i:unsupported)", base.UNIMPLEMENTED, ""),
 )  # fmt: skip
+
+
+def credentials(environ: Mapping[str, str]) -> str:
+    """Those that hdfs-native finds, in words: names, never a value."""
+    ways = {
+        "HADOOP_TOKEN_FILE_LOCATION": "the tokens in the file of",
+        "KRB5CCNAME": "the tickets of",
+    }
+    text = next((f"{way} {name}" for name, way in ways.items() if environ.get(name)), "")
+    if not text and os.path.exists(f"/tmp/krb5cc_{os.getuid()}"):
+        text = "the Kerberos tickets of this user"
+    user = "HADOOP_USER_NAME" if environ.get("HADOOP_USER_NAME") else "this user"
+    text = text or f"no ticket and no tokens: the name of {user}"
+    settings = next(filter(environ.get, ("HADOOP_CONF_DIR", "HADOOP_HOME")), "none")
+    return f"{text}; settings: {settings}"
 
 
 class Hdfs:
