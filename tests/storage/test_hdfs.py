@@ -26,6 +26,12 @@ def test_an_answer_of_hdfs_is_an_error_of_tensorflow(words, code):
     assert "X.java" not in text and text.startswith("hdfs://h/a: ")
 
 
+def test_no_error_has_the_lines_of_java():
+    error = FileNotFoundError("Parent directory doesn't exist: /a\n\tat org.apache.X.y(X.java:1)")
+    found = hdfs.answered(error)
+    assert (type(found), str(found)) == (FileNotFoundError, "Parent directory doesn't exist: /a")
+
+
 def test_a_call_that_is_late_is_an_error():
     answer = threading.Event()
     with pytest.raises(base.Failed, match="no answer from HDFS within 0.05 s") as caught:

@@ -237,9 +237,9 @@ class _Writer:
 
 def answered(error: BaseException) -> BaseException:
     """The error that an error of hdfs-native means."""
-    if isinstance(error, (FileNotFoundError, FileExistsError)):
-        return error
     words = " ".join(re.split(r"\n\s*at |\\n\\tat ", str(error))[0].split())[:600]
+    if isinstance(error, (FileNotFoundError, FileExistsError)):
+        return type(error)(words)
     for pattern, meaning, hint in _ANSWERS:
         if re.search(pattern, words):
             return Failed(meaning, words, hint) if isinstance(meaning, int) else meaning(words)
