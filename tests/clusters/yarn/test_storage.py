@@ -14,6 +14,12 @@ def test_tensorflow_uses_hdfs_as_its_own_file_system(cluster):
     programs.check_operations(base, cluster.environ())
 
 
+@pytest.mark.trains
+def test_the_programs_of_the_page_on_training_data(cluster, tmp_path):
+    base = f"{cluster.storage}/user/{program.user()}/page"
+    programs.check_page(base, {**cluster.environ(), **programs.SECOND_OF_TWO}, tmp_path)
+
+
 def test_doctor_checks_a_folder_of_hdfs(user, cluster):
     own = f"{cluster.storage}/user/{program.user()}"
 
@@ -29,4 +35,4 @@ def test_doctor_checks_a_folder_of_hdfs(user, cluster):
     code, (_, failed, _) = doctor(f"{own}/none")
     assert (code, failed["subject"]) == (53, "storage write")
     assert failed["mend"] == "Make this folder first, or name one that is there."
-    assert "FileNotFound" in failed["text"] or "not exist" in failed["text"]
+    assert failed["text"] == f"Parent directory doesn't exist: /user/{program.user()}/none"
