@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"interrupts", "storage", "tools"},
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
-    | {"launch"},
+    | {"launch", "storage"},
     "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},
@@ -112,6 +112,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "runner/docker": "application call deaths lines lost_engine pull_progress",
     "schema": "cases shipped_schemas",
     "standalone": "standalone",
+    "storage": "docs",
 }
 
 # Libraries and the modules (or the rooms below) that may import them.

@@ -41,6 +41,7 @@ TESTS = {
     ("kubernetes.md", "yaml"): (1, "tests/engines/kubernetes/test_docs.py"),
     ("packages.md", "python"): (1, "tests/test_docs.py"),
     ("python-call.md", "python"): (2, "tests/api/test_docs.py"),
+    ("reading-data.md", "python"): (6, "tests/storage/test_docs.py"),
     ("slider.md", "json"): (1, "tests/test_docs.py"),
     ("tensorflowonspark.md", "python"): (2, "tests/clusters/spark/test_docs.py"),
     ("tf-yarn.md", "python"): (1, "tests/api/test_tf_yarn.py"),

@@ -14,15 +14,23 @@ STEPS = (
     "files large_files append mistakes checkpoints records models summaries other_libraries forked"
 )
 
+# The variables of a worker, for the programs of docs/reading-data.md.
+SECOND_OF_TWO = {
+    "TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}),
+    "TFAPP_INDEX": "1",
+}
 
-def run(name: str, *words: str, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+
+def run(
+    name: str, *words: str, environ: Mapping[str, str], cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     """Its end. `name`: of a module here; without the variables of AWS that this machine has."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     here = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     return subprocess.run(
         [sys.executable, "-m", f"tests.storage.{name}", *words],
-        cwd=ROOT,
-        env={**here, **quiet, **environ},
+        cwd=cwd,
+        env={**here, **quiet, "PYTHONPATH": str(ROOT), **environ},
         capture_output=True,
         text=True,
         timeout=300,
@@ -49,3 +57,17 @@ def check_killed(url: str, environ: Mapping[str, str]) -> None:
     done = run("killed", url, "6", environ=environ)
     expected = ["nothing half", "the newest complete checkpoint"]
     assert (done.returncode, done.stdout.splitlines()) == (0, expected), done.stderr
+
+
+def check_page(base: str, environ: Mapping[str, str], folder: Path) -> None:
+    """The programs of docs/reading-data.md run, but for the one with a strategy, which must be the
+    first of its process. `environ`: that of worker 1 of 2. `folder`: to run in."""
+    done = run("page", base, *["0", "2", "3", "4", "5"], environ=environ, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "worker 1 of 2 has 800 records",
+        *(f"epoch {epoch} has 25 batches" for epoch in range(3)),
+        "1000 rows, 16 batches",
+        "16 batches",
+    ]
+    assert list((folder / "cache").glob("points*"))

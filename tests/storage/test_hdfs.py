@@ -26,6 +26,12 @@ def test_an_answer_of_hdfs_is_an_error_of_tensorflow(words, code):
     assert "X.java" not in text and text.startswith("hdfs://h/a: ")
 
 
+def test_no_error_has_the_lines_of_java():
+    error = FileNotFoundError("Parent directory doesn't exist: /a\n\tat org.apache.X.y(X.java:1)")
+    found = hdfs.answered(error)
+    assert (type(found), str(found)) == (FileNotFoundError, "Parent directory doesn't exist: /a")
+
+
 def test_a_call_that_is_late_is_an_error():
     answer = threading.Event()
     with pytest.raises(base.Failed, match="no answer from HDFS within 0.05 s") as caught:
@@ -39,3 +45,31 @@ def test_a_call_gives_its_result_or_its_error():
     assert store.done(lambda: 7) == 7
     with pytest.raises(FileNotFoundError):
         store.done(lambda: os.stat("/none"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        (
+            {"HADOOP_TOKEN_FILE_LOCATION": "v", "KRB5CCNAME": "v", "HADOOP_CONF_DIR": "v"},
+            "the tokens in the file of HADOOP_TOKEN_FILE_LOCATION; settings: HADOOP_CONF_DIR",
+        ),
+        (
+            {"KRB5CCNAME": "v", "HADOOP_HOME": "v"},
+            "the tickets of KRB5CCNAME; settings: HADOOP_HOME",
+        ),
+        (
+            {"HADOOP_USER_NAME": "v"},
+            "no ticket and no tokens: the name of HADOOP_USER_NAME; settings: none",
+        ),
+        ({}, "no ticket and no tokens: the name of this user; settings: none"),
+    ],
+)
+def test_credentials_in_words(monkeypatch, environ, words):
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    assert hdfs.credentials(environ) == words
+
+
+def test_the_tickets_of_this_user(monkeypatch):
+    monkeypatch.setattr(os.path, "exists", lambda path: path == f"/tmp/krb5cc_{os.getuid()}")
+    assert hdfs.credentials({}) == "the Kerberos tickets of this user; settings: none"

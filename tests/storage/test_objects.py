@@ -53,6 +53,34 @@ def test_without_variables_a_profile_is_read(tmp_path):
     assert told({**environ, "AWS_WEB_IDENTITY_TOKEN_FILE": "f"})[0] == {}
 
 
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        (
+            {"AWS_ACCESS_KEY_ID": "v", "S3_ACCESS_KEY": "v", "S3_SECRET_KEY": "v"},
+            "AWS_ACCESS_KEY_ID and S3_SECRET_KEY",
+        ),
+        ({"S3_ACCESS_KEY": "v"}, "S3_ACCESS_KEY and no secret key"),
+        ({"AWS_WEB_IDENTITY_TOKEN_FILE": "v"}, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        ({"AWS_PROFILE": "one"}, "profile one in the files of AWS"),
+        ({}, "none are set: the role of this machine, if it has one"),
+    ],
+)
+def test_credentials_in_words(tmp_path, environ, words):
+    (tmp_path / ".aws").mkdir()
+    text = "[one]\naws_access_key_id=v\naws_secret_access_key=v\nregion=v\n"
+    (tmp_path / ".aws" / "credentials").write_text(text)
+    region = "the profile" if "profile" in words else "not set (us-east-1)"
+    found = objects.credentials("s3://b", {"HOME": str(tmp_path), **environ})
+    assert found == f"{words}; endpoint: not set (AWS's own); region: {region}"
+
+
+def test_credentials_of_azure_in_words():
+    assert objects.credentials("abfs://c@a", {}) == "no variable AZURE_... is set"
+    given = {"AZURE_STORAGE_ACCOUNT_KEY": "v", "HOME": "/"}
+    assert objects.credentials("abfs://c@a", given) == "AZURE_STORAGE_ACCOUNT_KEY"
+
+
 REQUEST = (
     "Error performing GET http://h:403/timeout/NoSuchBucket/503 in 403.112µs, after 3 retries - "
 )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 NO_FOLDER, NO_FILE = "this is a file and no folder", "this is a folder and no file"
+EXTRA = "Install the extra: pip install 'tfapp[storage]'"
 BLOCK = 4 << 20  # bytes that are read at once, ahead of what is asked for
 
 # TensorFlow's codes. Python knows them as tf.errors.NotFoundError, ...
@@ -35,7 +36,7 @@ class Failed(Exception):
 
     def __init__(self, code: int, words: str, hint: str = ""):
         super().__init__(f"{words.rstrip('.')}. {hint}".rstrip() if hint else words)
-        self.code, self.words = code, words
+        self.code, self.words, self.hint = code, words, hint
 
 
 def told(error: BaseException, path: str) -> tuple[int, str]:
@@ -43,7 +44,7 @@ def told(error: BaseException, path: str) -> tuple[int, str]:
     if isinstance(error, Failed):
         return error.code, f"{path}: {error}"
     if isinstance(error, ImportError):
-        return UNIMPLEMENTED, f"{path}: {error}. Install the extra: pip install 'tfapp[storage]'"
+        return UNIMPLEMENTED, f"{path}: {error}. {EXTRA}"
     code = next((code for kind, code in _CODES if isinstance(error, kind)), UNKNOWN)
     words = str(error) or type(error).__name__
     return code, f"{path}: {words if code != UNKNOWN else f'{type(error).__name__}: {words}'}"

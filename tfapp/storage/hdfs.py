@@ -13,7 +13,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfapp import threads
@@ -50,6 +50,21 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
      _ADDRESS),
     (r"(?i:unsupported)", base.UNIMPLEMENTED, ""),
 )  # fmt: skip
+
+
+def credentials(environ: Mapping[str, str]) -> str:
+    """Those that hdfs-native finds, in words: names, never a value."""
+    ways = {
+        "HADOOP_TOKEN_FILE_LOCATION": "the tokens in the file of",
+        "KRB5CCNAME": "the tickets of",
+    }
+    text = next((f"{way} {name}" for name, way in ways.items() if environ.get(name)), "")
+    if not text and os.path.exists(f"/tmp/krb5cc_{os.getuid()}"):
+        text = "the Kerberos tickets of this user"
+    user = "HADOOP_USER_NAME" if environ.get("HADOOP_USER_NAME") else "this user"
+    text = text or f"no ticket and no tokens: the name of {user}"
+    settings = next(filter(environ.get, ("HADOOP_CONF_DIR", "HADOOP_HOME")), "none")
+    return f"{text}; settings: {settings}"
 
 
 class Hdfs:
@@ -257,10 +272,10 @@ class _Writer:
 
 def answered(error: BaseException) -> BaseException:
     """The error that an error of hdfs-native means."""
-    if isinstance(error, (FileNotFoundError, FileExistsError)):
-        return error
     words = " ".join(re.split(r"\n\s*at |\\n\\tat ", str(error))[0].split())[:600]
     words = re.sub(r'^\w*RPCError\("(?:\w+\.)*([\w$]+)", "', r"\1: ", words)
+    if isinstance(error, (FileNotFoundError, FileExistsError)):
+        return type(error)(words)
     for pattern, meaning, hint in _ANSWERS:
         if re.search(pattern, words):
             return Failed(meaning, words, hint) if isinstance(meaning, int) else meaning(words)

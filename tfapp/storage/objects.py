@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.names import S3_SCHEMES
+from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
 from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
 
@@ -75,6 +75,26 @@ def s3_options(environ: Mapping[str, str]) -> dict[str, Any]:
         plain = environ.get("S3_USE_HTTPS") in ("0", "false")
         endpoint = found["endpoint"] = f"{'http' if plain else 'https'}://{endpoint}"
     return {**found, **_limits(plain=endpoint.startswith("http://"))}
+
+
+def credentials(url: str, environ: Mapping[str, str]) -> str:
+    """Where those for a URL are taken from, in words: names, never a value."""
+    if base.split(url)[0] in AZURE_SCHEMES:
+        azure = sorted(name for name in environ if name.startswith("AZURE_"))
+        return ", ".join(azure) or "no variable AZURE_... is set"
+    found = {option: next(filter(environ.get, names), "") for option, names in _VARIABLES.items()}
+    profile = {}
+    text = f"{found['access_key_id']} and {found['secret_access_key'] or 'no secret key'}"
+    if not found["access_key_id"]:
+        text = ", ".join(filter(_OTHER_WAYS.fullmatch, sorted(environ)))
+        profile = {} if text else _profile(environ)
+    if "access_key_id" in profile:
+        text = f"profile {environ.get('AWS_PROFILE', 'default')} in the files of AWS"
+    text = text or "none are set: the role of this machine, if it has one"
+    for option, default in (("endpoint", "AWS's own"), ("region", "us-east-1")):
+        place = found[option] or ("the profile" if option in profile else f"not set ({default})")
+        text += f"; {option}: {place}"
+    return text
 
 
 def _profile(environ: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import PlayedEngine
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
+from tfapp.storage import base, check
+from tfapp.storage.base import Failed
 
 FINE = Finding("java", OK, "17, /usr/bin/java")
 SO_SO = Finding("docker", WARNING, "no engine answers", "Start it.")
@@ -46,6 +48,39 @@ def test_a_problem_is_one(tmp_path):
             {"subject": "hdfs", "level": "problem", "text": "it is in safe mode", "mend": "Wait."}
         ],
     }
+
+
+def test_a_storage_that_does_not_answer(tmp_path):
+    url = "hdfs://127.0.0.1:9/user/me"
+    code, shell = call(tmp_path, Patient(tmp_path, FINE), "doctor", "--storage", url)
+    assert code == 53
+    java, credentials, write, hint = shell.out.text.splitlines()
+    assert java == "ok       java: 17, /usr/bin/java"
+    assert credentials.startswith("ok       storage credentials: ")
+    assert write == (
+        "problem  storage write: cannot connect to 127.0.0.1:9: [Errno 111] Connection refused"
+    )
+    assert hint.startswith("         Is the address right, and does the NameNode run?")
+
+
+def test_the_steps_of_a_storage_are_findings(tmp_path, monkeypatch):
+    steps = [("write", "a file", None), ("read", "", Failed(base.DENIED, "no", "Ask its owner."))]
+    monkeypatch.setattr(check, "check", lambda url, environ: (step for step in steps))
+    words = ("doctor", "--storage", "s3://bucket", "--format", "json")
+    code, shell = call(tmp_path, Patient(tmp_path), *words)
+    found = json.loads(shell.out.text)["findings"]
+    assert code == 53
+    assert [tuple(one.values()) for one in found] == [
+        ("storage write", "ok", "a file", None),
+        ("storage read", "problem", "no", "Ask its owner."),
+    ]
+
+
+def test_a_storage_is_a_url_of_a_known_scheme(tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        call(tmp_path, Patient(tmp_path), "doctor", "--storage", "gs://bucket")
+    assert caught.value.code == 2
+    assert "'gs://bucket' is no URL of one of hdfs, viewfs, s3" in capsys.readouterr().err
 
 
 def doctor(engine: str, *flags: str, **environ: str) -> tuple[int, dict[str, dict]]:

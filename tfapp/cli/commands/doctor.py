@@ -11,6 +11,11 @@ keytab if one is needed, the ResourceManager, the nodes and their clocks, and HD
 container on each node of the queue (--queue), and about half a minute for each node label. With
 `--engine spark` it takes a task in a session as in spark-defaults.conf. Nothing is left behind.
 
+--storage checks that files can be written, read, renamed, listed and deleted below a URL, such as
+hdfs://namenode:8020/user/me or s3://bucket/folder, from this machine. It says how fast that is, and
+which credentials are in use. It needs the extra tfapp[storage]. What it makes there has a folder of
+its own, .tfapp-doctor-..., which it deletes.
+
   tfapp doctor --engine yarn
   tfapp doctor --engine yarn --python /opt/tensorflow/bin/python
 """
@@ -18,6 +23,8 @@ container on each node of the queue (--queue), and about half a minute for each 
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from tfapp.cli.flags import (
@@ -40,7 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python", metavar="FILE", help="an interpreter to check where programs run"
     )
+    parser.add_argument(
+        "--storage", metavar="URL", type=_url, help="a folder, as s3://bucket/folder, to check"
+    )
     add_format_flag(parser)
+
+
+def _url(text: str) -> str:
+    from tfapp.storage import SCHEMES
+
+    if not text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no URL of one of {', '.join(SCHEMES)}")
+    return text
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
@@ -50,7 +68,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
     note_unused_options(args, shell)
     findings = []
-    for finding in engine_of(args, shell).examine(args.python, engine_options_of(args, shell)):
+    for finding in _findings(args, shell):
         findings.append(finding)
         if args.format == "text":
             level = style(f"{finding.level:8}", _COLOURS[finding.level], shell.out, shell.environ)
@@ -62,6 +80,18 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         shell.print(document(findings=[_as_dict(finding) for finding in findings]))
     bad = any(finding.level == PROBLEM for finding in findings)
     return ExitCode.UNAVAILABLE if bad else ExitCode.SUCCESS
+
+
+def _findings(args: argparse.Namespace, shell: Shell) -> Iterator[Finding]:
+    yield from engine_of(args, shell).examine(args.python, engine_options_of(args, shell))
+    if args.storage is not None:
+        from tfapp.engines.diagnosis import OK, PROBLEM
+        from tfapp.storage.check import check
+
+        with contextlib.closing(check(args.storage, shell.environ)) as results:
+            for step, text, failed in results:
+                found = (PROBLEM, failed.words, failed.hint) if failed else (OK, text)
+                yield Finding(f"storage {step}", *found)
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:

@@ -1,0 +1,19 @@
+"""The programs of docs/reading-data.md run as they stand, on a real S3 server."""
+
+import pytest
+
+from tests.storage import programs, s3_server
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    with s3_server.running(tmp_path_factory.mktemp("s3") / "buckets", ("bucket",)) as environ:
+        yield environ
+
+
+@pytest.mark.trains
+def test_the_programs_of_the_page(s3, tmp_path):
+    programs.check_page("s3://bucket", {**s3, **programs.SECOND_OF_TWO}, tmp_path)
+    done = programs.run("page", "s3://bucket", "1", environ=s3, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Epoch 2/2" in done.stdout and done.stdout.count("25/25") == 2
