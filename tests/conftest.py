@@ -1,5 +1,7 @@
+import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,11 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tfapp")
+
+# The tests start thousands of Pythons. Each of them would compile tfapp, and each of pytest's
+# processes all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # nohup and many CI systems start the tests with SIGINT ignored. What the tests start would inherit
 # that, and a Ctrl-C would do nothing.
@@ -55,6 +62,17 @@ def utc(monkeypatch):
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """All that it makes lives as long as the session: no later search for garbage looks at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers

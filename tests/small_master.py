@@ -11,8 +11,11 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
-from skein import proto
-from skein.proto import skein_pb2, skein_pb2_grpc
+
+from tfapp.skein_library import skein
+
+proto = skein.proto
+skein_pb2, skein_pb2_grpc = proto.skein_pb2, proto.skein_pb2_grpc
 
 
 class Master(skein_pb2_grpc.AppMasterServicer):

@@ -13,8 +13,15 @@ from tfapp.feed.task import pool
 from tfapp.feed.wire import Line, connect
 
 
+@pytest.fixture(scope="session")
+def what_lives_already():
+    """The search for garbage after each test does not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
-def without_spark(monkeypatch):
+def without_spark(monkeypatch, what_lives_already):
     spark = types.SimpleNamespace(InheritableThread=threading.Thread)
     monkeypatch.setitem(sys.modules, "pyspark", spark)
     monkeypatch.setattr("tfapp.feed.driver.feeder.FedData", lambda data: data)

@@ -25,6 +25,7 @@ from tfapp.feed.task import asker
 pytestmark = pytest.mark.usefixtures("without_spark")
 
 BATCH = 10
+ENOUGH = 300  # batches, more than there are
 
 
 def instance(number: int, state: str = RUNNING, component: str = "worker") -> InstanceStatus:
@@ -239,7 +240,7 @@ class Training:
             looked(self.world, generation=view.generation + 1, running=False)
         for program in self.programs:
             program.end()
-        self.gate.release(1_000_000)
+        self.gate.release(ENOUGH)
         for each in self.learning:
             with pytest.raises(FeedError, match="the driver of the feed has gone"):
                 assert each.result is None
@@ -262,7 +263,7 @@ def test_no_row_is_lost_or_doubled_when_the_number_of_programs_changes(world, co
         training.gate.release(more)
         wait_for(lambda t=training, n=more: sum(map(len, t.learned)) >= n * BATCH)
         training.flex(draw.randint(1, 4))
-    training.gate.release(1_000_000)
+    training.gate.release(ENOUGH)
     result = feeding.result
     assert [each.result for each in training.learning] == [None] * len(training.programs)
     everything = training.base + [one for mine in training.learned for one in mine]

@@ -189,7 +189,7 @@ HOLDS = {"hold": True}
 
 
 @pytest.mark.parametrize("state", ["new", "ready", "held"])
-def test_every_line_of_a_program(world, state):
+def test_every_line_of_a_program(world, connected, state):
     """To the driver: the feed ends at once, for all, with the program's name."""
     possible = {
         "new": {json.dumps(READY), json.dumps({"answers": True})},
@@ -203,7 +203,7 @@ def test_every_line_of_a_program(world, state):
         again = World(world._folder)
         again.view = View(1, {"worker/0": address})
         try:
-            feeding = Later(lambda w=again: w.feeder.feed(Data([40])))
+            feeding = Later(lambda w=again: w.feeder.feed(Data([40], connected)))
             line = accepted(again, listener)
             assert line.hear()["instance"] == "worker/0"
             if state == "ready":

@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 from tfapp.storage.base import BLOCK
@@ -15,6 +16,7 @@ class Source:
         return self.content[offset : offset + count]
 
 
+@functools.cache
 def content_of(size):
     return b"".join(b"%08d" % number for number in range(size // 8 + 1))[:size]
 

@@ -25,6 +25,7 @@ from tfapp.feed.driver.ledger import (
 from tfapp.feed.intervals import DIGESTS
 
 HISTORIES = 4_000
+SOME = 250  # of them: what all of 82 planted faults show at all, they show in the first 220
 ROW = 7  # bytes of a row
 
 Row = tuple[tuple[int, int], int]  # (partition, number of the row)
@@ -240,10 +241,10 @@ class History:
 
 
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1000, HISTORIES, 1000))]
+    ("first", "end"), [(0, SOME), pytest.param(SOME, HISTORIES, marks=pytest.mark.slow)]
 )
-def test_every_row_is_given_once_and_evenly_and_nothing_blocks(first):
-    for number in range(first, first + 1000):
+def test_every_row_is_given_once_and_evenly_and_nothing_blocks(first, end):
+    for number in range(first, end):
         history = History(number)
         try:
             history.run()

@@ -103,9 +103,10 @@ KINDS = {
 @pytest.mark.parametrize("each", [7, 100, 1000, 1001, 2500])
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_are_found_in_their_pickles(kind, each):
-    elements = [KINDS[kind]() for _ in range(2 * FEW if each < FEW else 2600)]
-    if kind.startswith("a list") and len(elements) > 2 * FEW:
-        elements = elements[:1200] if each <= 1001 else elements[:120]
+    count = 2 * FEW if each < FEW else 3 * FEW if each == FEW else 2600
+    if kind.startswith("a list"):
+        count = min(count, 1200 if each <= 1001 else 120)
+    elements = [KINDS[kind]() for _ in range(count)]
     assert same(*outcomes(elements, each))
     pickled._kept.clear()
     first = each * -(-FEW // each)
