@@ -151,6 +151,18 @@ def partial_folder(parent: Path) -> Iterator[Path]:
         yield folder
 
 
+def put_in_place(new: Path, target: Path, old: Path) -> None:
+    """Moves `new` to `target`, and whatever was there to `old`, on one file system. Of processes
+    that do so at the same time, one succeeds."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(target, old)
+    try:
+        os.rename(new, target)
+    except OSError:
+        if not target.exists():
+            raise
+
+
 def _delete_abandoned(parent: Path) -> None:
     for folder in parent.glob(f"{_PARTIAL}*"):
         with contextlib.suppress(OSError), _locked_folder(folder, 0.0) as held:

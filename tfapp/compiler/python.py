@@ -119,7 +119,7 @@ def _check(found: Travelling, path: Path, options: CompileOptions) -> Iterator[P
     try:
         if not (path.is_absolute() and path.name.endswith(EXTENSIONS)):
             raise archive.UnfitError("is not the absolute path of an archive of Python")
-        if not unpacked.folder_of(path, options.environments).exists():
+        if not unpacked.is_unpacked(unpacked.folder_of(path, options.environments)):
             archive.look(path)
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}"

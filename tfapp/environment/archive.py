@@ -62,12 +62,15 @@ def _look_into_pex(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         if _PEX_INFO not in archive.namelist():
             raise UnfitError(f"is not a PEX: there is no {_PEX_INFO} in it")
-        info = json.loads(archive.read(_PEX_INFO))
+        try:
+            info = json.loads(archive.read(_PEX_INFO))
+            foreign = _without_linux_wheel(dict(info.get("distributions", {})))
+        except (ValueError, RuntimeError, AttributeError, TypeError) as error:
+            raise UnfitError(f"is not a PEX: its {_PEX_INFO} cannot be read") from error
     if not os.access(path, os.X_OK):
         raise UnfitError("may not be executed: chmod +x")
     if not info.get("venv"):
         raise UnfitError("is a PEX without a virtual environment: build it with `pex --venv`")
-    foreign = _without_linux_wheel(info.get("distributions", {}))
     if foreign:
         raise UnfitError(f"is for another platform: of {foreign} it has no wheel for Linux")
 

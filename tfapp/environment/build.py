@@ -4,6 +4,7 @@ requirements, interpreter and platform."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,8 +20,8 @@ from pathlib import Path
 
 from tfapp import tools
 from tfapp.contract.needs import REQUIREMENTS
-from tfapp.disk import partial_folder
-from tfapp.environment.archive import PYTHON, UnfitError
+from tfapp.disk import partial_folder, put_in_place
+from tfapp.environment.archive import PYTHON, UnfitError, look
 from tfapp.environment.interpreter import Installation, copy, copy_unseen, download, installations
 from tfapp.environment.unpacked import note_use
 from tfapp.errors import UnavailableError
@@ -168,7 +169,8 @@ def build(
     refused = []
     for source in _sources(wanted, python, environ):
         archive = _place(wanted, source, environments)
-        if archive.exists():
+        with contextlib.suppress(UnfitError):  # there is none, or it is damaged
+            look(archive)
             note_use(archive)
             return archive
         try:
@@ -178,7 +180,7 @@ def build(
                 note("packs the Python environment")
                 packed = folder / "packed.tar.gz"
                 _pack(target, packed)
-                os.replace(packed, archive)
+                put_in_place(packed, archive, folder / "damaged")
         except UnfitError as error:
             refused.append(f"{source}: {error}")
         else:

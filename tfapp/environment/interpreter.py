@@ -86,7 +86,7 @@ def _installation(python: str, environ: Mapping[str, str]) -> Installation | Non
         told = _portrait(python, environ, brief=True)
     except UnfitError:
         return None
-    if told["implementation"] != "cpython" or told["free_threaded"]:
+    if told.get("implementation") != "cpython" or told["free_threaded"]:
         return None
     return Installation(python, told["prefix"], told["version"])
 
@@ -99,7 +99,7 @@ def _portrait(python: str, environ: Mapping[str, str], brief: bool = False) -> d
     answer = run(words, own)
     try:
         return dict(json.loads(answer.splitlines()[-1]))
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, TypeError, RecursionError):
         raise UnfitError(f"{python} gives no answer") from None
 
 

@@ -63,7 +63,7 @@ def ask(
         raise CannotRunError(f"{verb}: {error.reason}", foreign) from error
     try:
         return _result(json.loads(tools.last_line(done.text)))
-    except ValueError:
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise CannotRunError(f"does not run: {done.reason}") from None
 
 

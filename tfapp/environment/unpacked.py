@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tfapp import tools
-from tfapp.disk import partial_folder
+from tfapp.disk import make_private, partial_folder, put_in_place
 from tfapp.environment.archive import PYTHON, UnfitError, is_pex
 
 LIMIT = 1800.0  # seconds for unpacking
@@ -25,18 +25,20 @@ def folder_of(archive: Path, environments: Path) -> Path:
     return environments / hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def is_unpacked(folder: Path) -> bool:
+    """Whether there is an environment in a folder, and nothing else in its place."""
+    return os.path.lexists(folder / PYTHON)
+
+
 def unpack(archive: Path, environments: Path) -> Path:
     """Unpacks `archive` if necessary. Returns its folder. UnfitError if tar fails; OSError if the
     disk is full or not writable."""
     folder = folder_of(archive, environments)
-    if not folder.exists():
+    if not is_unpacked(folder):
         with partial_folder(environments) as partial:
-            extract(archive, partial)
-            try:
-                os.rename(partial, folder)
-            except OSError:
-                if not folder.exists():  # by another command, in the meantime
-                    raise
+            extract(archive, make_private(partial / "new"))
+            if not is_unpacked(folder):  # by another command, in the meantime
+                put_in_place(partial / "new", folder, partial / "damaged")
     note_use(folder)
     return folder
 
@@ -76,6 +78,8 @@ def interpreter(archive: Path, environments: Path) -> tuple[list[str], dict[str,
     Unpacks the archive if necessary. UnfitError and OSError as `unpack`."""
     if is_pex(archive.name):
         root = folder_of(archive, environments)
+        if not root.is_dir():
+            root.unlink(missing_ok=True)  # something else in its place
         root.mkdir(0o700, parents=True, exist_ok=True)
         note_use(root)
         return [str(archive)], {"PEX_INTERPRETER": "1", "PEX_ROOT": str(root)}

@@ -162,7 +162,9 @@ class _Check:
             interpreter = self._interpreter(component)
         except UnfitError as error:
             found = self.compiled.environments[component.name]
-            yield Problem(found.at, CODE, f"{found} {error}")
+            ours = found.path is not None and found.path.parent == self.environments
+            hint = "delete it, and it is made again" if ours else ""
+            yield Problem(found.at, CODE, f"{found} {error}", hint=hint)
             return
         if interpreter is None:
             return
@@ -252,7 +254,8 @@ class _Check:
             return
         hint = "name another interpreter with site.global.python.executable"
         if interpreter.packed:
-            hint = "pack it anew, on a machine like this one"
+            hint = f"pack it anew, on a machine like this one; or delete {self.environments}, if "
+            hint += "somebody has changed what is unpacked there"
         yield Problem(at, CODE, f"{interpreter.name} {error}", hint=hint)
 
     def _interpreter(self, component: ComponentJob) -> _Interpreter | None:
@@ -263,7 +266,7 @@ class _Check:
             if archive is None:
                 return None
             with using_cache(self.environments):
-                if not unpacked.folder_of(archive, self.environments).exists():
+                if not unpacked.is_unpacked(unpacked.folder_of(archive, self.environments)):
                     self.caller.note(f"unpacks {archive} to try it out: once")
                 command, environ = unpacked.interpreter(archive, self.environments)
             environment = tuple(environ.items())

@@ -10,10 +10,12 @@ import os
 import shutil
 import subprocess
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests import python_environments
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, status
 from tests.engines.applications import compiled, environ, service
@@ -24,11 +26,17 @@ from tfapp.contract.status import conclude
 from tfapp.disk import make_private, write_json
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.local.engine import LocalEngine
+from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.state import MasterState, read_config
+from tfapp.engines.spark.driver import _address
+from tfapp.engines.spark.engine import SparkEngine
 from tfapp.engines.yarn.engine import YarnEngine
 from tfapp.engines.yarn.run import YarnRun
 from tfapp.engines.yarn.shared_folder import SharedRecord
-from tfapp.errors import ExitCode
+from tfapp.environment.archive import UnfitError, look
+from tfapp.environment.interpreter import installations
+from tfapp.environment.probe import CannotRunError, ask
+from tfapp.errors import ExitCode, UnavailableError
 from tfapp.master.ending import Ending
 from tfapp.processes import Process, identify
 from tfapp.shipped import app_packages_dir
@@ -232,6 +240,105 @@ def test_what_is_shared_when_another_is_made(tmp_path):
             check(tmp_path, engine, file, how, create)
             damage(tmp_path / "home" / file, "nothing")
             (tmp_path / "home" / file).unlink()
+
+
+# ---- Python environments in the cache ------------------------------------------------------------
+OF_ARCHIVES = ["nothing", "bytes", "deep", *OF_FOLDERS[1:], "a folder"]
+ENVIRONMENTS = {
+    "archive": {"cache/environments/{}": OF_FOLDERS, "cache/environments/{}/bin": OF_FOLDERS},
+    "packages": {"cache/environments/{}.tar.gz": OF_ARCHIVES, "cache/environments": OF_FOLDERS},
+}
+PLAIN = Path(__file__).parents[2] / "end_to_end" / "packages" / "plain"
+
+
+@pytest.mark.parametrize(("key", "file"), [(k, f) for k in ENVIRONMENTS for f in ENVIRONMENTS[k]])
+def test_an_environment_is_made_again(tmp_path, monkeypatch, key, file):
+    made = python_environments.make(tmp_path / "env", borrow=False)
+    archive = python_environments.pack(made, tmp_path / "env.tar.gz")
+    monkeypatch.setattr("tfapp.environment.build._make", lambda *_: made)
+    engine = PlayedEngine(tmp_path / "played", [status("SUCCEEDED", verdict=SUCCESS)])
+    value = archive if key == "archive" else "mine"
+    create = f"create app --appdef {PLAIN} --detach --option site.global.python.{key} {value}"
+    said = check(tmp_path, engine, "", "sound", create)
+    assert "once" in said
+    cache = tmp_path / "home" / "cache" / "environments"
+    (name,) = {p.name.partition(".")[0] for p in cache.iterdir() if key == "archive" or p.is_file()}
+    hows, file = ENVIRONMENTS[key][file], file.format(name)
+    for how in hows:
+        damage(tmp_path / "home" / file, how)
+        said = check(tmp_path, engine, file, how, create)
+        if file == "cache/environments":  # its content is not known
+            damage(tmp_path / "home" / file, "a folder")
+            said = check(tmp_path, engine, file, how, create)
+        assert "once" in said and "error" not in said, (file, how, said)
+        assert "once" not in check(tmp_path, engine, file, how, create)
+
+
+def test_an_archive_that_was_cut_is_named_with_a_way_out(tmp_path, monkeypatch):
+    made = python_environments.make(tmp_path / "env", borrow=False)
+    (made / "lib" / "much").write_bytes(os.urandom(1 << 20))
+    monkeypatch.setattr("tfapp.environment.build._make", lambda *_: made)
+    engine = PlayedEngine(tmp_path / "played", [status("SUCCEEDED", verdict=SUCCESS)])
+    create = f"create app --appdef {PLAIN} --detach --option site.global.python.packages mine"
+    check(tmp_path, engine, "", "sound", create)
+    (archive,) = (tmp_path / "home" / "cache" / "environments").glob("*.tar.gz")
+    damage(archive, "half")
+    said = check(tmp_path, engine, "", "half", create)
+    assert f"{archive} cannot be unpacked: " in said
+    assert "delete it, and it is made again" in said
+    archive.unlink()
+    assert "error" not in check(tmp_path, engine, "", "gone", create)
+
+
+ALONE = [how for how in CONTENT if how not in ("half", "other fields")]  # what needs no file before
+
+
+@pytest.mark.parametrize("how", ALONE)
+def test_a_pex_with_any_content(tmp_path, how):
+    path = tmp_path / "env.pex"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("PEX-INFO", CONTENT[how](path))
+    path.chmod(0o700)
+    with pytest.raises(UnfitError, match="is not a PEX: its|without a virtual environment"):
+        look(path)
+
+
+@pytest.mark.parametrize("how", ALONE)
+def test_an_interpreter_that_says_anything(tmp_path, how):
+    (tmp_path / "says").write_bytes(CONTENT[how](tmp_path))
+    python = tmp_path / "python3"
+    python.write_text(f"#!/bin/sh\ncat {tmp_path}/says\n")
+    python.chmod(0o700)
+    with pytest.raises(CannotRunError, match="does not run"):
+        ask([str(python)], environ(), (), b"")
+    assert list(installations("3", str(python), {"PATH": "", "HOME": str(tmp_path)})) == []
+
+
+# ---- what a master leaves for the driver of Spark ------------------------------------------------
+OF_DRIVERS = [*ALONE, *OF_ANY[2:]]
+
+
+@pytest.mark.parametrize("how", OF_DRIVERS)
+@pytest.mark.parametrize("file", ["control", "security/skein.crt", "security/skein.pem"])
+def test_of_a_master_that_a_driver_looks_for(tmp_path, file, how):
+    run = RunFolder(tmp_path / "runs" / "1")
+    make_private(run.security)
+    for path, content in zip((run.certificate, run.key), new_credentials(time.time())):
+        path.write_bytes(content)
+    (run.path / "control").write_text("127.0.0.1:1")
+    damage(run.path / file, how)
+    engine = SparkEngine(tmp_path, {})
+    engine._context = object()
+    with pytest.raises(UnavailableError, match="master cannot be reached: ") as error:
+        engine.launched(run)
+    assert str(run.path / file) in error.value.message
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", ":1", "127.0.0.1:99999", "x:-1", "a b:1"])
+def test_of_an_address_that_is_none(tmp_path, address):
+    (tmp_path / "control").write_text(address)
+    with pytest.raises(ValueError, match="control is damaged"):
+        _address(tmp_path / "control")
 
 
 # ---- what a command keeps of applications on a cluster ------------------------------------------

@@ -6,7 +6,9 @@ import skein
 
 from tests.standalone.test_bootstrap import zip_of
 from tfapp.contract.names import RUNTIME_DIR
+from tfapp.disk import make_private
 from tfapp.engines.machine.localize import Localizer
+from tfapp.environment.unpacked import folder_of
 from tfapp.errors import UnavailableError
 from tfapp.master.messages import local_path
 from tfapp.protocol.definition import messages
@@ -58,6 +60,16 @@ def test_tfapps_own_part_is_unpacked_once_for_all_runs(tmp_path):
     assert place(3)[0] == shared
     assert ((shared / "sub" / "g").read_text(), left.exists()) == ("23", False)
     assert list((tmp_path / "environments").iterdir()) == [shared]
+
+
+@pytest.mark.parametrize("instead", ["a file", "an empty folder"])
+def test_an_unpacked_environment_that_is_damaged_is_not_used(tmp_path, instead):
+    archive = zip_of(tmp_path / "a.zip", ("bin/python", "1", 0o100755))
+    unpacked = folder_of(archive, make_private(tmp_path / "environments"))
+    unpacked.mkdir() if "folder" in instead else unpacked.touch()
+    localizer = Localizer(tmp_path / "localized", tmp_path / "environments")
+    asyncio.run(localizer.place({"python": message(archive)}, make_private(tmp_path / "c")))
+    assert (tmp_path / "c" / "python" / "bin" / "python").read_text() == "1"
 
 
 def test_nothing_is_written_after_the_end(tmp_path, monkeypatch):

@@ -137,12 +137,26 @@ def test_a_container_says_what_it_has_until_it_says_too_much(tmp_path):
     with_control(tmp_path, test)
 
 
-@pytest.mark.parametrize("line", [b"no JSON\n", b"[]\n", b'{"role": "king"}\n', b"x" * (1 << 17)])
+DEEP = b"[" * 60_000 + b"\n"  # fits into a line
+NO_HELLO = [b"no JSON\n", b"[]\n", b'{"role": "king"}\n', b"x" * (1 << 17), DEEP]
+
+
+@pytest.mark.parametrize("line", NO_HELLO, ids=["no JSON", "a list", "a king", "long", "deep"])
 def test_what_cannot_be_meant_ends_its_connection(tmp_path, line):
     async def test(world):
         reader, writer = await world.connect()
         with contextlib.suppress(OSError):
             writer.write(line)
             assert await asyncio.wait_for(reader.read(), LIMIT) == b""
+
+    with_control(tmp_path, test)
+
+
+def test_an_agent_that_says_anything_has_left(tmp_path):
+    async def test(world):
+        _, writer = await world.say({"role": "orders"})
+        assert await world.next() == "the agent came"
+        writer.write(DEEP)
+        assert await world.next() == "the agent left"
 
     with_control(tmp_path, test)

@@ -4,7 +4,6 @@ unpacked once for a run; tfapp's own archive is unpacked once for all runs."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import shutil
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tfapp.contract.names import RUNTIME_DIR
-from tfapp.disk import make_private, partial_folder
-from tfapp.environment.unpacked import folder_of, note_use
+from tfapp.disk import make_private, partial_folder, put_in_place
+from tfapp.environment.unpacked import folder_of, is_unpacked, note_use
 from tfapp.errors import UnavailableError
 from tfapp.master.messages import file_name, local_path
 from tfapp.protocol.definition import messages
@@ -58,7 +57,7 @@ class Localizer:
             raise InterruptedError("the application ends")
         if archive and self._environments is not None:
             unpacked = folder_of(Path(source), self._environments)
-            if unpacked.exists():
+            if is_unpacked(unpacked):
                 note_use(unpacked)
                 return unpacked
             if runtime:
@@ -87,13 +86,7 @@ class Localizer:
             return folder
         with partial_folder(environments) as partial:
             self._unpack(str(archive), partial / "new")
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(folder, partial / "damaged")
-            try:
-                os.rename(partial / "new", folder)
-            except OSError:
-                if not folder.exists():  # by another run, in the meantime
-                    raise
+            put_in_place(partial / "new", folder, partial / "damaged")
         return folder
 
 

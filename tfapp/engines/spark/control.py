@@ -175,7 +175,7 @@ async def _line(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     try:
         text = await reader.readline()
         found = json.loads(text) if text else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         log.warning("a connection said what cannot be read: %r", error)
         return None
     return found if isinstance(found, dict) else None

@@ -7,15 +7,18 @@ import contextlib
 import json
 import logging
 import os
+import re
 import socket
 import ssl
 import threading
 import time
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp import threads
+from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.spark.control import CONTROL_FILE, WORDS_LIMIT
 from tfapp.engines.spark.session import (
@@ -35,6 +38,8 @@ LOOK_EVERY = 1.0  # seconds between two looks at the SparkContext
 LOOK_FOR_WORDS_EVERY = 0.1
 CONNECT_LIMIT = 20.0
 OVER = "The SparkContext was stopped."
+_ADDRESS = re.compile(r"([!-~]+):([0-9]{1,5})")  # host:port
+_LAST_PORT = 65535
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +52,14 @@ class Agent:
     ends."""
 
     def __init__(self, context: SparkContext, run: RunFolder):
-        """OSError if the master cannot be reached."""
+        """OSError if the master cannot be reached; ValueError if a file of the run is damaged."""
         self._context = context
+        for path in (run.certificate, run.key):
+            read_pem(path)
         tls = ssl.create_default_context(cafile=run.certificate)
         tls.load_cert_chain(run.certificate, run.key)
         tls.check_hostname = False  # all of an application have this one certificate
-        host, _, port = (run.path / CONTROL_FILE).read_text().rpartition(":")
-        address = (host.strip("[]"), int(port))
+        address = _address(run.path / CONTROL_FILE)
         # Two connections: one is read, the other is written, each by one thread at a time.
         self._orders = _connect(tls, address, "orders")
         self._reports = _connect(tls, address, "reports")
@@ -157,6 +163,19 @@ class Agent:
         for connection in (self._orders, self._reports):
             with contextlib.suppress(OSError):
                 connection.close()
+
+
+def _address(path: Path) -> tuple[str, int]:
+    """The host and the port in a control file. ValueError if there are none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ValueError(f"{path} cannot be read: {why}") from error
+    found = _ADDRESS.fullmatch(text)
+    if not found or int(found[2]) > _LAST_PORT:
+        raise ValueError(f"{path} is damaged")
+    return found[1].strip("[]"), int(found[2])
 
 
 def _group(id: str) -> str:
