@@ -22,7 +22,7 @@ from tfapp.errors import UnavailableError
 from tfapp.storage.folders import NEEDS
 from tfapp.storage.hdfs import Hdfs
 from tfapp.storage.objects import Objects, s3_options
-from tfapp.storage.watched import watched
+from tfapp.storage.watched import watching
 
 __all__ = ["SCHEMES", "fsspec", "register"]
 
@@ -58,7 +58,7 @@ def _give(tensorflow: Any) -> None:
         with contextlib.suppress(Exception):  # it does not fit to most versions of TensorFlow
             importlib.import_module("tensorflow_io")
     there = set(tensorflow.io.gfile.get_registered_schemes())
-    hdfs, objects = watched(Hdfs(), os.environ), watched(Objects(), os.environ)
+    hdfs, objects = watching(Hdfs(), os.environ), watching(Objects(), os.environ)
     stores = {scheme: hdfs if scheme in HDFS_SCHEMES else objects for scheme in SCHEMES}
     missing = {scheme: store for scheme, store in stores.items() if scheme not in there}
     if missing:

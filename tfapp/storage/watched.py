@@ -18,7 +18,7 @@ MOST_COPIED = 64 << 20  # bytes of an event file
 _EVENT_FILE = re.compile(r"\btfevents\b")
 
 
-def watched(store: Store, environ: Mapping[str, str]) -> Any:
+def watching(store: Store, environ: Mapping[str, str]) -> Any:
     """`store`, for a program with `environ`; itself where the program has no runner."""
     return _Watched(store, environ) if "TFAPP_PROGRESS_FILE" in environ else store
 

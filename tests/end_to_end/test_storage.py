@@ -1,0 +1,73 @@
+"""Unmodified programs with folders on an object store, on the local engine."""
+
+import json
+import re
+
+import pytest
+
+from tests.end_to_end.command_line import CommandLine
+from tests.storage import s3_server
+
+pytestmark = pytest.mark.trains
+
+TRAINS = """
+import os, sys
+import tensorflow as tf
+step, folder = tf.Variable(0), os.environ["TFAPP_CHECKPOINT_DIR"]
+manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), folder, max_to_keep=2)
+print("restores", manager.restore_or_initialize(), flush=True)
+with tf.summary.create_file_writer(folder + "/events").as_default():
+    for _ in range(3):
+        tf.summary.scalar("steps", step.assign_add(1), step=int(step))
+        manager.save()
+with open("result.txt", "w") as file:
+    file.write(str(int(step)))
+"""
+
+
+@pytest.fixture
+def tfapp(tmp_path):
+    (tmp_path / "work").mkdir()
+    return CommandLine(tmp_path / "work", tmp_path / "home")
+
+
+@pytest.fixture
+def s3(tmp_path):
+    with s3_server.running(tmp_path / "s3", ("bucket",)) as environ:
+        yield environ
+
+
+def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    (tfapp.work / "trains.py").write_text(TRAINS)
+    given = [word for name in s3 for word in ("-e", name)]
+    ran = tfapp(
+        *("run", "trains.py", "--name", "app", "--checkpoints", "s3://bucket/saved", *given)
+    )
+    assert ran.code == 0, ran.err + ran.out
+    status = tfapp.status("app")["status"]
+    assert "events/steps" in json.dumps(status)
+    again = tfapp("start", "app")
+    assert "it may go on from what earlier runs have saved in s3://bucket/saved/app" in again.err
+    assert tfapp("wait", "app").code == 0
+    restored = re.findall("^restores (.*)$", tfapp.ok("logs", "app"), re.MULTILINE)
+    assert restored == ["s3://bucket/saved/app/ckpt-3"]
+
+    tfapp.ok("fetch", "app", "kept", "--outputs")
+    assert (tfapp.work / "kept/worker_0/result.txt").read_text() == "6"
+    tfapp.ok("fetch", "app", "model")
+    assert {"checkpoint", "ckpt-6.index"} <= {one.name for one in (tfapp.work / "model").iterdir()}
+    destroyed = tfapp("destroy", "app", "--checkpoints")
+    places = "s3://bucket/saved/app and s3://bucket/saved/app.outputs"
+    assert f"its files stay in {places}, which is not tfapp's own place" in (
+        destroyed.out + destroyed.err
+    )
+
+
+def test_without_its_packages_the_start_fails_and_says_why(tfapp):
+    (tfapp.work / "trains.py").write_text(TRAINS)
+    flags = ("--checkpoints", "s3://bucket/saved", "--option", "site.global.storage", "false")
+    ran = tfapp("run", "trains.py", "--name", "app", *flags)
+    assert ran.code != 0
+    assert "cannot open s3://: site.global.storage is false" in ran.err + ran.out

@@ -1,0 +1,38 @@
+import os
+import stat
+import sys
+import tarfile
+
+import pytest
+
+from tfapp.environment import build, libraries
+from tfapp.errors import UnavailableError
+
+
+def test_those_of_this_interpreter_are_packed_once(tmp_path):
+    version = build.version_here()
+    place = libraries.place(version, build.HERE, tmp_path)
+    notes: list[str] = []
+    libraries.make(place, version, build.HERE, sys.executable, os.environ, notes.append)
+    with tarfile.open(place) as archive:
+        names = archive.getnames()
+    assert {"fsspec/__init__.py", "obstore/__init__.py", "hdfs_native/__init__.py"} < {*names}
+    assert notes == []  # pip is not asked
+    before = place.stat()
+    libraries.make(place, version, build.HERE, sys.executable, os.environ, notes.append)
+    assert place.stat().st_ino == before.st_ino
+    assert stat.S_ISREG(before.st_mode)
+
+
+def test_for_other_nodes_pip_is_asked_and_says_why_not(tmp_path):
+    place = libraries.place("3.11", "linux-s390x", tmp_path)
+    assert place != libraries.place("3.12", "linux-s390x", tmp_path)
+    environ = {**os.environ, "PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0"}
+    with pytest.raises(UnavailableError, match=r"pip cannot fetch .* for Python 3.11 on linux-s39"):
+        libraries.make(place, "3.11", "linux-s390x", sys.executable, environ, lambda text: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_python_has_none(tmp_path):
+    with pytest.raises(UnavailableError, match="needs Python 3.10 or newer, and the programs have"):
+        libraries.place("3.9", build.HERE, tmp_path)
