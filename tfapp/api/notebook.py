@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfapp import threads
+from tfapp.api.errors import told_in_full
 from tfapp.contract.metrics import floats
 from tfapp.contract.status import InstanceStatus
 from tfapp.engines.base import Application, Engine
@@ -124,10 +125,11 @@ def show_until_end(caller: Caller, engine: Engine, application: Application) -> 
     def update() -> None:
         states = States(engine, application.name, application.run)
         try:
-            while True:
-                changed = states.next(3600.0)
-                if changed is not None:
-                    place.show(changed)
+            with told_in_full():
+                while True:
+                    changed = states.next(3600.0)
+                    if changed is not None:
+                        place.show(changed)
         except EOFError:
             return
         except TfappError as error:
