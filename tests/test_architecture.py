@@ -89,7 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # Tests of no module of their own, by folder; see test_a_test_is_where_its_module_is.
 WITHOUT_MODULE: dict[str, str] = {
-    "api": "bad_input docs names package run tf_yarn",
+    "api": "bad_input broken_worlds docs names package run tf_yarn",
     "api/travel": "preflight",
     "cli": "bad_input processes tf_spawner",
     "cli/commands": "damaged known_application",

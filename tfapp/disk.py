@@ -18,7 +18,7 @@ from typing import Any
 from tfapp.errors import UnavailableError
 
 _PARTIAL = ".new."  # prefix of the names of folders that are not complete
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 _REASONS = {
     errno.ENOSPC: "there is no space left on its disk",
     errno.EDQUOT: "the disk quota is used up",
@@ -61,7 +61,7 @@ def using_cache(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             message = f"the disk of {folder} is full"
             hint = "Free some space there, or set TFAPP_HOME to a folder on another disk."
         else:
@@ -78,10 +78,29 @@ def needing_room(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         with writing(path):
             raise
+
+
+def in_words(error: OSError, home: Path) -> UnavailableError | None:
+    """What is wrong with a disk or a file of tfapp's own, for an error that nothing has caught.
+    None if it is something else. `home`: TFAPP_HOME."""
+    file = Path(str(error.filename or ""))
+    if error.errno in FULL:
+        return UnavailableError(str(error), "Free some space and try again.")
+    if home in (file, *file.parents):
+        message = f"{file} cannot be used: {error.strerror}"
+        return UnavailableError(message, "tfapp has made it, and somebody has changed it.")
+    hint = "Name a folder that you may write to with TMPDIR."
+    try:
+        ours = os.path.join(tempfile.gettempdir(), "tfapp-")
+    except OSError as nowhere:
+        return UnavailableError(str(nowhere), hint) if nowhere.args == error.args else None
+    if str(file).startswith(ours):
+        return UnavailableError(f"{file} cannot be used: {error.strerror}", hint)
+    return None
 
 
 def make_private(path: Path) -> Path:

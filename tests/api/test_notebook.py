@@ -12,6 +12,9 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 import tfapp
+from tfapp.api.notebook import curve, table
+from tfapp.contract.status import ApplicationStatus, Curve, InstanceStatus
+from tfapp.engines.base import Application
 
 ROOT = Path(tfapp.__file__).parents[1]
 LIMIT = 300.0
@@ -102,3 +105,34 @@ def test_a_kernels_interrupt_stops_the_application_once():
     status = tfapp.open("interrupted-here").status()
     assert status.state == "KILLED"
     assert "stopped by Ctrl-C" in status.verdict.summary
+
+
+OF_A_PROGRAM = {
+    "none": ([], ""),
+    "one": ([1.0], ""),
+    "falls": ([8, 5, 2, 1], "\u2588\u2585\u2582\u2581"),
+    "alike": ([3, 3], "\u2581\u2581"),
+    "not finite": ([0.0, "nan", "inf", 7.0], "\u2581  \u2588"),
+    "huge": ([-1.7e308, 1.7e308], "\u2581\u2588"),
+    "tiny": ([0.0, 5e-324], "\u2581\u2581"),
+    "many": ([*range(1000)], "\u2581\u2581\u2582\u2582\u2583\u2583\u2584\u2584"),
+}
+
+
+@pytest.mark.parametrize(("values", "drawn"), OF_A_PROGRAM.values(), ids=OF_A_PROGRAM)
+def test_a_curve_is_drawn_of_the_points_that_the_program_told(values, drawn):
+    found = curve([(float(n), n, value) for n, value in enumerate(values)])
+    assert (found[: len(drawn)], len(found)) == (drawn, min(len(found), 16))
+    assert len(found) == (16 if len(values) > 16 else len(drawn))
+
+
+def test_the_table_has_the_curve_of_a_metric_beside_its_value():
+    one = InstanceStatus(
+        "w/0", "w", "w", "RUNNING", metrics={"loss": 0.25, "accuracy": 0.5}, step=9
+    )
+    points = tuple((float(n), n, value) for n, value in enumerate([8.0, 4.0, 0.25]))
+    status = ApplicationStatus(
+        *("app", "RUNNING", 1, 0.0, 9.0, (one,)), curves=(Curve("w/0", "loss", points),)
+    )
+    shown = table(Application("app", "local", "application_1_0001", 1, True, status))
+    assert ">loss 0.25 \u2588\u2584\u2581, accuracy 0.5<" in shown

@@ -159,6 +159,44 @@ def test_an_exit_code_is_reported_with_the_last_lines(application):
     assert application.dismissed() == 1  # `kubectl get pods` shows an error
 
 
+PROGRAMS = {
+    "succeeds": ("print(1)", 0),
+    "an exception": ("1 / 0", 1),
+    "its own code": ("import sys; sys.exit(255)", 1),
+    "out of memory": ("import os; os.kill(os.getpid(), 9)", 1),
+    "aborts": ("import os; os.abort()", 1),
+    "no Python": ("if", 1),
+}
+
+
+@pytest.mark.parametrize(("program", "code"), PROGRAMS.values(), ids=PROGRAMS)
+def test_a_container_fails_as_its_program_does(application, program, code):
+    """Whoever looks at containers alone, such as `kubectl get pods`, sees no success."""
+    application.write_program(program)
+    application.start()
+    application.rendezvous()
+    application.exit_report()
+    assert application.dismissed() == code
+
+
+def test_a_container_of_a_program_that_cannot_start_fails(application):
+    """Such as one without its TensorFlow: the package's script says so."""
+    application.write_script("raise RuntimeError('TensorFlow is not installed')\n")
+    application.start()
+    application.exit_report()
+    assert application.dismissed() == 1
+
+
+def test_a_container_whose_program_was_stopped_has_not_failed(application):
+    application.write_program("import time; print('up', flush=True); time.sleep(1000)")
+    application.start()
+    application.rendezvous()
+    application.logged("up")
+    application.order("stop")
+    assert application.exit_report().stopped
+    assert application.dismissed() == 0
+
+
 def test_a_program_that_says_what_is_no_utf8_ends_as_it_ends(application):
     application.write_program(
         "import json, os, sys\n"

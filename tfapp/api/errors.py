@@ -8,15 +8,19 @@ import re
 from collections.abc import Iterator
 
 from tfapp.api.arguments import Call
+from tfapp.disk import in_words
 from tfapp.errors import InvalidPackageError, TfappError
+from tfapp.launch.caller import Caller, calling_process
 from tfapp.problems import Position, Problem, text_report
 
 
 @contextlib.contextmanager
 def told_in_full() -> Iterator[None]:
-    """Adds the hint, or all findings, to the message of an error that leaves the block."""
+    """Adds the hint, or all findings, to the message of an error that leaves the block. An OSError
+    that a command would tell in a sentence becomes an UnavailableError with that sentence."""
     try:
-        yield
+        with _disk_errors():
+            yield
     except InvalidPackageError as error:
         problems = [_of_argument(problem) for problem in error.problems]
         error.args = (_in_python(f"{error.message}\n{text_report(problems)}"),)
@@ -25,6 +29,19 @@ def told_in_full() -> Iterator[None]:
         text = f"{error.message}\n{error.hint}" if error.hint else error.message
         error.args = (_in_python(text),)
         raise
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except TfappError:  # some are OSErrors as well
+        raise
+    except OSError as error:
+        known = in_words(error, calling_process(Caller).home)
+        if known is None:
+            raise
+        raise known from error
 
 
 def _in_python(text: str) -> str:

@@ -21,7 +21,7 @@ from tfapp.engines.base import Engine
 from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.frozen import frozen
 from tfapp.interrupts import ctrl_c_asks
-from tfapp.launch.caller import Caller, calling_process
+from tfapp.launch.caller import Caller, calling_process, require_working_folder
 from tfapp.launch.display import PlainDisplay, last_lines
 from tfapp.launch.fetch import fetch
 from tfapp.launch.follow import (
@@ -285,7 +285,8 @@ class Application:
 
     def __exit__(self, *_: object) -> None:
         if self._feeding is not None:
-            self._feeding.close()
+            with told_in_full():
+                self._feeding.close()
         if self.status().verdict is None:
             self.stop(LEFT)
 
@@ -424,6 +425,8 @@ def interruptible(engine: Engine, name: str, caller: Caller) -> Iterator[Stopper
 
 
 def caller_of(show: bool) -> Caller:
-    """The caller for this process. Without `show` it prints nothing."""
+    """The caller for this process. Without `show` it prints nothing. UnavailableError if its
+    working folder has been deleted."""
+    require_working_folder()
     caller = calling_process(Caller)
     return caller if show else dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfapp import threads
-from tfapp.contract.metrics import floats
-from tfapp.contract.status import InstanceStatus
+from tfapp.api.errors import told_in_full
+from tfapp.contract.metrics import Point, floats
+from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import TfappError
 from tfapp.launch.caller import Caller
@@ -17,6 +19,8 @@ from tfapp.launch.display import PlainDisplay, pages, steps
 from tfapp.launch.follow import States
 
 MOST_ROWS = 20  # instances in a table; the others are counted
+MOST_BARS = 16  # of a curve
+_BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
 def is_here() -> bool:
@@ -31,7 +35,7 @@ def table(application: Application) -> str:
     status = application.status
     state = _state(application)
     heading = f"<b>{_text(status.name)}</b> on {_text(application.engine)}: {_text(state)}"
-    return _block([heading, *_links(application), _rows(status.instances)])
+    return _block([heading, *_links(application), _rows(status)])
 
 
 def _state(application: Application) -> str:
@@ -54,13 +58,18 @@ def _links(application: Application) -> Iterable[str]:
         yield f'{_text(name)}: <a href="{target}" target="_blank">{_text(address)}</a>'
 
 
-def _rows(instances: Sequence[InstanceStatus]) -> str:
+def _rows(status: ApplicationStatus) -> str:
+    instances = status.instances
+    curves = {(c.instance, c.metric): f" {curve(c.points)}" for c in status.curves}
     rows = [("instance", "state", "host", "step", "metrics")]
     for one in instances[:MOST_ROWS]:
         state = f"{one.state}: {one.preparing}" if one.preparing else one.state
         if one.exit is not None and one.state in ("FAILED", "LOST"):
             state += f": {one.exit.text}"
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in floats(one.metrics).items())
+        metrics = ", ".join(
+            f"{name} {value:.4g}{curves.get((one.instance, name), '')}".rstrip()
+            for name, value in floats(one.metrics).items()
+        )
         step = steps(one).removeprefix("step ")
         if one.steps_per_second:
             step += f" ({one.steps_per_second:.1f}/s)"
@@ -68,6 +77,24 @@ def _rows(instances: Sequence[InstanceStatus]) -> str:
     if len(instances) > MOST_ROWS:
         rows.append((f"and {len(instances) - MOST_ROWS} more", "", "", "", ""))
     return _table([tuple(map(_text, row)) for row in rows]) if instances else ""
+
+
+def curve(points: Sequence[Point]) -> str:
+    """The points that a program has told as bars, at most MOST_BARS: "\u2588\u2585\u2582\u2581".
+    A value that is not finite is a gap."""
+    if len(points) > MOST_BARS:
+        last = len(points) - 1
+        points = [points[bar * last // (MOST_BARS - 1)] for bar in range(MOST_BARS)]
+    values = [float(value) for _, _, value in points]
+    finite = list(filter(math.isfinite, values))
+    if len(finite) < 2:
+        return ""
+    low, high = min(finite), max(finite)
+    # Halves, because the range of the largest floats is infinite.
+    scale = (len(_BARS) - 1) / ((high / 2 - low / 2) or 1.0)
+    return "".join(
+        _BARS[round((v / 2 - low / 2) * scale)] if math.isfinite(v) else " " for v in values
+    )
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
@@ -124,10 +151,11 @@ def show_until_end(caller: Caller, engine: Engine, application: Application) -> 
     def update() -> None:
         states = States(engine, application.name, application.run)
         try:
-            while True:
-                changed = states.next(3600.0)
-                if changed is not None:
-                    place.show(changed)
+            with told_in_full():
+                while True:
+                    changed = states.next(3600.0)
+                    if changed is not None:
+                        place.show(changed)
         except EOFError:
             return
         except TfappError as error:

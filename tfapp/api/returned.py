@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
+from tfapp.api.errors import told_in_full
 from tfapp.errors import ReturnedError, TfappError
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class Lazy(Mapping[str, Any]):
         about: str = "",
         left_behind: TfappError | None = None,
     ):
-        self._instances = functools.lru_cache(maxsize=None)(instances)
-        self._fetch = fetch
+        self._instances = functools.lru_cache(maxsize=None)(told_in_full()(instances))
+        self._fetch = told_in_full()(fetch)
         self._about = about
         self._left_behind = left_behind
         self._fetched: dict[str, Any] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import importlib
 import os
 import shlex
@@ -16,10 +15,10 @@ from pathlib import Path
 import tfapp
 from tfapp.cli.commands import COMMANDS, INSTEAD
 from tfapp.cli.parser import HelpFormatter, Parser, parse
-from tfapp.cli.shell import Shell, current_shell, require_working_folder
+from tfapp.cli.shell import Shell, current_shell
 from tfapp.close_match import did_you_mean
 from tfapp.errors import ExitCode, InvalidPackageError, TfappError, UnavailableError, UsageError
-from tfapp.launch.caller import OutputClosedError, OutputFullError
+from tfapp.launch.caller import OutputClosedError, OutputFullError, require_working_folder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -163,16 +162,14 @@ def error_boundary(shell: Shell, arguments: list[str], outcome: Outcome) -> Iter
     except OutputClosedError:
         outcome.code = ExitCode.SUCCESS
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        from tfapp.disk import FULL, in_words  # Windows cannot import it
+
+        if error.errno in FULL:
             shell.reader_has_gone(shell.out)
-            _print_error(shell, str(error), "Free some space and try again.")
-            outcome.code = ExitCode.UNAVAILABLE
-        elif shell.home in Path(str(error.filename or "")).parents:
-            message = f"{error.filename} cannot be used: {error.strerror}"
-            _print_error(shell, message, "tfapp has made it, and somebody has changed it.")
-            outcome.code = ExitCode.UNAVAILABLE
-        else:
-            outcome.code = _report_bug(error, arguments, shell)
+        known = in_words(error, shell.home)
+        if known is not None:
+            _print_error(shell, known.message, known.hint)
+        outcome.code = known.exit_code if known else _report_bug(error, arguments, shell)
     except Exception as error:
         outcome.code = _report_bug(error, arguments, shell)
 

@@ -6,7 +6,6 @@ import os
 import sys
 from typing import TextIO
 
-from tfapp.errors import UnavailableError
 from tfapp.launch.caller import Caller, calling_process
 
 
@@ -45,16 +44,6 @@ class Shell(Caller):
 def current_shell() -> Shell:
     _open_closed_streams()
     return calling_process(Shell)
-
-
-def require_working_folder() -> None:
-    """UnavailableError when the folder in which tfapp was called has been deleted."""
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise UnavailableError(
-            "the folder in which tfapp was called does not exist any more", "Change to another one."
-        ) from error
 
 
 def _into_the_void(stream: TextIO) -> None:

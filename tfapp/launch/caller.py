@@ -172,6 +172,16 @@ def _working_folder() -> Path:
         return Path(os.environ.get("PWD", "/"))
 
 
+def require_working_folder() -> None:
+    """UnavailableError when the folder in which tfapp was called has been deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            "the folder in which tfapp was called does not exist any more", "Change to another one."
+        ) from error
+
+
 def _user() -> str:
     try:
         name = getpass.getuser()

@@ -289,7 +289,7 @@ def tls_context(endpoint: Endpoint) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=endpoint.certificate.decode())
-    with tempfile.TemporaryDirectory() as folder:  # ssl reads keys from files alone
+    with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:  # ssl reads keys from files alone
         path = Path(folder, "pem")
         path.touch(0o600)
         path.write_bytes(endpoint.key + endpoint.certificate)
