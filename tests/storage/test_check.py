@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
+import time
 
 import pytest
 
@@ -219,6 +221,21 @@ def test_an_interrupted_check_removes_its_files(checked):
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt)
     assert set(store.content) == BEFORE
+
+
+@pytest.mark.parametrize("call", ["append1", "rename1", "append2", "remove1", "remove_folder1"])
+def test_ctrl_c_waits_for_the_step_that_runs(checked, call):
+    def slow():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)  # what the call takes
+
+    store, results = checked(**{call: slow})
+    with pytest.raises(KeyboardInterrupt):
+        list(results)
+    assert set(store.content) == BEFORE
+    begun = [name for name in store.calls if name in ("append", "close")]
+    assert begun in (["append", "close"], ["append", "close"] * 2)
+    assert "append" not in store.calls[store.calls.index("remove_folder") :]
 
 
 def test_a_late_step_is_waited_for_before_its_files_are_removed(checked):

@@ -42,13 +42,13 @@ def check(url: str, environ: Mapping[str, str], limit: float = LIMIT) -> Results
             if failed is None:
                 text, failed = own.within(limit, step)
                 yield step.__name__, text, failed
+        if own.begun:
+            left = own.removed(LAST_LIMIT if failed else limit)
+            yield "delete", "" if left else "nothing is left", left
     except BaseException:
         if own.begun and own.removed(LAST_LIMIT):
             logging.getLogger(__name__).warning("%s may be left", own.folder)
         raise
-    if own.begun:
-        left = own.removed(LAST_LIMIT if failed else limit)
-        yield "delete", "" if left else "nothing is left", left
 
 
 class _Own:
@@ -62,23 +62,24 @@ class _Own:
         self.folder = "/".join(part for part in parts if part)
         self.begun = self._late = False
         self._content = secrets.token_bytes(1024)
-        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
 
     def within(self, limit: float, call: Callable[[], str]) -> tuple[str, Failed | None]:
         """What a call returns, or why it failed. A late one goes on alone."""
         ends: list[tuple[str, Failed | None]] = []
+        self._ended = ended = threading.Event()  # Ctrl-C breaks Thread.join for later calls
 
         def run() -> None:
             try:
                 ends.append((call(), None))
             except Exception as error:
                 ends.append(("", _told(error)))
+            ended.set()
 
-        self._thread = threads.start("tfapp-storage-check", run)
-        self._thread.join(limit)
-        self._late = not ends
+        threads.start("tfapp-storage-check", run)
+        self._late = not ended.wait(limit)
         late = Failed(base.LATE, f"it has not ended within {limit:g} s", _SLOW)
-        return ends[0] if ends else ("", late)
+        return ("", late) if self._late else ends[0]
 
     def write(self) -> str:
         host, _, port = self._host.rpartition(":")
@@ -133,8 +134,7 @@ class _Own:
 
     def removed(self, limit: float) -> Failed | None:
         """Removes what there is. Why it could not, if so."""
-        if self._thread:
-            self._thread.join(limit)
+        self._ended.wait(limit)
         failed = self.within(limit, self._remove)[1]
         hint = f"Delete {self.folder} if it is there."
         return failed and Failed(failed.code, f"something may be left: {failed.words}", hint)
