@@ -104,7 +104,6 @@ WITHOUT_MODULE: dict[str, str] = {
     "feed": "consumed generations objects protocol",
     "launch": "known_to_fit writing",
     "master": "background containers pages store_events store_operations store_ownership "
-    "storage": "faults",
     "store_transactions store_writing",
     "package": "failure_policy mistakes random_edits slider_samples",
     "page": "in_a_browser",

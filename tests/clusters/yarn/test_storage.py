@@ -43,7 +43,8 @@ def test_a_lost_container_goes_on_from_hdfs_with_nothing_configured(tfapp):
     its event files, and `destroy --checkpoints` deletes all of it."""
     (tfapp.work / "saves.py").write_text(SAVES)
     ran = tfapp(
-        *("run", "saves.py", "-w", "2", "--name", "saving", "--detach", "--wait", "120"),
+        *("run", "saves.py", "-w", "2", "--name", "saving", "--replace", "--fresh"),
+        *("--detach", "--wait", "120"),
         *("--memory", "1200 MiB", "-e", "TF_CPP_MIN_LOG_LEVEL=2"),
     )
     assert ran.code == 0, ran.err
