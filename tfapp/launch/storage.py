@@ -3,6 +3,7 @@ application, and for which Python."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from tfapp.contract.names import OPENED_SCHEMES
 from tfapp.disk import using_cache
 from tfapp.engines.base import Engine
 from tfapp.environment import build, libraries, unpacked
+from tfapp.environment.archive import UnfitError
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.launch.caller import Caller
 from tfapp.package.model import FILES, AppPackage, ConfigValue, setting
@@ -18,7 +20,7 @@ from tfapp.package.rules.values import FOLDER_KEYS, scheme_of
 from tfapp.problems import Problem
 
 CODE = "storage"
-LARGEST = 16 << 20  # bytes of a file that is searched for a URL: a program's
+LARGEST = 1 << 20  # bytes of a file that are searched for a URL
 
 _URL = re.compile(rf"\b({'|'.join(OPENED_SCHEMES)})://".encode())
 
@@ -50,7 +52,7 @@ def made_storage(
             with using_cache(environments):
                 libraries.make(place, version, platform, caller.python, caller.environ, caller.note)
                 if engine.sees_home:
-                    unpacked.unpack(place, environments)
+                    _unpack(place, environments)
     except UnavailableError as error:
         if not folders:
             caller.note(f"warning: programs open no hdfs:// and s3://: {error.message}")
@@ -79,12 +81,22 @@ def _names_one(package: AppPackage, variables: Iterable[str]) -> bool:
     texts = [value.text for own in package.config.components.values() for value in own.values()]
     if any(_URL.search(text.encode(errors="surrogateescape")) for text in (*texts, *variables)):
         return True
-    own = (path for path in package.user_files.values() if _is_small(path))
-    if any(_URL.search(path.read_bytes()) for path in own):
+    if any(_URL.search(_start_of(path)) for path in package.user_files.values()):
         return True
     names = (name for name in package.source.files() if name not in package.user_files)
     return any(_URL.search(package.source.read(name)) for name in names if name.startswith(FILES))
 
 
-def _is_small(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size <= LARGEST
+def _start_of(path: Path) -> bytes:
+    """Its first LARGEST bytes. None of a file that cannot be read: the compiler says so."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(LARGEST)
+    return b""
+
+
+def _unpack(archive: Path, environments: Path) -> None:
+    try:
+        unpacked.unpack(archive, environments)
+    except UnfitError as error:
+        hint = "Delete it, and it is made again."
+        raise UnavailableError(f"{archive} {error}", hint) from error

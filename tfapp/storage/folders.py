@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
-from tfapp.errors import UnavailableError
+from tfapp.errors import TfappError, UnavailableError
 from tfapp.storage.base import BLOCK, Store, told
 
 NEEDS = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
@@ -39,7 +39,7 @@ def opening(url: str) -> Iterator[None]:
     and so does what is no error of a store."""
     try:
         yield
-    except (FileNotFoundError, UnavailableError):
+    except (FileNotFoundError, TfappError):
         raise
     except Exception as error:
         raise UnavailableError(told(error, url)[1]) from error

@@ -116,6 +116,32 @@ def test_a_ticket_that_has_expired(cluster, ann, keytab):
     assert findings(ann)["kerberos"] == ("problem", sentence)
 
 
+# Where it has no ticket, with the tokens of its container alone.
+SAVES = """
+import os
+import tensorflow as tf
+assert not {"KRB5CCNAME", "KRB5KEYTAB"} & os.environ.keys()
+checkpoint = tf.train.Checkpoint(step=tf.Variable(7))
+print("saved", checkpoint.save(os.environ["TFAPP_CHECKPOINT_DIR"] + "/ckpt"), flush=True)
+with open("kept.txt", "w") as file:
+    file.write("by the runner")
+"""
+
+
+@pytest.mark.trains
+def test_a_program_saves_on_hdfs_by_its_tokens(cluster, ann, keytab, tmp_path):
+    get_ticket(cluster, ann, keytab)
+    script = tmp_path / "train.py"
+    script.write_text(SAVES)
+    done = ann.call("run", str(script), "-w", "1", "--name", "saves", "--memory", "1500 MiB")
+    assert done.returncode == 0, done.stderr
+    assert "/user/ann/tfapp/checkpoints/saves/ckpt-1" in done.stdout
+    assert ann.call("fetch", "saves", str(tmp_path / "kept"), "--outputs").returncode == 0
+    assert (tmp_path / "kept/worker_0/kept.txt").read_text() == "by the runner"
+    destroyed = ann.call("destroy", "saves", "--checkpoints")
+    assert "saves.outputs are deleted" in destroyed.stdout + destroyed.stderr
+
+
 def test_an_application_by_ticket_and_one_by_keytab(cluster, ann, service, keytab, tmp_path):
     get_ticket(cluster, ann, keytab)
     script = tmp_path / "train.py"

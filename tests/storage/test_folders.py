@@ -1,0 +1,89 @@
+"""What tfapp itself does with folders on a real object store."""
+
+import contextlib
+
+import pytest
+
+from tests.cli.played_engine import PlayedEngine, shell
+from tests.storage import s3_server
+from tfapp.engines.checkpoint_folder import stored_checkpoints
+from tfapp.errors import NotFoundError, UnavailableError
+from tfapp.launch import checkpoints
+from tfapp.storage import folders
+
+FOLDER = "s3://bucket/saved/app"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with s3_server.running(tmp_path_factory.mktemp("s3") / "root", ("bucket",)) as environ:
+        yield environ
+
+
+@pytest.fixture
+def store(server, monkeypatch, tmp_path):
+    """With two files in FOLDER."""
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    store = folders.store_of(FOLDER)
+    assert store is not None
+    for name, content in {"checkpoint": b"newest", "a/b c%.txt": b"x" * 5_000_000}.items():
+        (tmp_path / "file").write_bytes(content)
+        folders.send(store, tmp_path / "file", f"{FOLDER}/{name}")
+    yield store
+    with contextlib.suppress(FileNotFoundError):
+        store.remove_tree("s3://bucket/saved")
+
+
+@pytest.mark.parametrize("folder", ["/mnt/saved", "file:///mnt", "gs://bucket/a", "s3", ""])
+def test_what_is_opened_otherwise_has_no_store(folder):
+    assert folders.store_of(folder) is None
+
+
+def test_files_are_listed_and_fetched(store, tmp_path):
+    found = stored_checkpoints("app", f"{FOLDER}/")
+    assert [(one.path, one.size) for one in found.files("")] == [
+        ("a/b c%.txt", 5_000_000),
+        ("checkpoint", 6),
+    ]
+    assert [one.path for one in found.files("a")] == ["a/b c%.txt"]
+    assert [one.path for one in found.files("checkpoint")] == ["checkpoint"]
+    (tmp_path / "here").mkdir()
+    found.copy("", tmp_path / "here")
+    assert (tmp_path / "here/checkpoint").read_bytes() == b"newest"
+    assert (tmp_path / "here/a/b c%.txt").read_bytes() == b"x" * 5_000_000
+    with pytest.raises(NotFoundError, match="none"):
+        found.files("none")
+
+
+def test_an_error_of_the_store_is_a_sentence(store):
+    with pytest.raises(UnavailableError, match=r"s3://nowhere/app: .*Make the bucket first"):
+        stored_checkpoints("app", "s3://nowhere/app").files("")
+
+
+def test_files_of_an_earlier_application_are_told_moved_aside_and_kept(store, tmp_path):
+    engine, caller = PlayedEngine(tmp_path / "played", []), shell(tmp_path)
+    checkpoints.prepare(FOLDER, engine, caller, fresh=False)
+    assert f"{FOLDER} has files of an earlier application" in caller.err.text
+    checkpoints.prepare(FOLDER, engine, caller, fresh=True)
+    (aside,) = store.children("s3://bucket/saved")
+    assert f"are in s3://bucket/saved/{aside} now" in caller.err.text
+    assert sorted(path for path, _ in folders.walk(store, f"s3://bucket/saved/{aside}")) == [
+        "a/b c%.txt",
+        "checkpoint",
+    ]
+    checkpoints.prepare(FOLDER, engine, caller, fresh=True)  # nothing is there any more
+    assert store.children("s3://bucket/saved") == [aside]
+
+
+@pytest.mark.parametrize(("home", "deleted"), [("s3://bucket/saved", True), ("s3://b", False)])
+def test_destroy_deletes_what_is_in_the_folder_that_tfapp_chose(store, tmp_path, home, deleted):
+    engine, caller = PlayedEngine(tmp_path / "played", []), shell(tmp_path)
+    engine.sees_home, engine.checkpoint_home = False, lambda: home
+    assert checkpoints.settle(FOLDER, engine, caller, delete=False) == (
+        f"its files stay in {FOLDER}"
+    )
+    said = checkpoints.settle(FOLDER, engine, caller, delete=True)
+    assert said.startswith(f"its files in {FOLDER} are deleted" if deleted else "its files stay in")
+    if deleted:
+        assert checkpoints.settle(FOLDER, engine, caller, delete=True) == "it has saved nothing"
