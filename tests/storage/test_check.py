@@ -69,7 +69,7 @@ def test_what_is_wrong_and_what_to_do(s3, monkeypatch, url, changes, words, hint
     for name, value in changes.items():
         monkeypatch.setenv(name, value)
     before = files(s3 / "tests")
-    (_, credentials, _), (step, _, failed) = check.check(url, os.environ)
+    (_, credentials, _), (step, _, failed) = check.check(url, os.environ, limit=120)
     assert step == "write"
     assert (
         words in failed.words and failed.hint.startswith(hint) and bool(failed.hint) == bool(hint)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.abc
 import importlib.util
 import os
 import sys
@@ -20,9 +19,6 @@ from typing import Any
 from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, S3_SCHEMES
 from tfapp.errors import UnavailableError
 from tfapp.storage.folders import NEEDS
-from tfapp.storage.hdfs import Hdfs
-from tfapp.storage.objects import Objects, s3_options
-from tfapp.storage.watched import watching
 
 __all__ = ["SCHEMES", "fsspec", "register"]
 
@@ -52,7 +48,10 @@ def register() -> None:
 
 
 def _give(tensorflow: Any) -> None:
+    from tfapp.storage.hdfs import Hdfs
+    from tfapp.storage.objects import Objects
     from tfapp.storage.plugin import plugin_for
+    from tfapp.storage.watched import watching
 
     if importlib.util.find_spec("tensorflow_io"):
         with contextlib.suppress(Exception):  # it does not fit to most versions of TensorFlow
@@ -66,7 +65,7 @@ def _give(tensorflow: Any) -> None:
         plugin_for(tensorflow).load(missing, register_library)
 
 
-class _WithTensorFlow(importlib.abc.MetaPathFinder):
+class _WithTensorFlow:
     """Lets others find TensorFlow, and adds to what happens at its import."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
@@ -101,6 +100,8 @@ def fsspec(url: str) -> Any:
             return kind(host or None, int(port) if port else None)
         if scheme in S3_SCHEMES:
             from obstore.fsspec import FsspecStore
+
+            from tfapp.storage.objects import s3_options
 
             return FsspecStore("s3", **s3_options(os.environ))
         core = importlib.import_module("fsspec.core")
