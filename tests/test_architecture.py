@@ -111,6 +111,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "runner/docker": "application call deaths lines lost_engine pull_progress",
     "schema": "cases shipped_schemas",
     "standalone": "standalone",
+    "storage": "faults",
 }
 
 # Libraries and the modules (or the rooms below) that may import them.

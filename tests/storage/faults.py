@@ -297,7 +297,7 @@ def a_store_that_is_away_at_the_start():
     for name in ("checkpoint", "ckpt-1.index"):
         folder = f"{BASE}/away/{name}"
         there = tf.train.Checkpoint(step=tf.Variable(1))
-        tf.train.CheckpointManager(there, folder, 2).save()
+        tf.train.CheckpointManager(there, str(FOLDER / "away" / name), 2).save()
         refused = answer("403 Forbidden", "AccessDenied")
         world.fault = lambda line, name=name, refused=refused: (
             refused if line.split()[1].endswith(f"/{name}") else None

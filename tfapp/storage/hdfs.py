@@ -142,7 +142,8 @@ class Hdfs:
             append = False
         if not append:
             return _Writer(self, client, name)
-        return _Writer(self, client, name, self._call("append", path), found.length)
+        opened = self.done(lambda: _ownerless(client.append(name)))
+        return _Writer(self, client, name, opened, found.length)
 
     def make_folder(self, path: str, parents: bool = False) -> None:
         if not parents:
@@ -240,7 +241,7 @@ class _Writer:
     def _send(self, hidden: bool) -> None:
         kept, self._kept = bytes(self._kept), bytearray()
         if self._file is None and self._is_there and kept:
-            self._file = self._hdfs.done(lambda: self._client.append(self._name))
+            self._file = self._hdfs.done(lambda: _ownerless(self._client.append(self._name)))
         elif self._file is None and not self._is_there:
             self._file = self._hdfs.done(lambda: self._created(hidden))
             self._is_there = True
@@ -253,7 +254,15 @@ class _Writer:
         folder, _, last = self._name.rpartition("/")
         if hidden:
             self._hidden = f"{folder}/.{last}.{secrets.token_hex(4)}.unfinished"
-        return self._client.create(self._hidden or self._name, WriteOptions(overwrite=True))
+        options = WriteOptions(overwrite=True)
+        return _ownerless(self._client.create(self._hidden or self._name, options))
+
+
+def _ownerless(file: Any) -> Any:
+    """A file that Python does not close when it frees it. That would be a call without a deadline;
+    at the end of Python it hangs for ever if the file was removed."""
+    file.close = lambda: None
+    return file.inner
 
 
 def answered(error: BaseException) -> BaseException:
