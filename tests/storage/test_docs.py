@@ -14,6 +14,7 @@ def s3(tmp_path_factory):
 @pytest.mark.trains
 def test_the_programs_of_the_page(s3, tmp_path):
     programs.check_page("s3://bucket", {**s3, **programs.SECOND_OF_TWO}, tmp_path)
-    done = programs.run("page", "s3://bucket", "1", environ=s3, cwd=tmp_path)
+    environ = {**s3, "TF_USE_LEGACY_KERAS": "1"}  # as tfapp sets it
+    done = programs.run("page", "s3://bucket", "1", environ=environ, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Epoch 2/2" in done.stdout and done.stdout.count("25/25") == 2
