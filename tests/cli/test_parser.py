@@ -23,7 +23,7 @@ def word_for(action: argparse.Action) -> str:
     """A word that the action accepts."""
     if action.choices:
         return next(iter(action.choices))
-    for word in ("2026-11-24T13:05", "7"):
+    for word in ("2026-11-24T13:05", "7", "s3://bucket"):
         try:
             (action.type or str)(word)  # type: ignore[operator]
             return word
