@@ -16,9 +16,9 @@ import os
 import sys
 from typing import Any
 
-from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, S3_SCHEMES
+from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
 from tfapp.errors import UnavailableError
-from tfapp.storage.folders import NEEDS
+from tfapp.storage.folders import NEEDS, store_of
 
 __all__ = ["SCHEMES", "fsspec", "register"]
 
@@ -90,21 +90,12 @@ def fsspec(url: str) -> Any:
     """The file system of fsspec for a URL, for what is not TensorFlow's: pandas, PyArrow, a program
     itself. With the same settings as TensorFlow gets here; other schemes are left to fsspec.
     UnavailableError if a library is missing."""
-    scheme, _, rest = url.partition("://")
     try:
-        if scheme in HDFS_SCHEMES:
-            from hdfs_native import fsspec as native
+        store = store_of(url)
+        if store is None:
+            return importlib.import_module("fsspec.core").url_to_fs(url)[0]
+        from tfapp.storage.system import StoreFileSystem
 
-            kind = native.HdfsFileSystem if scheme == "hdfs" else native.ViewfsFileSystem
-            host, _, port = rest.partition("/")[0].partition(":")
-            return kind(host or None, int(port) if port else None)
-        if scheme in S3_SCHEMES:
-            from obstore.fsspec import FsspecStore
-
-            from tfapp.storage.objects import s3_options
-
-            return FsspecStore("s3", **s3_options(os.environ))
-        core = importlib.import_module("fsspec.core")
-        return core.url_to_fs(url)[0]
+        return StoreFileSystem(store)
     except ImportError as error:
         raise UnavailableError(f"{url} cannot be opened: {error}", NEEDS) from error
