@@ -51,7 +51,7 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
     again = tfapp("start", "app")
     assert "it may go on from what earlier runs have saved in s3://bucket/saved/app" in again.err
     assert tfapp("wait", "app").code == 0
-    restored = re.findall("^restores (.*)$", tfapp.ok("logs", "app"), re.MULTILINE)
+    restored = re.findall("^restores (.*)$", tfapp.ok("logs", "app", "worker/0"), re.MULTILINE)
     assert restored == ["s3://bucket/saved/app/ckpt-3"]
 
     tfapp.ok("fetch", "app", "kept", "--outputs")
