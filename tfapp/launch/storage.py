@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tfapp.contract.job import SITE_GLOBAL, Settings
 from tfapp.contract.names import OPENED_SCHEMES
 from tfapp.disk import using_cache
 from tfapp.engines.base import Engine
@@ -65,8 +66,8 @@ def made_storage(
 
 def is_wanted(package: AppPackage, otherwise: bool) -> bool:
     """What site.global.storage says; `otherwise` if it says nothing."""
-    value = setting(package.config.global_, "storage")
-    return otherwise if value is None else value.text == "true"
+    values = {key: value.text for key, value in package.config.global_.items()}
+    return Settings(values).flag("storage") if f"{SITE_GLOBAL}storage" in values else otherwise
 
 
 def _folders(package: AppPackage) -> Iterator[ConfigValue]:
