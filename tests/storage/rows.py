@@ -10,6 +10,12 @@ import traceback
 
 import tensorflow as tf
 
+# Names of files.
+ODD = (
+    *("with space", "a%b", "a%20b", "a#b", "a+b", "a?b", "a&b=c", "é日本", "~ *[x]{y}"),
+    "'\";,!$@",
+)
+
 
 def run(rows, before=lambda: None):
     """Runs each row, and `before` before it. Prints, as JSON, what went wrong in each; "" where all

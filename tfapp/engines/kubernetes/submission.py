@@ -315,9 +315,8 @@ class Supply:
         certificate, key = self._run.credentials()
         context = ssl.create_default_context(cadata=certificate.decode())
         context.check_hostname = False  # all of an application have this one certificate
-        with tempfile.TemporaryDirectory(
-            prefix="tfapp-"
-        ) as folder:  # ssl reads keys from files alone
+        # ssl reads keys from files alone.
+        with tempfile.TemporaryDirectory(prefix="tfapp-") as folder:
             pem = Path(folder, "pem")
             pem.touch(0o600)
             pem.write_bytes(key + certificate)
