@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from tfapp.environment import build, libraries
+from tfapp.environment import build, libraries, unpacked
 from tfapp.errors import UnavailableError
 
 
@@ -22,6 +22,17 @@ def test_those_of_this_interpreter_are_packed_once(tmp_path):
     libraries.make(place, version, build.HERE, sys.executable, os.environ, notes.append)
     assert place.stat().st_ino == before.st_ino
     assert stat.S_ISREG(before.st_mode)
+
+
+def test_they_are_unpacked_once(tmp_path):
+    """A folder that a program uses is not put away."""
+    version = build.version_here()
+    place = libraries.place(version, build.HERE, tmp_path)
+    libraries.make(place, version, build.HERE, sys.executable, os.environ, lambda text: None)
+    folder = unpacked.unpack(place, tmp_path)
+    before = folder.stat().st_ino
+    assert unpacked.unpack(place, tmp_path).stat().st_ino == before
+    assert unpacked.is_unpacked(folder)
 
 
 def test_for_other_nodes_pip_is_asked_and_says_why_not(tmp_path):

@@ -15,6 +15,7 @@ from tfapp.disk import make_private, partial_folder, put_in_place
 from tfapp.environment.archive import PYTHON, UnfitError, is_pex
 
 LIMIT = 1800.0  # seconds for unpacking
+A_PACKAGE = "fsspec/__init__.py"  # of those that travel without an interpreter
 
 
 def folder_of(archive: Path, environments: Path) -> Path:
@@ -26,8 +27,9 @@ def folder_of(archive: Path, environments: Path) -> Path:
 
 
 def is_unpacked(folder: Path) -> bool:
-    """Whether there is an environment in a folder, and nothing else in its place."""
-    return os.path.lexists(folder / PYTHON)
+    """Whether there is an environment in a folder, or the packages of `libraries`, and nothing else
+    in their place."""
+    return any(os.path.lexists(folder / one) for one in (PYTHON, A_PACKAGE))
 
 
 def unpack(archive: Path, environments: Path) -> Path:
