@@ -42,9 +42,8 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
         monkeypatch.setenv(name, value)
     (tfapp.work / "trains.py").write_text(TRAINS)
     given = [word for name in s3 for word in ("-e", name)]
-    ran = tfapp(
-        *("run", "trains.py", "--name", "app", "--checkpoints", "s3://bucket/saved", *given)
-    )
+    flags = ("-w", "1", "--name", "app", "--checkpoints", "s3://bucket/saved")
+    ran = tfapp("run", "trains.py", *flags, *given)
     assert ran.code == 0, ran.err + ran.out
     status = tfapp.status("app")["status"]
     assert "events/steps" in json.dumps(status)
