@@ -1,5 +1,6 @@
 import pytest
 
+from tests.storage import s3_server
 from tfapp.storage import base, objects
 
 LIMITS = {"client_options", "retry_config"}
@@ -123,3 +124,97 @@ def test_an_answer_of_a_server_is_an_error_of_tensorflow(status, name, code):
 )
 def test_no_answer_is_an_error_of_tensorflow(words, code):
     assert base.told(objects.answered(words), "s3://b/a")[0] == code
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with s3_server.running(tmp_path_factory.mktemp("s3") / "buckets", ("bucket",)) as environ:
+        yield objects.Objects(environ)
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """The names that the server was asked to copy."""
+    asked, really = [], objects.call
+
+    def call(function, *arguments, **more):
+        if function == "copy":
+            asked.append(arguments[1])
+        return really(function, *arguments, **more)
+
+    monkeypatch.setattr(objects, "call", call)
+    return asked
+
+
+def save(store, last, names, content):
+    """What TensorFlow does with a file of a checkpoint."""
+    writer = store.writer(names[0], append=False)
+    writer.append(content)
+    writer.close()
+    for old, new in zip(names, [*names[1:], last]):
+        store.rename(old, new)
+
+
+def content_of(store, path):
+    return store.source(path).read(0, store.stat(path).length)
+
+
+# The names of a file of a checkpoint, without what they begin with: its last one, those before.
+NAMES = [
+    (".data-00000-of-00001", (".part-00000-of-00001.data-00000-of-00001",)),
+    (".data-00000-of-00001", ("_temp/part-00000-of-00001.data-00000-of-00001",)),
+    (".data-00000-of-00001", ("_temp_6f/part-00000-of-00001.data-00000-of-00001",)),
+    (".part-00001-of-00002.data-00000-of-00001", ()),
+    (".part-00000-of-00001.index", ()),
+    (".index", ()),
+]
+
+
+@pytest.mark.parametrize(("last", "parts"), NAMES)
+def test_a_new_file_of_a_checkpoint_is_sent_once(store, copies, last, parts):
+    base_of = f"s3://bucket/new{NAMES.index((last, parts))}/ckpt-1"
+    names = [f"{base_of}{part}" for part in parts]
+    first = f"{names[0] if names else base_of + last}.tempstate123"
+    save(store, base_of + last, [first, *names], b"new")
+    assert content_of(store, base_of + last) == b"new"
+    assert list(store.children(base_of.rpartition("/")[0])) == [f"ckpt-1{last}"]
+    assert copies == []
+
+
+@pytest.mark.parametrize(("last", "parts"), NAMES)
+def test_one_that_is_there_is_replaced_by_the_last_rename(store, last, parts):
+    base_of = f"s3://bucket/old{NAMES.index((last, parts))}/ckpt-1"
+    names = [f"{base_of}{part}" for part in parts]
+    names.insert(0, f"{names[0] if names else base_of + last}.tempstate123")
+    save(store, base_of + last, ["s3://bucket/any"], b"old")
+    save(store, names[-1], names[:-1] or ["s3://bucket/any"], b"new")
+    assert content_of(store, base_of + last) == b"old"
+    store.rename(names[-1], base_of + last)
+    assert content_of(store, base_of + last) == b"new"
+    assert list(store.children(base_of.rpartition("/")[0])) == [f"ckpt-1{last}"]
+
+
+def test_parts_of_several_are_renamed_by_the_server(store, copies):
+    """Which number a part gets is not known before."""
+    base_of = "s3://bucket/several/ckpt-1"
+    part = f"{base_of}.part-00000-of-00002.data-00000-of-00001"
+    save(store, f"{base_of}.data-00001-of-00002", [f"{part}.tempstate1", part], b"new")
+    assert content_of(store, f"{base_of}.data-00001-of-00002") == b"new"
+    assert copies == [part.removeprefix("s3://bucket/")]
+
+
+def test_what_the_server_does_not_copy_goes_through_this_machine(store, monkeypatch):
+    really = objects.call
+
+    def call(function, *arguments, **more):
+        if function == "copy":
+            raise base.Failed(base.UNKNOWN, "larger than the maximum allowable size")
+        return really(function, *arguments, **more)
+
+    save(store, "s3://bucket/a", ["s3://bucket/first"], b"content")
+    monkeypatch.setattr(objects, "call", call)
+    with pytest.raises(base.Failed):
+        store.copy("s3://bucket/a", "s3://bucket/b")
+    monkeypatch.setattr(objects, "MOST_COPIED", 6)
+    store.copy("s3://bucket/a", "s3://bucket/b")
+    assert content_of(store, "s3://bucket/b") == b"content"

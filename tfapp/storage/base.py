@@ -60,7 +60,8 @@ class Status(NamedTuple):
 
 class Source(Protocol):
     """A file that is open for reading, with the length that it had when it was opened. `read` gives
-    exactly `count` bytes, which are there."""
+    exactly `count` bytes, which are there. It may also have `read_into(offset, target)`, which
+    fills the memoryview `target` with as many."""
 
     length: int
 

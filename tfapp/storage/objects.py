@@ -17,10 +17,17 @@ from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
 
 PART = 8 << 20  # bytes of a file that are kept in memory until they are sent
+PIECE = 1 << 20  # bytes that are handed over at once
 REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
 PAUSES = (0.2, 5.0)  # seconds between attempts: about the first pause, and the longest
 FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
+MOST_COPIED = 5 << 30  # bytes that S3 copies by itself
+
+# TensorFlow writes a part of a checkpoint under a temporary name and renames it to that of the
+# part, and that to its last name where it is the only part.
+_TEMPORARY = re.compile(r"\.tempstate\d+$")
+_ONLY_PART = re.compile(r"(\.part|_temp(_\w+)?/part)-00000-of-00001(?=\.data-00000-of-00001$)")
 
 
 _CREDENTIALS = (
@@ -119,6 +126,14 @@ def _limits(plain: bool) -> dict[str, Any]:
     return {"client_options": limits, "retry_config": retry}
 
 
+def _later(path: str) -> list[str]:
+    """The names that TensorFlow is known to give to this file, the last one first. A new file can
+    have it from the beginning: it is seen when it is whole, and a rename would copy it."""
+    part = _TEMPORARY.sub("", path)
+    last = _ONLY_PART.sub("", part)
+    return [name for name in dict.fromkeys((last, part)) if name != path]
+
+
 class Objects:
     """A Store. `environ`: where the settings and credentials of S3 are."""
 
@@ -191,7 +206,8 @@ class Objects:
         if append and self._object(path):
             words = "an object store cannot append to an object that is there"
             raise Failed(base.UNIMPLEMENTED, words, "Write a new file instead")
-        return _Writer(bucket, name)
+        direct = next((one for one in _later(path) if not self._object(one)), path)
+        return _Writer(bucket, self._at(direct)[1])
 
     def make_folder(self, path: str, parents: bool = False) -> None:
         # There is nothing to make, but the program may look for it.
@@ -225,6 +241,9 @@ class Objects:
             self.copy(old, new)
             self.remove(old)
             return
+        ends = {new, *_later(new)}
+        if any(one in ends and self._object(one) for one in _later(old)):
+            return  # it was written there at once
         self._folder(old)
         begin = len(self._at(old)[1])
         for name in list(self._names(old)):
@@ -234,9 +253,13 @@ class Objects:
     def copy(self, old: str, new: str) -> None:
         (bucket, name), (other, new_name) = self._at(old), self._at(new)
         if other is bucket:
-            call("copy", bucket, name, new_name)
-        else:
-            base.copied(self, old, new)
+            try:
+                call("copy", bucket, name, new_name)
+                return
+            except Failed:
+                if (self._object(old) or {"size": 0})["size"] <= MOST_COPIED:
+                    raise
+        base.copied(self, old, new)
 
 
 class _Source:
@@ -247,14 +270,22 @@ class _Source:
         self._bucket, self._name, self._tag = bucket, name, found.get("e_tag")
 
     def read(self, offset: int, count: int) -> bytes:
-        options: Any = {"range": (offset, offset + count)}
+        content = bytearray(count)
+        self.read_into(offset, memoryview(content))
+        return bytes(content)
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        options: Any = {"range": (offset, offset + len(target))}
         if self._tag:
             options["if_match"] = self._tag
-        got = call("get", self._bucket, self._name, options=options)
-        content = bytes(call(got.bytes))
-        if len(content) != count:
-            raise ConnectionError(f"the server sent {len(content)} of {count} bytes")
-        return content
+        got, at = call("get", self._bucket, self._name, options=options), 0
+        stream = iter(call(got.stream, min_chunk_size=PIECE))
+        while piece := call(next, stream, b""):
+            piece = memoryview(piece)[: len(target) - at]
+            target[at : at + len(piece)] = piece
+            at += len(piece)
+        if at != len(target):
+            raise ConnectionError(f"the server sent {at} of {len(target)} bytes")
 
 
 class _Writer:
@@ -263,36 +294,41 @@ class _Writer:
 
     def __init__(self, bucket: Any, name: str):
         self._place = bucket, name
-        self._kept, self._length = bytearray(), 0
+        self._kept: list[bytes] = []
+        self._size = self._length = 0  # bytes that are kept, and all of them
         self._parts: Any = None
         self._flushed = float("-inf")
 
     def append(self, content: bytes) -> None:
-        self._kept += content
+        self._kept.append(content)
+        self._size += len(content)
         self._length += len(content)
-        if len(self._kept) >= PART:
+        if self._size >= (PART if self._parts is None else PIECE):
             if self._parts is None:
                 self._parts = call("open_writer", *self._place, buffer_size=PART, max_concurrency=4)
-            self._send(self._parts.write)
+            call(self._parts.write, self._taken())
 
     def tell(self) -> int:
         return self._length
 
     def flush(self) -> None:
         if self._parts is None and time.monotonic() - self._flushed >= FLUSH_PAUSE:
-            call("put", *self._place, bytes(self._kept), use_multipart=False)
+            self._kept = [b"".join(self._kept)]
+            call("put", *self._place, self._kept[0], use_multipart=False)
             self._flushed = time.monotonic()
 
     def close(self) -> None:
         if self._parts is None:
-            call("put", *self._place, bytes(self._kept), use_multipart=False)
+            call("put", *self._place, self._taken(), use_multipart=False)
         else:
-            self._send(self._parts.write)
+            call(self._parts.write, self._taken())
             call(self._parts.close)
 
-    def _send(self, write: Any) -> None:
-        kept, self._kept = bytes(self._kept), bytearray()
-        call(write, kept)
+    def _taken(self) -> bytes:
+        """What is kept, no longer."""
+        content = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept)
+        self._kept, self._size = [], 0
+        return content
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:

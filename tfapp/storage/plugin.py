@@ -63,6 +63,9 @@ _IS_NONE = (base.NOT_FOUND, base.PRECONDITION)
 
 _libc = ctypes.PyDLL(None)
 _libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+_WRITABLE = 0x200
+_view = ctypes.PyDLL(None).PyMemoryView_FromMemory
+_view.argtypes, _view.restype = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int], ctypes.py_object
 
 
 class Checkpoints:
@@ -136,12 +139,9 @@ class Files:
         self.paths[new], self._writers[new] = path, writer
 
     def _read(self, number: int, offset: int, count: int, buffer: int) -> int:
-        got = 0
-        for content, start, length in self._readers[number].read(offset, count):
-            source = ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
-            ctypes.memmove(buffer + got, source + start, length)
-            got += length
-        return got
+        if not count:
+            return 0
+        return self._readers[number].read(offset, _view(buffer, count, _WRITABLE))
 
     def _reader_end(self, number: int) -> None:
         self._readers.pop(number).close()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tfapp.storage.base import BLOCK, Source
 
 MEMORY = 64 << 20  # bytes that are held for all files together
 LEAST = 64 << 10  # bytes that are read at once where the file is not read in order
+DIRECT = 16 << 20  # bytes of a large read that are asked for at once
 GROWTH_PAUSE = 1.0  # seconds after which the end of a file is looked for again
+NONE = memoryview(b"")
 
 
 class Memory:
@@ -27,13 +29,16 @@ class Memory:
         return max(LEAST, min(BLOCK, self.limit // (len(self._held) + 1)))
 
     def hold(self, reader: Reader, size: int) -> None:
-        """`reader` now holds `size` bytes. Others may have to let go of theirs."""
+        """`reader` now holds `size` bytes. Others that do not read now may have to let go."""
         with self._lock:
             self._held.pop(reader, None)
             if size:
                 self._held[reader] = size
-            while sum(self._held.values()) > self.limit:
-                self._held.popitem(last=False)[0].window = (0, b"")
+            for other in [*self._held][:-1]:
+                if sum(self._held.values()) <= self.limit:
+                    break
+                if other.let_go():
+                    del self._held[other]
 
 
 class Reader:
@@ -41,49 +46,75 @@ class Reader:
     end opens it again, once in GROWTH_PAUSE seconds."""
 
     def __init__(self, opened: Callable[[], Source], memory: Memory):
-        self.window = (0, b"")  # where it begins, and what there is
         self._opened, self._memory = opened, memory
         self._source, self._asked = opened(), time.monotonic()
+        self._buffer, self._begin, self._size = NONE, 0, 0  # what it holds, where that is, how much
         self._next = 0  # where a read in order goes on
         self._lock = threading.Lock()
 
-    def read(self, offset: int, count: int) -> Iterator[tuple[bytes, int, int]]:
-        """The bytes from `offset`; fewer than `count` at the end of the file. They come in pieces:
-        bytes, where to begin in them, and how many to take."""
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return len(self._buffer)
+
+    def read(self, offset: int, target: memoryview) -> int:
+        """Fills `target` with what begins at `offset`. Returns how many bytes: fewer at the end of
+        the file."""
         if offset >= self._source.length:
             with self._lock:
                 if time.monotonic() - self._asked >= GROWTH_PAUSE:
                     self._source, self._asked = self._opened(), time.monotonic()
-        end = min(offset + count, self._source.length)
-        while offset < end:
-            content, start, length = self._piece(offset, end - offset)
-            yield content, start, length
-            offset += length
+        count = max(0, min(len(target), self._source.length - offset))
+        got = 0
+        while got < count:
+            got += self._piece(offset + got, target[got:count])
+        return got
+
+    def let_go(self) -> bool:
+        """Gives its memory back, unless it reads now. Says whether it did."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        self._buffer, self._size = NONE, 0
+        self._lock.release()
+        return True
 
     def close(self) -> None:
         """Gives its memory back."""
         self._memory.hold(self, 0)
-        self.window = (0, b"")
+        self._buffer, self._size = NONE, 0
 
-    def _piece(self, offset: int, count: int) -> tuple[bytes, int, int]:
-        begin, content = self.window
-        if not begin <= offset < begin + len(content):
-            if count >= BLOCK:  # it will not be asked for twice
-                self._next = offset + BLOCK
-                return self._source.read(offset, BLOCK), 0, BLOCK
-            with self._lock:
-                begin, content = self.window
-                if not begin <= offset < begin + len(content):
-                    begin, content = offset, self._filled(offset, count)
-        start = offset - begin
-        return content, start, min(count, len(content) - start)
+    def _piece(self, offset: int, target: memoryview) -> int:
+        with self._lock:
+            start = offset - self._begin
+            if not 0 <= start < self._size and len(target) < BLOCK:
+                self._fill(offset, len(target))
+                start = 0
+            if 0 <= start < self._size:
+                length = min(len(target), self._size - start)
+                target[:length] = self._buffer[start : start + length]
+                return length
+        target = target[:DIRECT]  # it will not be asked for twice
+        self._next = offset + len(target)
+        fill(self._source, offset, target)
+        return len(target)
 
-    def _filled(self, offset: int, count: int) -> bytes:
-        """A new window at `offset`. It is large where the file is read in order."""
-        ahead = self._memory.share() if offset == self._next else LEAST
-        size = min(max(count, ahead), self._source.length - offset)
-        content = self._source.read(offset, size)
-        self._next = offset + size
-        self.window = (offset, content)
-        self._memory.hold(self, len(content))
-        return content
+    def _fill(self, offset: int, count: int) -> None:
+        """What is at `offset`: much where the file is read in order."""
+        most = max(count, self._memory.share() if offset == self._next else LEAST)
+        size = min(most, self._source.length - offset)
+        if not size <= len(self._buffer) <= most:
+            self._buffer = memoryview(bytearray(size))
+        self._size = 0
+        fill(self._source, offset, self._buffer[:size])
+        self._begin, self._size, self._next = offset, size, offset + size
+        self._memory.hold(self, len(self._buffer))
+
+
+def fill(source: Source, offset: int, target: memoryview) -> None:
+    """Fills `target` with what begins at `offset`, without a copy where the store can do that."""
+    if hasattr(source, "read_into"):
+        source.read_into(offset, target)
+        return
+    for at in range(0, len(target), BLOCK):
+        piece = target[at : at + BLOCK]
+        piece[:] = source.read(offset + at, len(piece))
