@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 from typing import Any
 
 from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
@@ -48,21 +49,35 @@ def register() -> None:
 
 
 def _give(tensorflow: Any) -> None:
-    from tfapp.storage.hdfs import Hdfs
-    from tfapp.storage.objects import Objects
     from tfapp.storage.plugin import plugin_for
-    from tfapp.storage.watched import watching
 
     if importlib.util.find_spec("tensorflow_io"):
         with contextlib.suppress(Exception):  # it does not fit to most versions of TensorFlow
             importlib.import_module("tensorflow_io")
     there = set(tensorflow.io.gfile.get_registered_schemes())
-    hdfs, objects = watching(Hdfs(), os.environ), watching(Objects(), os.environ)
+    hdfs, objects = _WhenUsed("hdfs", "Hdfs"), _WhenUsed("objects", "Objects")
     stores = {scheme: hdfs if scheme in HDFS_SCHEMES else objects for scheme in SCHEMES}
     missing = {scheme: store for scheme, store in stores.items() if scheme not in there}
     if missing:
         register_library = tensorflow.experimental.register_filesystem_plugin
         plugin_for(tensorflow).load(missing, register_library)
+
+
+class _WhenUsed:
+    """A Store that is made when it is used first: a program may open no URL."""
+
+    def __init__(self, module: str, name: str):
+        self._made_by, self._lock = (module, name), threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        with self._lock:
+            if "_store" not in vars(self):
+                from tfapp.storage.watched import watching
+
+                module, kind = self._made_by
+                made = getattr(importlib.import_module(f"tfapp.storage.{module}"), kind)()
+                self._store = watching(made, os.environ)
+        return getattr(self._store, name)
 
 
 class _WithTensorFlow:

@@ -199,16 +199,18 @@ def functions(store: Store, files: Files) -> dict[str, Callable[..., Any]]:
         store.rename(old, new)
         files.checkpoints.written(new)
 
-    same = ("make_folder", "remove", "remove_folder", "copy")
     return {
-        **{name: getattr(store, name) for name in same},
+        "make_folder": lambda path: store.make_folder(path),
+        "remove": lambda path: store.remove(path),
+        "remove_folder": lambda path: store.remove_folder(path),
+        "copy": lambda old, new: store.copy(old, new),
         "open_reader": lambda path, number: files.open_reader(store, path, number),
         "open_writer": lambda path, number: files.open_writer(store, path, number, append=False),
         "open_appender": lambda path, number: files.open_writer(store, path, number, append=True),
         "make_folders": lambda path: store.make_folder(path, parents=True),
         "remove_tree": remove_tree,
         "rename": rename,
-        "exists": store.stat,
+        "exists": lambda path: store.stat(path),
         "stat": stat,
         "is_folder": is_folder,
         "length": lambda path: store.stat(path).length,
