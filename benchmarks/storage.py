@@ -24,6 +24,7 @@ from tests.end_to_end.command_line import CommandLine
 from tests.storage import s3_server
 from tests.waiting import wait
 
+PARTS = ("start", "processors", "S3", "HDFS", "lost")
 ROUNDS = 5
 MEGABYTES = 500
 LIMIT = 600.0  # seconds for a step
@@ -188,19 +189,24 @@ def main() -> None:
     arguments = parser(__doc__, ROUNDS)
     arguments.add_argument("--megabytes", metavar="N", type=int, default=MEGABYTES)
     arguments.add_argument("--hdfs", metavar="URL", help="also on HDFS and YARN, in this folder")
+    arguments.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     args = arguments.parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(s3_server.running(folder / "s3", ("bucket",)))
         steps, local = Steps(server, args.megabytes), str(folder / "local")
-        start(4 * args.rounds)
+        parts = args.parts or PARTS
+        if "start" in parts:
+            start(3 * args.rounds - 2)
         steps("make", local)
-        processors(steps, local, args.rounds)
+        if "processors" in parts:
+            processors(steps, local, args.rounds)
         places = {"S3": "s3://bucket/base", **({"HDFS": args.hdfs} if args.hdfs else {})}
         for kind, url in places.items():
-            against_both(steps, kind, url, local, args.rounds)
-            memory(steps, kind, url, local, args.rounds)
-        if args.hdfs:
+            if kind in parts:
+                against_both(steps, kind, url, local, args.rounds)
+                memory(steps, kind, url, local, args.rounds)
+        if args.hdfs and "lost" in parts:
             lost_container(args.hdfs, folder, args.rounds)
 
 

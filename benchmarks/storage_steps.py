@@ -13,16 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy
-import tensorflow as tf
-
-import tfapp.storage
 from tfapp.storage.base import Status
-from tfapp.storage.plugin import plugin_for
 
 FILES, AT_ONCE, MANY = 16, 4, 16
 RECORD, BLOCK = 32 << 10, 4 << 20  # bytes
 LOCAL = "measured"  # a scheme: files of this machine, through the plug-in
+
+
+BYTES_ALONE = ("read_bytes", "write_bytes")  # steps without TensorFlow
 
 
 class LocalFiles:
@@ -72,7 +70,9 @@ def records(folder: str, megabytes: int, at_once: int = AT_ONCE) -> None:
         at_once,
         num_parallel_calls=at_once,
     )
-    count = found.batch(32).reduce(numpy.int64(0), lambda n, batch: n + tf.size(batch, tf.int64))
+    count = found.batch(32).reduce(
+        tf.constant(0, tf.int64), lambda n, batch: n + tf.size(batch, tf.int64)
+    )
     assert count == FILES * (megabytes * 1_000_000 // FILES // RECORD), count
 
 
@@ -140,7 +140,7 @@ def restore(folder: str, megabytes: int) -> None:
     checkpoint(megabytes).read(f"{folder}/saved").assert_consumed()
 
 
-def checkpoint(megabytes: int) -> tf.train.Checkpoint:
+def checkpoint(megabytes: int) -> Any:
     shape = [megabytes * 1_000_000 // 4 // 8]
     return tf.train.Checkpoint(values=[tf.Variable(tf.ones(shape)) for _ in range(8)])
 
@@ -152,14 +152,8 @@ STEPS: dict[str, Callable[[str, int], None]] = {
 
 
 def main(step: str, folder: str, megabytes: int) -> None:
-    if folder.startswith(LOCAL):
-        load = tf.experimental.register_filesystem_plugin
-        plugin_for(tf).load({LOCAL: LocalFiles()}, load)  # type: ignore[dict-item]
-    elif "://" in folder:
-        tfapp.storage.register()
-    tf.zeros([1]).numpy()
-    if "://" not in folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+    if step not in BYTES_ALONE:
+        begin_tensorflow(folder)
     begin, processors = time.perf_counter(), time.process_time()
     STEPS[step](folder, megabytes)
     print(
@@ -171,6 +165,24 @@ def main(step: str, folder: str, megabytes: int) -> None:
             }
         )
     )
+
+
+def begin_tensorflow(folder: str) -> None:
+    """It can open `folder`, and has computed something."""
+    global tf
+    import tensorflow as tf
+
+    import tfapp.storage
+    from tfapp.storage.plugin import plugin_for
+
+    if folder.startswith(LOCAL):
+        load = tf.experimental.register_filesystem_plugin
+        plugin_for(tf).load({LOCAL: LocalFiles()}, load)  # type: ignore[dict-item]
+    elif "://" in folder:
+        tfapp.storage.register()
+    else:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    tf.zeros([1]).numpy()
 
 
 if __name__ == "__main__":

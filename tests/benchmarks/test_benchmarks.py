@@ -64,6 +64,22 @@ HERE = {
         f"{SECONDS}tfapp run -w 1",
         rf"N=1: -?[\d.]+ s more than by hand, [\d.]+x the floor {JUDGED}",
     ),
+    "storage --rounds 1 --megabytes 16 processors S3": (
+        f"{SECONDS}processors, TensorFlow's own",
+        f"{SECONDS}processors, through the plug-in",
+        r"processors: [\d.]+x \((met|missed): at most 1.5x\)",
+        *(
+            line
+            for step, bar in (("read", 0.8), ("save", 0.7), ("restore", 0.7))
+            for line in (
+                f"{SECONDS}{step}, this machine's disk",
+                f"{SECONDS}the bytes alone, S3",
+                f"{SECONDS}{step}, S3",
+                rf"{step}, S3: [\d.]+x \((met|missed): at least {bar}x\)",
+            )
+        ),
+        r"memory, S3: -?\d+ MiB more \((met|missed): at most 64\)",
+    ),
     "throughput --rounds 1 --steps 2 --workers 1": (
         f"{SECONDS}2 steps by hand",
         f"{SECONDS}2 steps under tfapp",
@@ -81,7 +97,7 @@ ON_CLUSTERS = {
 
 
 def test_each_is_run_and_documented():
-    files = [path for path in BENCHMARKS.glob("*.py") if path.name != "digits_steps.py"]
+    files = [path for path in BENCHMARKS.glob("*.py") if not path.name.endswith("_steps.py")]
     own = {path.stem for path in files if '__name__ == "__main__"' in path.read_text()}
     assert {words.split()[0] for words in HERE} | set(ON_CLUSTERS) == own
     assert len(own) == len(HERE) + len(ON_CLUSTERS)
@@ -92,7 +108,11 @@ def test_each_is_run_and_documented():
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(w, marks=[pytest.mark.trains] if "steps" in w else []) for w in HERE]
+    "words",
+    [
+        pytest.param(w, marks=[pytest.mark.trains] if re.search("steps|storage", w) else [])
+        for w in HERE
+    ],
 )
 def test_it_ends(words, tmp_path):
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
