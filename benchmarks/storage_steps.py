@@ -3,6 +3,7 @@ how many seconds it took, of which how many on processors, and the peak of its m
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -82,6 +83,9 @@ def many_records(folder: str, megabytes: int) -> None:
 
 def read_bytes(folder: str, megabytes: int) -> None:
     """The same bytes, by the library alone."""
+    scheme, _, rest = folder.partition("://")
+    if scheme == "hdfs":
+        hdfs_client(rest.partition("/")[0])  # before threads do: it is kept then
     with ThreadPoolExecutor(AT_ONCE) as pool:
         read = sum(pool.map(read_file, files(folder)))
     assert read > megabytes * 900_000, read
@@ -91,9 +95,7 @@ def read_file(path: str) -> int:
     scheme, _, rest = path.partition("://")
     host, _, name = rest.partition("/")
     if scheme == "hdfs":
-        import hdfs_native
-
-        reader = hdfs_native.Client(f"hdfs://{host}").read(f"/{name}")
+        reader = hdfs_client(host).read(f"/{name}")
         sizes = range(0, len(reader), BLOCK)
         return sum(len(reader.read_range(at, min(BLOCK, len(reader) - at))) for at in sizes)
     import obstore
@@ -110,8 +112,7 @@ def write_bytes(folder: str, megabytes: int) -> None:
         import hdfs_native
 
         options = hdfs_native.WriteOptions(overwrite=True)
-        client = hdfs_native.Client(f"hdfs://{host}")
-        with client.create(f"/{name}/bytes", options) as file:
+        with hdfs_client(host).create(f"/{name}/bytes", options) as file:
             for _ in range(megabytes):
                 file.write(part)
         return
@@ -120,6 +121,14 @@ def write_bytes(folder: str, megabytes: int) -> None:
     with obstore.open_writer(bucket(host), f"{name}/bytes", buffer_size=8 << 20) as file:
         for _ in range(megabytes):
             file.write(part)
+
+
+@functools.cache
+def hdfs_client(host: str) -> Any:
+    """One that is kept: some reads fail once it is freed."""
+    import hdfs_native
+
+    return hdfs_native.Client(f"hdfs://{host}")
 
 
 def bucket(host: str) -> Any:

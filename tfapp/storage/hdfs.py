@@ -67,6 +67,25 @@ def credentials(environ: Mapping[str, str]) -> str:
     return f"{text}; settings: {settings}"
 
 
+class Begun:
+    """A call that runs in a thread of its own."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+    def __init__(self, call: Callable[[], Any]):
+        self._call = call
+        self.ended = threading.Event()
+        threads.start("tfapp-hdfs", self._run)
+
+    def _run(self) -> None:
+        try:
+            self.result = self._call()
+        except BaseException as error:
+            self.error = error
+        self.ended.set()
+
+
 class Hdfs:
     """A Store. `limit`: seconds for one call."""
 
@@ -78,31 +97,29 @@ class Hdfs:
     def done(self, call: Callable[[], Any], again: bool = True, limit: float = 0.0) -> Any:
         """Waits for a call, as long as it may take. The thread of a late one ends by itself.
         `again`: it is made again when the NameNode says that it can do nothing yet."""
-        limit = limit or self._limit
-        end, (pause, longest) = time.monotonic() + limit, PAUSES
+        end, (pause, longest) = time.monotonic() + (limit or self._limit), PAUSES
         while True:
-            ended = threading.Event()
-            results: list[Any] = []
-            errors: list[BaseException] = []
-
-            def run(ended: Any = ended, results: Any = results, errors: Any = errors) -> None:
-                try:
-                    results.append(call())
-                except BaseException as error:
-                    errors.append(error)
-                ended.set()
-
-            threads.start("tfapp-hdfs", run)
-            if not ended.wait(end - time.monotonic()):
-                where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
-                raise Failed(base.LATE, f"no answer from HDFS within {limit:g} s", where)
-            if not errors:
-                return results[0]
+            made = Begun(call)
+            error = self.error_of(made, end)
+            if error is None:
+                return made.result
             late = time.monotonic() + pause > end
-            if late or not again or not _NOT_YET.search(str(errors[0])):
-                raise answered(errors[0]) from errors[0]
+            if late or not again or not _NOT_YET.search(str(error)):
+                raise answered(error) from error
             time.sleep(pause)
             pause = min(2 * pause, longest)
+
+    def error_of(self, made: Begun, end: float) -> BaseException | None:
+        """That of a call, once it has ended: None if it went well."""
+        if not made.ended.wait(end - time.monotonic()):
+            where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
+            raise Failed(base.LATE, f"no answer from HDFS within {self._limit:g} s", where)
+        return made.error
+
+    def sent(self, made: Begun) -> None:
+        """Waits for a call that is not made again."""
+        if error := self.error_of(made, time.monotonic() + self._limit):
+            raise answered(error) from error
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The client of the cluster, and the path there."""
@@ -195,10 +212,31 @@ class _Source:
         self.length: int = len(reader)  # without what its writer has not closed
 
     def read(self, offset: int, count: int) -> bytes:
-        content = self._hdfs.done(lambda: self._reader.read_range(offset, count))
-        if len(content) != count:
-            raise ConnectionError(f"the DataNode sent {len(content)} of {count} bytes")
+        content = bytearray(count)
+        self.read_into(offset, memoryview(content))
         return bytes(content)
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        is_late = False
+        lock = threading.Lock()
+
+        def read() -> int:
+            at = 0
+            for piece in self._reader.read_range_stream(offset, len(target)):
+                with lock:
+                    if is_late:  # the memory is no longer ours
+                        return 0
+                    target[at : at + len(piece)] = piece
+                at += len(piece)
+            return at
+
+        try:
+            got = self._hdfs.done(read)
+        finally:
+            with lock:
+                is_late = True
+        if got != len(target):
+            raise ConnectionError(f"the DataNode sent {got} of {len(target)} bytes")
 
 
 class _Writer:
@@ -212,12 +250,15 @@ class _Writer:
         self._file, self._length = opened, length
         self._is_there = opened is not None
         self._hidden = ""  # its name until it is closed
-        self._kept = bytearray()
+        self._kept: list[bytes] = []
+        self._size = 0  # bytes that are kept
+        self._sending: Begun | None = None
 
     def append(self, content: bytes) -> None:
-        self._kept += content
+        self._kept.append(content)
+        self._size += len(content)
         self._length += len(content)
-        if len(self._kept) >= KEPT:
+        if self._size >= KEPT:
             with self._whole_or_removed():
                 self._send(hidden=not self._is_there)
 
@@ -247,20 +288,29 @@ class _Writer:
                     self._hdfs.done(remove, limit=CLEARING_LIMIT)
             raise
 
+    def _sent(self) -> None:
+        """What was sent has arrived."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            self._hdfs.sent(sending)
+
     def _end(self) -> None:
+        self._sent()
         file, self._file = self._file, None
         if file is not None:
             self._hdfs.done(file.close, again=False)
 
     def _send(self, hidden: bool) -> None:
-        kept, self._kept = bytes(self._kept), bytearray()
+        kept, self._kept, self._size = b"".join(self._kept), [], 0
+        self._sent()
         if self._file is None and self._is_there and kept:
             self._file = self._hdfs.done(lambda: _ownerless(self._client.append(self._name)))
         elif self._file is None and not self._is_there:
             self._file = self._hdfs.done(lambda: self._created(hidden))
             self._is_there = True
         if kept:
-            self._hdfs.done(lambda: self._file.write(kept), again=False)
+            file = self._file
+            self._sending = Begun(lambda: file.write(kept))
 
     def _created(self, hidden: bool) -> Any:
         from hdfs_native import WriteOptions
