@@ -1,4 +1,5 @@
 import pytest
+from obstore import exceptions, store
 
 from tfapp.storage import base, objects
 
@@ -123,3 +124,15 @@ def test_an_answer_of_a_server_is_an_error_of_tensorflow(status, name, code):
 )
 def test_no_answer_is_an_error_of_tensorflow(words, code):
     assert base.told(objects.answered(words), "s3://b/a")[0] == code
+
+
+def test_a_machine_without_certificates_of_authorities(monkeypatch, tmp_path):
+    """As many images: obstore alone cannot begin there."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    (tmp_path / "none.pem").touch()
+    with pytest.raises(exceptions.GenericError):
+        store.S3Store("bucket")
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    found = objects.Objects(keys)._at("s3://bucket/name")
+    assert (type(found[0]), found[1]) == (store.S3Store, "name")

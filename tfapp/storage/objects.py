@@ -296,11 +296,23 @@ class _Writer:
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:
+    from obstore.exceptions import GenericError
     from obstore.store import AzureStore, S3Store
 
+    make: Any = S3Store
     if scheme in S3_SCHEMES:
-        return S3Store(host, **s3_options(environ))
-    return AzureStore.from_url(f"abfss://{host.replace('.blob.', '.dfs.')}", **_limits(plain=False))
+        place, options = host, s3_options(environ)
+    else:
+        make, options = AzureStore.from_url, _limits(plain=False)
+        place = f"abfss://{host.replace('.blob.', '.dfs.')}"
+    try:
+        return make(place, **options)
+    except GenericError:
+        # Many images have no certificates of authorities, and obstore does not begin without any.
+        import certifi
+
+        options["client_options"]["root_certificate"] = certifi.contents()
+        return make(place, **options)
 
 
 def call(function: Any, *arguments: Any, **more: Any) -> Any:
