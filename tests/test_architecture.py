@@ -109,7 +109,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "page": "in_a_browser",
     "program": "trainings",
     "runner": "main_metrics restart",
-    "runner/docker": "application call deaths lines lost_engine pull_progress",
+    "runner/docker": "application call deaths lines lost_engine pull_progress storage",
     "schema": "cases shipped_schemas",
     "standalone": "standalone",
     "storage": "docs faults startup",
