@@ -66,17 +66,25 @@ def _build(program: Path) -> None:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, buckets: tuple[str, ...], host: str = "127.0.0.1", inside: Sequence[str] = ()
+    folder: Path,
+    buckets: tuple[str, ...],
+    host: str = "127.0.0.1",
+    inside: Sequence[str] = (),
+    certificate: Path | None = None,
 ) -> Iterator[dict[str, str]]:
     """The variables for a program that is to use it. Objects are files in `folder`. `host`: the
-    address at which it listens; `inside`: the words before a command that runs where that is."""
+    address at which it listens; `inside`: the words before a command that runs where that is.
+    `certificate`: with its private key, for https."""
     program = build(cache_folder())
     for bucket in buckets:
         (folder / bucket).mkdir(parents=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1" if inside else host, 0))
         address = f"{host}:{free.getsockname()[1]}"
-    command = [*inside, str(program), "--quiet", "--port", address, "posix", str(folder)]
+    command = [*inside, str(program), "--quiet", "--port", address]
+    if certificate:
+        command += ["--cert", str(certificate), "--key", str(certificate)]
+    command += ["posix", str(folder)]
     keys = {"ROOT_ACCESS_KEY": "tests", "ROOT_SECRET_KEY": "secret-of-tests"}
     with (folder.parent / "versitygw.log").open("w") as log:
         server = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log)
@@ -84,7 +92,7 @@ def running(
         wait(lambda: _answers(address, inside), "the S3 server does not answer", 60)
         yield {
             "S3_ENDPOINT": address,
-            "S3_USE_HTTPS": "0",
+            "S3_USE_HTTPS": "1" if certificate else "0",
             "S3_ACCESS_KEY": keys["ROOT_ACCESS_KEY"],
             "S3_SECRET_KEY": keys["ROOT_SECRET_KEY"],
         }
