@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
 import signal
 import stat
 import subprocess
 import sys
+import sysconfig
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+import tfapp.storage
+from tests import python_environments
 from tests.runner.driving import PATIENCE
 from tests.runner.test_tensorflow_env import cluster
 from tests.test_script import PlayedHandle, context_of
 from tfapp import shipped
+from tfapp.contract.names import ENV_STORAGE
 from tfapp.program.main import CALL_FILE
 from tfapp.runner import ports, tensorflow_env
 from tfapp.runner.package_script import load_script
@@ -431,6 +436,59 @@ def test_a_file_system_that_tensorflow_lacks_is_refused(script, context, changes
         f"{key}: TensorFlow in {sys.executable} cannot open hdfs://: site.global.storage is false, "
         "or its packages did not travel; use a shared mount, or see docs/storage.md"
     )
+
+
+# What is asked of a TensorFlow before the start.
+ASKED = "class io:\n  class gfile:\n    get_registered_schemes = staticmethod(lambda: ['gs'])\n"
+
+
+def opening(folder: Path, packages: str) -> dict[str, str]:
+    """The variables of a program whose `packages` have travelled."""
+    startup = str(Path(tfapp.storage.__file__).with_name("startup"))
+    places = dict.fromkeys(("PYTHONPATH", "PEX_EXTRA_SYS_PATH"), startup)
+    return {**places, ENV_STORAGE: packages, "PEX_ROOT": str(folder / "pex")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_environment", [True, False])
+def test_a_pex_that_is_an_environment_opens_urls(script, context, tmp_path, is_environment):
+    """Its Python is started with -sE. The start of another one fails."""
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "tensorflow.py").write_text(ASKED)
+    path = tmp_path / "files" / "train.pex"
+    tool = [sys.executable, "-m", "pex", "-D", str(tmp_path / "sources"), "--output-file"]
+    kind = ["--venv"] if is_environment else []
+    subprocess.run([*tool, str(path), *kind], check=True, capture_output=True, timeout=300)
+    made = context(
+        config={**CONFIG, "user.scripts.entry": path.name},
+        env=opening(tmp_path, sysconfig.get_path("purelib")),
+        checkpoint_dir="s3://bucket/checkpoints",
+    )
+    if is_environment:
+        script.prepare(made)
+        return
+    with pytest.raises(ScriptError) as error:
+        script.prepare(made)
+    assert str(error.value) == (
+        "site.global.user.checkpoint.prefix: TensorFlow in train.pex cannot open s3://: this "
+        "Python is started with -E, -I or -S, so that tfapp adds nothing to it; build the PEX with "
+        "`pex --venv`; use a shared mount, or see docs/storage.md"
+    )
+
+
+def test_packages_that_do_not_fit_to_the_python_of_an_image_are_told(script, context, tmp_path):
+    made = python_environments.make(tmp_path / "environment", borrow=False)
+    (site,) = made.glob("lib/python3*/site-packages")
+    (site / "tensorflow.py").write_text(ASKED)
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "obstore.py").write_text("raise ImportError('undefined symbol')")
+    env = opening(tmp_path, str(tmp_path / "packages"))
+    with pytest.raises(ScriptError) as error:
+        script.prepare(context(env=env, data_dir="s3://bucket/data", python=f"{made}/bin/python"))
+    assert (
+        "cannot open s3://: what travels does not fit to Python "
+        f"{platform.python_version()}: undefined symbol; install obstore beside TensorFlow; "
+    ) in str(error.value)
 
 
 @pytest.mark.trains  # TensorBoard starts

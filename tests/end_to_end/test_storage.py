@@ -1,12 +1,17 @@
 """Unmodified programs with folders on an object store, on the local engine."""
 
+import functools
 import json
 import re
+import sysconfig
+from pathlib import Path
 
 import pytest
 
+import tfapp
+from tests import python_environments
 from tests.end_to_end.command_line import CommandLine
-from tests.storage import s3_server
+from tests.storage import functions, s3_server
 
 pytestmark = pytest.mark.trains
 
@@ -25,8 +30,8 @@ with open("result.txt", "w") as file:
 """
 
 
-@pytest.fixture
-def tfapp(tmp_path):
+@pytest.fixture(name="tfapp")
+def command_line(tmp_path):
     (tmp_path / "work").mkdir()
     return CommandLine(tmp_path / "work", tmp_path / "home")
 
@@ -62,6 +67,22 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
     assert f"its files stay in {places}, which is not tfapp's own place" in (
         destroyed.out + destroyed.err
     )
+
+
+def test_a_function_opens_urls_in_an_environment_that_travels(s3, tmp_path):
+    """As conda-pack and venv-pack make it. The function's argument alone has the URL."""
+    environment = python_environments.make(tmp_path / "environment")
+    archive = python_environments.pack(environment, tmp_path / "environment.tar.gz")
+    result = tfapp.run(
+        functools.partial(functions.opens, folder="s3://bucket/opened"),
+        {"worker": tfapp.Component("512 MiB")},
+        name="app",
+        show=False,
+        env={**s3, "PYTHONPATH": sysconfig.get_path("purelib"), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        options={"site.global.python.archive": str(archive)},
+    )
+    prefix, listed = result.returned["worker/0"]
+    assert (Path(prefix).name, listed) == ("tfapp-python", "['one']")
 
 
 def test_without_its_packages_the_start_fails_and_says_why(tfapp):

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.clusters.yarn.conftest import ROOT
@@ -65,23 +65,34 @@ def _build(program: Path) -> None:
 
 
 @contextlib.contextmanager
-def running(folder: Path, buckets: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The variables for a program that is to use it. Objects are files in `folder`."""
+def running(
+    folder: Path,
+    buckets: tuple[str, ...],
+    host: str = "127.0.0.1",
+    inside: Sequence[str] = (),
+    certificate: Path | None = None,
+) -> Iterator[dict[str, str]]:
+    """The variables for a program that is to use it. Objects are files in `folder`. `host`: the
+    address at which it listens; `inside`: the words before a command that runs where that is.
+    `certificate`: with its private key, for https."""
     program = build(cache_folder())
     for bucket in buckets:
         (folder / bucket).mkdir(parents=True)
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [str(program), "--quiet", "--port", address, "posix", str(folder)]
+        free.bind(("127.0.0.1" if inside else host, 0))
+        address = f"{host}:{free.getsockname()[1]}"
+    command = [*inside, str(program), "--quiet", "--port", address]
+    if certificate:
+        command += ["--cert", str(certificate), "--key", str(certificate)]
+    command += ["posix", str(folder)]
     keys = {"ROOT_ACCESS_KEY": "tests", "ROOT_SECRET_KEY": "secret-of-tests"}
     with (folder.parent / "versitygw.log").open("w") as log:
         server = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log)
     try:
-        wait(lambda: _answers(address), "the S3 server does not answer", 60)
+        wait(lambda: _answers(address, inside), "the S3 server does not answer", 60)
         yield {
             "S3_ENDPOINT": address,
-            "S3_USE_HTTPS": "0",
+            "S3_USE_HTTPS": "1" if certificate else "0",
             "S3_ACCESS_KEY": keys["ROOT_ACCESS_KEY"],
             "S3_SECRET_KEY": keys["ROOT_SECRET_KEY"],
         }
@@ -90,11 +101,11 @@ def running(folder: Path, buckets: tuple[str, ...]) -> Iterator[dict[str, str]]:
         server.wait()
 
 
-def _answers(address: str) -> bool:
+def _answers(address: str, inside: Sequence[str]) -> bool:
     host, port = address.split(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
-        return True
-    return False
+    look = f"import socket; socket.create_connection(({host!r}, {port}), 1)"
+    command = [*inside, sys.executable, "-ISc", look]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, timeout=60).returncode == 0
 
 
 if __name__ == "__main__":  # `.ci/run` builds it outside of pytest's limits

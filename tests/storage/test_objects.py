@@ -1,6 +1,9 @@
 import pytest
+from obstore import exceptions
+from obstore.store import S3Store
 
 from tests.storage import s3_server
+from tests.tls import make_authority
 from tfapp.storage import base, objects
 
 LIMITS = {"client_options", "retry_config"}
@@ -218,3 +221,32 @@ def test_what_the_server_does_not_copy_goes_through_this_machine(store, monkeypa
     monkeypatch.setattr(objects, "MOST_COPIED", 6)
     store.copy("s3://bucket/a", "s3://bucket/b")
     assert content_of(store, "s3://bucket/b") == b"content"
+
+
+def test_a_machine_without_certificates_of_authorities(monkeypatch, tmp_path):
+    """As many images: obstore alone cannot begin there."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    (tmp_path / "none.pem").touch()
+    with pytest.raises(exceptions.GenericError):
+        S3Store("bucket")
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    found = objects.Objects(keys)._at("s3://bucket/name")
+    assert (type(found[0]), found[1]) == (S3Store, "name")
+
+
+@pytest.mark.slow
+def test_a_server_with_a_certificate_of_an_authority_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(objects, "RETRY_LIMIT", 1)
+    authority, certificate = make_authority(tmp_path)
+    with s3_server.running(tmp_path / "s3", ("tests",), certificate=certificate) as environ:
+        with pytest.raises(base.Failed, match="certificate is refused: UnknownIssuer") as failed:
+            objects.Objects(environ).stat("s3://tests/a")
+        assert "Set AWS_CA_BUNDLE to a file" in failed.value.hint
+        trusting = objects.Objects({**environ, "AWS_CA_BUNDLE": str(authority)})
+        writer = trusting.writer("s3://tests/a", append=False)
+        writer.append(b"abc")
+        writer.close()
+        assert trusting.stat("s3://tests/a").length == 3
+        with pytest.raises(base.Failed, match="AWS_CA_BUNDLE cannot be read: .*'/none'"):
+            objects.Objects({**environ, "AWS_CA_BUNDLE": "/none"}).stat("s3://tests/a")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import tfapp.storage
+from tests import python_environments
 from tfapp.contract.names import ENV_STORAGE
 
+DEBIAN = "/usr/bin/python3"
 STARTUP = str(Path(tfapp.storage.__file__).with_name("startup"))
 LOOK = """
 import json, os, sys
@@ -23,13 +27,14 @@ print(json.dumps({
 """
 
 
-def look(*flags, paths=(), **more) -> dict:
+def look(*flags, paths=(), command=(sys.executable,), words=("-c", LOOK), **more) -> dict:
     environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     environ |= {
         "PYTHONPATH": os.pathsep.join([STARTUP, *map(str, paths)]),
+        "PEX_EXTRA_SYS_PATH": STARTUP,
         ENV_STORAGE: "/packages",
     }
-    command = [sys.executable, *flags, "-c", LOOK]
+    command = [*map(str, command), *flags, *words]
     done = subprocess.run(
         command, env={**environ, **more}, capture_output=True, text=True, check=True
     )
@@ -59,6 +64,54 @@ def test_where_python_leaves_out_what_it_needs_nothing_waits(flag):
 
 def test_without_packages_nothing_waits():
     assert not look(**{ENV_STORAGE: ""})["waits"]
+
+
+def check(found: dict) -> None:
+    """It waits, with its packages at the end of the path and nothing at the beginning."""
+    assert (found["waits"], found["path"][-1]) == (True, "/packages")
+    assert STARTUP not in found["path"]
+
+
+def test_in_an_environment_that_was_packed_and_unpacked(tmp_path):
+    made = python_environments.make(tmp_path / "made", borrow=False)
+    archive = python_environments.pack(made, tmp_path / "environment.tar.gz")
+    shutil.unpack_archive(archive, tmp_path / "elsewhere")
+    check(look(command=[tmp_path / "elsewhere" / "bin" / "python"]))
+
+
+@pytest.mark.slow
+def test_in_a_pex_whose_python_ignores_variables(tmp_path):
+    """As a program, and as the environment that site.global.python.archive makes of it."""
+    path, root = tmp_path / "look.pex", str(tmp_path / "root")
+    (tmp_path / "look.py").write_text(LOOK)
+    tool = [sys.executable, "-m", "pex", "--venv", "--exe", tmp_path / "look.py", "-o", path]
+    subprocess.run(tool, check=True, capture_output=True, timeout=300)
+    check(look(command=[path], words=(), PEX_ROOT=root))
+    place = "import json, sys; print(json.dumps(sys.prefix))"
+    prefix = look(command=[path], words=["-c", place], PEX_ROOT=root, PEX_INTERPRETER="1")
+    check(look(command=[f"{prefix}/bin/python"]))
+
+
+@pytest.mark.skipif(not os.path.exists(DEBIAN), reason=f"there is no {DEBIAN}")
+def test_in_a_child_with_another_python():
+    """Debian's has a sitecustomize of its own, which runs."""
+    child = f"import subprocess, sys; sys.exit(subprocess.call([{DEBIAN!r}, '-c', {LOOK!r}]))"
+    alone = subprocess.run([DEBIAN, "-c", LOOK], capture_output=True, text=True, check=True)
+    found, own = look("-c", child, words=()), json.loads(alone.stdout)["sitecustomize"]
+    check(found)
+    assert not own or found["sitecustomize"] == own
+
+
+def test_a_tensorflow_that_takes_no_file_systems_is_imported(tmp_path):
+    """A warning says that URLs cannot be opened."""
+    (tmp_path / "tensorflow.py").write_text("there = True\n")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
+    environ[ENV_STORAGE] = "/packages"
+    program = "import tensorflow; print(tensorflow.there)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert re.fullmatch("tfapp: warning: no URL can be opened here: .*'io' .*\n", done.stderr)
 
 
 def test_a_program_without_tensorflow_is_left_alone(tmp_path):

@@ -21,7 +21,7 @@ from tfapp.environment.unpacked import note_use
 from tfapp.errors import UnavailableError
 from tfapp.standalone import foreign_pip
 
-PACKAGES = ("fsspec", "hdfs-native", "obstore")
+PACKAGES = ("certifi", "fsspec", "hdfs-native", "obstore")
 _BESIDE = ("typing-extensions",)  # what they need
 _OLDEST = (3, 10)
 _LIMIT = 600.0  # seconds for pip

@@ -15,6 +15,7 @@ import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
@@ -28,12 +29,12 @@ SCHEMES = OPENED_SCHEMES
 _registered = False
 
 
-def register() -> None:
+def register(told: Callable[[Exception], object] | None = None) -> None:
     """Gives TensorFlow the file systems of SCHEMES that it does not have. If TensorFlow is not
     imported yet, it gets them when it is. A second call does nothing.
 
     UnavailableError if the extra `storage` is not installed, or this processor or TensorFlow has no
-    such interface.
+    such interface: at the import of TensorFlow, or for `told`, and the import goes on.
     """
     global _registered
     if not any(importlib.util.find_spec(name) for name in ("obstore", "hdfs_native")):
@@ -42,7 +43,7 @@ def register() -> None:
         return
     found = sys.modules.get("tensorflow")
     if found is None or getattr(found.__spec__, "_initializing", False):
-        sys.meta_path.insert(0, _WithTensorFlow())
+        sys.meta_path.insert(0, _WithTensorFlow(told))
     else:
         _give(found)
     _registered = True
@@ -83,6 +84,9 @@ class _WhenUsed:
 class _WithTensorFlow:
     """Lets others find TensorFlow, and adds to what happens at its import."""
 
+    def __init__(self, told: Callable[[Exception], object] | None):
+        self._told = told
+
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         """Of TensorFlow alone."""
         if name != "tensorflow":
@@ -95,7 +99,12 @@ class _WithTensorFlow:
 
             def exec_module(module: Any) -> None:
                 load(module)
-                _give(module)
+                try:
+                    _give(module)
+                except Exception as error:
+                    if self._told is None:
+                        raise
+                    self._told(error)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

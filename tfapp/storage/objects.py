@@ -53,6 +53,8 @@ _ANSWERS = (
     (r"code: 409", base.PRECONDITION, ""),
     (r"code: (429|5\d\d|SlowDown|InternalError)", base.UNAVAILABLE,
      "The server is busy: try again later"),
+    (r"certificate is refused", base.PRECONDITION,
+     "Set AWS_CA_BUNDLE to a file with the certificates of its authority"),
     (r"timed out", base.LATE, "Does the server run, and is the network that slow?"),
     (r"HTTP error", base.UNAVAILABLE, "Is the endpoint right, and does the server run?"),
 )  # fmt: skip
@@ -81,7 +83,13 @@ def s3_options(environ: Mapping[str, str]) -> dict[str, Any]:
     if endpoint and "://" not in endpoint:
         plain = environ.get("S3_USE_HTTPS") in ("0", "false")
         endpoint = found["endpoint"] = f"{'http' if plain else 'https'}://{endpoint}"
-    return {**found, **_limits(plain=endpoint.startswith("http://"))}
+    limits = _limits(plain=endpoint.startswith("http://"))
+    if bundle := environ.get("AWS_CA_BUNDLE"):
+        try:
+            limits["client_options"]["root_certificate"] = Path(bundle).read_bytes()
+        except OSError as error:  # never taken for a file that is not there
+            raise Failed(base.PRECONDITION, f"AWS_CA_BUNDLE cannot be read: {error}") from error
+    return {**found, **limits}
 
 
 def credentials(url: str, environ: Mapping[str, str]) -> str:
@@ -332,11 +340,23 @@ class _Writer:
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:
+    from obstore.exceptions import GenericError
     from obstore.store import AzureStore, S3Store
 
+    make: Any = S3Store
     if scheme in S3_SCHEMES:
-        return S3Store(host, **s3_options(environ))
-    return AzureStore.from_url(f"abfss://{host.replace('.blob.', '.dfs.')}", **_limits(plain=False))
+        place, options = host, s3_options(environ)
+    else:
+        make, options = AzureStore.from_url, _limits(plain=False)
+        place = f"abfss://{host.replace('.blob.', '.dfs.')}"
+    try:
+        return make(place, **options)
+    except GenericError:
+        # Many images have no certificates of authorities, and obstore does not begin without any.
+        import certifi
+
+        options["client_options"].setdefault("root_certificate", certifi.contents())
+        return make(place, **options)
 
 
 def call(function: Any, *arguments: Any, **more: Any) -> Any:
@@ -358,6 +378,8 @@ def words_of(text: str) -> str:
     late = " timed out" if "kind: Timeout" in source else ""
     said = re.search(r"(?s)<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text)
     text = re.sub(r"(?s)<\?xml.*|<Error>.*", f"{said[1]}: {said[2]}" if said else "", text)
+    refused = re.search(r"InvalidCertificate\(\s*(\w+)", source)
+    late += f": the server's certificate is refused: {refused[1]}" if refused else ""
     return " ".join(text.split()).rstrip(":. ")[:600] + late
 
 

@@ -10,13 +10,14 @@ import re
 import signal
 import sys
 import time
+import zipfile
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.names import OPENED_SCHEMES, trains_alone
+from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, trains_alone
 from tfapp.runner import tensorflow_env
 from tfapp.script import Context, Handle, Program, ProgramMissingError, Script, ScriptError
 
@@ -61,22 +62,31 @@ from importlib.util import find_spec
 from pathlib import Path
 {inspect.getsource(look)}
 modules, schemes = json.loads(sys.argv[1])
+begins = any(type(one).__name__ == "UntilTensorFlow" for one in sys.meta_path)  # before a search
 told = look(modules, [folder], find_spec)
 sys.path.insert(0, folder)
 if schemes:
-    begins = any(type(one).__name__ == "UntilTensorFlow" for one in sys.meta_path)
-    given, why = {OPENED_SCHEMES!r} if begins else (), ""
+    given, why = [], ""
+    for scheme in set(schemes) & set({OPENED_SCHEMES!r}) if begins else ():
+        library = "hdfs_native" if scheme in {HDFS_SCHEMES!r} else "obstore"
+        try:
+            __import__(library)
+            given.append(scheme)
+        except ImportError as error:
+            why = "what travels does not fit to Python " + told["versions"]["Python"] + ": "
+            why += str(error) + "; install " + library + " beside TensorFlow"
     if not set(schemes) <= set(given):
         import tensorflow as tf
         try:
             import tensorflow_io
         except ImportError:
             pass
-        given = [*given, *tf.io.gfile.get_registered_schemes()]
+        given += tf.io.gfile.get_registered_schemes()
         if not os.environ.get("TFAPP_STORAGE_PACKAGES"):
             why = "site.global.storage is false, or its packages did not travel"
-        elif sys.flags.ignore_environment or sys.flags.no_site:
+        elif not begins and (sys.flags.ignore_environment or sys.flags.no_site):
             why = "this Python is started with -E, -I or -S, so that tfapp adds nothing to it"
+            why += "; build the PEX with `pex --venv`" * ("PEX" in os.environ)
         elif sys.version_info < (3, 10):
             why = "that needs Python 3.10 or newer"
     told.update(schemes=given, why=why)
@@ -126,6 +136,9 @@ class Tensorflow(Script):
         told = check_tensorflow(context, is_call(entry)) if python else find_keras(context)
         if python:  # another program may start another Python
             self.tell_versions(told)
+        elif is_pex(entry):
+            command = ("env", "PEX_INTERPRETER=1", *entry_command(context, entry))
+            check_schemes(context, entry.name, command)
         # Without tf-keras, `import tf.keras` would fail because of the variable.
         there = "tf_keras" not in told["missing"] and not has_keras_2(told)
         self.legacy_keras = there and wants_keras_2(context)
@@ -236,6 +249,13 @@ def is_python(path: Path) -> bool:
     return path.suffix.lower() in (".py", ".pyw", ".pyz")
 
 
+def is_pex(path: Path) -> bool:
+    """Whether it is a program with all that it needs, which starts a Python of its own."""
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as file:
+        return "PEX-INFO" in file.namelist()
+    return False
+
+
 def entry_command(context: Context, path: Path) -> tuple[str, ...]:
     """How the program's file is run: Python, an executable, the interpreter of its first line, or
     else bash."""
@@ -285,11 +305,6 @@ def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
     """What `probe` tells of tensorflow and tf_keras. ScriptError when the program's interpreter
     lacks TensorFlow, unless that is `optional`, or TensorFlow a file system that the configuration
     names."""
-    folders = {
-        "site.global.user.checkpoint.prefix": url_scheme(context.checkpoint_dir),
-        "site.global.user.data.dir": url_scheme(context.data_dir),
-    }
-    wanted = {key: scheme for key, scheme in folders.items() if scheme not in ("", "file")}
     told = probe(context, ["tensorflow", "tf_keras"])
     if "tensorflow" in told["missing"]:
         if optional:
@@ -302,15 +317,26 @@ def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
             "MultiWorkerMirroredStrategy and ParameterServerStrategy",
             flush=True,
         )
-    opened = probe(context, [], list(wanted.values())) if wanted else {}
+    check_schemes(context, interpreter(context), (context.python,))
+    return told
+
+
+def check_schemes(context: Context, name: str, command: Sequence[str]) -> None:
+    """ScriptError when the TensorFlow of the Python that `command` starts has not the file system
+    of a folder of the configuration. `name`: what messages call this Python."""
+    folders = {
+        "site.global.user.checkpoint.prefix": url_scheme(context.checkpoint_dir),
+        "site.global.user.data.dir": url_scheme(context.data_dir),
+    }
+    wanted = {key: scheme for key, scheme in folders.items() if scheme not in ("", "file")}
+    opened = probe(context, [], list(wanted.values()), command) if wanted else {}
     for key, scheme in wanted.items():
         if scheme not in opened["schemes"]:
             raise ScriptError(
-                f"{key}: TensorFlow in {interpreter(context)} cannot open {scheme}://"
+                f"{key}: TensorFlow in {name} cannot open {scheme}://"
                 f"{opened['why'] and ': '}{opened['why']}; use a shared mount, or see "
                 "docs/storage.md"
             )
-    return told
 
 
 def find_keras(context: Context) -> dict[str, Any]:
@@ -337,19 +363,26 @@ def url_scheme(folder: str) -> str:
     return match.group(1).lower() if match else ""
 
 
-def probe(context: Context, modules: Sequence[str], schemes: Sequence[str] = ()) -> dict[str, Any]:
-    """What `look` finds in the program's interpreter and, if `schemes` are asked for, the `schemes`
-    of URLs that its TensorFlow can open, and `why` not others. TensorFlow is imported only for
-    those that tfapp does not give it. ScriptError when the interpreter cannot be asked."""
+def probe(
+    context: Context,
+    modules: Sequence[str],
+    schemes: Sequence[str] = (),
+    command: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What `look` finds in the program's interpreter, or in that which `command` starts, and, if
+    `schemes` are asked for, the `schemes` of URLs that its TensorFlow can open, and `why` not
+    others. TensorFlow is imported only for those that tfapp does not give it. ScriptError when the
+    interpreter cannot be asked."""
     if not schemes and is_this_interpreter(context):
         return look(modules, [str(context.work_dir)], find_spec)
-    argv = [context.python, "-c", PROBE, json.dumps([list(modules), list(schemes)])]
+    asked = json.dumps([list(modules), list(schemes)])
+    argv = [*(command or (context.python,)), "-c", PROBE, asked]
     try:
         done = context.execute(argv, PROBE_LIMIT)
     except ProgramMissingError as error:
         raise ScriptError(f"{error}; set site.global.python.executable") from error
     if done.code != 0:
-        raise ScriptError(f"{context.python} failed:\n{done.errors.strip()[-2000:]}")
+        raise ScriptError(f"{argv[-4]} failed:\n{done.errors.strip()[-2000:]}")
     return json.loads(done.output.splitlines()[-1])
 
 

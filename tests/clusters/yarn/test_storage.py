@@ -6,8 +6,9 @@ import re
 import pytest
 
 from tests.clusters.yarn.conftest import program
-from tests.end_to_end.trainings import RUNNER, Application, wait_until
+from tests.end_to_end.trainings import RUNNER
 from tests.storage import programs
+from tests.storage.saving import Saving
 
 
 @pytest.mark.trains
@@ -16,61 +17,19 @@ def test_tensorflow_uses_hdfs_as_its_own_file_system(cluster):
     programs.check_operations(base, cluster.environ())
 
 
-# Its first instance saves its steps; in the first generation it does not end.
-SAVES = """
-import os, time
-import tensorflow as tf
-step, folder = tf.Variable(0), os.environ["TFAPP_CHECKPOINT_DIR"]
-manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), folder, max_to_keep=2)
-print("restores", manager.restore_or_initialize(), flush=True)
-writer = tf.summary.create_file_writer(folder + "/events")
-while step < 5 or os.environ["TFAPP_GENERATION"] == "1":
-    step.assign_add(1)
-    if os.environ["TFAPP_INDEX"] == "0":
-        manager.save()
-        with writer.as_default(step=int(step)):
-            tf.summary.scalar("steps", int(step))
-        writer.flush()
-    time.sleep(0.3)
-with open("result.txt", "w") as file:
-    file.write(str(int(step)))
-"""
-
-
 @pytest.mark.trains
 def test_a_lost_container_goes_on_from_hdfs_with_nothing_configured(tfapp):
     """Also: what an instance leaves in its working folder is there afterwards, curves are those of
     its event files, and `destroy --checkpoints` deletes all of it."""
-    (tfapp.work / "saves.py").write_text(SAVES)
-    ran = tfapp(
-        *("run", "saves.py", "-w", "2", "--name", "saving", "--replace", "--fresh"),
-        *("--detach", "--wait", "120"),
-        *("--memory", "1200 MiB", "-e", "TF_CPP_MIN_LOG_LEVEL=2"),
-    )
-    assert ran.code == 0, ran.err
-    (folder,) = re.findall(r"^checkpoints go to (\S+)", ran.err, re.MULTILINE)
+    saving = Saving(tfapp, "-w", 2, "--replace", "--fresh", "--memory", "1200 MiB")
+    (folder,) = re.findall(r"^checkpoints go to (\S+)", saving.notes, re.MULTILINE)
     assert folder.startswith("hdfs://") and folder.endswith("/tfapp/checkpoints/saving")
-    training = Application.__new__(Application)
-    training.tfapp, training.name = tfapp, "saving"
-    wait_until(lambda: saved(tfapp) >= 3, training.told)
-    training.signal("worker/0", RUNNER)
-    status = training.wait_for_end(0)
-    assert (status["generation"], status["restarts"] + status["losses"]) == (2, 1)
-    for worker in ("worker/0", "worker/1"):
-        restored = re.findall("^restores (.*)$", training.log(worker), re.MULTILINE)
-        assert re.fullmatch(rf"{folder}/ckpt-\d+", restored[-1]), restored
-    assert "events/steps" in json.dumps(status)
-    tfapp.ok("fetch", "saving", "kept", "--outputs")
-    assert int((tfapp.work / "kept/worker_1/result.txt").read_text()) >= 5
+    saved = saving.saves()
+    saving.signal("worker/0", RUNNER)
+    saving.check_it_goes_on(folder, saved, workers=2)
     destroyed = tfapp("destroy", "saving", "--checkpoints")
     deleted = f"its files in {folder} and {folder}.outputs are deleted"
     assert deleted in destroyed.out + destroyed.err
-
-
-def saved(tfapp) -> int:
-    listed = tfapp("fetch", "saving", "checkpoint", "seen", "--force")
-    text = (tfapp.work / "seen/checkpoint").read_text() if listed.code == 0 else ""
-    return max(map(int, re.findall(r"ckpt-(\d+)", text)), default=0)
 
 
 @pytest.mark.trains

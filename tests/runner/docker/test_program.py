@@ -18,6 +18,7 @@ from tests.runner.event_writer import event, record, simple
 from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.job import Docker, Mount
+from tfapp.contract.names import STORAGE_DIR
 from tfapp.runner import ports
 from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
 from tfapp.runner.metrics import Meter, Reading
@@ -110,6 +111,22 @@ def test_it_sees_of_the_machine_what_was_declared_and_no_more(run, tmp_path):
     assert exit.code == 0
     assert (shown / "new").exists() and (tmp_path / "work" / "made").exists()
     assert (tmp_path / "work" / PROGRESS_FILE).exists()  # where its runner looks for progress
+
+
+def test_it_opens_urls_with_the_modules_of_the_image_or_of_the_user(engine, tmp_path, run):
+    """What comes first in PYTHONPATH, and in that of a PEX, takes nothing away."""
+    image = "tfapp-test/path:1"
+    id = engine.docker("create", BASE, "true").strip()
+    engine.docker("commit", "--change", "ENV PYTHONPATH=/of/image", id, image)
+    engine.docker("rm", id)
+    (tmp_path / STORAGE_DIR).mkdir()
+    startup = f"{tmp_path}/tfapp-runtime/tfapp/storage/startup"
+    code = "import os; print(*map(os.environ.get, ('PYTHONPATH', 'PEX_EXTRA_SYS_PATH')))"
+    _, output = run(code, make_docker(image))
+    assert output.split() == [f"{startup}:/of/image", startup]
+    own = {"PYTHONPATH": "/of/user", "PEX_EXTRA_SYS_PATH": "/of/user"}
+    _, output = run(code, make_docker(image), env=own)
+    assert output.split() == [f"{startup}:/of/user"] * 2
 
 
 def test_its_metrics_are_read(engine, tmp_path, capfd):

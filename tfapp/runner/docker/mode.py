@@ -48,7 +48,7 @@ class DockerMode:
         self._facts: HostFacts | None = None
         self._running: set[DockerProgram] = set()
         self._pull: pull.PullProgress | None = None  # while there is one
-        self._image_path = ""  # PYTHONPATH of the image
+        self._image_environ: Mapping[str, str] = {}
 
     @property
     def patience(self) -> float:
@@ -74,7 +74,7 @@ class DockerMode:
             self._facts = HostFacts(_user(), self._guard.runner, cpus, gpus)
             login, self._pull = self._login(), pull.PullProgress(self._docker.image)
             pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
-            self._image_path = found.image_environ(self._docker.image).get("PYTHONPATH", "")
+            self._image_environ = found.image_environ(self._docker.image)
         except (EngineError, ConfigError, OSError) as error:
             raise ScriptError(str(error)) from error
         finally:
@@ -164,8 +164,8 @@ class DockerMode:
         if container.storage_dir is not None:
             if env.get("HADOOP_CONF_DIR"):
                 made.setdefault("HADOOP_CONF_DIR", env["HADOOP_CONF_DIR"])
-            if "PYTHONPATH" not in made:
-                made.update(contexts.storage_variables(container, self._image_path))
+            variables = contexts.storage_variables(container, self._image_environ)
+            made.update({name: text for name, text in variables.items() if name not in own})
         return made
 
     def _mounts(self, context: Context) -> tuple[Mount, ...]:

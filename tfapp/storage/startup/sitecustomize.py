@@ -17,7 +17,7 @@ class UntilTensorFlow:
         try:
             _register()
         except Exception as error:
-            sys.stderr.write("tfapp: warning: no URL can be opened here: %s\n" % (error,))  # noqa: UP031
+            _warn(error)
             return None
         # The import system goes through the finders that were there before.
         return sys.meta_path[0].find_spec(name, path, target)
@@ -30,23 +30,27 @@ def _register():
         sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
         from tfapp import storage
 
-    storage.register()
+    storage.register(_warn)
+
+
+def _warn(error):
+    sys.stderr.write("tfapp: warning: no URL can be opened here: %s\n" % (error,))  # noqa: UP031
 
 
 def _run_next():
     """Runs the sitecustomize that Python would have run without this one."""
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
+    this = sys.modules.pop("sitecustomize", None)
+    try:
+        __import__("sitecustomize")
+    except ImportError as error:
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":
+            raise  # one of its own imports
+        if this is not None:
+            sys.modules["sitecustomize"] = this
 
-    spec = PathFinder.find_spec("sitecustomize")
-    if spec is not None and spec.loader is not None:
-        sys.modules["sitecustomize"] = module = module_from_spec(spec)
-        spec.loader.exec_module(module)
 
-
-if sys.version_info >= (3, 5):  # noqa: UP036
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
-    if sys.version_info >= (3, 10) and os.environ.get(_VARIABLE):
-        sys.path += [_ROOT, os.environ[_VARIABLE]]
-        sys.meta_path.insert(0, UntilTensorFlow())
-    _run_next()
+sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+if sys.version_info >= (3, 10) and os.environ.get(_VARIABLE):
+    sys.path += [_ROOT, os.environ[_VARIABLE]]
+    sys.meta_path.insert(0, UntilTensorFlow())
+_run_next()
