@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"contract", "course", "errors", "page", "protocol"},
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
-    "program": {"course", "errors", "feed"},
+    "program": {"course", "errors", "feed", "storage"},
     "master": {"contract", "errors", "listener", "protocol"},
     "engines": BASE
     | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
@@ -75,7 +75,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"protocol", "skein_library", "standalone", "storage", "tools"},
     "api": BASE
     | {"disk", "environment", "engines", "compiler", "interrupts", "launch", "package"}
-    | {"feed", "page", "program", "topology"},
+    | {"feed", "page", "program", "storage", "topology"},
     "launch": BASE
     | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"}
     | {"interrupts", "storage", "tools"},

@@ -11,26 +11,20 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp
 
 class UntilTensorFlow:
     def find_spec(self, name, path=None, target=None):
+        if name == "tfapp.storage":  # of a tfapp that may be another one, or a part of one
+            sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
         if name != "tensorflow":
             return None
-        sys.meta_path.remove(self)
         try:
-            _register()
+            from tfapp import storage
+
+            sys.meta_path.remove(self)
+            storage.register()
         except Exception as error:
             sys.stderr.write("tfapp: warning: no URL can be opened here: %s\n" % (error,))  # noqa: UP031
             return None
         # The import system goes through the finders that were there before.
         return sys.meta_path[0].find_spec(name, path, target)
-
-
-def _register():
-    try:
-        from tfapp import storage
-    except ImportError:  # another tfapp, or a part of one
-        sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
-        from tfapp import storage
-
-    storage.register()
 
 
 def _run_next():
