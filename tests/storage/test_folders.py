@@ -87,3 +87,13 @@ def test_destroy_deletes_what_is_in_the_folder_that_tfapp_chose(store, tmp_path,
     assert said.startswith(f"its files in {FOLDER} are deleted" if deleted else "its files stay in")
     if deleted:
         assert checkpoints.settle(FOLDER, engine, caller, delete=True) == "it has saved nothing"
+
+
+def test_a_folder_that_is_made_is_there_with_those_above_it(store):
+    store.make_folder("s3://bucket/made/here/deep", parents=True)
+    assert all(store.stat(f"s3://bucket/{one}").is_folder for one in ("made/here/deep", "made"))
+    with pytest.raises(FileNotFoundError):
+        store.stat("s3://bucket/mad")
+    store.remove_tree("s3://bucket/made")
+    with pytest.raises(FileNotFoundError):
+        store.stat("s3://bucket/made/here")

@@ -160,7 +160,9 @@ class Objects:
         if found := self._object(path):
             return Status(found["size"], int(found["last_modified"].timestamp() * 1e9), False)
         inside = next(self._names(path), None)
-        if inside is None and self._at(path)[1] and path.rstrip("/") not in self._folders:
+        begin = f"{path.rstrip('/')}/"
+        made = any(f"{one}/".startswith(begin) for one in self._folders)
+        if inside is None and self._at(path)[1] and not made:
             raise FileNotFoundError("there is no such object, and no object below this name")
         return Status(0, 0, True)
 
