@@ -6,10 +6,11 @@ import pytest
 
 from tests.cli.played_engine import PlayedEngine, shell
 from tests.storage import s3_server
+from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.launch import checkpoints
-from tfapp.storage import folders
+from tfapp.storage import folders, objects
 
 FOLDER = "s3://bucket/saved/app"
 
@@ -97,3 +98,18 @@ def test_a_folder_that_is_made_is_there_with_those_above_it(store):
     store.remove_tree("s3://bucket/made")
     with pytest.raises(FileNotFoundError):
         store.stat("s3://bucket/made/here")
+
+
+def test_a_flush_that_comes_too_soon_is_seen_later(store, monkeypatch):
+    monkeypatch.setattr(objects, "FLUSH_PAUSE", 1.0)
+    url = f"{FOLDER}/events"
+    writer = store.writer(url, append=False)
+    for content in (b"a", b"b", b"c"):
+        writer.append(content)
+        writer.flush()
+    assert folders.read(store, url, 1) == b"a"
+    wait(lambda: folders.read(store, url, 3) == b"abc", "the flush does not come", 30)
+    writer.append(b"d")
+    writer.flush()
+    writer.close()
+    assert folders.read(store, url, 4) == b"abcd"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfapp import threads
 from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
 from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
@@ -261,13 +262,16 @@ class _Source:
 
 class _Writer:
     """A small file is sent whole when it is closed. A large one is sent in parts, which become an
-    object when it is closed. A flush of a small one makes an object of what there is."""
+    object when it is closed. A flush of a small one makes an object of what there is: at once, or
+    when FLUSH_PAUSE after the last one is over."""
 
     def __init__(self, bucket: Any, name: str):
         self._place = bucket, name
         self._kept, self._length = bytearray(), 0
         self._parts: Any = None
         self._flushed = float("-inf")
+        self._waits = False  # whether a flush does
+        self._closed, self._putting = threading.Event(), threading.Lock()
 
     def append(self, content: bytes) -> None:
         self._kept += content
@@ -281,16 +285,29 @@ class _Writer:
         return self._length
 
     def flush(self) -> None:
-        if self._parts is None and time.monotonic() - self._flushed >= FLUSH_PAUSE:
-            call("put", *self._place, bytes(self._kept), use_multipart=False)
-            self._flushed = time.monotonic()
+        pause = FLUSH_PAUSE - (time.monotonic() - self._flushed)
+        if pause <= 0:
+            self._put()
+        elif not self._waits:
+            self._waits = True
+            threads.start("tfapp-flush", lambda: self._closed.wait(pause) or self._put())
+
+    def _put(self) -> None:
+        with self._putting:
+            self._waits = False
+            kept = bytes(self._kept)
+            if self._parts is None and not self._closed.is_set():  # else these are not all bytes
+                call("put", *self._place, kept, use_multipart=False)
+                self._flushed = time.monotonic()
 
     def close(self) -> None:
-        if self._parts is None:
-            call("put", *self._place, bytes(self._kept), use_multipart=False)
-        else:
-            self._send(self._parts.write)
-            call(self._parts.close)
+        self._closed.set()
+        with self._putting:
+            if self._parts is None:
+                call("put", *self._place, bytes(self._kept), use_multipart=False)
+            else:
+                self._send(self._parts.write)
+                call(self._parts.close)
 
     def _send(self, write: Any) -> None:
         kept, self._kept = bytes(self._kept), bytearray()
