@@ -82,7 +82,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
     | {"launch", "storage"},
-    "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
+    "tensorflowonspark": {
+        "",
+        "api",
+        "compiler",
+        "errors",
+        "feed",
+        "program",
+        "storage",
+        "topology",
+    },
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},
 }

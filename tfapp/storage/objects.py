@@ -290,7 +290,11 @@ class _Writer:
             self._put()
         elif not self._waits:
             self._waits = True
-            threads.start("tfapp-flush", lambda: self._closed.wait(pause) or self._put())
+            threads.start("tfapp-flush", self._put_later, pause)
+
+    def _put_later(self, pause: float) -> None:
+        if not self._closed.wait(pause):
+            self._put()
 
     def _put(self) -> None:
         with self._putting:

@@ -13,6 +13,8 @@ class UntilTensorFlow:
     def find_spec(self, name, path=None, target=None):
         if name == "tfapp.storage":  # of a tfapp that may be another one, or a part of one
             sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
+        if name == "tensorboard.compat.tensorflow_stub":  # without TensorFlow it reads by fsspec
+            _give_to_fsspec()
         if name != "tensorflow":
             return None
         try:
@@ -25,6 +27,14 @@ class UntilTensorFlow:
             return None
         # The import system goes through the finders that were there before.
         return sys.meta_path[0].find_spec(name, path, target)
+
+
+def _give_to_fsspec():
+    try:
+        from tfapp.storage import system
+    except ImportError:
+        return  # fsspec then opens what it can
+    system.register()
 
 
 def _run_next():
