@@ -119,7 +119,24 @@ def test_an_answer_of_a_server_is_an_error_of_tensorflow(status, name, code):
         ),
         (f"{REQUEST}operation timed out", base.LATE),
         ("something else", base.UNKNOWN),
+        ("Generic S3 error: URL did not match any known pattern for scheme: abfs", base.INVALID),
     ],
 )
 def test_no_answer_is_an_error_of_tensorflow(words, code):
     assert base.told(objects.answered(words), "s3://b/a")[0] == code
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (
+            "Generic MicrosoftAzure error: Error performing token request: code: 403",
+            "AZURE_STORAGE",
+        ),
+        ("Error performing GET https://a.blob.core.windows.net/c - code: 403", "AZURE_STORAGE"),
+        (f"{REQUEST}code: 403", "AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_the_credentials_that_are_named_are_those_of_the_store(words, named):
+    hint = base.told(objects.answered(words), "")[1].partition("Credentials are ")[2]
+    assert hint.startswith(named)

@@ -28,6 +28,10 @@ _CREDENTIALS = (
     "Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, S3_ACCESS_KEY and S3_SECRET_KEY, "
     "or a profile in ~/.aws/credentials; docs/storage.md has all of them"
 )
+_OF_AZURE = (
+    "Credentials are AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or "
+    "AZURE_STORAGE_SAS_TOKEN, or an identity of Azure; docs/storage.md has more"
+)
 _CLOCK = "Set the clock of this machine: S3 takes requests of the last 15 minutes only"
 # What a server says, TensorFlow's code for it, and what to do.
 _ANSWERS = (
@@ -43,6 +47,8 @@ _ANSWERS = (
     (r"://169\.254\.|[Cc]redential|code: 401", base.UNAUTHENTICATED, _CREDENTIALS),
     (r"code: (403|AccessDenied)", base.DENIED, _CREDENTIALS),
     (r"code: 301|Malformed", base.PRECONDITION, "Set AWS_REGION to the region of the bucket"),
+    (r"URL did not match", base.INVALID,
+     "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/NAME"),
     (r"code: 404", base.NOT_FOUND, ""),
     (r"code: 409", base.PRECONDITION, ""),
     (r"code: (429|5\d\d|SlowDown|InternalError)", base.UNAVAILABLE,
@@ -54,6 +60,7 @@ _ANSWERS = (
 _WITHOUT_WORDS = re.compile(r"code: (400|403) [\w ]+$")
 # What stands before that: the URL, whose names may be any, and a time. 169.254... has credentials.
 _REQUEST = re.compile(r"^(?!.*://169\.254\.).*? in [\d.]+\w*s\b.*? - ")
+_IS_AZURE = re.compile(r"\bMicrosoftAzure\b|\.core\.windows\.net|/metadata/identity/")
 _VARIABLES = {
     "access_key_id": ("AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY"),
     "secret_access_key": ("AWS_SECRET_ACCESS_KEY", "S3_SECRET_KEY"),
@@ -354,5 +361,7 @@ def answered(words: str, error: Exception | None = None) -> Exception:
     for pattern, code, hint in _ANSWERS:
         if re.search(pattern, said):
             missing = code == base.NOT_FOUND and not hint
+            if _IS_AZURE.search(words):
+                hint = hint.replace(_CREDENTIALS, _OF_AZURE)
             return FileNotFoundError(words) if missing else Failed(code, words, hint)
     return error or Failed(base.UNKNOWN, words)
