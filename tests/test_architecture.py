@@ -196,6 +196,7 @@ ALONE = {
         "tfapp.engines.kubernetes.preflight",
         "tfapp.engines.yarn.doctor",
         "tfapp.engines.yarn.submission",
+        "tfapp.storage.objects",
     },
     r"\.accept\(|sock_accept\(|serve_forever|start_server\(": {
         "tfapp.listener",

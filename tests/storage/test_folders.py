@@ -113,3 +113,14 @@ def test_a_flush_that_comes_too_soon_is_seen_later(store, monkeypatch):
     writer.flush()
     writer.close()
     assert folders.read(store, url, 4) == b"abcd"
+
+
+def test_a_folder_is_renamed_with_all_that_is_in_it(store):
+    names = {f"{number % 7}/{number}": b"%d" % number for number in range(60)}
+    for name, content in names.items():
+        folders.put(store, [content], f"{FOLDER}/many/{name}")
+    store.rename(f"{FOLDER}/many", f"{FOLDER}/moved")
+    assert {path for path, _ in folders.walk(store, f"{FOLDER}/moved")} == {*names}
+    assert folders.read(store, f"{FOLDER}/moved/3/59", 2) == b"59"
+    with pytest.raises(FileNotFoundError):
+        store.stat(f"{FOLDER}/many")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import configparser
 import datetime
 import os
@@ -21,6 +22,7 @@ PART = 8 << 20  # bytes of a file that are kept in memory until they are sent
 REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
 PAUSES = (0.2, 5.0)  # seconds between attempts: about the first pause, and the longest
+COPIES = 16  # objects of a folder that are copied at once
 FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
 
 
@@ -237,8 +239,15 @@ class Objects:
             return
         self._folder(old)
         begin = len(self._at(old)[1])
-        for name in list(self._names(old)):
-            self.copy(old.rstrip("/") + name[begin:], new.rstrip("/") + name[begin:])
+        ends = [name[begin:] for name in self._names(old)]
+        pool = concurrent.futures.ThreadPoolExecutor(COPIES, "tfapp-copy")
+        try:
+            for _ in pool.map(
+                lambda end: self.copy(old.rstrip("/") + end, new.rstrip("/") + end), ends
+            ):
+                pass
+        finally:
+            pool.shutdown(cancel_futures=True)
         self.remove_tree(old)
 
     def copy(self, old: str, new: str) -> None:
