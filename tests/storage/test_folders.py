@@ -124,3 +124,21 @@ def test_a_folder_is_renamed_with_all_that_is_in_it(store):
     assert folders.read(store, f"{FOLDER}/moved/3/59", 2) == b"59"
     with pytest.raises(FileNotFoundError):
         store.stat(f"{FOLDER}/many")
+
+
+def test_what_a_listing_has_told_is_not_asked_for(store, monkeypatch):
+    asked = []
+    real = objects.call
+    monkeypatch.setattr(objects, "call", lambda *all, **more: (asked.append(all[0]), real(*all))[1])
+    assert store.children(FOLDER) == ["a", "checkpoint"]
+    assert not store.is_folder(f"{FOLDER}/checkpoint")
+    assert asked == ["list_with_delimiter"]
+    assert store.is_folder(f"{FOLDER}/a")  # and a folder is asked for
+    with pytest.raises(FileNotFoundError):
+        store.is_folder(f"{FOLDER}/none")
+    store.remove(f"{FOLDER}/checkpoint")
+    with pytest.raises(FileNotFoundError):
+        store.is_folder(f"{FOLDER}/checkpoint")
+    for number in range(9):
+        store.is_folder(FOLDER + "/a") and store.children(FOLDER + "/a" * (number % 2))
+    assert len(store._listed) <= objects.MOST_LISTED

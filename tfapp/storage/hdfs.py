@@ -137,6 +137,9 @@ class Hdfs:
         length = 0 if found.isdir else found.length
         return Status(length, found.modification_time * 1_000_000, found.isdir)
 
+    def is_folder(self, path: str) -> bool:
+        return self.stat(path).is_folder
+
     def _file(self, path: str) -> Status:
         found = self.stat(path)
         if found.is_folder:

@@ -23,6 +23,8 @@ REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
 PAUSES = (0.2, 5.0)  # seconds between attempts: about the first pause, and the longest
 COPIES = 16  # objects of a folder that are copied at once
+LISTED = 10.0  # seconds for which a listing says that a name is a file
+MOST_LISTED = 4  # listings that are kept for that
 FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
 
 
@@ -136,6 +138,7 @@ class Objects:
         self._environ = environ
         self._buckets: dict[tuple[str, str], Any] = {}
         self._folders: set[str] = set()  # made by this process; a store has no empty ones
+        self._listed: dict[str, tuple[float, frozenset[str]]] = {}  # the names of files in folders
         self._lock = threading.Lock()
 
     def _at(self, path: str) -> tuple[Any, str]:
@@ -176,6 +179,15 @@ class Objects:
             raise FileNotFoundError("there is no such object, and no object below this name")
         return Status(0, 0, True)
 
+    def is_folder(self, path: str) -> bool:
+        """As `stat` has it. A file that was just listed is not asked for: TensorFlow does so for
+        each name that a pattern matches."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        at, files = self._listed.get(folder, (0.0, frozenset()))
+        if name in files and time.monotonic() - at < LISTED:
+            return False
+        return self.stat(path).is_folder
+
     def _folder(self, path: str) -> None:
         if not self.stat(path).is_folder:
             raise NotADirectoryError(base.NO_FOLDER)
@@ -184,8 +196,14 @@ class Objects:
         bucket, name = self._at(path)
         prefix = f"{name}/" if name else ""
         found = call("list_with_delimiter", bucket, prefix or None)
-        paths = [*(one["path"] for one in found["objects"]), *found["common_prefixes"]]
-        names = sorted({one[len(prefix) :].strip("/") for one in paths} - {""})
+        files, folders = (
+            {one[len(prefix) :].strip("/") for one in paths} - {""}
+            for paths in ((one["path"] for one in found["objects"]), found["common_prefixes"])
+        )
+        with self._lock:
+            self._listed = dict([*self._listed.items()][1 - MOST_LISTED :])
+            self._listed[path.rstrip("/")] = time.monotonic(), frozenset(files - folders)
+        names = sorted(files | folders)
         if not names:
             self._folder(path)
         return names
@@ -218,6 +236,7 @@ class Objects:
     def remove(self, path: str) -> None:
         if not self._object(path):
             raise FileNotFoundError("there is no such object")
+        self._listed = {}
         call("delete", *self._at(path))
 
     def remove_folder(self, path: str) -> None:
