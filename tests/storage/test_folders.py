@@ -1,6 +1,8 @@
 """What tfapp itself does with folders on a real object store."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 
@@ -142,3 +144,24 @@ def test_what_a_listing_has_told_is_not_asked_for(store, monkeypatch):
     for number in range(9):
         store.is_folder(FOLDER + "/a") and store.children(FOLDER + "/a" * (number % 2))
     assert len(store._listed) <= objects.MOST_LISTED
+
+
+FLUSHES = """
+import sys
+import tfapp.storage
+tfapp.storage.register()
+import tensorflow as tf
+file = tf.io.gfile.GFile(sys.argv[1], "w")
+for text in "abc":
+    file.write(text)
+    file.flush()
+sys.exit(7)
+"""
+
+
+@pytest.mark.trains
+def test_a_flush_that_waits_is_made_at_the_end_of_python(store):
+    url = f"{FOLDER}/flushed"
+    done = subprocess.run([sys.executable, "-c", FLUSHES, url], capture_output=True, text=True)
+    assert done.returncode == 7, done.stderr
+    assert folders.read(store, url, 3) == b"abc"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
 import configparser
 import datetime
@@ -305,7 +306,6 @@ class _Writer:
         self._kept, self._length = bytearray(), 0
         self._parts: Any = None
         self._flushed = float("-inf")
-        self._waits = False  # whether a flush does
         self._closed, self._putting = threading.Event(), threading.Lock()
 
     def append(self, content: bytes) -> None:
@@ -323,8 +323,8 @@ class _Writer:
         pause = FLUSH_PAUSE - (time.monotonic() - self._flushed)
         if pause <= 0:
             self._put()
-        elif not self._waits:
-            self._waits = True
+        elif self not in _waiting:
+            _waiting.add(self)
             threads.start("tfapp-flush", self._put_later, pause)
 
     def _put_later(self, pause: float) -> None:
@@ -333,14 +333,27 @@ class _Writer:
 
     def _put(self) -> None:
         with self._putting:
-            self._waits = False
-            kept = bytes(self._kept)
-            if self._parts is None and not self._closed.is_set():  # else these are not all bytes
-                call("put", *self._place, kept, use_multipart=False)
-                self._flushed = time.monotonic()
+            if not self._closed.is_set():
+                try:
+                    self._put_kept()
+                finally:
+                    _waiting.discard(self)
+
+    def _put_kept(self) -> None:
+        kept = bytes(self._kept)
+        if self._parts is None:  # else these are not all bytes
+            call("put", *self._place, kept, use_multipart=False)
+            self._flushed = time.monotonic()
+
+    def flush_last(self) -> None:
+        """At the end of Python, when nothing is written any more. No thread may be in Rust then."""
+        with self._putting:
+            self._closed.set()
+            self._put_kept()
 
     def close(self) -> None:
         self._closed.set()
+        _waiting.discard(self)
         with self._putting:
             if self._parts is None:
                 call("put", *self._place, bytes(self._kept), use_multipart=False)
@@ -351,6 +364,18 @@ class _Writer:
     def _send(self, write: Any) -> None:
         kept, self._kept = bytes(self._kept), bytearray()
         call(write, kept)
+
+
+_waiting: set[_Writer] = set()  # whose flush does
+
+
+@atexit.register
+def _flush_waiting() -> None:
+    for writer in tuple(_waiting):
+        try:
+            writer.flush_last()
+        except Exception as error:
+            threads.say("tfapp-flush", error)
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:
