@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"contract", "course", "errors", "page", "protocol"},
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
-    "program": {"course", "errors", "feed"},
+    "program": {"course", "errors", "feed", "storage"},
     "master": {"contract", "errors", "listener", "protocol"},
     "engines": BASE
     | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
@@ -75,14 +75,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"protocol", "skein_library", "standalone", "storage", "tools"},
     "api": BASE
     | {"disk", "environment", "engines", "compiler", "interrupts", "launch", "package"}
-    | {"feed", "page", "program", "topology"},
+    | {"feed", "page", "program", "storage", "topology"},
     "launch": BASE
     | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"}
     | {"interrupts", "storage", "tools"},
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
     | {"launch", "storage"},
-    "tensorflowonspark": {"", "api", "compiler", "errors", "feed", "program", "topology"},
+    "tensorflowonspark": {
+        "",
+        "api",
+        "compiler",
+        "errors",
+        "feed",
+        "program",
+        "storage",
+        "topology",
+    },
     "tf_yarn": {"api", "compiler", "errors", "program", "topology"},
     "__main__": {"cli", "errors"},
 }
@@ -188,6 +197,7 @@ ALONE = {
         "tfapp.engines.kubernetes.preflight",
         "tfapp.engines.yarn.doctor",
         "tfapp.engines.yarn.submission",
+        "tfapp.storage.objects",
     },
     r"\.accept\(|sock_accept\(|serve_forever|start_server\(": {
         "tfapp.listener",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import tfapp
+from tests.storage import s3_server
 from tests.waiting import wait
 from tfapp import shipped
 from tfapp.errors import (
@@ -22,6 +23,7 @@ from tfapp.errors import (
     ExistsError,
     ExitCode,
     InUseError,
+    ReturnedError,
     UnknownApplicationError,
     UsageError,
 )
@@ -131,6 +133,24 @@ def test_what_programs_return_report_and_write_comes_back(module, tmp_path, capf
     tfapp.open("whole").destroy()
     with pytest.raises(UnknownApplicationError):
         tfapp.open("whole")
+
+
+def test_a_large_value_comes_back_over_an_object_store(module, tmp_path, monkeypatch):
+    program = module("def large():\n    return list(range(400_000))\n")
+    with s3_server.running(tmp_path / "s3", ("bucket",)) as environ:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        given = {"checkpoints": "s3://bucket/saved", "env": environ, "show": False}
+        result = tfapp.run(program.large, name="large", **given)
+        assert result.value == list(range(400_000))
+        (tmp_path / "s3/bucket/saved/large/returned/chief-0.json").write_text("[]")
+        with pytest.raises(ReturnedError, match="is not what it wrote"):
+            tfapp.open("large").result().value  # noqa: B018
+        (tmp_path / "s3/bucket/saved/large/returned/chief-0.json").unlink()
+        with pytest.raises(ReturnedError, match="cannot be read here"):
+            tfapp.open("large").result().value  # noqa: B018
+    with pytest.raises(ReturnedError, match="cannot be read here: .*Is the endpoint right"):
+        tfapp.open("large").result().value  # noqa: B018
 
 
 def test_a_failure_carries_the_verdict_and_the_last_lines(module, capfd):

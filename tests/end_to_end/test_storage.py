@@ -10,6 +10,7 @@ import pytest
 
 import tfapp
 from tests import python_environments
+from tests.cli.commands.test_tensorboard import scalars
 from tests.end_to_end.command_line import CommandLine
 from tests.storage import functions, s3_server
 
@@ -83,6 +84,28 @@ def test_a_function_opens_urls_in_an_environment_that_travels(s3, tmp_path):
     )
     prefix, listed = result.returned["worker/0"]
     assert (Path(prefix).name, listed) == ("tfapp-python", "['one']")
+
+
+SHOWN = """
+import os, sys, time
+import tensorflow as tf
+with tf.summary.create_file_writer(os.environ["TFAPP_CHECKPOINT_DIR"] + "/train").as_default():
+    tf.summary.scalar("loss", 0.5, step=1)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+"""
+
+
+def test_tensorboard_shows_what_is_on_s3(tfapp, s3, tmp_path, monkeypatch):
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    (tfapp.work / "shown.py").write_text(SHOWN)
+    given = [word for name in s3 for word in ("-e", name)]
+    flags = ("-w", "1", "--tensorboard", "--name", "shown", "--checkpoints", "s3://bucket/saved")
+    tfapp.ok("run", *flags, *given, "--detach", "shown.py", "--", str(tmp_path / "end"))
+    assert scalars(f"{tfapp.ok('tensorboard', 'shown').strip()}/") == {"train": ["loss"]}
+    (tmp_path / "end").touch()
+    assert tfapp("wait", "shown").code == 0
 
 
 def test_without_its_packages_the_start_fails_and_says_why(tfapp):

@@ -24,6 +24,18 @@ def test_those_of_this_interpreter_are_packed_once(tmp_path):
     assert stat.S_ISREG(before.st_mode)
 
 
+@pytest.mark.parametrize("end", [b"", b"\x00" * 9])
+def test_an_archive_that_was_cut_off_is_made_anew(tmp_path, end):
+    version = build.version_here()
+    place = libraries.place(version, build.HERE, tmp_path)
+    libraries.make(place, version, build.HERE, sys.executable, os.environ, lambda text: None)
+    whole = place.read_bytes()
+    place.write_bytes(whole[: len(whole) // 2] + end)
+    libraries.make(place, version, build.HERE, sys.executable, os.environ, lambda text: None)
+    with tarfile.open(place) as archive:
+        assert len(archive.getnames()) > 1
+
+
 def test_they_are_unpacked_once(tmp_path):
     """A folder that a program uses is not put away."""
     version = build.version_here()

@@ -45,7 +45,8 @@ def made(tmp_path, monkeypatch):
     [
         ({}, False),
         ({"text": "open('s3://')"}, True),
-        ({"text": "# https3://x, a path /s3/x, gs://bucket/x"}, False),
+        ({"text": "# Hs3://bucket, as a pickle has a URL of 72 letters"}, True),
+        ({"text": "# https://x, a path /s3/x, gs://bucket/x"}, False),
         ({"options": [(ARGUMENTS, "--data hdfs://n/data")]}, True),
         ({"options": [("env.DATA", "s3a://bucket/data")]}, True),
         ({"variables": ["abfss://container@account/data"]}, True),

@@ -156,9 +156,9 @@ def test_a_large_value_without_a_place(record, tmp_path):
         "what it returned is 3 MiB, and at most 1 MiB come back without a checkpoint folder; give "
         "checkpoints=, and larger values are kept there"
     )
-    assert record(LARGE * 3, TFAPP_CHECKPOINT_DIR="hdfs:///c/app")["error"] == (
-        "what it returned is 3 MiB, and at most 1 MiB come back where the checkpoint folder is no "
-        "path, as hdfs:///c/app; save it below that folder"
+    assert record(LARGE * 3, TFAPP_CHECKPOINT_DIR="gs://c/app/")["error"] == (
+        "what it returned is 3 MiB, more than 1 MiB, and gs://c/app/returned/worker-1.json cannot "
+        "be written: the packages of tfapp open no such URL"
     )
     (tmp_path / "file").touch()
     said = record(LARGE, TFAPP_CHECKPOINT_DIR=str(tmp_path / "file" / "app"))["error"]

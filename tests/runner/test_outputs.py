@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,28 @@ def test_secrets_in_names_are_struck_out(tmp_path):
     work = folder(tmp_path / "work", {"hunter22.txt": b"", "b": b""})
     told = keep(work, str(tmp_path / "kept"), ENOUGH, lambda path: path.replace("hunter22", "***"))
     assert [path for path, _ in told.files] == ["b", "***.txt"]
+
+
+CACHES = """
+import tensorflow as tf
+data = tf.data.Dataset.range(1000)
+list(data.cache("whole"))
+half = iter(data.cache("half"))
+next(half)
+tf.train.Checkpoint(v=tf.Variable(1)).save("model")
+for name in ("own.lockfile", "list.index", "whole"):
+    open(name, "w").close()
+import os
+os._exit(0)
+"""
+
+
+@pytest.mark.trains
+def test_a_cache_of_tf_data_is_no_output(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    subprocess.run([sys.executable, "-c", CACHES], cwd=work, check=True)
+    assert {"whole.index", "half_0.lockfile"} < {one.name for one in work.iterdir()}
+    kept(work, tmp_path / "kept")
+    model = {"checkpoint", "model-1.data-00000-of-00001", "model-1.index"}
+    assert {*found(tmp_path / "kept")} == {*model, "own.lockfile", "list.index", "whole"}

@@ -1,15 +1,18 @@
 """What tfapp itself does with folders on a real object store."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 
 from tests.cli.played_engine import PlayedEngine, shell
 from tests.storage import s3_server
+from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.launch import checkpoints
-from tfapp.storage import folders
+from tfapp.storage import folders, objects
 
 FOLDER = "s3://bucket/saved/app"
 
@@ -87,3 +90,78 @@ def test_destroy_deletes_what_is_in_the_folder_that_tfapp_chose(store, tmp_path,
     assert said.startswith(f"its files in {FOLDER} are deleted" if deleted else "its files stay in")
     if deleted:
         assert checkpoints.settle(FOLDER, engine, caller, delete=True) == "it has saved nothing"
+
+
+def test_a_folder_that_is_made_is_there_with_those_above_it(store):
+    store.make_folder("s3://bucket/made/here/deep", parents=True)
+    assert all(store.stat(f"s3://bucket/{one}").is_folder for one in ("made/here/deep", "made"))
+    with pytest.raises(FileNotFoundError):
+        store.stat("s3://bucket/mad")
+    store.remove_tree("s3://bucket/made")
+    with pytest.raises(FileNotFoundError):
+        store.stat("s3://bucket/made/here")
+
+
+def test_a_flush_that_comes_too_soon_is_seen_later(store, monkeypatch):
+    monkeypatch.setattr(objects, "FLUSH_PAUSE", 1.0)
+    url = f"{FOLDER}/events"
+    writer = store.writer(url, append=False)
+    for content in (b"a", b"b", b"c"):
+        writer.append(content)
+        writer.flush()
+    assert folders.read(store, url, 1) == b"a"
+    wait(lambda: folders.read(store, url, 3) == b"abc", "the flush does not come", 30)
+    writer.append(b"d")
+    writer.flush()
+    writer.close()
+    assert folders.read(store, url, 4) == b"abcd"
+
+
+def test_a_folder_is_renamed_with_all_that_is_in_it(store):
+    names = {f"{number % 7}/{number}": b"%d" % number for number in range(60)}
+    for name, content in names.items():
+        folders.put(store, [content], f"{FOLDER}/many/{name}")
+    store.rename(f"{FOLDER}/many", f"{FOLDER}/moved")
+    assert {path for path, _ in folders.walk(store, f"{FOLDER}/moved")} == {*names}
+    assert folders.read(store, f"{FOLDER}/moved/3/59", 2) == b"59"
+    with pytest.raises(FileNotFoundError):
+        store.stat(f"{FOLDER}/many")
+
+
+def test_what_a_listing_has_told_is_not_asked_for(store, monkeypatch):
+    asked = []
+    real = objects.call
+    monkeypatch.setattr(objects, "call", lambda *all, **more: (asked.append(all[0]), real(*all))[1])
+    assert store.children(FOLDER) == ["a", "checkpoint"]
+    assert not store.is_folder(f"{FOLDER}/checkpoint")
+    assert asked == ["list_with_delimiter"]
+    assert store.is_folder(f"{FOLDER}/a")  # and a folder is asked for
+    with pytest.raises(FileNotFoundError):
+        store.is_folder(f"{FOLDER}/none")
+    store.remove(f"{FOLDER}/checkpoint")
+    with pytest.raises(FileNotFoundError):
+        store.is_folder(f"{FOLDER}/checkpoint")
+    for number in range(9):
+        store.is_folder(FOLDER + "/a") and store.children(FOLDER + "/a" * (number % 2))
+    assert len(store._listed) <= objects.MOST_LISTED
+
+
+FLUSHES = """
+import sys
+import tfapp.storage
+tfapp.storage.register()
+import tensorflow as tf
+file = tf.io.gfile.GFile(sys.argv[1], "w")
+for text in "abc":
+    file.write(text)
+    file.flush()
+sys.exit(7)
+"""
+
+
+@pytest.mark.trains
+def test_a_flush_that_waits_is_made_at_the_end_of_python(store):
+    url = f"{FOLDER}/flushed"
+    done = subprocess.run([sys.executable, "-c", FLUSHES, url], capture_output=True, text=True)
+    assert done.returncode == 7, done.stderr
+    assert folders.read(store, url, 3) == b"abc"

@@ -26,6 +26,20 @@ def test_an_answer_of_hdfs_is_an_error_of_tensorflow(words, code):
     assert "X.java" not in text and text.startswith("hdfs://h/a: ")
 
 
+def test_a_token_that_has_ended_is_told_with_what_to_do():
+    words = "SecretManager$InvalidToken: token (token for ann: HDFS_DELEGATION_TOKEN) is expired"
+    code, text = base.told(hdfs.answered(RuntimeError(words)), "hdfs://h/a")
+    assert code == base.UNAUTHENTICATED
+    assert "by default after 7 days" in text and "start the application again" in text
+
+
+def test_a_url_without_an_address_needs_settings(monkeypatch):
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(base.Failed, match=r"No fs.defaultFS .* HADOOP_CONF_DIR .* core-site.xml"):
+        hdfs.Hdfs().stat("hdfs:///a")
+
+
 def test_no_error_has_the_lines_of_java():
     error = FileNotFoundError("Parent directory doesn't exist: /a\n\tat org.apache.X.y(X.java:1)")
     found = hdfs.answered(error)

@@ -123,6 +123,7 @@ def test_an_answer_of_a_server_is_an_error_of_tensorflow(status, name, code):
         ),
         (f"{REQUEST}operation timed out", base.LATE),
         ("something else", base.UNKNOWN),
+        ("Generic S3 error: URL did not match any known pattern for scheme: abfs", base.INVALID),
     ],
 )
 def test_no_answer_is_an_error_of_tensorflow(words, code):
@@ -250,3 +251,19 @@ def test_a_server_with_a_certificate_of_an_authority_of_its_own(tmp_path, monkey
         assert trusting.stat("s3://tests/a").length == 3
         with pytest.raises(base.Failed, match="AWS_CA_BUNDLE cannot be read: .*'/none'"):
             objects.Objects({**environ, "AWS_CA_BUNDLE": "/none"}).stat("s3://tests/a")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (
+            "Generic MicrosoftAzure error: Error performing token request: code: 403",
+            "AZURE_STORAGE",
+        ),
+        ("Error performing GET https://a.blob.core.windows.net/c - code: 403", "AZURE_STORAGE"),
+        (f"{REQUEST}code: 403", "AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_the_credentials_that_are_named_are_those_of_the_store(words, named):
+    hint = base.told(objects.answered(words), "")[1].partition("Credentials are ")[2]
+    assert hint.startswith(named)

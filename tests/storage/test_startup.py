@@ -121,3 +121,16 @@ def test_a_program_without_tensorflow_is_left_alone(tmp_path):
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
     environ[ENV_STORAGE] = "/packages"
     subprocess.run([sys.executable, "-c", program], env=environ, check=True)
+
+
+def test_a_program_with_a_part_of_tfapp_finds_storage_without_tensorflow(tmp_path):
+    (tmp_path / "tfapp").mkdir()
+    (tmp_path / "tfapp" / "__init__.py").write_text("")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
+    environ[ENV_STORAGE] = "/packages"
+    program = "import tfapp, tfapp.storage; print(tfapp.__file__, tfapp.storage.__file__)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env=environ, cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [str(tmp_path / "tfapp/__init__.py"), tfapp.storage.__file__]

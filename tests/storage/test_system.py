@@ -8,7 +8,10 @@ import sys
 import pytest
 
 import tfapp.storage
+from tests.cli.commands.test_tensorboard import write_scalar
 from tests.storage import s3_server
+from tests.storage.test_startup import STARTUP
+from tfapp.contract.names import ENV_STORAGE
 
 BASE = "s3://bucket/base"
 ODD = ("a#b", "a?b", "a%20b c", "ü+&=")
@@ -91,3 +94,25 @@ def test_programs_end_as_they_would(system):
     program = f"import tfapp.storage; tfapp.storage.fsspec({BASE!r}).cat_file({BASE!r} + '/keep')"
     codes = [subprocess.run([sys.executable, "-c", program]).returncode for _ in range(5)]
     assert codes == [0] * 5
+
+
+BOARD = """
+import sys, types
+sys.modules["tensorboard.compat.notf"] = types.ModuleType("notf")  # as if there were no TensorFlow
+from tensorboard.backend.event_processing import event_accumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+board = EventMultiplexer().AddRunsFromDirectory(sys.argv[1])
+board.Reload()
+print({run: board.GetAccumulator(run).Tags() for run in board.Runs()}, "tensorflow" in sys.modules)
+"""
+
+
+def test_a_tensorboard_without_tensorflow_reads_event_files(system, server, tmp_path):
+    write_scalar(tmp_path / "train")
+    system.put(str(tmp_path / "train"), f"{BASE}/train", recursive=True)
+    hook = {"PYTHONPATH": STARTUP, ENV_STORAGE: "/packages"}
+    command = [sys.executable, "-c", BOARD, BASE]
+    environ = {**os.environ, **server, **hook}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "'train': " in done.stdout and "'loss'" in done.stdout and "False" in done.stdout

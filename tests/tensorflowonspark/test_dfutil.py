@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.storage import s3_server
+
 PROGRAM = """
 import importlib
 import json
@@ -76,3 +78,47 @@ def test_a_module_that_travels_by_value_can(pyspark, name):
     cloudpickle = importlib.import_module("pyspark.cloudpickle")
     assert cloudpickle.dumps(module)
     assert cloudpickle.dumps(lambda rows: module)
+
+
+ON_S3 = """
+import sys
+import types
+
+import tensorflow as tf
+import pyspark
+from pyspark.sql.types import FloatType, LongType
+
+pyspark.TaskContext.get = staticmethod(lambda: types.SimpleNamespace(taskAttemptId=lambda: 7))
+from tfapp.tensorflowonspark import dfutil
+
+folder = sys.argv[1]
+kinds = [("x", dfutil._kind("x", FloatType())), ("n", dfutil._kind("n", LongType()))]
+if len(sys.argv) == 2:
+    assert dfutil._told(dfutil._claim, (folder,)) == ("value", None)
+    print(list(dfutil._writer(kinds, folder)(3, [(1.5, 2), (2.5, None)])))
+    sys.exit()
+assert dfutil._told(dfutil._claim, (folder,))[0] == "there"
+wrote = eval(sys.argv[2])
+dfutil._told(dfutil._publish, (folder, wrote))
+word, (files, first) = dfutil._told(dfutil._look, (folder,))
+assert files == [folder + "/part-00003"], files
+assert sorted(tf.io.gfile.listdir(folder)) == ["_SUCCESS", "part-00003"]
+assert list(dfutil._reader(kinds)(files)) == [(1.5, 2), (2.5, None)]
+assert dfutil._told(dfutil._look, (folder + "/no",))[0] == "missing"
+assert dfutil._told(dfutil._look, ("webhdfs://h/a",))[0] == "unknown"
+"""
+
+
+@pytest.mark.trains
+def test_records_are_written_and_read_on_an_object_store(spark_packages, tmp_path):
+    with s3_server.running(tmp_path / "s3", ("bucket",)) as given:
+        environ = {**os.environ, **given, "PYTHONPATH": str(spark_packages)}
+
+        def task(*more):
+            """Each runs in a process of its own."""
+            command = [sys.executable, "-c", ON_S3, "s3://bucket/records", *more]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        task(task())

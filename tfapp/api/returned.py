@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from tfapp.api.errors import told_in_full
-from tfapp.errors import ReturnedError, TfappError
+from tfapp.errors import ReturnedError, TfappError, UnavailableError
+from tfapp.storage import folders
 
 if TYPE_CHECKING:
     from tfapp.engines.base import Engine, LogFile
@@ -157,15 +158,26 @@ def decode(data: bytes, pickles: bool = False) -> object:
 def _read_file(path: str, size: int, sha256: str) -> bytes:
     what = f"what it returned, {size / (1 << 20):.4g} MiB, is in {path}"
     try:
+        store = folders.store_of(path)
+        if store is not None:
+            with folders.opening(path):
+                return _checked(folders.read(store, path, size), what, sha256)
         # Never waits: what the name stands for here may be anything.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             data = file.read(size + 1) if regular else b""
     except OSError as error:
         raise ReturnedError(
-            f"{what}, which cannot be read here: {error.strerror}",
+            f"{what}, which cannot be read here: {error.strerror or error}",
             "Read it on a machine that sees the checkpoint folder, or copy the file to that path.",
         ) from error
+    except UnavailableError as error:
+        words = f"{what}, which cannot be read here: {error.message}"
+        raise ReturnedError(words, error.hint) from error
+    return _checked(data, what, sha256)
+
+
+def _checked(data: bytes, what: str, sha256: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise ReturnedError(f"{what}, and that file is not what it wrote: a later run has, maybe")
     return data

@@ -3,6 +3,7 @@ application: those of this interpreter where they fit the nodes, else wheels tha
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -53,7 +54,7 @@ def make(
     note: Callable[[str], None],
 ) -> None:
     """Makes the `archive` that `place` names, unless it is there. UnavailableError if pip fails."""
-    if archive.exists():
+    if _is_whole(archive):
         note_use(archive)
         return
     with partial_folder(archive.parent) as partial:
@@ -68,6 +69,16 @@ def make(
             for name in sorted(os.listdir(folder)):
                 packed.add(folder / name, name, filter=build.packed)
         os.replace(partial / "packed", archive)
+
+
+def _is_whole(archive: Path) -> bool:
+    """Whether it is there and not cut off, as after a full disk or a crash: its last four bytes are
+    the length of what is compressed, and that of a tar is a multiple of its records."""
+    with contextlib.suppress(FileNotFoundError), archive.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4))
+        length = int.from_bytes(file.read(), "little")
+        return length > 0 and length % tarfile.RECORDSIZE == 0
+    return False
 
 
 def _are_mine(version: str, platform: str) -> bool:

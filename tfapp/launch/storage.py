@@ -23,7 +23,8 @@ from tfapp.problems import Problem
 CODE = "storage"
 LARGEST = 1 << 20  # bytes of a file that are searched for a URL
 
-_URL = re.compile(rf"\b({'|'.join(OPENED_SCHEMES)})://".encode())
+# No \b before it: in a pickled program, what stands there is the length of the text.
+_URL = re.compile(rf"({'|'.join(OPENED_SCHEMES)})://".encode())
 
 
 def made_storage(

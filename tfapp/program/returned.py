@@ -5,7 +5,8 @@ tfapp-returned.json is a JSON object with the key "generation", the number of th
 of the following keys. Without any of them the function returned None.
 
     "value"  the encoded value, of at most 1 MiB
-    "file"   {"path", "size", "sha256"} of a larger value, below the checkpoint folder
+    "file"   {"path", "size", "sha256"} of a larger value, below the checkpoint folder; the path may
+             be a URL
     "error"  a sentence: why the value cannot be returned
 
 Numbers, text, None, lists and dictionaries with text keys are encoded as in JSON. Other values are
@@ -27,6 +28,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from tfapp.errors import TfappError
 
 FILE = "tfapp-returned.json"  # in the log folder; tfapp.contract.names has it too
 FOLDER = "returned"  # in the checkpoint folder
@@ -98,31 +101,48 @@ def _outcome(value: Any, pickles: bool, environ: Mapping[str, str]) -> dict[str,
     if len(data) <= LIMIT:
         return {"value": encoded}
     name = f"{environ['TFAPP_COMPONENT']}-{environ.get('TFAPP_INDEX', '0')}.json"
-    path = _shared_folder(environ, len(data)) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_atomically(path, data)
+    path = f"{_shared_folder(environ, len(data))}/{FOLDER}/{name}"
+    if "://" in path:
+        _send(data, path, environ)
+    else:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        _write_atomically(Path(path), data)
     hashlib = importlib.import_module("hashlib")  # seldom needed, and large
     digest = hashlib.sha256(data).hexdigest()
-    return {"file": {"path": str(path), "size": len(data), "sha256": digest}}
+    return {"file": {"path": path, "size": len(data), "sha256": digest}}
 
 
-def _shared_folder(environ: Mapping[str, str], size: int) -> Path:
-    """The folder for a value of `size` bytes, which is too large for the record."""
+def _shared_folder(environ: Mapping[str, str], size: int) -> str:
+    """The checkpoint folder, for a value of `size` bytes, which is too large for the record. A path
+    or a URL."""
     large = f"what it returned is {_amount(size)}, and at most {_amount(LIMIT)} come back"
     place = environ.get("TFAPP_CHECKPOINT_DIR", "")
     if place.startswith("file:///"):
         place = place[len("file://") :]
-    elif "://" in place:
-        raise _TooLargeError(
-            f"{large} where the checkpoint folder is no path, as {place}; save it below that folder"
-        )
     # Without a prefix it is a folder of the container, beside its work folder.
     if not place or Path(place).parent == Path(environ.get("TFAPP_WORK_DIR", "/")).parent:
         raise _TooLargeError(
             f"{large} without a checkpoint folder; give checkpoints=, and larger values are kept "
             "there"
         )
-    return Path(place, FOLDER)
+    return place.rstrip("/")
+
+
+def _send(data: bytes, url: str, environ: Mapping[str, str]) -> None:
+    """Writes a file at a URL. It appears as a whole."""
+    try:
+        # Seldom needed, and only where programs open URLs it is there.
+        folders = importlib.import_module("tfapp.storage.folders")
+        store = folders.store_of(url, environ)
+        if store is not None:
+            with folders.opening(url):
+                folders.put(store, [data], url)
+            return
+        why = "the packages of tfapp open no such URL"
+    except (ImportError, OSError, TfappError) as error:
+        why = str(error)
+    amounts = f"{_amount(len(data))}, more than {_amount(LIMIT)}"
+    raise _TooLargeError(f"what it returned is {amounts}, and {url} cannot be written: {why}")
 
 
 def _amount(size: int) -> str:

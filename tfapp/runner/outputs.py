@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +21,10 @@ from tfapp.storage.base import Store
 
 LIMIT = 60.0  # seconds; a folder of a server that does not answer must not hold up a report
 _MOST_SEEN = 100_000  # files of a working folder; what lies beyond them is not looked at
+# What follows the name of a cache of tf.data in those of its files.
+_UNFINISHED_CACHE = re.compile(r"\.data-\d{5}-of-\d{5}\.tempstate\d+$")
+_CACHE = re.compile(r"\.(index|lockfile|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
+_BEGIN = 64  # bytes of an index that are looked at
 _MOST_LETTERS = 200  # of a name that is told
 
 
@@ -110,12 +116,15 @@ def _files(work: Path) -> Iterator[tuple[str, int]]:
     """The regular files below `work`, but for tfapp's own: paths relative to it, and sizes."""
     seen = 0
     for folder, below, names in os.walk(work):
+        caches = {_CACHE.sub("", name) for name in names if _is_of_cache(Path(folder, name))}
         # Caches: in an image the working folder is the program's HOME.
         below[:] = [name for name in below if name != "__pycache__" and name[0] != "."]
         for name in names:
             seen += 1
             if seen > _MOST_SEEN:
                 return
+            if _CACHE.search(name) and _CACHE.sub("", name) in caches:
+                continue
             path = os.path.relpath(os.path.join(folder, name), work)
             try:
                 found = os.lstat(work / path)
@@ -123,6 +132,21 @@ def _files(work: Path) -> Iterator[tuple[str, int]]:
                 continue
             if stat.S_ISREG(found.st_mode) and path not in OWN_FILES:
                 yield path, found.st_size
+
+
+def _is_of_cache(path: Path) -> bool:
+    """Whether a file tells that it is of a cache of tf.data (`cache("NAME")`): one that is not
+    whole yet, or an index whose first tensor is element 0, by its number with spaces before it, as
+    no variable of a checkpoint is called."""
+    if _UNFINISHED_CACHE.search(path.name):
+        return True
+    if path.suffix != ".index":
+        return False
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            with path.open("rb") as file:
+                return b"\t\x0b      0_0" in file.read(_BEGIN)
+    return False
 
 
 def _copy(source: Path, place: str, store: Store | None) -> None:

@@ -6,7 +6,7 @@ NotADirectoryError, PermissionError, TimeoutError, ConnectionError. All else is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 NO_FOLDER, NO_FILE = "this is a file and no folder", "this is a folder and no file"
@@ -83,6 +83,7 @@ class Store(Protocol):
     empty folder, `remove_tree` any."""
 
     def stat(self, path: str) -> Status: ...
+    def is_folder(self, path: str) -> bool: ...
     def children(self, path: str) -> Sequence[str]: ...
     def source(self, path: str) -> Source: ...
     def writer(self, path: str, append: bool) -> Writer: ...
@@ -101,10 +102,16 @@ def split(path: str) -> tuple[str, str, str]:
     return scheme, host, "/".join(part for part in name.split("/") if part)
 
 
+def blocks(source: Source) -> Iterator[bytes]:
+    """All bytes of a file."""
+    for offset in range(0, source.length, BLOCK):
+        yield source.read(offset, min(BLOCK, source.length - offset))
+
+
 def copied(store: Store, old: str, new: str) -> None:
     """Copies a file through this machine, in blocks."""
     source = store.source(old)
     writer = store.writer(new, append=False)
-    for offset in range(0, source.length, BLOCK):
-        writer.append(source.read(offset, min(BLOCK, source.length - offset)))
+    for block in blocks(source):
+        writer.append(block)
     writer.close()

@@ -126,9 +126,7 @@ class _Own:
 
     def _same(self, name: str, content: bytes) -> str:
         source = self._store.source(f"{self.folder}/{name}")
-        starts = range(0, source.length, base.BLOCK)
-        sizes = [min(base.BLOCK, source.length - start) for start in starts]
-        if b"".join(map(source.read, starts, sizes)) != content:
+        if b"".join(base.blocks(source)) != content:
             raise ValueError("what is read is not what was written")
         return "what was written"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
 from tfapp.errors import TfappError, UnavailableError
-from tfapp.storage.base import BLOCK, Store, told
+from tfapp.storage.base import BLOCK, Store, blocks, told
 
 NEEDS = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
 
@@ -62,15 +62,26 @@ def fetch(store: Store, url: str, target: Path) -> None:
     """Copies a file to this machine, in blocks. FileNotFoundError if there is none."""
     source = store.source(url)
     with target.open("wb") as file:
-        for offset in range(0, source.length, BLOCK):
-            file.write(source.read(offset, min(BLOCK, source.length - offset)))
+        file.writelines(blocks(source))
 
 
 def send(store: Store, source: Path, url: str) -> None:
     """Copies a file from this machine. It appears as a whole."""
     with source.open("rb") as file:
-        store.make_folder(url.rpartition("/")[0], parents=True)
-        writer = store.writer(url, append=False)
-        while block := file.read(BLOCK):
-            writer.append(block)
+        put(store, iter(lambda: file.read(BLOCK), b""), url)
+
+
+def put(store: Store, content: Iterable[bytes], url: str) -> None:
+    """Writes a file. It appears as a whole."""
+    store.make_folder(url.rpartition("/")[0], parents=True)
+    writer = store.writer(url, append=False)
+    for block in content:
+        writer.append(block)
     writer.close()
+
+
+def read(store: Store, url: str, size: int) -> bytes:
+    """The content of a file of `size` bytes; of one of another size, nothing. FileNotFoundError if
+    there is none."""
+    source = store.source(url)
+    return b"".join(blocks(source)) if source.length == size else b""

@@ -27,6 +27,14 @@ KEPT = 1 << 20  # bytes of a file that are kept in memory until they are sent
 
 _TICKET = "Is there a ticket (klist), or a file of tokens (HADOOP_TOKEN_FILE_LOCATION)?"
 _ADDRESS = "Is the address right, and does the NameNode run? HADOOP_CONF_DIR names the settings"
+_SETTINGS = (
+    "Write hdfs://NAMENODE:PORT/NAME, or set HADOOP_CONF_DIR to a folder with core-site.xml and "
+    "hdfs-site.xml"
+)
+_EXPIRED = (
+    "Delegation tokens end, by default after 7 days, and nothing renews them then: start the "
+    "application again with a ticket, and it gets new ones"
+)
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished")
 # Answers of a NameNode that has done nothing: it has just started, or has too much to do.
 _NOT_YET = re.compile(r"ipc\.RetriableException|SafeModeException|ipc\.StandbyException")
@@ -40,7 +48,9 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
     (r"QuotaExceeded", base.EXHAUSTED, "Remove files, or ask for a larger quota"),
     (r"AlreadyBeingCreated|LeaseExpired|RecoveryInProgress", base.ABORTED,
      "Another program writes this file, or was killed while it did"),
-    (r"InvalidToken|[Kk]erberos|GSS|(?i:sasl)|Authentication", base.UNAUTHENTICATED, _TICKET),
+    (r"InvalidToken|token.* is expired", base.UNAUTHENTICATED, _EXPIRED),
+    (r"[Kk]erberos|GSS|(?i:sasl)|Authentication", base.UNAUTHENTICATED, _TICKET),
+    (r"No fs\.defaultFS setting|No viewfs", base.INVALID, _SETTINGS),
     (r"InvalidPathException", base.INVALID, "HDFS has no names with a colon"),
     (r"listener disconnected", base.UNAVAILABLE,
      "The connection was lost before the answer: it may have been done or not"),
@@ -143,6 +153,9 @@ class Hdfs:
         found = self._call("get_file_info", path)
         length = 0 if found.isdir else found.length
         return Status(length, found.modification_time * 1_000_000, found.isdir)
+
+    def is_folder(self, path: str) -> bool:
+        return self.stat(path).is_folder
 
     def _file(self, path: str) -> Status:
         found = self.stat(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import concurrent.futures
 import configparser
 import datetime
 import os
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfapp import threads
 from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
 from tfapp.storage import base
 from tfapp.storage.base import Failed, Status
@@ -21,6 +24,9 @@ PIECE = 1 << 20  # bytes that are handed over at once
 REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
 PAUSES = (0.2, 5.0)  # seconds between attempts: about the first pause, and the longest
+COPIES = 16  # objects of a folder that are copied at once
+LISTED = 10.0  # seconds for which a listing says that a name is a file
+MOST_LISTED = 4  # listings that are kept for that
 FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
 MOST_COPIED = 5 << 30  # bytes that S3 copies by itself
 
@@ -33,6 +39,10 @@ _ONLY_PART = re.compile(r"(\.part|_temp(_\w+)?/part)-00000-of-00001(?=\.data-000
 _CREDENTIALS = (
     "Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, S3_ACCESS_KEY and S3_SECRET_KEY, "
     "or a profile in ~/.aws/credentials; docs/storage.md has all of them"
+)
+_OF_AZURE = (
+    "Credentials are AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or "
+    "AZURE_STORAGE_SAS_TOKEN, or an identity of Azure; docs/storage.md has more"
 )
 _CLOCK = "Set the clock of this machine: S3 takes requests of the last 15 minutes only"
 # What a server says, TensorFlow's code for it, and what to do.
@@ -49,6 +59,8 @@ _ANSWERS = (
     (r"://169\.254\.|[Cc]redential|code: 401", base.UNAUTHENTICATED, _CREDENTIALS),
     (r"code: (403|AccessDenied)", base.DENIED, _CREDENTIALS),
     (r"code: 301|Malformed", base.PRECONDITION, "Set AWS_REGION to the region of the bucket"),
+    (r"URL did not match", base.INVALID,
+     "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/NAME"),
     (r"code: 404", base.NOT_FOUND, ""),
     (r"code: 409", base.PRECONDITION, ""),
     (r"code: (429|5\d\d|SlowDown|InternalError)", base.UNAVAILABLE,
@@ -62,6 +74,7 @@ _ANSWERS = (
 _WITHOUT_WORDS = re.compile(r"code: (400|403) [\w ]+$")
 # What stands before that: the URL, whose names may be any, and a time. 169.254... has credentials.
 _REQUEST = re.compile(r"^(?!.*://169\.254\.).*? in [\d.]+\w*s\b.*? - ")
+_IS_AZURE = re.compile(r"\bMicrosoftAzure\b|\.core\.windows\.net|/metadata/identity/")
 _VARIABLES = {
     "access_key_id": ("AWS_ACCESS_KEY_ID", "S3_ACCESS_KEY"),
     "secret_access_key": ("AWS_SECRET_ACCESS_KEY", "S3_SECRET_KEY"),
@@ -149,6 +162,7 @@ class Objects:
         self._environ = environ
         self._buckets: dict[tuple[str, str], Any] = {}
         self._folders: set[str] = set()  # made by this process; a store has no empty ones
+        self._listed: dict[str, tuple[float, frozenset[str]]] = {}  # the names of files in folders
         self._lock = threading.Lock()
 
     def _at(self, path: str) -> tuple[Any, str]:
@@ -183,9 +197,20 @@ class Objects:
         if found := self._object(path):
             return Status(found["size"], int(found["last_modified"].timestamp() * 1e9), False)
         inside = next(self._names(path), None)
-        if inside is None and self._at(path)[1] and path.rstrip("/") not in self._folders:
+        begin = f"{path.rstrip('/')}/"
+        made = any(f"{one}/".startswith(begin) for one in self._folders)
+        if inside is None and self._at(path)[1] and not made:
             raise FileNotFoundError("there is no such object, and no object below this name")
         return Status(0, 0, True)
+
+    def is_folder(self, path: str) -> bool:
+        """As `stat` has it. A file that was just listed is not asked for: TensorFlow does so for
+        each name that a pattern matches."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        at, files = self._listed.get(folder, (0.0, frozenset()))
+        if name in files and time.monotonic() - at < LISTED:
+            return False
+        return self.stat(path).is_folder
 
     def _folder(self, path: str) -> None:
         if not self.stat(path).is_folder:
@@ -195,8 +220,14 @@ class Objects:
         bucket, name = self._at(path)
         prefix = f"{name}/" if name else ""
         found = call("list_with_delimiter", bucket, prefix or None)
-        paths = [*(one["path"] for one in found["objects"]), *found["common_prefixes"]]
-        names = sorted({one[len(prefix) :].strip("/") for one in paths} - {""})
+        files, folders = (
+            {one[len(prefix) :].strip("/") for one in paths} - {""}
+            for paths in ((one["path"] for one in found["objects"]), found["common_prefixes"])
+        )
+        with self._lock:
+            self._listed = dict([*self._listed.items()][1 - MOST_LISTED :])
+            self._listed[path.rstrip("/")] = time.monotonic(), frozenset(files - folders)
+        names = sorted(files | folders)
         if not names:
             self._folder(path)
         return names
@@ -230,6 +261,7 @@ class Objects:
     def remove(self, path: str) -> None:
         if not self._object(path):
             raise FileNotFoundError("there is no such object")
+        self._listed = {}
         call("delete", *self._at(path))
 
     def remove_folder(self, path: str) -> None:
@@ -249,13 +281,20 @@ class Objects:
             self.copy(old, new)
             self.remove(old)
             return
-        ends = {new, *_later(new)}
-        if any(one in ends and self._object(one) for one in _later(old)):
+        names = {new, *_later(new)}
+        if any(one in names and self._object(one) for one in _later(old)):
             return  # it was written there at once
         self._folder(old)
         begin = len(self._at(old)[1])
-        for name in list(self._names(old)):
-            self.copy(old.rstrip("/") + name[begin:], new.rstrip("/") + name[begin:])
+        ends = [name[begin:] for name in self._names(old)]
+        pool = concurrent.futures.ThreadPoolExecutor(COPIES, "tfapp-copy")
+        try:
+            for _ in pool.map(
+                lambda end: self.copy(old.rstrip("/") + end, new.rstrip("/") + end), ends
+            ):
+                pass
+        finally:
+            pool.shutdown(cancel_futures=True)
         self.remove_tree(old)
 
     def copy(self, old: str, new: str) -> None:
@@ -298,7 +337,8 @@ class _Source:
 
 class _Writer:
     """A small file is sent whole when it is closed. A large one is sent in parts, which become an
-    object when it is closed. A flush of a small one makes an object of what there is."""
+    object when it is closed. A flush of a small one makes an object of what there is: at once, or
+    when FLUSH_PAUSE after the last one is over."""
 
     def __init__(self, bucket: Any, name: str):
         self._place = bucket, name
@@ -306,6 +346,7 @@ class _Writer:
         self._size = self._length = 0  # bytes that are kept, and all of them
         self._parts: Any = None
         self._flushed = float("-inf")
+        self._closed, self._putting = threading.Event(), threading.Lock()
 
     def append(self, content: bytes) -> None:
         self._kept.append(content)
@@ -320,23 +361,64 @@ class _Writer:
         return self._length
 
     def flush(self) -> None:
-        if self._parts is None and time.monotonic() - self._flushed >= FLUSH_PAUSE:
-            self._kept = [b"".join(self._kept)]
-            call("put", *self._place, self._kept[0], use_multipart=False)
+        pause = FLUSH_PAUSE - (time.monotonic() - self._flushed)
+        if pause <= 0:
+            self._put()
+        elif self not in _waiting:
+            _waiting.add(self)
+            threads.start("tfapp-flush", self._put_later, pause)
+
+    def _put_later(self, pause: float) -> None:
+        if not self._closed.wait(pause):
+            self._put()
+
+    def _put(self) -> None:
+        with self._putting:
+            if not self._closed.is_set():
+                try:
+                    self._put_kept()
+                finally:
+                    _waiting.discard(self)
+
+    def _put_kept(self) -> None:
+        kept = b"".join(tuple(self._kept))
+        if self._parts is None:  # else these are not all bytes
+            call("put", *self._place, kept, use_multipart=False)
             self._flushed = time.monotonic()
 
+    def flush_last(self) -> None:
+        """At the end of Python, when nothing is written any more. No thread may be in Rust then."""
+        with self._putting:
+            self._closed.set()
+            self._put_kept()
+
     def close(self) -> None:
-        if self._parts is None:
-            call("put", *self._place, self._taken(), use_multipart=False)
-        else:
-            call(self._parts.write, self._taken())
-            call(self._parts.close)
+        self._closed.set()
+        _waiting.discard(self)
+        with self._putting:
+            if self._parts is None:
+                call("put", *self._place, self._taken(), use_multipart=False)
+            else:
+                call(self._parts.write, self._taken())
+                call(self._parts.close)
 
     def _taken(self) -> bytes:
         """What is kept, no longer."""
         content = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept)
         self._kept, self._size = [], 0
         return content
+
+
+_waiting: set[_Writer] = set()  # whose flush does
+
+
+@atexit.register
+def _flush_waiting() -> None:
+    for writer in tuple(_waiting):
+        try:
+            writer.flush_last()
+        except Exception as error:
+            threads.say("tfapp-flush", error)
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:
@@ -389,5 +471,7 @@ def answered(words: str, error: Exception | None = None) -> Exception:
     for pattern, code, hint in _ANSWERS:
         if re.search(pattern, said):
             missing = code == base.NOT_FOUND and not hint
+            if _IS_AZURE.search(words):
+                hint = hint.replace(_CREDENTIALS, _OF_AZURE)
             return FileNotFoundError(words) if missing else Failed(code, words, hint)
     return error or Failed(base.UNKNOWN, words)

@@ -176,7 +176,7 @@ def functions(store: Store, files: Files) -> dict[str, Callable[..., Any]]:
     """What TensorFlow calls with a path, by the names of _FILE_SYSTEM."""
 
     def is_folder(path: str) -> bool:
-        if store.stat(path).is_folder:
+        if store.is_folder(path):
             return True
         raise NotADirectoryError(base.NO_FOLDER)
 

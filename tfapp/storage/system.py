@@ -3,13 +3,17 @@ a name and have no deadlines, and that of obstore ends one process in a hundred 
 
 from __future__ import annotations
 
+import functools
 import io
 from typing import Any
 
+import fsspec
 from fsspec import AbstractFileSystem
 
+from tfapp.contract.names import OPENED_SCHEMES
 from tfapp.storage import base
 from tfapp.storage.base import BLOCK, Failed, Source, Status, Store, Writer
+from tfapp.storage.folders import store_of
 
 
 class StoreFileSystem(AbstractFileSystem):
@@ -81,6 +85,24 @@ class StoreFileSystem(AbstractFileSystem):
         if mode not in ("wb", "ab"):
             raise ValueError(f"{path} cannot be opened in mode {mode!r}; expected rb, wb or ab")
         return io.BufferedWriter(_Writing(self._do("writer", path, mode == "ab"), path), BLOCK)
+
+
+def register() -> None:
+    """Lets fsspec, in this process, open the URLs of tfapp.storage by its stores."""
+    for scheme in OPENED_SCHEMES:
+        fsspec.register_implementation(scheme, _of(scheme), clobber=True)
+
+
+def _of(scheme: str) -> type[StoreFileSystem]:
+    @functools.cache
+    def store() -> Any:
+        return store_of(f"{scheme}://")
+
+    class OfScheme(StoreFileSystem):
+        def __init__(self, **more: Any):
+            super().__init__(store(), **more)
+
+    return OfScheme
 
 
 class _Raw(io.RawIOBase):

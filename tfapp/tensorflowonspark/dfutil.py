@@ -1,5 +1,6 @@
 """Converts DataFrames to TFRecord files and back. TensorFlow on the executors reads and writes the
-files, so no jar is needed, and paths are those that TensorFlow there can open.
+files, so no jar is needed, and paths are those that TensorFlow there can open; with tfapp[storage]
+on the executors, these are URLs such as hdfs:// and s3://, too.
 
 Columns of integers or booleans become int64 features, floats become float features, and text or
 bytes become bytes features. A column of arrays becomes a feature with several values.
@@ -7,6 +8,7 @@ bytes become bytes features. A column of arrays becomes a feature with several v
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import posixpath
 import sys
@@ -21,6 +23,7 @@ _INTEGERS = ("byte", "short", "integer", "long", "boolean")
 _FLOATS = ("float", "double", "decimal")
 _TEXTS = ("string", "binary")
 _TEMPORARY = "_temporary"
+_CLAIM = "_claim"  # in there, since an object store has no empty folders
 _DONE = "_SUCCESS"
 _FOLDER = "_tfapp_records"  # attribute of a DataFrame: the folder that it was loaded from
 
@@ -178,15 +181,28 @@ def _on_executor(sc: Any, function: Callable[..., Any], *args: Any) -> Any:
     if word == "unknown":
         raise UsageError(
             f"TensorFlow on the executors opens no such path: {found}",
-            "Give a folder that all executors have mounted; or TensorFlow 2.16 or older with "
-            "tensorflow-io, for hdfs://.",
+            "Give a folder that all executors have mounted; or, for hdfs://, s3:// and abfss://, "
+            "install tfapp[storage] in the Python of the executors.",
         )
     return found
 
 
-def _told(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    import tensorflow as tf
+def _tensorflow() -> Any:
+    """TensorFlow, with the file systems of tfapp.storage where the executors have them."""
+    import tensorflow
 
+    try:
+        from tfapp import storage
+        from tfapp.errors import UnavailableError
+    except ImportError:
+        return tensorflow
+    with contextlib.suppress(UnavailableError):  # TensorFlow says which scheme it does not have
+        storage.register()
+    return tensorflow
+
+
+def _told(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    tf = _tensorflow()
     try:
         return "value", function(*args)
     except FileExistsError as error:
@@ -202,7 +218,16 @@ def _claim(folder: str) -> None:
 
     if tf.io.gfile.exists(folder):
         raise FileExistsError(f"{folder} is there already")
-    tf.io.gfile.makedirs(posixpath.join(folder, _TEMPORARY))
+    temporary = posixpath.join(folder, _TEMPORARY)
+    tf.io.gfile.makedirs(temporary)
+    _write_empty(posixpath.join(temporary, _CLAIM))
+
+
+def _write_empty(path: str) -> None:
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write("")  # creates the file
 
 
 def _publish(folder: str, wrote: Sequence[tuple[int, str]]) -> None:
@@ -213,8 +238,7 @@ def _publish(folder: str, wrote: Sequence[tuple[int, str]]) -> None:
     for part, path in wrote:
         tf.io.gfile.rename(path, posixpath.join(folder, f"part-{part:05}"))
     tf.io.gfile.rmtree(posixpath.join(folder, _TEMPORARY))
-    with tf.io.gfile.GFile(posixpath.join(folder, _DONE), "w") as file:
-        file.write("")  # creates the file
+    _write_empty(posixpath.join(folder, _DONE))
 
 
 def _look(path: str) -> tuple[list[str], list[tuple[str, str, int]] | None]:
@@ -247,9 +271,9 @@ def _writer(
     kinds: Sequence[tuple[str, _Kind]], folder: str
 ) -> Callable[[int, Iterable[Any]], Iterator[tuple[int, str]]]:
     def write(part: int, rows: Iterable[Any]) -> Iterator[tuple[int, str]]:
-        import tensorflow as tf
         from pyspark import TaskContext
 
+        tf = _tensorflow()
         attempt = TaskContext.get().taskAttemptId()
         path = posixpath.join(folder, _TEMPORARY, f"part-{part:05}-{attempt}")
         with tf.io.TFRecordWriter(path) as writer:
@@ -264,8 +288,7 @@ def _reader(
     kinds: Sequence[tuple[str, _Kind]],
 ) -> Callable[[Iterable[str]], Iterator[tuple[Any, ...]]]:
     def read(paths: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-        import tensorflow as tf
-
+        tf = _tensorflow()
         for path in paths:
             for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
                 yield _decoded(record, kinds)

@@ -139,8 +139,12 @@ class Reader(Output):
 def scalars(address: str) -> dict:
     """{run: tags} of the TensorBoard at `address`, once it has loaded its files."""
     end = time.monotonic() + 120
+    page, found = f"{address}data/plugin/scalars/tags", {}
     while time.monotonic() < end:
-        with urllib.request.urlopen(f"{address}data/plugin/scalars/tags", timeout=60) as answer:
+        with (
+            contextlib.suppress(urllib.error.URLError),  # it does not serve yet
+            urllib.request.urlopen(page, timeout=60) as answer,
+        ):
             found = json.load(answer)
         if found:
             return {run: sorted(tags) for run, tags in found.items()}

@@ -63,8 +63,8 @@ def test_a_frame_becomes_records_and_a_frame_again(spark, dfutil, open_path):
         lambda path: dfutil.saveAsTFRecords(spark.range(1), path),
         lambda path: dfutil.loadTFRecords(spark.sparkContext, path),
     ):
-        with pytest.raises(UsageError, match="opens no such path: File system scheme 'hdfs'"):
-            use("hdfs://host/records")
+        with pytest.raises(UsageError, match="opens no such path: File system scheme 'oss'"):
+            use("oss://host/records")
 
 
 def test_examples_of_an_rdd(spark, dfutil):

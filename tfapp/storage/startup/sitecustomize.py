@@ -11,11 +11,17 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp
 
 class UntilTensorFlow:
     def find_spec(self, name, path=None, target=None):
+        if name == "tfapp.storage":  # of a tfapp that may be another one, or a part of one
+            sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
+        if name == "tensorboard.compat.tensorflow_stub":  # without TensorFlow it reads by fsspec
+            _give_to_fsspec()
         if name != "tensorflow":
             return None
-        sys.meta_path.remove(self)
         try:
-            _register()
+            from tfapp import storage
+
+            sys.meta_path.remove(self)
+            storage.register(_warn)
         except Exception as error:
             _warn(error)
             return None
@@ -23,14 +29,12 @@ class UntilTensorFlow:
         return sys.meta_path[0].find_spec(name, path, target)
 
 
-def _register():
+def _give_to_fsspec():
     try:
-        from tfapp import storage
-    except ImportError:  # another tfapp, or a part of one
-        sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
-        from tfapp import storage
-
-    storage.register(_warn)
+        from tfapp.storage import system
+    except ImportError:
+        return  # fsspec then opens what it can
+    system.register()
 
 
 def _warn(error):
