@@ -194,15 +194,15 @@ class Referee:
     def check_scheduler(self, before: State, after: State, event: events.Event, wanted) -> None:
         """Every wait has a deadline or a queue that is named. Neither deadline passes before its
         time."""
-        if isinstance(event, events.Tick):
-            self.look(before, event.time)
+        looked = isinstance(event, events.Tick) and event.time >= after.resumed + CATCH_UP
+        if looked:
+            self.look(before, self.world.now)
         limits, now = self.world.job.limits, after.ticked
         if any(isinstance(action, actions.Announce) for action in wanted):
             self.told = self.world.now
             self.repeated += (
                 isinstance(event, events.Tick) and after.generation == before.generation
             )
-        looked = isinstance(event, events.Tick) and event.time >= after.resumed + CATCH_UP
         if looked and after.phase == FORMING and after.hold is not None:
             for first in holding(after)[: held_until(after) == math.inf]:
                 assert first.held in (QUEUE, QUOTA) and first.preparing, "a queue is named"
