@@ -383,8 +383,10 @@ def happen(world: World, what: str, name: str, number: int) -> None:
         world.cut(runner)
     elif what == "preempt":
         world.happen(name, "preempted")
-    elif what == "hold" and not (runner.heard or runner.ended):
-        world.hold(runner, KINDS[number % 3])
+    elif what == "hold" and not runner.ended:
+        known = world.state.instances.get(name)
+        if known is not None and known.heard is None:  # else a program has ended in it before
+            world.hold(runner, KINDS[number % 3])
     elif what == "grant" and runner.held and not runner.ended:
         world.grant(runner)
     elif what == "full":
