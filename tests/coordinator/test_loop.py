@@ -44,8 +44,8 @@ WRITTEN = {
     "tfapp.report.beat.worker/0": (BEAT, events.Beaten(9.0, "worker/0", BEAT)),
     "tfapp.report.exit.worker/0": (REPORT, events.Exited(9.0, REPORT)),
     "tfapp.report.waits.worker/0": (
-        {"container": "worker_0", "text": "waiting for 1 GPU"},
-        events.Waits(9.0, "worker/0", "worker_0", "waiting for 1 GPU"),
+        {"container": "worker_0", "text": "waiting for 1 GPU", "kind": "nodes"},
+        events.Waits(9.0, "worker/0", "worker_0", "waiting for 1 GPU", "nodes"),
     ),
     KEY_FEED: (FeedStatus(rows=3), events.Fed(9.0, FeedStatus(rows=3))),
     KEY_STOP: ({"message": "enough"}, events.StopRequested(9.0, "enough")),

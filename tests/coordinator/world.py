@@ -9,9 +9,11 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     9 worker/1 starts too late  1 worker/1 beats            9 worker/1 had died 9
     6 worker/1 is taken for dead
     6 worker/1 is cut off        7 worker/0 exits 3 stuck a last line
+    1 worker/1 waits queue      2 worker/1 granted        5 full quota      9 full -
     7 worker/0 exits 3 mute      7 worker/0 reports 100 loss=0.5    7 worker/0 reports - loss=0.5
 
 The first container of an instance is there when the history begins; `refused` is every later one.
+While a scheduler is `full`, it holds each later one back. Nobody is heard of who `waits` for it.
 
 Runners beat every `limits.heartbeat` seconds, say at once that their program runs, and end it
 half a second after an order to stop, and at once for a new generation. Programs have got on when
@@ -32,7 +34,7 @@ from tests.contract_values import make_component, make_failure_policy, make_job,
 from tfapp.contract.exit import Exit
 from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
-from tfapp.contract.names import initial_container, parse_instance
+from tfapp.contract.names import GRANTED, initial_container, parse_instance
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.coordinator.policy.state import FINISHED, new_state
@@ -104,6 +106,8 @@ class Runner:
     fence: float = math.inf  # who is cut off ends its program then
     deaf: bool = False
     obeys: float = math.inf
+    held: str = ""  # by whom its container is
+    granted: float = -math.inf  # since when no scheduler holds it back any more
     heard: bool = False  # by its answer or its heartbeat, which go on from then
     beat: float = math.inf  # when it is due
     sequence: int = 0
@@ -128,6 +132,7 @@ class World:
         self.store_calls = 0
         self.cluster: Cluster | None = None
         self.held: set[str] = set()
+        self.full = ""  # the kind of scheduler that holds every new container back
         self.checks: list = []  # called with (world, state before, event, actions) at each step
 
     # -- the master --
@@ -181,6 +186,16 @@ class World:
             self.note(f"another container for {name}")
         runner = self.start_runner(name, f"-{before}" if before else "", action.generation)
         self.feed(events.Requested(self.now, name, runner.container))
+        if self.full:
+            self.hold(runner, self.full)
+
+    def hold(self, runner: Runner, kind: str) -> None:
+        runner.held, text = kind, f"waiting for the {kind}"
+        self.feed(events.Waits(self.now, runner.instance, runner.container, text, kind))
+
+    def grant(self, runner: Runner) -> None:
+        runner.held, runner.granted = "", self.now
+        self.feed(events.Waits(self.now, runner.instance, runner.container, "", GRANTED))
 
     def start_runner(self, name: str, suffix: str = "", generation: int = 1) -> Runner:
         runner = Runner(name, initial_container(name) + suffix, self.now, generation)
@@ -206,7 +221,7 @@ class World:
     def info(self, runner: Runner, log_of: str) -> ContainerInfo:
         name = runner.container
         if not runner.ended:
-            return ContainerInfo("RUNNING", "h")
+            return ContainerInfo("REQUESTED") if runner.held else ContainerInfo("RUNNING", "h")
         log = self.logs.get(runner.instance, "") if name == log_of else ""
         message = self.messages.get(name, "out of luck")
         return ContainerInfo("FAILED", "", message, log, reason_of(message))
@@ -221,9 +236,10 @@ class World:
     def answer(self, name: str) -> None:
         """Whoever has or had this number, the oldest first: one that leaves answers too."""
         for runner in [r for r in self.everybody if r.instance == name]:
-            if runner.answered or runner.ended or runner.reported or runner.cut:
+            if runner.answered or runner.ended or runner.reported or runner.cut or runner.held:
                 continue
             runner.answered = runner.heard = True
+            runner.granted = self.now if runner.granted < 0 else runner.granted
             runner.beat = self.now + self.job.limits.heartbeat
             answer = Answer(runner.generation, name, host_of(name), runner.container, {})
             self.feed(events.Answered(self.now, answer))
@@ -250,6 +266,7 @@ class World:
     def beat(self, name: str) -> None:
         runner = self.runners[name]
         runner.heard = True
+        runner.granted = self.now if runner.granted < 0 else runner.granted
         runner.beat = self.now + self.job.limits.heartbeat
         runner.sequence += 1
         state = "running" if runner.program else "waiting"
@@ -278,7 +295,7 @@ class World:
         progressed: bool = True,
     ) -> None:
         runner = self.runners[name]
-        if runner.reported or runner.ended or runner.cut:
+        if runner.reported or runner.ended or runner.cut or runner.held:
             return
         seconds = self.now - runner.began if runner.program else 0.0
         measured = self.measured(runner) if runner.program else {}
@@ -410,6 +427,12 @@ class World:
             self.feed(events.StopRequested(self.now, text))
         elif who == "flex":
             self.feed(events.FlexRequested(self.now, FlexRequest("f", what[0], what[1])))
+        elif who == "full":
+            self.full = text.strip("-")
+        elif what[0] == "waits":
+            self.hold(self.runners[who], what[1])
+        elif what[0] == "granted":
+            self.grant(self.runners[who])
         elif who == "paused":
             self.pause(float(text))
         elif what[0] == "answers":

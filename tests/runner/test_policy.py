@@ -452,3 +452,9 @@ def test_no_history_breaks_the_promises(history):
         for action in actions:
             world.does(action)
     assert state.phase in policy.BEAT_STATES
+
+
+def test_a_coordinator_that_announces_a_generation_again_is_waited_for():
+    state, done = play(*READY, 500.0, GenerationSeen(1), 1100.0, Tick())
+    assert (state.phase, state.deadline) == (policy.WAITING, 500.0 + GANG + GANG_MARGIN)
+    assert done == [Register(1)]

@@ -124,6 +124,7 @@ def read_limits(
     equal for all."""
     return Limits(
         gang=seconds(settings.text("gang.timeout")),
+        queue=seconds(settings.text("queue.timeout") or "0"),
         lifetime=seconds(settings.text("application.lifetime")),
         evaluator=seconds(settings.text("evaluator.timeout")),
         stop_grace=seconds(settings.text("stop.grace")),

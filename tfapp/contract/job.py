@@ -4,9 +4,11 @@ containers may read."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from tfapp.contract.encoding import Coded
+from tfapp.contract.names import NODES
 from tfapp.contract.status import Ran, RanComponent
 from tfapp.frozen import frozen
 
@@ -83,7 +85,9 @@ class FailurePolicy(Coded):
 class Limits:
     """The deadlines of the application, in seconds. 0 disables `lifetime` and `heartbeat_lost`."""
 
-    gang: float  # all instances have exported, counted from the generation's beginning
+    # All instances have exported. It counts from the generation's beginning, or, where a scheduler
+    # holds all containers back that were requested, from the first one that is granted.
+    gang: float
     lifetime: float  # of the application
     evaluator: float  # an evaluator goes on so long after success
     stop_grace: float  # between SIGTERM and SIGKILL
@@ -92,6 +96,17 @@ class Limits:
     settle: float = 0.5  # a program's failure waits so long for a loss that caused it
     # What a container has between SIGTERM and SIGKILL, where the engine gives less than stop_grace.
     container_grace: float = 86400.0
+    queue: float = 0.0  # a scheduler may hold a generation back for so long; 0: see `queue_limit`
+
+
+NODES_LIMIT = 1800.0  # seconds for which an application waits for nodes unless it says otherwise
+
+
+def queue_limit(queue: float, kind: str) -> float:
+    """The seconds for which a scheduler may hold an application back: `queue`, or where that is 0,
+    for ever (infinity) where a queue or a quota does it, because these have room again. Nodes that
+    are large enough may never come."""
+    return queue or (NODES_LIMIT if kind == NODES else math.inf)
 
 
 # ---- The job: what the compiler decided -------------------------------------------------------

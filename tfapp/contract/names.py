@@ -37,6 +37,14 @@ ACCEPTED, FORMING, SUSPENDED = "ACCEPTED", "FORMING", "SUSPENDED"
 FINAL_STATES = (SUCCEEDED, FAILED, KILLED)
 
 
+# ---- What a container that was requested waits for ----------------------------------------------
+
+# A scheduler holds it back: a queue, a quota, or a lack of nodes (machines, slots of Spark).
+QUEUE, QUOTA, NODES = "queue", "quota", "nodes"
+# It was granted: it has its place, and is on its way there.
+GRANTED = "granted"
+
+
 # ---- How an instance is called, and the container in which it begins --------------------------
 
 
@@ -78,8 +86,8 @@ ALIVE_PREFIX = "tfapp.report.alive."
 ANSWER_PREFIX = "tfapp.report.answer."  # + instance, owned: class Answer
 BEAT_PREFIX = "tfapp.report.beat."  # + instance, owned: class Beat
 EXIT_PREFIX = "tfapp.report.exit."  # + instance, unowned: class ExitReport
-# + instance, owned, by the master: {"container": id, "text": "waiting for 2 GPUs"}; "" when it
-# waits for nothing any more.
+# + instance, owned, by the master: {"container": id, "text": "waiting for 2 GPUs", "kind": NODES};
+# the text is "" when it waits for nothing any more.
 WAITS_PREFIX = "tfapp.report.waits."
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances

@@ -219,6 +219,6 @@ _READERS: Mapping[str, Callable[[float, str, Any], Event]] = {
     BEAT_PREFIX: lambda time, name, data: events.Beaten(time, name, Beat.from_dict(data)),
     EXIT_PREFIX: lambda time, _, data: events.Exited(time, ExitReport.from_dict(data)),
     WAITS_PREFIX: lambda time, name, data: events.Waits(
-        time, name, data["container"], data["text"]
+        time, name, data["container"], data["text"], data["kind"]
     ),
 }

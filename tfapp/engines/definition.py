@@ -51,6 +51,7 @@ class Definition(Coded):
     docker: tuple[str, ...] = ()
     stop_grace: float = 30.0  # seconds
     gang: float = 600.0  # seconds until all instances must have exported
+    queue: float = 0.0  # seconds for which a scheduler may hold it back; 0: see `queue_limit`
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -83,6 +84,7 @@ class Definition(Coded):
             docker=docker_engines(job),
             stop_grace=job.limits.stop_grace,
             gang=job.limits.gang,
+            queue=job.limits.queue,
             checkpoint_dir=job.checkpoint_dir,
             engine=engine or {},
         )

@@ -19,9 +19,11 @@ class Told(Protocol):
         """The container is about to run on `host`. Returns False when it was killed meanwhile: then
         it must not run."""
 
-    def waits(self, text: str) -> None:
+    def waits(self, text: str, kind: str = "") -> None:
         """Why the container has not begun yet: "waiting for 2 GPUs"; "" when the reason is gone.
-        May be called at any time before `granted`."""
+        `kind`: QUEUE, QUOTA or NODES of `contract.names` where a scheduler holds it back, GRANTED
+        from the moment on at which it has its place. May be called at any time before
+        `granted`."""
 
 
 @frozen

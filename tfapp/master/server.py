@@ -18,7 +18,13 @@ import grpc.aio
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import container_message
-from tfapp.contract.names import ENV_INSTANCE, KEY_STATUS, WAITS_PREFIX, initial_instance
+from tfapp.contract.names import (
+    ENV_INSTANCE,
+    GRANTED,
+    KEY_STATUS,
+    WAITS_PREFIX,
+    initial_instance,
+)
 from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
@@ -306,7 +312,7 @@ class _OfDriver:
         self._begin()
         return True
 
-    def waits(self, text: str) -> None:
+    def waits(self, text: str, kind: str = "") -> None:
         """See Told.waits."""
 
 
@@ -325,23 +331,24 @@ class _OfContainer:
         self._store = store
         self._container = container
         self._key = WAITS_PREFIX + instance
+        self._kind = ""
 
     def granted(self, host: str) -> bool:
         container = self._container
-        self.waits("")
+        self.waits("", GRANTED)
         allowed = self._lifecycle.granted(container, host)
         if allowed:
             log.info("%s starts as %s on %s", container.id, container.engine_id, host)
         return allowed
 
-    def waits(self, text: str) -> None:
+    def waits(self, text: str, kind: str = "") -> None:
         container = self._container
-        if container.state != REQUESTED or text == container.message:
+        if container.state != REQUESTED or (text, kind) == (container.message, self._kind):
             return
-        container.message = text
+        container.message, self._kind = text, kind
         if text:
             log.info("%s is %s", container.id, text)
-        value = encode({"container": container.id, "text": text})
+        value = encode({"container": container.id, "text": text, "kind": kind})
         owner = Owner(container.service, container.instance)
         self._store.apply(StorePut(self._key, value, owner))
 

@@ -104,6 +104,9 @@ def step(state: RunnerState, event: events.Event, now: float) -> Decision:
 
 
 def _generation(state: RunnerState, number: int, now: float) -> Decision:
+    if number == state.generation == state.wanted and state.phase == WAITING:
+        # It is announced again while a scheduler holds others back.
+        return dataclasses.replace(state, deadline=_patience(state, now)), ()
     if number <= state.wanted:
         return state, ()
     state = dataclasses.replace(state, wanted=number)

@@ -48,6 +48,7 @@ def test_applications_that_cannot_be(tfapp, namespace, kubeconfig, cluster):
     """Each is asked for, at the same time."""
     script = tfapp.program(programs.HELLO)
     gang = ("--option", "site.global.gang.timeout", "10 s")
+    gang += ("--option", "site.global.queue.timeout", "10 s")
 
     nowhere = OnKubernetes(tfapp.work, tfapp.home, cluster, Namespace(namespace.api, "nowhere"))
 
@@ -102,7 +103,7 @@ def test_applications_that_cannot_be(tfapp, namespace, kubeconfig, cluster):
     told("python", 65, f"no Python interpreter python3 in the image {pod_images.SHELL}")
     told("grpc", 65, f"of the image {pod_images.BARE} lacks grpcio, protobuf")
     told("quota", 67, "waiting for room in the namespace's quota: ", "exceeded quota: gpus")
-    told("size", 67, "Missing: worker/0", "is still waiting for a node: 0/2 nodes are available")
+    told("size", 67, "worker/0 is waiting for a node: 0/2 nodes are available", "queue.timeout")
     told("node", 67, "the application master was not there", "waiting for a node: 0/2 nodes are")
     told("server", 53, "the Kubernetes API at https://127.0.0.1:9", "Connection refused")
     told("login", 53, "failed: exec: process returned 1. your session is over: call corp-login")

@@ -18,6 +18,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.job import (
     FAIL_APPLICATION,
     IGNORE,
+    NODES_LIMIT,
     RESTART_INSTANCE,
     FailurePolicy,
     FailureRule,
@@ -25,7 +26,16 @@ from tfapp.contract.job import (
     Limits,
 )
 from tfapp.contract.messages import Order
-from tfapp.contract.names import FAILED, FORMING, KILLED, STOPPING, SUCCEEDED
+from tfapp.contract.names import (
+    FAILED,
+    FORMING,
+    KILLED,
+    NODES,
+    QUEUE,
+    QUOTA,
+    STOPPING,
+    SUCCEEDED,
+)
 from tfapp.coordinator.policy import actions, ending, ends, events
 from tfapp.coordinator.policy.failure_policy import MAX_BACK_OFF
 from tfapp.coordinator.policy.state import (
@@ -35,9 +45,11 @@ from tfapp.coordinator.policy.state import (
     Recovery,
     Stage,
     State,
+    held_until,
+    holding,
     success_instances,
 )
-from tfapp.coordinator.policy.step import next_deadline
+from tfapp.coordinator.policy.step import CATCH_UP, PAUSED, next_deadline
 
 LAYOUTS = (
     "worker=1",
@@ -55,6 +67,9 @@ LIMITS = (
     make_limits(gang=20, evaluator=8, stop_grace=3, heartbeat=1, heartbeat_lost=4, settle=0.5),
     make_limits(
         gang=9, lifetime=40, evaluator=30, stop_grace=9, heartbeat=2, heartbeat_lost=6, settle=6
+    ),
+    make_limits(
+        gang=15, queue=50, evaluator=8, stop_grace=3, heartbeat=1, heartbeat_lost=4, settle=0.5
     ),
     make_limits(gang=20, evaluator=5, stop_grace=0, heartbeat=1, heartbeat_lost=0, settle=0),
 )
@@ -85,6 +100,7 @@ POLICIES = (
 )
 
 
+KINDS = (QUEUE, QUOTA, NODES)
 SLOW = pytest.mark.slow
 INFRASTRUCTURE = ("silent", "preempted", "node-lost")
 OUTSIDE = ("lost", "signal", "memory", "hang")
@@ -106,6 +122,10 @@ class Referee:
         self.replaced = 0
         self.flexed = 0
         self.charged: set[int] = set()  # generations
+        self.starved: tuple[float, float] | None = None  # since when, and since when by nodes only
+        self.fed = 0.0  # the last time at which not everything was held back
+        self.told = 0.0  # the last announcement
+        self.repeated = 0  # announcements
         world.checks.append(self.check)
 
     def check(self, world: World, before: State, event: events.Event, wanted: tuple) -> None:
@@ -119,6 +139,7 @@ class Referee:
         self.observe(before, event)
         self.check_actions(before, after, wanted)
         self.check_waits(before, after, wanted)
+        self.check_scheduler(before, after, event, wanted)
         self.check_charge(before, after)
         self.check_budgets(after)
         if before.verdict is None and after.verdict is not None:
@@ -169,6 +190,47 @@ class Referee:
         if before.decided:
             begun = (actions.RequestContainer, actions.PublishCluster, actions.PublishReleased)
             assert not [a for a in wanted if isinstance(a, begun)], "nothing begins after it"
+
+    def check_scheduler(self, before: State, after: State, event: events.Event, wanted) -> None:
+        """Every wait has a deadline or a queue that is named. Neither deadline passes before its
+        time."""
+        looked = isinstance(event, events.Tick) and event.time >= after.resumed + CATCH_UP
+        if looked:
+            self.look(before, self.world.now)
+        limits, now = self.world.job.limits, after.ticked
+        if any(isinstance(action, actions.Announce) for action in wanted):
+            self.told = self.world.now
+            self.repeated += (
+                isinstance(event, events.Tick) and after.generation == before.generation
+            )
+        if looked and after.phase == FORMING and after.hold is not None:
+            for first in holding(after)[: held_until(after) == math.inf]:
+                assert first.held in (QUEUE, QUOTA) and first.preparing, "a queue is named"
+                assert limits.queue == 0
+            assert self.world.now <= self.told + max(limits.gang, PAUSED), "runners hear of it"
+        if before.verdict is None and after.verdict is not None:
+            summary = after.verdict.summary
+            if "site.global.gang.timeout" in summary:
+                assert now >= self.fed + limits.gang, "time in a queue is not the gang's"
+            if "site.global.queue.timeout" in summary:
+                assert self.starved is not None
+                since = self.starved[0] + limits.queue
+                assert now >= (since if limits.queue else self.starved[1] + NODES_LIMIT)
+
+    def look(self, before: State, now: float) -> None:
+        """Whether nothing that the generation has asked for was granted after the last request."""
+        awaited = [
+            self.world.runners[i.id]
+            for i in before.instances.values()
+            if i.intent is not Intent.JOIN and not i.ended and i.container
+        ]
+        asked = max((r.requested for r in awaited), default=0.0)
+        held = [r.held for r in awaited if r.held]
+        if before.phase != FORMING or not held or any(r.granted >= asked for r in awaited):
+            self.starved = None
+            return
+        began, nodes = self.starved or (now, now)
+        self.fed, self.starved = now, (began, nodes if {*held} == {NODES} else now)
 
     def check_charge(self, before: State, after: State) -> None:
         """A failure for which a generation forms is charged once, to its cause."""
@@ -258,6 +320,12 @@ def final_checks(world: World, referee: Referee) -> None:
     limits = world.job.limits
     while world.state.phase == FORMING:
         generation, requests = world.state.generation, referee.replaced
+        world.advance(world.now + CATCH_UP + 1)  # a tick knows of holds
+        if world.state.hold is not None:
+            queued = held_until(world.state) == math.inf
+            world.advance(world.now + 5 * limits.gang if queued else held_until(world.state) + 2)
+            for held in holding(world.state)[:queued]:
+                world.grant(world.runners[held.id])  # what was granted something still ends
         world.advance(world.now + limits.gang + MAX_BACK_OFF + 1)
         progress = (world.state.generation, referee.replaced) != (generation, requests)
         assert world.state.phase != FORMING or progress, "no generation forms for ever"
@@ -272,7 +340,8 @@ def final_checks(world: World, referee: Referee) -> None:
     rounds = (
         world.state.generation + world.state.charges.restarts + referee.replaced + referee.flexed
     )
-    assert world.store_calls <= rounds * (2 * count + len(world.job.components) + 3)
+    most = rounds * (2 * count + len(world.job.components) + 3) + referee.repeated
+    assert world.store_calls <= most
     unfinished = [i for i in world.state.instances.values() if i.exit is None]
     assert unfinished == []
     hearing = [r for r in world.everybody if not (r.ended or r.deaf or r.silent or r.cut)]
@@ -314,6 +383,14 @@ def happen(world: World, what: str, name: str, number: int) -> None:
         world.cut(runner)
     elif what == "preempt":
         world.happen(name, "preempted")
+    elif what == "hold" and not runner.ended:
+        known = world.state.instances.get(name)
+        if known is not None and known.heard is None:  # else a program has ended in it before
+            world.hold(runner, KINDS[number % 3])
+    elif what == "grant" and runner.held and not runner.ended:
+        world.grant(runner)
+    elif what == "full":
+        world.full = (*KINDS, "", "")[number % 5]
     elif what == "flex":
         component = name.partition("/")[0]
         world.happen("flex", component, ("+1", "-1", str(number % 5))[number % 3])
@@ -326,6 +403,9 @@ HAPPENINGS = (
     *("exit",) * 3,
     "exit late",
     "flex",
+    "full",
+    "hold",
+    "grant",
     "lose",
     "cut",
     "take for dead",

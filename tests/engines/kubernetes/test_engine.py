@@ -276,9 +276,13 @@ MASTER_WAITS = {
     "image": (
         {"containerStatuses": [{"name": "tfapp", "image": "mine:1", "state": NO_IMAGE}]},
         "waiting for the image mine:1: ErrImagePull: mine:1: not found",
+        ("it had a node", "gang.timeout", 600),
     ),
-    "node": (unscheduled("Unschedulable", NO_NODE), f"waiting for a node: {NO_NODE}"),
-    "quota": (None, f"waiting for its container: FailedCreate: {NO_QUOTA}"),
+    "node": (
+        unscheduled("Unschedulable", NO_NODE),
+        f"waiting for a node: {NO_NODE}",
+        ("it was asked for", "queue.timeout", 1800),
+    ),
 }
 
 
@@ -286,14 +290,11 @@ MASTER_WAITS = {
 def test_a_master_that_does_not_begin_has_the_time_of_all_instances(
     engine, server, small, clock, what
 ):
-    status, words = MASTER_WAITS[what]
-    limit = small.job.limits.gang
+    status, words, (since, key, limit) = MASTER_WAITS[what]
     engine.create("train", small)
-    if status is None:
-        event = {"type": "Warning", "reason": "FailedCreate", "message": NO_QUOTA}
-        server.put("Event/e", {"metadata": {"name": "e"}, **event})
-    else:
-        masters_pod(server, **status)
+    masters_pod(server, **status)
+    if what == "image":
+        server.objects["Pod/m"]["spec"]["nodeName"] = "node1"
     clock[0] += limit - 1
     found = engine.find("train")
     assert (found.live, found.waits) == (True, words)
@@ -305,15 +306,21 @@ def test_a_master_that_does_not_begin_has_the_time_of_all_instances(
     (last,) = engine.follow("train")
     assert (last.live, last.status.verdict.exit_code) == (False, 67)
     assert last.status.verdict.summary == (
-        f"Timed out: the application master was not there {limit:g} s after it was asked for: it "
-        f"was {words.rstrip('.')}. The limit is site.global.gang.timeout."
+        f"Timed out: the application master was not there {limit:g} s after {since}: it "
+        f"was {words.rstrip('.')}. The limit is site.global.{key}."
     )
     assert "Job/tfapp-train-1" not in server.names()
     assert "Pod/m" not in server.names()
 
 
-def test_a_master_whose_pod_a_queue_holds_back_has_no_deadline(engine, server, small, clock):
+def test_a_master_that_a_queue_or_a_quota_holds_back_has_no_deadline(engine, server, small, clock):
     engine.create("train", small)
+    event = {"type": "Warning", "reason": "FailedCreate", "message": NO_QUOTA}
+    server.put("Event/e", {"metadata": {"name": "e"}, **event})
+    clock[0] += 10 * small.job.limits.gang
+    found = engine.find("train")
+    words = f"waiting for its container: FailedCreate: {NO_QUOTA}"
+    assert (found.live, found.waits) == (True, words)
     masters_pod(server, **unscheduled("SchedulingGated", "blocked"))
     clock[0] += 10 * small.job.limits.gang
     assert engine.find("train").live

@@ -42,12 +42,14 @@ class Refused:
 @frozen
 class Waits:
     """The master's reason why a container has not started, such as "waiting for 2 GPUs"; "" when
-    there is none any more."""
+    there is none any more. `kind`: QUEUE, QUOTA or NODES of `contract.names` where a scheduler
+    holds it back, GRANTED where it has its place; "" for any other reason."""
 
     time: float
     instance: str
     container: str
     text: str
+    kind: str = ""
 
 
 @frozen

@@ -29,6 +29,7 @@ from tfapp.coordinator.policy.state import (
     State,
     fenced,
     has_left,
+    held_until,
 )
 
 
@@ -97,6 +98,7 @@ def _resize(
                 requested_in=state.generation,
                 joined=state.generation + 1,
                 intent=Intent.JOIN,
+                asked=time,
             )
             for index in range(len(have), count)
         ]
@@ -134,7 +136,7 @@ def join(state: State, time: float) -> Step:
     if not newcomers or state.phase != RUNNING:
         return state, ()
     late = [i for i in newcomers if i.answer is None or not has_left(state, i)]
-    if late and time < state.join_by:
+    if late and time < _join_by(state):
         return state, ()
     state, done = withdraw(state, late, time)
     ready = [i.id for i in state.instances.values() if i.intent is Intent.JOIN]
@@ -180,7 +182,12 @@ def due(state: State) -> float:
     """The time at which new instances that are not ready are withdrawn; infinity when there are
     none."""
     joining = any(i.intent is Intent.JOIN for i in state.instances.values())
-    return state.join_by if joining and state.phase == RUNNING else math.inf
+    return _join_by(state) if joining and state.phase == RUNNING else math.inf
+
+
+def _join_by(state: State) -> float:
+    """Time in which a scheduler holds all new instances back does not count."""
+    return state.join_by if state.hold is None else held_until(state)
 
 
 def _remove(state: State, leaving: Iterable[Instance]) -> Step:

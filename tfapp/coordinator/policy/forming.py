@@ -4,13 +4,23 @@ releases the components that commandOrders hold back."""
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from tfapp.contract.messages import Cluster, Member
-from tfapp.contract.names import FORMING, RUNNING
+from tfapp.contract.names import FORMING, GRANTED, NODES, RUNNING
 from tfapp.contract.status import BEGINS, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
-from tfapp.coordinator.policy.state import Instance, Intent, Stage, State, has_left, resumed
+from tfapp.coordinator.policy.state import (
+    Hold,
+    Instance,
+    Intent,
+    Stage,
+    State,
+    has_left,
+    holding,
+    resumed,
+)
 
 Step = tuple[State, tuple[Action, ...]]
 
@@ -24,7 +34,8 @@ _STAGE_OF_BEAT = {
 
 def begin(state: State, event: events.Started) -> Step:
     """Announces the first generation to the containers that the master requested at its start."""
-    state = dataclasses.replace(state, started=event.time, began=event.time, ticked=event.time)
+    now = event.time
+    state = dataclasses.replace(state, started=now, began=now, counted=now, ticked=now)
     if event.earlier is not None:
         state = resumed(dataclasses.replace(state, before=event.before), event.earlier)
     return announce(state)
@@ -44,7 +55,37 @@ def waits(state: State, event: events.Waits) -> Step:
     instance = state.instances.get(event.instance)
     if instance is None or instance.container != event.container or instance.heard is not None:
         return state, ()
-    return state.with_instance(dataclasses.replace(instance, preparing=event.text)), ()
+    instance = dataclasses.replace(instance, preparing=event.text)
+    if event.kind == GRANTED:
+        return state.with_instance(_granted(instance, event.time)), ()
+    return state.with_instance(dataclasses.replace(instance, held=event.kind)), ()
+
+
+def hold(state: State, time: float) -> Step:
+    """Notes whether a scheduler holds all that was requested back. When that ends, the deadline for
+    the instances begins to count. Runners that wait learn from announcements that their
+    coordinator does."""
+    before, held = state.hold, holding(state)
+    if not held:
+        if before is None:
+            return state, ()
+        join_by = time + state.job.limits.gang if state.phase == RUNNING else state.join_by
+        state = dataclasses.replace(state, hold=None, counted=time, join_by=join_by)
+        return announce(state) if state.phase == FORMING else (state, ())
+    kind = held[0].held
+    now = Hold(kind, time, time, -math.inf) if before is None else before
+    if (now.kind == NODES) != (kind == NODES):
+        now = dataclasses.replace(now, of_kind=time)
+    again = state.phase == FORMING and time >= now.announced + state.job.limits.gang / 2
+    now = dataclasses.replace(now, kind=kind, announced=time if again else now.announced)
+    state = dataclasses.replace(state, hold=now)
+    return announce(state) if again else (state, ())
+
+
+def _granted(instance: Instance, time: float) -> Instance:
+    """The instance, of whose container it is known that it has a place."""
+    granted = time if instance.granted is None else instance.granted
+    return dataclasses.replace(instance, granted=granted, held="")
 
 
 def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
@@ -61,6 +102,8 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
         generation=generation,
         phase=FORMING,
         began=time,
+        counted=time,
+        hold=None,
         not_before=time + delay,
         formed=False,
         held=frozenset(),
@@ -80,22 +123,27 @@ def _again(state: State, instance: Instance, generation: int) -> Instance:
         return dataclasses.replace(instance, answer=None, joined=generation + 1)
     if not instance.lost:
         return dataclasses.replace(
-            _fresh(instance, instance.requested_in),
+            _fresh(instance, instance.requested_in, instance.asked),
             container=instance.container,
             host=instance.host,
             heard=instance.heard,
+            preparing="" if instance.heard else instance.preparing,
+            held=instance.held,
+            granted=instance.granted,
             stage=Stage.WAITING,
         )
-    return instance if instance.intent is Intent.IGNORE else _fresh(instance, generation)
+    ignored = instance.intent is Intent.IGNORE
+    return instance if ignored else _fresh(instance, generation, state.ticked)
 
 
-def _fresh(instance: Instance, generation: int) -> Instance:
+def _fresh(instance: Instance, generation: int, asked: float) -> Instance:
     return Instance(
         instance.id,
         instance.component,
         instance.index,
         instance.role,
         requested_in=generation,
+        asked=asked,
         joined=instance.joined,
         # Kept until its next program reports metrics.
         metrics=instance.metrics,
@@ -106,7 +154,7 @@ def _fresh(instance: Instance, generation: int) -> Instance:
 
 def replace_container(state: State, instance: Instance) -> Step:
     """Asks for another container for an instance that lost its own, in the same generation."""
-    fresh = _fresh(instance, state.generation)
+    fresh = _fresh(instance, state.generation, state.ticked)
     request = _request(fresh, state.generation)
     return state.with_instance(fresh), (*_abandon(instance), request)
 
@@ -149,7 +197,12 @@ def answered(state: State, event: events.Answered) -> Step:
         return state, ()
     stage = Stage.WAITING if instance.stage is Stage.REQUESTED else instance.stage
     changed = dataclasses.replace(
-        instance, answer=answer, host=answer.host, heard=event.time, stage=stage, preparing=""
+        _granted(instance, event.time),
+        answer=answer,
+        host=answer.host,
+        heard=event.time,
+        stage=stage,
+        preparing="",
     )
     joining = instance.intent is Intent.JOIN
     replaced = state.phase == RUNNING and instance.answer is None and not joining
@@ -203,7 +256,7 @@ def beaten(state: State, event: events.Beaten) -> Step:
     if instance is None or beat.container not in ("", instance.container):
         return state, ()
     host = beat.host or instance.host
-    instance = dataclasses.replace(instance, heard=event.time, host=host)
+    instance = dataclasses.replace(_granted(instance, event.time), heard=event.time, host=host)
     if instance.ended:
         return state.with_instance(instance), ()
     preparing = "" if instance.answer else beat.preparing

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfapp.contract import names
 from tfapp.contract.exit import LOSS_REASONS, Exit
-from tfapp.contract.job import Job
+from tfapp.contract.job import Job, queue_limit
 from tfapp.contract.messages import Answer, Beat, ExitReport
 from tfapp.contract.metrics import Measure, Point
 from tfapp.contract.names import (
@@ -65,6 +65,9 @@ class Instance:
     answer: Answer | None = None
     docker: str = ""  # id of the Docker container of its program
     preparing: str = ""  # what it waits for before its answer: the master's words, or its runner's
+    held: str = ""  # QUEUE, QUOTA or NODES while a scheduler holds its container back
+    asked: float = -math.inf  # time of the request for its container
+    granted: float | None = None  # time at which the container got its place
     heard: float | None = None  # time of the last message of its runner
     exit: Exit | None = None  # once it is ENDED or GONE
     report: ExitReport | None = None
@@ -176,6 +179,17 @@ class Leaving:
 
 
 @frozen
+class Hold:
+    """All that was requested for a generation, or for new instances, is held back by a scheduler.
+    `kind`: QUEUE, QUOTA or NODES."""
+
+    kind: str
+    since: float
+    of_kind: float  # since when it is of this kind
+    announced: float  # when the generation was announced last
+
+
+@frozen
 class State:
     """The whole application. Times are those of the events."""
 
@@ -186,6 +200,8 @@ class State:
     started: float = 0.0  # the application, or after a suspension its last resumption
     before: float = 0.0  # seconds from the application's start to `started`
     began: float = 0.0  # the generation
+    counted: float = 0.0  # the time from which the gang deadline counts
+    hold: Hold | None = None
     not_before: float = 0.0  # back-off: the cluster is not published earlier
     ticked: float = 0.0  # the last tick
     resumed: float = -math.inf  # the end of the coordinator's own last pause
@@ -326,6 +342,32 @@ def fenced(state: State, instance: Instance) -> float:
 def has_left(state: State, instance: Instance) -> bool:
     """Whether no program can still be running in an earlier container of `instance`."""
     return all(leaving.instance != instance.id for leaving in state.leaving.values())
+
+
+def held_until(state: State) -> float:
+    """The end of the time for which a scheduler may hold the application back; infinity for
+    none."""
+    hold = state.hold
+    if hold is None:
+        return math.inf
+    queue = state.job.limits.queue
+    return (hold.since if queue else hold.of_kind) + queue_limit(queue, hold.kind)
+
+
+def holding(state: State) -> tuple[Instance, ...]:
+    """The instances whose containers a scheduler holds back, so that nothing goes on: of those that
+    the generation waits for or, while it runs, of the new ones. Those come first on which it
+    depends how long that may last: who waits for a queue or a quota. Empty when a container was
+    granted after the last request for one."""
+    if state.phase not in (FORMING, names.RUNNING) or state.decided:
+        return ()
+    joining = state.phase == names.RUNNING
+    everybody = state.instances.values()
+    awaited = [i for i in everybody if not i.ended and (i.intent is Intent.JOIN) == joining]
+    asked = max((i.asked for i in awaited), default=0.0)
+    if any(i.granted is not None and i.granted >= asked for i in awaited):
+        return ()
+    return tuple(sorted((i for i in awaited if i.held), key=lambda i: i.held == names.NODES))
 
 
 def live(instance: Instance) -> bool:

@@ -20,7 +20,15 @@ from tfapp.coordinator.policy import (
     verdicts,
 )
 from tfapp.coordinator.policy.forming import Step
-from tfapp.coordinator.policy.state import FINISHED, Instance, Intent, Recovery, State, fenced
+from tfapp.coordinator.policy.state import (
+    FINISHED,
+    Instance,
+    Intent,
+    Recovery,
+    State,
+    fenced,
+    held_until,
+)
 
 # The loop ticks every second. If more than this many seconds lie between two ticks, the coordinator
 # itself was paused, and the silence of runners is counted anew.
@@ -84,11 +92,11 @@ def tick(state: State, event: events.Tick) -> Step:
     state = _after_pause(state, time)
     if time < state.resumed + CATCH_UP:
         return state, ()
-    done: tuple[actions.Action, ...] = ()
+    state, done = forming.hold(state, time)
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
-    if done and not state.decided:
+    if any(isinstance(one, actions.ListContainers) for one in done) and not state.decided:
         return state, done  # the next tick follows at once, after the master's list of containers
     if not state.decided:
         state, left = flexing.leave(state, time)
@@ -116,6 +124,9 @@ def _go_on(state: State, time: float) -> Step:
         if _gang(state) <= time:
             state = dataclasses.replace(judging.close(state), listing=True)
             return state, (*done, actions.ListContainers())
+        if state.phase == FORMING and held_until(state) <= time:
+            state = judging.close(state)
+            return ending.decide(state, time, verdicts.held_too_long(state)), done
         if _lifetime(state) <= time:
             state = judging.close(state)
             return ending.decide(state, time, verdicts.lifetime_over(state)), done
@@ -144,8 +155,9 @@ def _deadlines(state: State) -> tuple[float, ...]:
     if _recovers(state):
         return (failure, *restarts)
     if state.failure is not None:
-        return (failure, _gang(state), _lifetime(state), *restarts)
-    return (_gang(state), _lifetime(state), _backed_off(state), flexing.due(state), *restarts)
+        return (failure, _gang(state), *_held(state), _lifetime(state), *restarts)
+    limits = (_gang(state), *_held(state), _lifetime(state))
+    return (*limits, _backed_off(state), flexing.due(state), *restarts)
 
 
 def _recovers(state: State) -> bool:
@@ -172,9 +184,16 @@ def _silence(state: State, instance: Instance) -> float:
 
 
 def _gang(state: State) -> float:
-    if state.phase != FORMING or state.listing:
+    if state.phase != FORMING or state.listing or state.hold is not None:
         return math.inf
-    return max(state.began, state.not_before) + state.job.limits.gang
+    return max(state.counted, state.not_before) + state.job.limits.gang
+
+
+def _held(state: State) -> tuple[float, ...]:
+    """The end of a wait for a scheduler, and the next announcement during it."""
+    if state.phase != FORMING or state.hold is None:
+        return ()
+    return (held_until(state), state.hold.announced + state.job.limits.gang / 2)
 
 
 def _lifetime(state: State) -> float:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import LOSS_REASONS, Exit
+from tfapp.contract.job import queue_limit
 from tfapp.contract.last_lines import last_word
 from tfapp.contract.names import FAILED, KILLED, SUCCEEDED, trains_alone
 from tfapp.contract.status import Cause, Verdict
-from tfapp.coordinator.policy.state import Instance, Intent, State, success_instances
+from tfapp.coordinator.policy.state import Instance, Intent, State, holding, success_instances
 from tfapp.errors import ExitCode
 
 _MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON, so that they fit the diagnostics
@@ -89,12 +90,31 @@ def gang_incomplete(state: State) -> Verdict:
         if i.answer is None and not i.ended and i.intent is not Intent.JOIN
     ]
     missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
-    text = f"not all instances were ready {limit} after generation {state.generation} began"
+    since = f"after generation {state.generation} began"
+    if state.counted > state.began:
+        since = f"after no scheduler held all of generation {state.generation} back any more"
+    text = f"not all instances were ready {limit} {since}"
     return Verdict(
         FAILED,
         int(ExitCode.TIMED_OUT),
         f"Timed out: {text}. Missing: {names(missing)}. The limit is site.global.gang.timeout."
         + _limit_of_pulls(state, absent)
+        + _history(state),
+        _nowhere(state, "deadline", text),
+    )
+
+
+def held_too_long(state: State) -> Verdict:
+    """A scheduler holds all that was requested back, and the time for that is over."""
+    hold = state.hold
+    assert hold is not None
+    limit = duration(queue_limit(state.job.limits.queue, hold.kind))
+    waiting = [f"{i.id} is {_cut(i.preparing).rstrip('.')}" for i in holding(state)]
+    text = f"no container that generation {state.generation} asked for was granted for {limit}"
+    return Verdict(
+        FAILED,
+        int(ExitCode.TIMED_OUT),
+        f"Timed out: {text}: {names(waiting)}. The limit is site.global.queue.timeout."
         + _history(state),
         _nowhere(state, "deadline", text),
     )

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tfapp.contract.names import FINAL_STATES, KILLED, SUSPENDED
+from tfapp.contract.job import queue_limit
+from tfapp.contract.names import FINAL_STATES, GRANTED, KILLED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application
 from tfapp.engines.client import Address, Run
@@ -351,20 +352,24 @@ class KubernetesRun(Run):
         return False
 
     def _never_came(self, job: Mapping[str, Any]) -> bool:
-        """Ends a run whose master still waits after the gang deadline, for a node, a quota or its
-        image: there is no coordinator to do it. The time in a queue does not count."""
+        """Ends a run whose master a scheduler holds back for too long, or which then has no image
+        for too long: there is no coordinator to do it."""
         if self.serves:
             return False
         pod = self.master_pod()
         waits = endings.waits(pod) if pod else endings.told_by_events(self._events(None))
-        if not waits or (pod and endings.is_gated(pod)):
+        if not waits:
             return False
-        limit = self.found.definition().gang
-        began = max(self.recorded.record.started, _started(job))
+        definition, kind = self.found.definition(), verdict.held_by(pod, waits)
+        limit, key = definition.gang, "gang.timeout"
+        if kind != GRANTED:
+            limit, key = queue_limit(definition.queue, kind), "queue.timeout"
+        began = max(self.recorded.record.started, _started(job), _placed(pod))
         if self._clock() < began + limit:
             return False
         self.delete_pods()
-        self._write(verdict.never_came(waits, limit, self.recorded.last_known, self._clock()))
+        now = self._clock()
+        self._write(verdict.never_came(waits, limit, key, self.recorded.last_known, now))
         return self.is_ending()
 
     def _end(self, pods: Iterable[Mapping[str, Any]]) -> None:
@@ -423,6 +428,14 @@ class KubernetesRun(Run):
                 continue
             self.take(KubernetesRecord.of(item))
             return
+
+
+def _placed(pod: Mapping[str, Any] | None) -> float:
+    """The time at which a pod got its node, in seconds since 1970; 0 while it has none."""
+    for condition in (pod or {}).get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "True":
+            return (instant(condition.get("lastTransitionTime") or "") or 0) / 1e9
+    return 0.0
 
 
 def _started(job: Mapping[str, Any]) -> float:

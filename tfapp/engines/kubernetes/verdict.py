@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfapp.contract.exit import Exit
-from tfapp.contract.names import FAILED, KILLED, LOST
+from tfapp.contract.names import FAILED, KILLED, LOST, NODES, QUOTA
 from tfapp.contract.status import ApplicationStatus, Cause, Verdict, conclude
 from tfapp.engines.kubernetes.pod import endings
 from tfapp.engines.kubernetes.pod.names import COMPONENT, MASTER_COMPONENT, QUEUE_LABEL
@@ -105,13 +105,22 @@ def stopped_early(last_known: ApplicationStatus, message: str, now: float) -> En
     return Ending(KILLED, summary, conclude(last_known, verdict, now, KILLED))
 
 
-def never_came(waits: str, limit: float, last_known: ApplicationStatus, now: float) -> Ending:
-    """The ending of a run whose master had no image for `limit` seconds. `waits`: the cluster's
-    message."""
-    text = f"the application master was not there {limit:g} s after it was asked for"
-    summary = (
-        f"Timed out: {text}: it was {waits.rstrip('.')}. The limit is site.global.gang.timeout."
-    )
+def held_by(pod: Mapping[str, Any] | None, waits: str) -> str:
+    """What a master waits for, a kind of `contract.names`. `waits`: the cluster's words, which are
+    all there is of a quota: the API has no field for it."""
+    if pod is None:
+        return QUOTA if "exceeded quota" in waits else NODES
+    return endings.held_by(pod) or NODES
+
+
+def never_came(
+    waits: str, limit: float, key: str, last_known: ApplicationStatus, now: float
+) -> Ending:
+    """The ending of a run whose master was held back, or had no image, for `limit` seconds, which
+    site.global.`key` says. `waits`: the cluster's message."""
+    since = "it was asked for" if key == "queue.timeout" else "it had a node"
+    text = f"the application master was not there {limit:g} s after {since}"
+    summary = f"Timed out: {text}: it was {waits.rstrip('.')}. The limit is site.global.{key}."
     cause = Cause("", last_known.generation, "", "", Exit(None, None, "deadline", text))
     verdict = Verdict(FAILED, int(ExitCode.TIMED_OUT), summary, cause)
     return Ending(FAILED, summary, conclude(last_known, verdict, now, KILLED))

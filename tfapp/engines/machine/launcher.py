@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.contract.names import INSTANCE_FILE, MAX_LAST_LINES
+from tfapp.contract.names import INSTANCE_FILE, MAX_LAST_LINES, NODES
 from tfapp.disk import delete_tree, make_private, needing_room
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.gpus import GpuPool, hold
@@ -117,7 +117,7 @@ class LocalLauncher:
             gpus = self._gpus.take(number)
             if gpus is not None:
                 return gpus
-            told.waits(f"waiting for {number} GPU{'s' if number > 1 else ''}")
+            told.waits(f"waiting for {number} GPU{'s' if number > 1 else ''}", NODES)
             self._gpus_changed.clear()
             await self._gpus_changed.wait()
         return ()

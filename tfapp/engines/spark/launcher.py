@@ -18,7 +18,7 @@ from typing import Any
 import tfapp.standalone.bootstrap
 import tfapp.standalone.keeper
 from tfapp.contract.log_times import Log
-from tfapp.contract.names import RETURNED_FILE
+from tfapp.contract.names import NODES, RETURNED_FILE
 from tfapp.disk import make_private, write_atomically
 from tfapp.engines.machine import launcher as machine
 from tfapp.engines.machine.folders import RunFolder
@@ -197,7 +197,7 @@ class SparkLauncher:
         waiting = [c for c in self._containers.values() if c.line is None and not c.end.done()]
         for container in waiting:
             if now - container.since > QUIET:
-                container.told.waits(waiting_for(len(waiting), slots, free))
+                container.told.waits(waiting_for(len(waiting), slots, free), NODES)
 
     # -- what keepers say --
     async def container(self, id: str, attempt: int, line: ContainerLine) -> None:

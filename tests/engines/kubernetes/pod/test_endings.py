@@ -219,6 +219,13 @@ WAITS = {
 @pytest.mark.parametrize("words", WAITS)
 def test_waits(words):
     assert endings.waits(WAITS[words]) == words
+    kinds = {"a node": "nodes", "its admission": "queue", "room": "queue"}
+    kind = next((k for what, k in kinds.items() if f"for {what}" in words), "granted")
+    assert endings.held_by(WAITS[words]) == kind
+
+
+def test_a_pod_at_which_the_scheduler_has_not_looked():
+    assert endings.held_by(pod("Pending", node="")) == ""
 
 
 def event(time, reason, message, kind="Normal"):

@@ -50,14 +50,16 @@ class Told:
 
     def __init__(self):
         self.words = []
+        self.kinds = []
         self.hosts = []
 
     def granted(self, host):
         self.hosts.append(host)
         return True
 
-    def waits(self, text):
+    def waits(self, text, kind=""):
         self.words.append(text)
+        self.kinds.append(kind)
 
 
 class Script:
@@ -151,7 +153,11 @@ def test_a_pod_from_its_manifest_to_its_end(server):
     ended, told, address = play(server, story)
     assert ended == Ended(3, "exit code 3")
     assert told.hosts == ["10.78.1.4"]
-    assert told.words == ["waiting for a node: 0/2 nodes", "", "fetching its files"]
+    assert list(zip(told.words, told.kinds)) == [
+        ("waiting for a node: 0/2 nodes", "nodes"),
+        ("", "granted"),
+        ("fetching its files", "granted"),
+    ]
     made = server.objects[KEY]
     metadata = {k: v for k, v in made["metadata"].items() if k not in ("uid", "resourceVersion")}
     assert metadata == {
@@ -191,7 +197,10 @@ def test_a_quota(server):
 
     ended, told, _ = play(server, story)
     assert ended == Ended(0)
-    assert set(told.words) == {f"waiting for room in the namespace's quota: {words}"}
+    assert set(zip(told.words, told.kinds)) == {
+        (f"waiting for room in the namespace's quota: {words}", "quota"),
+        ("", "granted"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -417,11 +426,12 @@ def test_what_only_events_tell(server):
             "lastTimestamp": "2026-11-23T05:31:58Z",
         }
         server.put("Event/e", event)
-        await until(lambda: told.words)
+        await until(lambda: len(told.words) > 1)
         server.change(POD, "Failed")
 
     told = play(server, story)[1]
-    assert set(told.words) == {'waiting for its container: FailedMount: secret "x" not found'}
+    assert told.words == ["", 'waiting for its container: FailedMount: secret "x" not found']
+    assert set(told.kinds) == {"granted"}
 
 
 def test_a_command_waits_longer_than_a_master_takes_for_its_end():

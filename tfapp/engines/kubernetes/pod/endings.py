@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfapp.contract.names import CANNOT_START
+from tfapp.contract.names import CANNOT_START, GRANTED, NODES, QUEUE
 from tfapp.engines.kubernetes.pod.names import CONTAINER, QUEUE_LABEL
 from tfapp.master.launcher import Ended
 
@@ -118,6 +118,16 @@ def waits(pod: Pod) -> str:
         if reason not in ("", "ContainerCreating", "PodInitializing"):
             return f"waiting for its container: {reason}: {message}".rstrip(": ")
     return ""
+
+
+def held_by(pod: Pod) -> str:
+    """Who has yet to give the pod a node, or that it has one: a kind of `contract.names`; "" while
+    the scheduler has not looked at it."""
+    if pod.get("spec", {}).get("nodeName"):
+        return GRANTED
+    if is_gated(pod):
+        return QUEUE
+    return NODES if any(_unscheduled(pod)) else ""
 
 
 def _gated(pod: Pod) -> str:

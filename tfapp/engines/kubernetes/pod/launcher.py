@@ -14,6 +14,7 @@ from typing import Any
 
 from tfapp import threads
 from tfapp.contract.job import Limits
+from tfapp.contract.names import GRANTED, QUOTA
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
@@ -94,7 +95,7 @@ class _Pod:
         self.end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.since = time.monotonic()
         self._told = told
-        self._words = ""  # of its status
+        self._words = self._kind = ""  # of its status
 
     def granted(self, host: str) -> bool:
         if self.killed.is_set():
@@ -102,9 +103,9 @@ class _Pod:
         self.began = self._told.granted(host)
         return self.began
 
-    def waits(self, text: str) -> None:
+    def waits(self, text: str, kind: str = "") -> None:
         if not self.began and not self.end.done():
-            self._told.waits(text)
+            self._told.waits(text, kind)
 
     def note(self, pod: Mapping[str, Any], deleted: bool = False) -> None:
         """Processes a state from the API. A state older than the known one is ignored."""
@@ -114,13 +115,13 @@ class _Pod:
         found = endings.ended(pod, deleted, self.killed.is_set(), self.began)
         if found is not None and not self.end.done():
             self.end.set_result(self.main or found)
-        words = endings.waits(pod)
-        if words != self._words:
-            self._words = words
-            self.waits(words)
+        words, kind = endings.waits(pod), endings.held_by(pod)
+        if (words, kind) != (self._words, self._kind):
+            self._words, self._kind = words, kind
+            self.waits(words, kind)
         if endings.main_runs(pod) and not self.runs:
             self.runs = True
-            self.waits("fetching its files")
+            self.waits("fetching its files", GRANTED)
 
     @property
     def quiet(self) -> bool:
@@ -258,7 +259,7 @@ class PodLauncher:
                 pod.waits(f"waiting for its pod to be accepted: {error}")
             except ForbiddenError as error:
                 if "exceeded quota" in error.message:
-                    pod.waits(f"waiting for room in the namespace's quota: {error}")
+                    pod.waits(f"waiting for room in the namespace's quota: {error}", QUOTA)
                 elif time.monotonic() > forbidden_until:
                     raise ForbiddenError(f"its pod is refused: {error.message}") from error
             except TfappError as error:
@@ -376,7 +377,7 @@ class PodLauncher:
                 of_it = [e for e in found if e["involvedObject"].get("name") == pod.name]
                 words = endings.told_by_events(of_it)
                 if words and pod.quiet:
-                    pod.waits(words)
+                    pod.waits(words, GRANTED)
 
 
 def _away(reason: str) -> None:
