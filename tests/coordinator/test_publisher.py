@@ -108,6 +108,18 @@ def test_progress_goes_from_forming_to_finished():
     assert seen == [0.0, 0.05, 0.1, 0.55, 1.0]
 
 
+@pytest.mark.parametrize(("kind", "until"), [("queue", None), ("quota", None), ("nodes", 1803.0)])
+def test_it_tells_what_holds_it_back(kind, until):
+    world = World(job("worker=2")).play(f"3 worker/0 waits {kind}\n5 worker/0 waits {kind}")
+    held = status(world.state, SINCE, SINCE).held
+    assert held is not None
+    assert (held.kind, held.since) == (kind, SINCE + 3)
+    assert held.until == (until and SINCE + until)
+    for event in ("worker/0 granted", "stop please"):
+        other = World(job("worker=2")).play(f"3 worker/0 waits {kind}\n5 {event}")
+        assert status(other.state, SINCE, SINCE).held is None
+
+
 def test_it_runs_once_one_of_its_programs_does():
     world = World(job("worker=2"))
     world.play("1 all answer")

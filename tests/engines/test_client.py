@@ -1,15 +1,38 @@
 import dataclasses
 import threading
+import time
 
 import pytest
 
 from tests.engines.applications import FOREVER, compiled, service, stock_client
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import KEY_STATUS, KEY_STOP, SUCCEEDED
-from tfapp.contract.status import Verdict
+from tfapp.contract.status import ApplicationStatus, Held, Verdict
+from tfapp.engines.client import held_in_words
 from tfapp.errors import UnreachableError
 
 LIMIT = 180.0  # seconds
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (None, ""),
+        (
+            Held("quota", 0.0),
+            "waits for room in a quota since 1970-01-01 00:00:00, for as long as it takes",
+        ),
+        (
+            Held("nodes", 0.0, 1800.0),
+            "waits for nodes that have room since 1970-01-01 00:00:00, until 1970-01-01 00:30:00 "
+            "at most (site.global.queue.timeout)",
+        ),
+    ],
+)
+def test_what_holds_an_application_back(held, words, monkeypatch):
+    monkeypatch.setattr("time.localtime", time.gmtime)
+    status = ApplicationStatus("a", "FORMING", 1, 0.0, 0.0, (), held=held)
+    assert held_in_words(status) == words
 
 
 @pytest.fixture

@@ -192,6 +192,16 @@ class FeedStatus(Coded):
 
 
 @frozen
+class Held(Coded):
+    """What holds all back that an application has asked a scheduler for. Times: seconds since
+    1970."""
+
+    kind: str  # QUEUE, QUOTA or NODES
+    since: float
+    until: float | None = None  # when it is given up; None: never
+
+
+@frozen
 class ApplicationStatus(Coded):
     """The state of an application as its coordinator publishes it. Times: seconds since 1970.
     Numbers are None where it has ended without a last status of its coordinator."""
@@ -213,6 +223,7 @@ class ApplicationStatus(Coded):
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
     feed: FeedStatus | None = None  # None where nothing is fed
     ran: Ran | None = None  # None where no coordinator has told
+    held: Held | None = None  # None where something was granted
 
     def __repr__(self) -> str:
         """One line, for who looks at it in a notebook or a debugger."""

@@ -10,9 +10,16 @@ from typing import Any
 from tfapp.contract.encoding import encode
 from tfapp.contract.metrics import Point
 from tfapp.contract.names import FORMING, KEY_STATUS, RUNNING, WAITING
-from tfapp.contract.status import ApplicationStatus, Curve, InstanceStatus
+from tfapp.contract.status import ApplicationStatus, Curve, Held, InstanceStatus
 from tfapp.coordinator.policy.judging import charged
-from tfapp.coordinator.policy.state import FINISHED, Instance, State, shown_state, success_instances
+from tfapp.coordinator.policy.state import (
+    FINISHED,
+    Instance,
+    State,
+    held_until,
+    shown_state,
+    success_instances,
+)
 from tfapp.course import MAX_CURVES, thinned
 from tfapp.protocol.connection import Connection
 
@@ -167,6 +174,19 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         checkpoint_dir=state.job.checkpoint_dir,
         feed=state.feed,
         ran=state.job.ran,
+        held=_held(state, since - begun),
+    )
+
+
+def _held(state: State, zero: float) -> Held | None:
+    """`zero` is added to a time of the coordinator's clock: seconds since 1970."""
+    if state.hold is None or state.decided:
+        return None
+    until = held_until(state)
+    return Held(
+        state.hold.kind,
+        round(zero + state.hold.since, 3),
+        None if until == math.inf else round(zero + until, 3),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfapp.contract.encoding import encode
-from tfapp.contract.names import KEY_STATUS, KEY_STOP, KILLED
+from tfapp.contract.names import KEY_STATUS, KEY_STOP, KILLED, NODES, QUEUE, QUOTA
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Link, time_to_stop
 from tfapp.engines.definition import of_the_user
@@ -27,6 +27,22 @@ END_DEADLINE = 30.0  # seconds for a master that ends to clean up
 SHUTDOWN_DEADLINE = 30.0  # seconds for a master to end its containers and itself
 
 _T = TypeVar("_T")
+
+
+def held_in_words(status: ApplicationStatus) -> str:
+    """What a scheduler holds the application back for, since when, and until when at most."""
+    held = status.held
+    if held is None:
+        return ""
+    what = {QUEUE: "its queue", QUOTA: "room in a quota", NODES: "nodes that have room"}[held.kind]
+    limit = "for as long as it takes"
+    if held.until is not None:
+        limit = f"until {_clock(held.until)} at most (site.global.queue.timeout)"
+    return f"waits for {what} since {_clock(held.since)}, {limit}"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 @frozen
@@ -84,7 +100,7 @@ class Run:
             status=status,
             tags=of_the_user(tags),
             links=links,
-            waits="" if self.ended else waits,
+            waits="" if self.ended else waits or held_in_words(status),
             logs=str(logs) if logs.exists() else "",
         )
 

@@ -1,5 +1,6 @@
 """What is broken around an application: one clear sentence, the right exit code, nothing left."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes
 from tests.clusters.kubernetes.namespace import Namespace
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import Ended
+from tests.waiting import wait
 
 PLUGIN = {
     "exec": {
@@ -42,6 +44,29 @@ def kubeconfig(cluster, tmp_path) -> Callable[[str, str, Any], dict[str, str]]:
         return {"KUBECONFIG": str(path)}
 
     return of
+
+
+def test_a_full_quota_is_waited_for(tfapp, namespace):
+    """By the master, then by the workers, each for longer than all may take to be ready."""
+    quotas = f"{namespace.path}/resourcequotas"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}}
+    namespace.api.call("POST", quotas, {**quota, "spec": {"hard": {"pods": "0"}}})
+    gang = ("--option", "site.global.gang.timeout", "8 s")
+    script = tfapp.program(programs.HELLO)
+    tfapp.ok("run", script, "-w", 2, "--name", "app", *FRUGAL, *gang, "--detach")
+
+    def shown() -> str:
+        ended = tfapp("status", "app")
+        return ended.out + ended.err
+
+    for pods in ("1", "3"):
+        wait(lambda: "exceeded quota: pods" in shown(), shown, 60)
+        time.sleep(12)  # longer than the gang's time
+        assert "exceeded quota: pods" in shown()
+        change = {"spec": {"hard": {"pods": pods}}}
+        namespace.api.call("PATCH", f"{quotas}/pods", change, "application/merge-patch+json")
+    assert tfapp("wait", "app").code == 0
+    tfapp.ok("destroy", "app")
 
 
 def test_applications_that_cannot_be(tfapp, namespace, kubeconfig, cluster):
