@@ -41,6 +41,8 @@ def test_the_notebook_of_the_guide_runs_as_it_stands(tmp_path, tfapp_home):
         notebook, timeout=LIMIT, resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert [output for output in outputs if output.get("name") == "stderr"] == []  # it is red
     shown = [output_of(cell) for cell in notebook.cells if cell.cell_type == "code"]
     trained, accuracies, refused, waits, stopped, package = shown[2:]
     # Where HTML is not shown, one line is.

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfapp.api import notebook
 from tfapp.api.arguments import Arguments, Call, OnChange, PathLike, made_call, shows_arguments
 from tfapp.api.errors import told_in_full
 from tfapp.api.handle import Application, caller_of, interruptible
 from tfapp.api.request import name_of, requested
 from tfapp.api.result import Result
 from tfapp.errors import UsageError
-from tfapp.launch.caller import Caller, calling_process
+from tfapp.launch.caller import Caller
 from tfapp.topology import Component
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def open(
     >>> application.destroy()
     """
     with told_in_full():
-        caller = calling_process(Caller)
+        caller = notebook.caller_here()
         opened = _engine(Call(engine=engine, namespace=namespace, context=context), caller)
         return Application(opened, opened.find(name, run), caller)
 

@@ -21,7 +21,7 @@ from tfapp.engines.base import Engine
 from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.frozen import frozen
 from tfapp.interrupts import ctrl_c_asks
-from tfapp.launch.caller import Caller, calling_process, require_working_folder
+from tfapp.launch.caller import Caller, require_working_folder
 from tfapp.launch.display import PlainDisplay, last_lines
 from tfapp.launch.fetch import fetch
 from tfapp.launch.follow import (
@@ -428,5 +428,5 @@ def caller_of(show: bool) -> Caller:
     """The caller for this process. Without `show` it prints nothing. UnavailableError if its
     working folder has been deleted."""
     require_working_folder()
-    caller = calling_process(Caller)
+    caller = notebook.caller_here()
     return caller if show else dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
 import sys
@@ -14,7 +15,7 @@ from tfapp.contract.metrics import Point, floats
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import TfappError
-from tfapp.launch.caller import Caller
+from tfapp.launch.caller import Caller, calling_process
 from tfapp.launch.display import PlainDisplay, pages, steps
 from tfapp.launch.follow import States
 
@@ -28,6 +29,13 @@ def is_here() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
+
+
+def caller_here() -> Caller:
+    """That of this process. A notebook shows standard error in red, as errors are: what tfapp tells
+    goes to its standard output."""
+    caller = calling_process(Caller)
+    return dataclasses.replace(caller, err=caller.out) if is_here() else caller
 
 
 def table(application: Application) -> str:

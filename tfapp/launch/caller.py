@@ -114,7 +114,7 @@ class Caller:
 def _is_one_place(out: TextIO, err: TextIO) -> bool:
     """Whether two streams lead to one terminal or one file, as after `2>&1`."""
     try:
-        return os.path.samestat(os.fstat(out.fileno()), os.fstat(err.fileno()))
+        return out is err or os.path.samestat(os.fstat(out.fileno()), os.fstat(err.fileno()))
     except (OSError, ValueError, AttributeError):  # a stream without a file
         return False
 
