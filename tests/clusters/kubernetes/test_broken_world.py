@@ -50,7 +50,12 @@ def test_a_full_quota_is_waited_for(tfapp, namespace):
     """By the master, then by the workers, each for longer than all may take to be ready."""
     quotas = f"{namespace.path}/resourcequotas"
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}}
-    namespace.api.call("POST", quotas, {**quota, "spec": {"hard": {"pods": "0"}}})
+    namespace.api.call("POST", quotas, {**quota, "spec": {"hard": {"pods": "1"}}})
+    counted = f"{quotas}/pods"
+    wait(lambda: namespace.api.call("GET", counted)["status"].get("hard"), "no quota", 60)
+    spec = {"containers": [{"name": "x", "image": "x"}], "nodeSelector": {"no": "such"}}
+    other = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}, "spec": spec}
+    namespace.api.call("POST", f"{namespace.path}/pods", other)
     gang = ("--option", "site.global.gang.timeout", "8 s")
     script = tfapp.program(programs.HELLO)
     tfapp.ok("run", script, "-w", 2, "--name", "app", *FRUGAL, *gang, "--detach")
@@ -59,12 +64,15 @@ def test_a_full_quota_is_waited_for(tfapp, namespace):
         ended = tfapp("status", "app")
         return ended.out + ended.err
 
-    for pods in ("1", "3"):
+    now = {"spec": {"hard": {"pods": "3"}}}
+    for call in (
+        ("DELETE", f"{namespace.path}/pods/other"),
+        ("PATCH", counted, now, "application/merge-patch+json"),
+    ):
         wait(lambda: "exceeded quota: pods" in shown(), shown, 60)
         time.sleep(12)  # longer than the gang's time
         assert "exceeded quota: pods" in shown()
-        change = {"spec": {"hard": {"pods": pods}}}
-        namespace.api.call("PATCH", f"{quotas}/pods", change, "application/merge-patch+json")
+        namespace.api.call(*call)
     assert tfapp("wait", "app").code == 0
     tfapp.ok("destroy", "app")
 

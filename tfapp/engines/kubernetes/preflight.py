@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfapp.engines.kubernetes import pods
 from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.configuration import quantity
 from tfapp.engines.kubernetes.objects import left_out, objects, rights
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.failures import RefusedObjectError, rule
@@ -31,6 +33,7 @@ MASTER = names.MASTER_COMPONENT
 ACCOUNT = "site.global.kubernetes.service.account"
 _DEFAULT_ACCOUNT = "default"
 AT_ONCE = 4  # calls
+_EXCEEDED = re.compile(r"exceeded quota: .*, requested: (\S+), used: \S+, limited: (\S+)")
 
 # The part of a pod's specification -> the key below site.global. that it comes from.
 _KEYS = (
@@ -187,12 +190,26 @@ def _refused(
             cluster.create(body, dry_run=True)
         except RefusedObjectError as error:
             for field, message in error.causes:
+                if _is_full(message):
+                    continue
                 told = f" at {field}" if field else ""
                 yield Problem(
                     place(package, wanted.component, field),
                     CODE,
                     f"the cluster does not take pods of {wanted.component}{told}: {message}",
                 )
+
+
+def _is_full(message: str) -> bool:
+    """Whether the message is of a quota that has room for the pod once others have gone: that is
+    waited for. The API has no field for it."""
+    found = _EXCEEDED.search(message)
+    if found is None:
+        return False
+    requested, limited = (
+        dict(part.partition("=")[::2] for part in text.split(",")) for text in found.groups()
+    )
+    return all(quantity(requested[key]) <= quantity(limited.get(key, "0")) for key in requested)
 
 
 def place(package: AppPackage, component: str, field: str) -> Position:
