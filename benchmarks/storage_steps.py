@@ -140,13 +140,14 @@ def bucket(host: str) -> Any:
 
 
 def save(folder: str, megabytes: int) -> None:
-    """A checkpoint of that size."""
-    checkpoint(megabytes).write(f"{folder}/saved")
+    """A checkpoint of that size, under a new name, as each of a training has."""
+    checkpoint(megabytes).write(f"{folder}/saved-{time.time_ns()}")
 
 
 def restore(folder: str, megabytes: int) -> None:
-    """The same checkpoint."""
-    checkpoint(megabytes).read(f"{folder}/saved").assert_consumed()
+    """One of those."""
+    saved = tf.io.gfile.glob(f"{folder}/saved-*.index")[0].removesuffix(".index")
+    checkpoint(megabytes).read(saved).assert_consumed()
 
 
 def checkpoint(megabytes: int) -> Any:

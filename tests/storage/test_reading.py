@@ -1,8 +1,14 @@
 import functools
 import itertools
+import os
+import signal
+import threading
+import time
+
+import pytest
 
 from tfapp.storage.base import BLOCK
-from tfapp.storage.reading import LEAST, Memory, Reader
+from tfapp.storage.reading import AT_ONCE, DIRECT, LEAST, Memory, Reader
 
 SIZE = 3 * BLOCK + 1000
 
@@ -19,6 +25,12 @@ class Source:
 @functools.cache
 def content_of(size):
     return b"".join(b"%08d" % number for number in range(size // 8 + 1))[:size]
+
+
+def large(size):
+    """Two of its parts are the same only if they are a multiple of 1 MiB and 8 bytes apart."""
+    part = content_of((1 << 20) + 8)
+    return (part * (size // len(part) + 1))[:size]
 
 
 def read(reader, offset, count):
@@ -70,3 +82,43 @@ def test_a_file_that_has_grown_is_opened_again(monkeypatch):
     reader = Reader(lambda: next(sources), Memory())
     assert read(reader, 0, 10) == b"abc"
     assert read(reader, 3, 10) == b"def"
+
+
+class Slow(Source):
+    """Its reads end one after the other; those at `fails` fail."""
+
+    def __init__(self, content, fails=()):
+        super().__init__(content)
+        self.fails, self.within, self.most, self.lock = fails, 0, 0, threading.Lock()
+
+    def read_into(self, offset, target):
+        with self.lock:
+            self.within += 1
+            self.most = max(self.most, self.within)
+        time.sleep(0.05)
+        with self.lock:
+            self.within -= 1
+        if offset in self.fails:
+            raise TimeoutError(offset)
+        target[:] = self.content[offset : offset + len(target)]
+
+
+def test_a_large_read_has_several_requests_at_once():
+    source = Slow(large(6 * DIRECT + 5))
+    assert read(Reader(lambda: source, Memory()), 8, 7 * DIRECT) == source.content[8:]
+    assert source.most == AT_ONCE
+
+
+def test_a_large_read_fails_when_none_of_its_requests_can_write_any_more():
+    source = Slow(large(12 * DIRECT), fails={DIRECT})
+    with pytest.raises(TimeoutError):
+        read(Reader(lambda: source, Memory()), 0, 12 * DIRECT)
+    assert source.within == 0
+
+
+def test_ctrl_c_waits_for_the_requests_that_run():
+    source = Slow(large(12 * DIRECT))
+    threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        read(Reader(lambda: source, Memory()), 0, 12 * DIRECT)
+    assert source.within == 0

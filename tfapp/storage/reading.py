@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
+import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +14,8 @@ from tfapp.storage.base import BLOCK, Source
 
 MEMORY = 64 << 20  # bytes that are held for all files together
 LEAST = 64 << 10  # bytes that are read at once where the file is not read in order
-DIRECT = 16 << 20  # bytes of a large read that are asked for at once
+DIRECT = 16 << 20  # bytes of a large read that one request asks for
+AT_ONCE = 4  # requests of large reads
 GROWTH_PAUSE = 1.0  # seconds after which the end of a file is looked for again
 NONE = memoryview(b"")
 
@@ -93,9 +97,8 @@ class Reader:
                 length = min(len(target), self._size - start)
                 target[:length] = self._buffer[start : start + length]
                 return length
-        target = target[:DIRECT]  # it will not be asked for twice
         self._next = offset + len(target)
-        fill(self._source, offset, target)
+        fill_at_once(self._source, offset, target)  # it will not be asked for twice
         return len(target)
 
     def _fill(self, offset: int, count: int) -> None:
@@ -108,6 +111,33 @@ class Reader:
         fill(self._source, offset, self._buffer[:size])
         self._begin, self._size, self._next = offset, size, offset + size
         self._memory.hold(self, len(self._buffer))
+
+
+@functools.cache
+def pool() -> concurrent.futures.ThreadPoolExecutor:
+    """The threads that read parts of large reads."""
+    return concurrent.futures.ThreadPoolExecutor(AT_ONCE, "tfapp-read")
+
+
+def fill_at_once(source: Source, offset: int, target: memoryview) -> None:
+    """As `fill`, by several requests at once. It does not return before all have ended, whatever
+    happens: then the memory is no longer ours."""
+    if len(target) <= DIRECT:
+        fill(source, offset, target)
+        return
+    parts = ((at, target[at : at + DIRECT]) for at in range(0, len(target), DIRECT))
+    begun = [pool().submit(fill, source, offset + at, part) for at, part in parts]
+    try:
+        concurrent.futures.wait(begun, return_when=concurrent.futures.FIRST_EXCEPTION)
+    finally:
+        for one in begun:
+            one.cancel()
+        while not all(one.done() for one in begun):
+            with contextlib.suppress(KeyboardInterrupt):
+                concurrent.futures.wait(begun)
+    for one in begun:
+        if not one.cancelled():
+            one.result()
 
 
 def fill(source: Source, offset: int, target: memoryview) -> None:
