@@ -17,10 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.medians import compare, parser
 from benchmarks.storage_steps import LOCAL
-from tests.end_to_end.command_line import CommandLine
+from tests.end_to_end.command_line import CommandLine, processes
 from tests.storage import s3_server
 from tests.waiting import wait
 
@@ -150,10 +151,21 @@ while True:
 """
 
 
+class OnCluster(CommandLine):
+    """`tfapp --engine yarn`; the nodes are processes of this machine."""
+
+    def living(self) -> list[int]:
+        return processes()
+
+    def mark(self, application: Mapping[str, Any]) -> bytes:
+        number = application["id"].removeprefix("application_")
+        return f"CONTAINER_ID=container_{number}_".encode()
+
+
 def lost_container(hdfs: str, folder: Path, rounds: int) -> None:
     """On the YARN cluster of the environment: from the end of a worker's container until both train
     again."""
-    tfapp = CommandLine(folder, folder / "home", flags=("--engine", "yarn"))
+    tfapp = OnCluster(folder, folder / "home", flags=("--engine", "yarn"))
     (folder / "saves.py").write_text(SAVES)
     numbers = itertools.count()
 
