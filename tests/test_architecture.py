@@ -198,6 +198,7 @@ ALONE = {
         "tfapp.engines.yarn.doctor",
         "tfapp.engines.yarn.submission",
         "tfapp.storage.objects",
+        "tfapp.storage.reading",
     },
     r"\.accept\(|sock_accept\(|serve_forever|start_server\(": {
         "tfapp.listener",

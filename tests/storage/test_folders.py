@@ -159,6 +159,23 @@ sys.exit(7)
 """
 
 
+ENDS = """
+import atexit
+from tfapp.storage import plugin
+atexit.register(print, "the gate is closed")  # as plugin does when it loads
+from tfapp.storage import objects  # when a URL is opened first
+class Writer:
+    def flush_last(self):
+        print("the last flush")
+objects._waiting.add(Writer())
+"""
+
+
+def test_the_last_flush_is_made_when_nothing_is_written_any_more():
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["the gate is closed", "the last flush"]
+
+
 @pytest.mark.trains
 def test_a_flush_that_waits_is_made_at_the_end_of_python(store):
     url = f"{FOLDER}/flushed"

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tfapp.storage import reading
 from tfapp.storage.base import BLOCK
 from tfapp.storage.reading import AT_ONCE, DIRECT, LEAST, Memory, Reader
 
@@ -112,6 +113,22 @@ def test_a_large_read_has_several_requests_at_once():
 def test_a_large_read_fails_when_none_of_its_requests_can_write_any_more():
     source = Slow(large(12 * DIRECT), fails={DIRECT})
     with pytest.raises(TimeoutError):
+        read(Reader(lambda: source, Memory()), 0, 12 * DIRECT)
+    assert source.within == 0
+
+
+def test_a_large_read_fails_the_same_where_not_all_requests_can_begin(monkeypatch):
+    source = Slow(large(12 * DIRECT))
+    threads, begun = reading.pool(), iter(range(2))
+
+    class Few:
+        def submit(self, *call):
+            if next(begun, None) is None:
+                raise RuntimeError("can't start new thread")
+            return threads.submit(*call)
+
+    monkeypatch.setattr(reading, "pool", Few)
+    with pytest.raises(RuntimeError, match="can't start"):
         read(Reader(lambda: source, Memory()), 0, 12 * DIRECT)
     assert source.within == 0
 

@@ -6,7 +6,8 @@ NotADirectoryError, PermissionError, TimeoutError, ConnectionError. All else is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import atexit
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 NO_FOLDER, NO_FILE = "this is a file and no folder", "this is a folder and no file"
@@ -17,6 +18,8 @@ BLOCK = 4 << 20  # bytes that are read at once, ahead of what is asked for
 CANCELLED, UNKNOWN, INVALID, LATE, NOT_FOUND, EXISTS, DENIED = 1, 2, 3, 4, 5, 6, 7
 EXHAUSTED, PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED = 8, 9, 10, 11, 12
 UNAVAILABLE, UNAUTHENTICATED = 14, 16
+
+at_the_end: list[Callable[[], None]] = []  # for stores: see _end
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (FileNotFoundError, NOT_FOUND),
@@ -29,6 +32,14 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ValueError, INVALID),
     (KeyboardInterrupt, CANCELLED),
 )
+
+
+@atexit.register
+def _end() -> None:
+    """At the end of Python, after `plugin` has closed its gate, which was registered later: nothing
+    of TensorFlow is written any more."""
+    for call in at_the_end:
+        call()
 
 
 class Failed(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import concurrent.futures
 import configparser
 import datetime
@@ -412,13 +411,15 @@ class _Writer:
 _waiting: set[_Writer] = set()  # whose flush does
 
 
-@atexit.register
 def _flush_waiting() -> None:
     for writer in tuple(_waiting):
         try:
             writer.flush_last()
         except Exception as error:
             threads.say("tfapp-flush", error)
+
+
+base.at_the_end.append(_flush_waiting)
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:

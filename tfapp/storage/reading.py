@@ -125,9 +125,11 @@ def fill_at_once(source: Source, offset: int, target: memoryview) -> None:
     if len(target) <= DIRECT:
         fill(source, offset, target)
         return
-    parts = ((at, target[at : at + DIRECT]) for at in range(0, len(target), DIRECT))
-    begun = [pool().submit(fill, source, offset + at, part) for at, part in parts]
+    begun: list[concurrent.futures.Future[None]] = []
     try:
+        for at in range(0, len(target), DIRECT):
+            part = target[at : at + DIRECT]
+            begun.append(pool().submit(fill, source, offset + at, part))
         concurrent.futures.wait(begun, return_when=concurrent.futures.FIRST_EXCEPTION)
     finally:
         for one in begun:
