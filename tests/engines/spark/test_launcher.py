@@ -102,3 +102,63 @@ def test_a_keeper_does_not_wait_for_what_it_may_not_kill(monkeypatch):
 
     asyncio.run(run())
     assert alive == [3]
+
+
+class Sent:
+    """The writer of a keeper."""
+
+    def __init__(self):
+        self.data = b""
+
+    def write(self, data):
+        self.data += data
+
+    async def drain(self):
+        pass
+
+
+# Saves when it is asked to end, which takes longer than a keeper waits after an order to kill.
+SAVES = f"""
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep({6 * keeper.TERM_GRACE})
+    pathlib.Path(sys.argv[-1], "saved").touch()
+    sys.exit(3)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path(sys.argv[-1], "pid").write_text(str(os.getpid()))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("ends", ["the task", "by order"])
+def test_a_program_saves_when_its_spark_task_ends_and_not_when_it_is_killed(
+    tmp_path, monkeypatch, ends
+):
+    def alive(root):  # of this test's container alone
+        pid = int((tmp_path / "pid").read_text())
+        return [pid] if os.path.exists(f"/proc/{pid}") else []
+
+    monkeypatch.setattr(keeper, "alive_below", alive)
+    (tmp_path / "bootstrap.py").write_text(SAVES)
+    environ = {**os.environ, "LOG_DIRS": str(tmp_path)}
+    order = {"folder": str(tmp_path), "files": "", "id": "c_1", "environment": environ}
+
+    async def run():
+        mine, orders = keeper.Keeper(order), asyncio.StreamReader()
+        mine.writer = Sent()
+        gone = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(mine.run(orders, gone))
+        while b"ready" not in mine.writer.data:
+            await asyncio.wait({running}, timeout=0.05)
+        if ends == "the task":
+            gone.set_result(None)
+        else:
+            orders.feed_eof()
+        return await asyncio.wait_for(running, 30)
+
+    ended = asyncio.run(run())
+    saves = ends == "the task"
+    assert ended == {"code": None, "lost": True} if saves else not ended["lost"]
+    assert (tmp_path / "saved").exists() == saves
