@@ -11,6 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -139,8 +141,24 @@ def drivers(cluster) -> Drivers:
     return Drivers(cluster.environ())
 
 
+def jvm(log: Path) -> Any:
+    """A driver's JVM. One that ends at its start, as on a machine short of memory for a moment, is
+    started again. What the last one printed is the failure: pyspark says only that it exited."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    for _ in range(3):
+        with log.open("wb") as printed, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # its stdin is left open
+            try:
+                return launch_gateway(popen_kwargs={"stdout": printed, "stderr": printed})
+            except PySparkRuntimeError:
+                time.sleep(5)
+    pytest.fail(f"the driver's JVM ended at its start:\n{log.read_text()[-4000:]}", pytrace=False)
+
+
 @pytest.fixture(scope="package")
-def spark(cluster) -> Iterator[Any]:
+def spark(cluster, tmp_path_factory) -> Iterator[Any]:
     """A session whose driver is this process: two executors with three slots each. A driver of
     `drivers` has two others beside it."""
     patch = pytest.MonkeyPatch()
@@ -150,6 +168,7 @@ def spark(cluster) -> Iterator[Any]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    SparkContext._ensure_initialized(gateway=jvm(tmp_path_factory.mktemp("driver") / "jvm.log"))
     session = (
         SparkSession.builder.appName("tests")
         .config("spark.ui.enabled", "false")
