@@ -230,6 +230,8 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         "preparing",
         "rows",
         "step",
+        "total",
+        "left",
         "epoch",
         "speed",
         "metrics",

@@ -44,10 +44,11 @@ def test_the_file_that_a_program_reports_to_is_read(tmp_path):
     assert meter.look(PATIENCE) == NOTHING
     write(path, step=10, time=90.0, metrics={"loss": 0.5, "accuracy": "nan"})
     assert measured(meter.look(PATIENCE)) == Reading({"loss": 0.5, "accuracy": "nan"}, 10, None)
-    write(path, step=30, time=100.0, metrics={"loss": 0.25})
-    assert measured(meter.look(PATIENCE)) == Reading({"loss": 0.25}, 30, 2.0)
+    write(path, step=30, total=50, time=100.0, metrics={"loss": 0.25})
+    last = Reading({"loss": 0.25}, 30, 2.0, total=50)
+    assert measured(meter.look(PATIENCE)) == last
     path.unlink()
-    assert measured(meter.last(PATIENCE)) == Reading({"loss": 0.25}, 30, 2.0)
+    assert measured(meter.last(PATIENCE)) == last
 
 
 def test_the_points_are_those_that_the_program_tells(tmp_path):

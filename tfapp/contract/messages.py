@@ -89,6 +89,7 @@ class Beat(Coded):
     step: int | None = None
     steps_per_second: float | None = None
     epoch: int | None = None  # counted from 1; known where no step is
+    total: int | None = None  # the step at which the training ends, as the program says
     # The whole course of up to 8 metrics, by name, from the first instance of a component.
     points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
         default_factory=dict
@@ -117,6 +118,7 @@ class ExitReport(Coded):
     step: int | None = None
     steps_per_second: float | None = None
     epoch: int | None = None
+    total: int | None = None
     points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
         default_factory=dict
     )

@@ -33,7 +33,7 @@ METRICS_INTERVAL = 1.0
 METRICS_INTERVAL_EACH = 0.02
 
 _PREPARING = frozenset({"preparing"})
-_METRICS = frozenset({"metrics", "step", "steps_per_second", "epoch"})
+_METRICS = frozenset({"metrics", "step", "steps_per_second", "epoch", "total"})
 
 
 class Publisher:
@@ -157,6 +157,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 step=instance.step,
                 steps_per_second=instance.steps_per_second,
                 epoch=instance.epoch,
+                total=instance.total,
                 outputs=instance.report.outputs if instance.report else None,
                 versions=instance.answer.versions if instance.answer else {},
             )

@@ -276,6 +276,8 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
         "preparing": instance.preparing,
         "rows": feed.instances.get(instance.instance) if feed else None,
         "step": instance.step,
+        "total": instance.total,
+        "left": instance.left,
         "epoch": instance.epoch,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),

@@ -205,13 +205,17 @@ function table(rows) {
 }
 
 function counted(one) {
-  if (one.step !== null) return String(one.step);
+  if (one.step !== null) {
+    const known = one.total !== null && one.step >= 0 && one.step <= one.total && one.total > 0;
+    return known ? `${one.step} of ${one.total} (${Math.floor(100 * one.step / one.total)} %)` : String(one.step);
+  }
   return one.epoch === null ? "" : `epoch ${one.epoch}`;
 }
 
 function measures(one) {
   const found = Object.entries(one.metrics).slice(0, 4).map(([name, value]) => `${name} ${number(value)}`);
   if (one.speed !== null) found.push(`${number(one.speed)} steps/s`);
+  if (one.left) found.push(`${long(one.left)} left`);
   return found.join(", ");
 }
 

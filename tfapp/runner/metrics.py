@@ -39,6 +39,7 @@ class Reading:
     steps_per_second: float | None
     epoch: int | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
+    total: int | None = None
 
 
 NOTHING = Reading({}, None, None)
@@ -50,6 +51,7 @@ class _Reported:
     step: int | None
     time: float
     points: Mapping[str, tuple[Point, ...]]
+    total: int | None = None
 
 
 _NOT_REPORTED = _Reported({}, None, 0.0, {})
@@ -125,6 +127,7 @@ class Meter:
             self._speed.at(source, step, when, self._calendar()),
             epoch,
             {name: courses[name] for name in [n for n in found if n in courses][:MAX_CURVES]},
+            reported.total,
         )
         if over:
             events.close()
@@ -145,7 +148,8 @@ def _unsaid(
 
 class ReportFile:
     """The file that a program reports to, as `tfapp.program.reporting` writes it:
-    {"step": 12 or null, "time": seconds since 1970, "metrics": {"loss": 0.31}}."""
+    {"step": 12 or null, "total": 5000 or null, "time": seconds since 1970,
+    "metrics": {"loss": 0.31}}."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -211,7 +215,8 @@ def _reported(data: object) -> _Reported:
         for name, told in (courses.items() if isinstance(courses, dict) else ())
         if name in found and (read := tuple(_points(told)))
     }
-    return _Reported(found, _step(step), known if isinstance(known, float) else 0.0, points)
+    when = known if isinstance(known, float) else 0.0
+    return _Reported(found, _step(step), when, points, _step(data.get("total")))
 
 
 def _points(told: object) -> Iterator[Point]:

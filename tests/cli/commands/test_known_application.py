@@ -128,6 +128,14 @@ def test_status_shows_metrics(tmp_path):
         "worker/1  1201  -        -",
         "worker/2  -     -        loss 0.5",
     ]
+    ending = instance("worker/0", "RUNNING", step=1200, total=5000, steps_per_second=35.2)
+    _, a_shell = call(
+        tmp_path, PlayedEngine(tmp_path, [status("RUNNING", ending)]), "status", "app"
+    )
+    assert a_shell.out.text.splitlines()[-2:] == [
+        "INSTANCE  STEP                 STEPS/S  LEFT   METRICS",
+        "worker/0  1200 of 5000 (24 %)  35.2     1m48s  -",
+    ]
     _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
     shown = json.loads(a_shell.out.text)["status"]["instances"][0]
     assert (shown["metrics"], shown["step"], shown["steps_per_second"]) == (many, 1200, 35.1234)

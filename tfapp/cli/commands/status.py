@@ -15,7 +15,7 @@ from tfapp.cli.flags import add_shown, engine_of
 from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
 from tfapp.contract.names import exported_pages
-from tfapp.contract.status import FAILURE, ApplicationStatus, InstanceStatus
+from tfapp.contract.status import FAILURE, ApplicationStatus, InstanceStatus, how_long
 from tfapp.engines.base import Application
 from tfapp.launch.display import measures, steps
 from tfapp.launch.sources import package_of
@@ -77,7 +77,10 @@ def _text(application: Application, package: str, width: int | None) -> str:
         lines += ["", columns(("INSTANCE", "PREPARING"), preparing, width)]
     measured = [_measured(i) for i in status.instances if i.metrics or i.step is not None]
     if measured:
-        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured, width)]
+        names: tuple[str, ...] = ("INSTANCE", "STEP", "STEPS/S", "LEFT", "METRICS")
+        if all(i.left is None for i in status.instances):
+            names, measured = names[:3] + names[4:], [row[:3] + row[4:] for row in measured]
+        lines += ["", columns(names, measured, width)]
     links = list(_links(application))
     if links:
         lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links, width)]
@@ -127,6 +130,7 @@ def _measured(instance: InstanceStatus) -> tuple[str, ...]:
         instance.instance,
         steps(instance).removeprefix("step ") or "-",
         "-" if speed is None else f"{speed:.3g}",
+        "-" if instance.left is None else how_long(instance.left),
         measures(without_step, most=len(instance.metrics)) or "-",
     )
 

@@ -149,6 +149,7 @@ def _fresh(instance: Instance, generation: int, asked: float) -> Instance:
         metrics=instance.metrics,
         step=instance.step,
         epoch=instance.epoch,
+        total=instance.total,
     )
 
 

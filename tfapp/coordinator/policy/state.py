@@ -76,6 +76,7 @@ class Instance:
     step: int | None = None
     steps_per_second: float | None = None
     epoch: int | None = None
+    total: int | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
 
     def measured(self, said: Beat | ExitReport) -> Instance:
@@ -88,6 +89,7 @@ class Instance:
             step=said.step,
             steps_per_second=said.steps_per_second,
             epoch=said.epoch,
+            total=said.total,
             points=said.points,
         )
 
