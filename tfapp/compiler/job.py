@@ -42,6 +42,7 @@ def build_job(
         options=options.given,
         commit=options.commit,
         tfapp=__version__,
+        metrics_port=int(shared.text("metrics.port") or "0"),
     )
 
 

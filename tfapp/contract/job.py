@@ -213,6 +213,7 @@ class Job(Coded):
     options: tuple[str, ...] = ()  # as they were given: "KEY=VALUE"
     tfapp: str = ""  # its version
     commit: str = ""  # see `Ran`
+    metrics_port: int = 0  # at which the coordinator serves its numbers; 0: it does not
     format: int = 1
 
     @property

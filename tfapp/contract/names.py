@@ -171,6 +171,7 @@ MAX_MISSED = 255  # bytes of `Exit.missed` there; a longer path is left out
 # ---- An application's web pages, and what they show of its instances' exports -----------------
 
 PAGE_ROUTE = "application"  # under which name they show the application itself
+METRICS_PATH = "/metrics"  # of the numbers for Prometheus, at site.global.metrics.port
 
 
 def page_route(instance: str) -> str:

@@ -56,6 +56,13 @@ def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue[Any], 
                 from tfapp.coordinator.page import shown
 
                 held.enter_context(shown(loop.status, connection, nodes, user))
+            if job.metrics_port:
+                from tfapp.coordinator import openmetrics
+
+                try:
+                    held.enter_context(openmetrics.served(job.metrics_port, loop.status))
+                except OSError as error:
+                    say(f"port {job.metrics_port} shows no metrics: {error.strerror}")
             status = loop.run()
     except UnreachableError:
         raise

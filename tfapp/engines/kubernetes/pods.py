@@ -12,7 +12,7 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.plan import Plan
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
-from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON
+from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
 from tfapp.engines.kubernetes.interpreter import command
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.names import CONTAINER, MASTER_COMPONENT
@@ -194,7 +194,12 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
         ],
         "containers": [container],
     }
-    return {"metadata": at.metadata(MASTER_COMPONENT), "spec": spec}
+    metadata = at.metadata(MASTER_COMPONENT)
+    if job.metrics_port:
+        scraped = {"scrape": "true", "port": str(job.metrics_port), "path": METRICS_PATH}
+        more = {f"prometheus.io/{name}": value for name, value in scraped.items()}
+        metadata["annotations"] = {**metadata["annotations"], **more}
+    return {"metadata": metadata, "spec": spec}
 
 
 # ---- One component ----------------------------------------------------------------------------
