@@ -11,9 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from tests.page.applications import instance, large, restarted
 from tfapp.contract.status import FeedStatus
+from tfapp.contract.usage import Usage
 from tfapp.coordinator.openmetrics import TYPE, served, text
 
 NAME = 'a"b\\c'
+USAGE = Usage(9.0, 1.5, 1.2, 2, 1 << 30, 2 << 30, 8 << 30, 5, 6)
 
 
 def values(status) -> dict:
@@ -29,7 +31,9 @@ def values(status) -> dict:
 
 def test_what_is_told():
     metrics = {"loss": 0.25, "nan": "nan", "up": "inf", "down": "-inf", 'odd"\\\n': 1.5}
-    training = instance("worker/0", step=1200, total=5000, steps_per_second=35.2, metrics=metrics)
+    training = instance(
+        "worker/0", step=1200, total=5000, steps_per_second=35.2, metrics=metrics, usage=USAGE
+    )
     status = dataclasses.replace(
         restarted(),
         name=NAME,
@@ -53,6 +57,8 @@ def test_what_is_told():
         ("tfapp_step", who): 1200,
         ("tfapp_step_end", who): 5000,
         ("tfapp_steps_per_second", who): 35.2,
+        ("tfapp_processors", who): 1.5,
+        ("tfapp_memory_bytes", who): 2**30,
         ("tfapp_metric", who, ("metric", "loss")): 0.25,
         ("tfapp_metric", who, ("metric", "up")): math.inf,
         ("tfapp_metric", who, ("metric", "down")): -math.inf,

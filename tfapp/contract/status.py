@@ -11,6 +11,7 @@ from tfapp.contract.encoding import Coded, encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FINAL_STATES, LOST, STOPPED
+from tfapp.contract.usage import Usage
 from tfapp.frozen import frozen
 
 # ---- How an application ended -----------------------------------------------------------------
@@ -131,6 +132,7 @@ class InstanceStatus(Coded):
     steps_per_second: float | None = None  # as measured last; None: not known
     epoch: int | None = None  # counted from 1; known where no step is
     total: int | None = None  # the step at which the training ends; None: not told
+    usage: Usage | None = None  # of its machine, by its program; None: not known
     outputs: Outputs | None = None  # of its program, once that has ended
     # Name -> version of what its program runs with, from the first instance of a component.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)

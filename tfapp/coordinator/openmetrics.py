@@ -73,6 +73,11 @@ def _families(
     ):
         found = [_of("", getattr(i, values), instance=i.instance) for i in status.instances]
         yield name, "gauge", meaning, found
+    used = [(i.instance, i.usage) for i in status.instances if i.usage is not None]
+    cpu = [_of("", usage.cpu, instance=name) for name, usage in used]
+    yield "tfapp_processors", "gauge", "Processors that a program uses.", cpu
+    memory = [_of("", usage.memory, instance=name) for name, usage in used]
+    yield "tfapp_memory_bytes", "gauge", "Memory that it uses.", memory
     yield (
         *("tfapp_metric", "gauge", "The value of a metric that a program has reported."),
         [

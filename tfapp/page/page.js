@@ -186,8 +186,9 @@ function instances() {
 function table(rows) {
   const metrics = rows.some((one) => one.step !== null || one.epoch !== null || Object.keys(one.metrics).length);
   const fed = rows.some((one) => one.rows !== null);
+  const used = rows.some((one) => one.usage !== null);
   const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
-    ...(metrics ? ["step", "metrics"] : []), "end"];
+    ...(metrics ? ["step", "metrics"] : []), ...(used ? ["cpu", "memory"] : []), "end"];
   const numbers = ["restarts", "rows", "step"];
   return make("table", {},
     make("thead", {}, make("tr", {}, head.map((name) =>
@@ -201,7 +202,13 @@ function table(rows) {
       fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
       metrics ? make("td", { class: "number", "data-label": "step" }, counted(one)) : null,
       metrics ? make("td", {}, measures(one)) : null,
+      used ? make("td", { "data-label": "cpu" }, one.usage && share(one.usage.cpu_share, one.usage.cpu)) : null,
+      used ? make("td", { "data-label": "memory" }, one.usage && share(one.usage.memory_share, one.usage.memory)) : null,
       make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
+}
+
+function share(part, words) {
+  return [make("meter", { max: 1, value: Math.min(part, 1).toFixed(3), title: words }), " ", words];
 }
 
 function counted(one) {

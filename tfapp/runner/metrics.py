@@ -17,9 +17,11 @@ from pathlib import Path
 from tfapp import threads
 from tfapp.contract import metrics
 from tfapp.contract.metrics import Measure, Point
+from tfapp.contract.usage import Usage
 from tfapp.course import MAX_CURVES, MAX_POINTS, Course
 from tfapp.frozen import frozen
 from tfapp.runner.open_event_files import OpenEventFiles
+from tfapp.runner.usage import UsageMeter
 
 LOOK_LIMIT = 0.25  # seconds that a heartbeat waits for a look; a shared folder may be slow
 LAST_LOOK_LIMIT = 2.0  # the same for the report of a program's end
@@ -40,6 +42,7 @@ class Reading:
     epoch: int | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
     total: int | None = None
+    usage: Usage | None = None
 
 
 NOTHING = Reading({}, None, None)
@@ -58,7 +61,8 @@ _NOT_REPORTED = _Reported({}, None, 0.0, {})
 
 
 class Meter:
-    """The metrics of one program. `file`: the file that it reports to; content from before is an
+    """The metrics of one program, and what it uses of its machine. `vcores`, `memory` (bytes): what
+    its container has asked for. `file`: the file that it reports to; content from before is an
     older program's and is ignored. `pids`: the processes of the program. `private`: a folder that
     no other program writes to. `look` may be called by several threads."""
 
@@ -68,7 +72,10 @@ class Meter:
         pids: Callable[[], Iterable[int]],
         private: Path | None = None,
         calendar: Callable[[], float] = time.time,
+        vcores: int = 1,
+        memory: int = 0,
     ):
+        self._usage = UsageMeter(pids, vcores, memory)
         self._file = ReportFile(file)
         self._events = OpenEventFiles(pids)
         self._speed = Speed()
@@ -128,6 +135,7 @@ class Meter:
             epoch,
             {name: courses[name] for name in [n for n in found if n in courses][:MAX_CURVES]},
             reported.total,
+            (None if over else self._usage.look()) or self.reading.usage,
         )
         if over:
             events.close()

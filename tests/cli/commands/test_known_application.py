@@ -9,6 +9,7 @@ from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import Ran, RanComponent
+from tfapp.contract.usage import Usage
 from tfapp.engines.base import Link
 
 WORKERS = (
@@ -135,6 +136,13 @@ def test_status_shows_metrics(tmp_path):
     assert a_shell.out.text.splitlines()[-2:] == [
         "INSTANCE  STEP                 STEPS/S  LEFT   METRICS",
         "worker/0  1200 of 5000 (24 %)  35.2     1m48s  -",
+    ]
+    usage = Usage(9.0, None, None, 2, 3 << 29, 2 << 30, 8 << 30, 5 << 20, 12)
+    using = instance("worker/0", "RUNNING", usage=usage)
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [status("RUNNING", using)]), "status", "app")
+    assert a_shell.out.text.splitlines()[-2:] == [
+        "INSTANCE  CPU  MEMORY                            READ     WRITTEN",
+        "worker/0  -    1.5 GiB of 8.0 GiB, peak 2.0 GiB  5.0 MiB  12 bytes",
     ]
     _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
     shown = json.loads(a_shell.out.text)["status"]["instances"][0]

@@ -21,6 +21,7 @@ from tfapp.contract.names import (
     parse_instance,
 )
 from tfapp.contract.status import BEGINS, ApplicationStatus, FeedStatus, Moment, Verdict
+from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.frozen import frozen
 
@@ -77,10 +78,13 @@ class Instance:
     steps_per_second: float | None = None
     epoch: int | None = None
     total: int | None = None
+    usage: Usage | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
 
     def measured(self, said: Beat | ExitReport) -> Instance:
-        """The instance with the metrics that its runner reports."""
+        """The instance with the metrics and the usage that its runner reports."""
+        if said.usage is not None:
+            self = dataclasses.replace(self, usage=said.usage)
         if not said.metrics and said.step is None and said.epoch is None:
             return self
         return dataclasses.replace(
