@@ -163,6 +163,7 @@ DOORS: dict[str, set[str]] = {
     "fsspec": {"tfapp.storage.system"},
     "obstore": {"tfapp.storage"},
     "hdfs_native": {"tfapp.storage"},
+    "pynvml": {"tfapp.runner.gpu_usage"},
     "pathspec": {"tfapp.package.folder"},
     "pandas": {"tfapp.feed.driver.data"},
     "pyarrow": {

@@ -219,6 +219,16 @@ def test_what_was_asked_for_and_hardly_used_is_told_at_the_end(used, advice):
     assert advice_in_words(dataclasses.replace(ended, state="RUNNING")) == []
 
 
+def test_gpus_that_had_little_to_do_are_told_at_the_end():
+    usage = Usage(99, 1.0, 1.0, 1, GIB, GIB, GIB, 0, 0, 0.9, 0.28, 2, GIB, GIB, 80 * GIB)
+    ended = dataclasses.replace(large(), instances=(instance("worker/0", usage=usage),))
+    told = ["worker: GPUs were busy 14 % of the time at most: is the input slow?"]
+    assert advice_in_words(ended) == told
+    busy = dataclasses.replace(usage, gpu_mean=1.6)
+    both = (instance("worker/0", usage=usage), instance("worker/1", usage=busy))
+    assert advice_in_words(dataclasses.replace(ended, instances=both)) == []
+
+
 def test_the_use_of_an_instance_is_words_and_parts():
     usage = Usage(9.0, 1.5, 1.2, 2, int(1.5 * GIB), 2 * GIB, 8 * GIB, 5, 6)
     status = dataclasses.replace(restarted(), instances=(instance("worker/0", usage=usage),))
@@ -228,6 +238,8 @@ def test_the_use_of_an_instance_is_words_and_parts():
         "cpu_share": 0.75,
         "memory": "1.5 GiB of 8.0 GiB, peak 2.0 GiB",
         "memory_share": 0.1875,
+        "gpu": "",
+        "gpu_share": 0.0,
     }
 
 

@@ -22,6 +22,12 @@ class Usage(Coded):
     memory_limit: int  # that its container has asked for
     read: int  # bytes, by calls of read: from disks, caches, pipes; 0 where nobody may look
     written: int  # bytes, the same
+    gpu: float | None = None  # the sum of the parts of its GPUs that are busy; None: not known
+    gpu_mean: float | None = None  # on average over the looks
+    gpus: int = 0  # that its container has asked for
+    gpu_memory: int = 0  # bytes on all its GPUs together
+    gpu_memory_peak: int = 0
+    gpu_memory_limit: int = 0  # 0: not known
 
     @property
     def processor(self) -> str:
@@ -31,8 +37,19 @@ class Usage(Coded):
     @property
     def memory_in_words(self) -> str:
         """ "1.5 GiB of 8.0 GiB, peak 2.1 GiB"."""
-        limit = f" of {amount(self.memory_limit)}" if self.memory_limit else ""
-        return f"{amount(self.memory)}{limit}, peak {amount(self.memory_peak)}"
+        return _memory(self.memory, self.memory_limit, self.memory_peak)
+
+    @property
+    def gpu_in_words(self) -> str:
+        """ "0.9 of 1; 30.1 GiB of 80.0 GiB, peak 31.0 GiB"; "" where nothing is known."""
+        if not self.gpu_memory_limit:
+            return ""
+        busy = "" if self.gpu is None else f"{self.gpu:.1f} of {self.gpus}; "
+        return busy + _memory(self.gpu_memory, self.gpu_memory_limit, self.gpu_memory_peak)
+
+
+def _memory(now: int, limit: int, peak: int) -> str:
+    return f"{amount(now)}{f' of {amount(limit)}' if limit else ''}, peak {amount(peak)}"
 
 
 def amount(count: int) -> str:

@@ -228,6 +228,11 @@ def advice_in_words(status: ApplicationStatus) -> list[str]:
         if 0 < mean < vcores / 2 and vcores - mean >= 1:
             told = f"{mean:.1f} of {vcores} processors were busy on average"
             lines.append(f"{component}: {told} (yarn.vcores)")
+        gpus = min(u.gpus for u in all_of)
+        busy = [u.gpu_mean for u in all_of if u.gpu_mean is not None]
+        if gpus and busy and max(busy) < gpus / 2:
+            told = f"GPUs were busy {100 * max(busy) / gpus:.0f} % of the time at most"
+            lines.append(f"{component}: {told}: is the input slow?")
     return lines
 
 
@@ -327,6 +332,8 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
         "cpu_share": (usage.cpu or 0.0) / usage.vcores if usage.vcores else 0.0,
         "memory": usage.memory_in_words,
         "memory_share": usage.memory / usage.memory_limit if usage.memory_limit else 0.0,
+        "gpu": usage.gpu_in_words,
+        "gpu_share": (usage.gpu or 0.0) / usage.gpus if usage.gpus else 0.0,
     }
 
 

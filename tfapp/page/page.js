@@ -187,8 +187,9 @@ function table(rows) {
   const metrics = rows.some((one) => one.step !== null || one.epoch !== null || Object.keys(one.metrics).length);
   const fed = rows.some((one) => one.rows !== null);
   const used = rows.some((one) => one.usage !== null);
+  const gpus = rows.some((one) => one.usage && one.usage.gpu);
   const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
-    ...(metrics ? ["step", "metrics"] : []), ...(used ? ["cpu", "memory"] : []), "end"];
+    ...(metrics ? ["step", "metrics"] : []), ...(used ? ["cpu", "memory"] : []), ...(gpus ? ["gpu"] : []), "end"];
   const numbers = ["restarts", "rows", "step"];
   return make("table", {},
     make("thead", {}, make("tr", {}, head.map((name) =>
@@ -204,6 +205,7 @@ function table(rows) {
       metrics ? make("td", {}, measures(one)) : null,
       used ? make("td", { "data-label": "cpu" }, one.usage && share(one.usage.cpu_share, one.usage.cpu)) : null,
       used ? make("td", { "data-label": "memory" }, one.usage && share(one.usage.memory_share, one.usage.memory)) : null,
+      gpus ? make("td", { "data-label": "gpu" }, one.usage && one.usage.gpu && share(one.usage.gpu_share, one.usage.gpu)) : null,
       make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
 }
 

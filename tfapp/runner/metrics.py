@@ -61,10 +61,10 @@ _NOT_REPORTED = _Reported({}, None, 0.0, {})
 
 
 class Meter:
-    """The metrics of one program, and what it uses of its machine. `vcores`, `memory` (bytes): what
-    its container has asked for. `file`: the file that it reports to; content from before is an
-    older program's and is ignored. `pids`: the processes of the program. `private`: a folder that
-    no other program writes to. `look` may be called by several threads."""
+    """The metrics of one program, and what it uses of its machine. `file`: the file that it reports
+    to; content from before is an older program's and is ignored. `pids`: the processes of the
+    program. `private`: a folder that no other program writes to. `vcores`, `memory` (bytes) and
+    `gpus`: what its container has asked for. `look` may be called by several threads."""
 
     def __init__(
         self,
@@ -74,8 +74,9 @@ class Meter:
         calendar: Callable[[], float] = time.time,
         vcores: int = 1,
         memory: int = 0,
+        gpus: int = 0,
     ):
-        self._usage = UsageMeter(pids, vcores, memory)
+        self._usage = UsageMeter(pids, vcores, memory, gpus)
         self._file = ReportFile(file)
         self._events = OpenEventFiles(pids)
         self._speed = Speed()

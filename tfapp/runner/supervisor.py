@@ -166,6 +166,7 @@ class Supervisor:
             private=container.work_dir,
             vcores=asked.vcores,
             memory=asked.memory << 20,
+            gpus=asked.gpus,
         )
         try:
             cluster = contexts.cluster_json(context.generation, context.members)

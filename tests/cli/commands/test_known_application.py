@@ -144,6 +144,19 @@ def test_status_shows_metrics(tmp_path):
         "INSTANCE  CPU  MEMORY                            READ     WRITTEN",
         "worker/0  -    1.5 GiB of 8.0 GiB, peak 2.0 GiB  5.0 MiB  12 bytes",
     ]
+    gpus = dataclasses.replace(
+        usage,
+        gpu=1.5,
+        gpus=2,
+        gpu_memory=3 << 30,
+        gpu_memory_peak=4 << 30,
+        gpu_memory_limit=160 << 30,
+    )
+    using = instance("worker/0", "RUNNING", usage=gpus)
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [status("RUNNING", using)]), "status", "app")
+    assert a_shell.out.text.splitlines()[-1].endswith(
+        "12 bytes  1.5 of 2; 3.0 GiB of 160.0 GiB, peak 4.0 GiB"
+    )
     _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
     shown = json.loads(a_shell.out.text)["status"]["instances"][0]
     assert (shown["metrics"], shown["step"], shown["steps_per_second"]) == (many, 1200, 35.1234)

@@ -85,7 +85,10 @@ def _text(application: Application, package: str, width: int | None) -> str:
         lines += ["", columns(names, measured, width)]
     used = [_used(i.instance, i.usage) for i in status.instances if i.usage is not None]
     if used:
-        lines += ["", columns(("INSTANCE", "CPU", "MEMORY", "READ", "WRITTEN"), used, width)]
+        names = ("INSTANCE", "CPU", "MEMORY", "READ", "WRITTEN", "GPU")
+        if not any(row[-1] for row in used):
+            names, used = names[:-1], [row[:-1] for row in used]
+        lines += ["", columns(names, used, width)]
     links = list(_links(application))
     if links:
         lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links, width)]
@@ -142,7 +145,7 @@ def _measured(instance: InstanceStatus) -> tuple[str, ...]:
 
 def _used(instance: str, usage: Usage) -> tuple[str, ...]:
     moved = (amount(usage.read), amount(usage.written))
-    return (instance, usage.processor, usage.memory_in_words, *moved)
+    return (instance, usage.processor, usage.memory_in_words, *moved, usage.gpu_in_words)
 
 
 def _container(instance: InstanceStatus) -> str:
