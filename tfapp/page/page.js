@@ -210,7 +210,8 @@ function table(rows) {
 }
 
 function share(part, words) {
-  return [make("meter", { max: 1, value: Math.min(part, 1).toFixed(3), title: words }), " ", words];
+  const bar = make("meter", { max: 1, value: Math.min(part, 1).toFixed(3), title: words });
+  return [bar, make("span", { title: words }, words.split(", peak")[0])];
 }
 
 function counted(one) {
