@@ -190,6 +190,19 @@ class Hold:
 
 
 @frozen
+class AskedStacks:
+    """The stacks for which the runners of a generation were asked, as programs in it hang."""
+
+    id: str
+    generation: int
+    until: float
+    expected: tuple[str, ...]  # instances
+    hung: tuple[tuple[str, int], ...]  # instances, with the attempt that hangs
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as far as they are told
+    over: bool = False  # nobody is waited for
+
+
+@frozen
 class State:
     """The whole application. Times are those of the events."""
 
@@ -216,6 +229,7 @@ class State:
     join_by: float = math.inf  # deadline for new instances to be ready
     timeline: tuple[Moment, ...] = ()  # times of the coordinator's clock
     feed: FeedStatus | None = None  # the last report of the feed's driver
+    stacks: AskedStacks | None = None  # the last ones
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # deadline for the end of STOPPING
 

@@ -1,0 +1,153 @@
+"""Programs that hang are spared until all have told where they are, and never for long."""
+
+import dataclasses
+
+import pytest
+
+from tests.coordinator.world import World, job
+from tfapp.contract.exit import Exit
+from tfapp.contract.messages import Beat, ExitReport
+from tfapp.contract.stacks import END_LIMIT, Frame, InstanceStacks, ProcessStacks, ThreadStack
+from tfapp.coordinator.policy import actions, events
+from tfapp.coordinator.policy.step import next_deadline, step
+
+HANGS = Exit(None, None, "hang", "for 60 s it wrote nothing")
+
+
+class Hang:
+    """An application whose programs run; `send` gives the requests that the runners get."""
+
+    def __init__(self, layout: str = "worker=3"):
+        self.state = World(job(layout)).play("1 all answer").state
+
+    def send(self, event) -> list:
+        self.state, done = step(self.state, event)
+        return [one.request for one in done if isinstance(one, actions.PublishStacks)]
+
+    def beat(self, time: float, instance: str = "worker/0", **more) -> list:
+        told = {"generation": 1, "sequence": 1, "state": "hanging", **more}
+        return self.send(events.Beaten(time, instance, Beat(**told)))
+
+    def tell(self, time: float, instance: str, id: str, line: int, container: str = "") -> list:
+        frames = (Frame("load", "data.py", line, True),)
+        found = ProcessStacks(7, "python", threads=(ThreadStack(frames),))
+        container = container or instance.replace("/", "_")
+        stacks = InstanceStacks(id, instance, container, 1, (found,))
+        return self.send(events.StacksTold(time, stacks)) + self.tick(time)
+
+    def tick(self, time: float) -> list:
+        return self.send(events.Tick(time))
+
+    def end(self, time: float, instance: str = "worker/0") -> str:
+        """What the end of its program is said to be."""
+        container = instance.replace("/", "_")
+        report = ExitReport(1, instance, container, "h", HANGS, False, "", 60.0)
+        self.send(events.Exited(time, report))
+        exit = self.state.instances[instance].exit
+        assert exit is not None
+        assert (exit.reason, exit.code) == ("hang", None)
+        return exit.text
+
+
+def test_all_programs_are_asked_and_the_end_waits_for_the_last():
+    hang = Hang()
+    (request,) = hang.beat(5.0)
+    assert (request.instances, request.over, request.log) == (
+        ("worker/0", "worker/1", "worker/2"),
+        False,
+        True,
+    )
+    assert hang.beat(5.2) == []
+    assert hang.tell(5.3, "worker/0", request.id, 12) == []
+    assert hang.tell(5.4, "worker/2", request.id, 41) == []
+    (over,) = hang.tell(5.5, "worker/1", request.id, 41)
+    assert (over.id, over.over) == (request.id, True)
+    assert hang.end(6.0) == (
+        "for 60 s it wrote nothing. Before its end, 2 of 3 are in load at data.py:41; "
+        "worker/0 is in load at data.py:12"
+    )
+
+
+def test_who_does_not_answer_is_not_waited_for_long():
+    hang = Hang("worker=2")
+    (request,) = hang.beat(5.0)
+    hang.tell(5.3, "worker/0", request.id, 12)
+    assert next_deadline(hang.state) <= 5.0 + END_LIMIT
+    assert hang.tick(5.0 + END_LIMIT - 0.1) == []
+    (over,) = hang.tick(5.0 + END_LIMIT)
+    assert over.over
+    assert hang.tick(5.1 + END_LIMIT) == []
+    assert hang.beat(9.2) == []  # sent before its runner has heard
+    assert "worker/1 is in a place that is not known" in hang.end(9.5)
+
+
+def test_who_has_ended_meanwhile_is_not_waited_for():
+    hang = Hang("worker=2")
+    (request,) = hang.beat(5.0)
+    hang.tell(5.3, "worker/0", request.id, 12)
+    hang.end(5.4, "worker/1")
+    (over,) = hang.tick(5.5)
+    assert over.over
+
+
+def test_one_request_serves_all_that_hang_at_once_and_another_one_those_that_hang_later():
+    hang = Hang("worker=2")
+    (request,) = hang.beat(5.0)
+    assert hang.beat(5.1, "worker/1") == []
+    hang.tell(5.3, "worker/0", request.id, 12)
+    hang.tell(5.4, "worker/1", request.id, 12)
+    assert "2 of 2 are in load at data.py:12" in hang.end(6.0, "worker/1")
+    third = Hang("worker=3")
+    third.tick(4.9)
+    (first,) = third.beat(5.0)
+    (over,) = third.tick(9.0)
+    assert over.over
+    (second,) = third.beat(9.5, "worker/2")
+    assert second.id != first.id
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"generation": 2},
+        {"container": "worker_9"},
+        {"instance": "worker/9"},
+    ],
+)
+def test_nobody_is_asked_for_a_word_that_is_not_possible_now(wrong):
+    hang = Hang()
+    before = hang.state.stacks
+    assert hang.beat(5.0, **wrong) == []
+    assert hang.state.stacks is before is None
+
+
+def test_nobody_is_asked_before_programs_run_or_once_all_is_decided():
+    forming = Hang()
+    forming.state = dataclasses.replace(forming.state, phase="FORMING")
+    assert forming.beat(5.0) == []
+    stopping = Hang()
+    stopping.send(events.StopRequested(4.0, "stopped"))
+    assert stopping.beat(5.0) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "of a client"},
+        {"instance": "worker/9"},
+        {"instance": "worker/1", "container": "worker_9"},
+    ],
+)
+def test_stacks_that_nobody_waits_for_count_for_nothing(wrong):
+    hang = Hang("worker=2")
+    (request,) = hang.beat(5.0)
+    before = hang.state.stacks
+    hang.tell(5.1, **{"instance": "worker/1", "id": request.id, "line": 3, **wrong})
+    assert hang.state.stacks == before
+    fresh = Hang("worker=2")
+    assert fresh.tell(5.0, "worker/1", "of a client", 3) == []
+    assert fresh.state.stacks is None
+
+
+def test_a_hang_of_which_no_stacks_are_known_is_told_as_before():
+    assert Hang().end(5.0) == "for 60 s it wrote nothing"

@@ -1,0 +1,92 @@
+"""Before a program that hangs is ended, all programs of its generation tell their stacks: the one
+that is silent is seldom the one that all wait for. Its runner spares it until it is told that this
+is over, and for a bounded time at most."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tfapp.contract.exit import Exit
+from tfapp.contract.names import RUNNING
+from tfapp.contract.stacks import END_LIMIT, StacksRequest, grouped, in_words
+from tfapp.coordinator.policy import actions, events
+from tfapp.coordinator.policy.forming import Step
+from tfapp.coordinator.policy.state import AskedStacks, Instance, Stage, State, live, started
+
+_SILENT = "a place that is not known: its runner has not answered"
+
+
+def hanging(state: State, event: events.Beaten) -> Step:
+    """A runner says that its program hangs. One request serves all that hang at its time."""
+    beat, instance = event.beat, state.instances.get(event.instance)
+    if instance is None or beat.state != "hanging" or state.phase != RUNNING or state.decided:
+        return state, ()
+    current = beat.container in ("", instance.container) and beat.generation == state.generation
+    if not current or instance.ended or instance.stage is Stage.STOPPING:
+        return state, ()
+    asked, hung = state.stacks, (instance.id, instance.attempt)
+    if asked is not None and asked.generation == state.generation:
+        if hung in asked.hung:
+            return state, ()
+        if not asked.over:
+            asked = dataclasses.replace(asked, hung=(*asked.hung, hung))
+            return dataclasses.replace(state, stacks=asked), ()
+    expected = tuple(i.id for i in state.instances.values() if started(state, i) and live(i))
+    asked = AskedStacks(
+        id=f"hang-{state.generation}-{event.time:.3f}",
+        generation=state.generation,
+        until=event.time + END_LIMIT,
+        expected=expected,
+        hung=(hung,),
+    )
+    request = StacksRequest(asked.id, expected, log=True)
+    return dataclasses.replace(state, stacks=asked), (actions.PublishStacks(request),)
+
+
+def told(state: State, event: events.StacksTold) -> Step:
+    """The stacks of an instance. Those for a client, or too late, or of another container, count
+    for nothing."""
+    found, asked = event.stacks, state.stacks
+    instance = state.instances.get(found.instance)
+    if asked is None or asked.over or found.id != asked.id or instance is None:
+        return state, ()
+    if found.instance not in asked.expected or found.container != instance.container:
+        return state, ()
+    asked = dataclasses.replace(asked, places={**asked.places, found.instance: found.place})
+    return dataclasses.replace(state, stacks=asked), ()
+
+
+def settle(state: State, time: float) -> Step:
+    """Lets the programs that hang end when all has been told, or has taken too long."""
+    asked = state.stacks
+    if asked is None or asked.over:
+        return state, ()
+    waits = (name for name in asked.expected if name not in asked.places)
+    left = [name for name in waits if _may_tell(state.instances.get(name))]
+    if left and time < asked.until and asked.generation == state.generation:
+        return state, ()
+    places = {**asked.places, **dict.fromkeys(left, _SILENT)}
+    state = dataclasses.replace(state, stacks=dataclasses.replace(asked, over=True, places=places))
+    return state, (actions.PublishStacks(StacksRequest(asked.id, over=True)),)
+
+
+def _may_tell(instance: Instance | None) -> bool:
+    return instance is not None and not instance.ended
+
+
+def due(state: State) -> float:
+    """The time at which stacks are waited for no longer; infinity if none are."""
+    asked = state.stacks
+    return math.inf if asked is None or asked.over else asked.until
+
+
+def explained(state: State, instance: Instance, exit: Exit) -> Exit:
+    """The end of a program that hung, with where all programs were."""
+    asked = state.stacks
+    if exit.reason != "hang" or asked is None or asked.generation != state.generation:
+        return exit
+    words = in_words(grouped(asked.places.items()))
+    if not words or (instance.id, instance.attempt) not in asked.hung:
+        return exit
+    return dataclasses.replace(exit, text=f"{exit.text}. Before its end, {words}")
