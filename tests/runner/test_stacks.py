@@ -53,6 +53,8 @@ def start(tmp_path):
         )
         if not command:
             assert found[-1].stdout.readline() == "ready\n"
+            # It sleeps in `load` a moment later.
+            eventually(lambda: processes.stat(found[-1].pid).state == "S", "it sleeps")
         return found[-1]
 
     yield start
@@ -247,6 +249,9 @@ def test_what_faulthandler_writes():
         ("/usr/lib/python3/dist-packages/numpy/a.py", "numpy/a.py", False),
         ("/usr/lib/python3.11/threading.py", "threading.py", False),
         ("/w/tfapp-runtime/tfapp/storage/startup/x.py", "tfapp/storage/startup/x.py", False),
+        ("/w/files/tfapp-call/tfapp/program/main.py", "tfapp/program/main.py", False),
+        ("/w/files/tfapp-call/main.py", "main.py", False),
+        ("/w/files/tfapp-call.py", "files/tfapp-call.py", True),
         ("<frozen runpy>", "<frozen runpy>", False),
     ],
 )

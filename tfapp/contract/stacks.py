@@ -6,7 +6,7 @@ A runner takes the stacks of its program when the key KEY_STACKS asks for them, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tfapp.contract.encoding import Coded, encode
 from tfapp.frozen import frozen
@@ -20,6 +20,7 @@ MAX_REPORT = 16 * 1024  # bytes of the stacks of an instance
 MAX_PLACE = 160  # characters of one place of a sentence
 MAX_NAMED = 4  # places in one sentence, and instances in one place
 LIMIT = 3.0  # seconds in which a runner has the stacks of its program
+ASK_LIMIT = 10.0  # seconds for which a client waits for the stacks of all
 END_LIMIT = 4.0  # seconds for which a coordinator waits for them, before it lets programs end
 
 
@@ -97,6 +98,11 @@ class ProcessStacks(Coded):
         found = [main, *(f"a thread in {place}" for place in others if place != main)]
         return ", ".join(part for part in (*found, self.state) if part)
 
+    def by_thread(self) -> Iterator[tuple[str, tuple[Frame, ...]]]:
+        """The name and the frames of each thread."""
+        for number, thread in enumerate(self.threads):
+            yield thread.name or ("a thread" if number else "main thread"), thread.frames
+
 
 @frozen
 class InstanceStacks(Coded):
@@ -169,11 +175,17 @@ class Group(Coded):
     place: str
     instances: tuple[str, ...]
 
+    def in_words(self, total: int) -> str:
+        """`total`: the instances in all groups."""
+        count = len(self.instances)
+        who = f"{self.instances[0]} is" if count == 1 else f"{count} of {total} are"
+        return f"{who} in {self.place}"
+
 
 @frozen
 class Stacks:
     """The stacks of the programs of an application. `missing`: the instances that have not
-    answered."""
+    answered. As a text: "7 of 8 are in fit at train.py:41; worker/3 is in load at data.py:12"."""
 
     groups: tuple[Group, ...]
     instances: tuple[InstanceStacks, ...]
@@ -195,11 +207,7 @@ def grouped(places: Iterable[tuple[str, str]]) -> tuple[Group, ...]:
 def in_words(groups: Sequence[Group]) -> str:
     """ "7 of 8 are in fit at train.py:41; worker/3 is in load at data.py:12"; "" without any."""
     total = sum(len(group.instances) for group in groups)
-    said = []
-    for group in groups[:MAX_NAMED]:
-        count = len(group.instances)
-        who = f"{group.instances[0]} is" if count == 1 else f"{count} of {total} are"
-        said.append(f"{who} in {group.place}")
+    said = [group.in_words(total) for group in groups[:MAX_NAMED]]
     if len(groups) > MAX_NAMED:
         said.append(f"{sum(len(g.instances) for g in groups[MAX_NAMED:])} are elsewhere")
     return "; ".join(said)

@@ -42,7 +42,7 @@ _IN_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent c
 _IN_FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)')
 _INSTALLED = re.compile(
     r".*/(?:site-packages|dist-packages|installed_wheels/[^/]*|\.deps/[^/]*"
-    r"|lib(?:64)?/python\d[\d.]*|tfapp-runtime|tfapp-storage)/"
+    r"|lib(?:64)?/python\d[\d.]*|tfapp-runtime|tfapp-storage|tfapp-call(?=/(?:tfapp/|main\.py)))/"
 )
 
 
@@ -188,10 +188,9 @@ def lines(stacks: InstanceStacks) -> list[str]:
         found.append(f"stacks of process {process.pid} ({process.command}){state}:")
         if not process.threads:
             found.append(f"  none: {process.why}")
-        for number, thread in enumerate(process.threads):
-            name = "main thread" if not number else thread.name or "thread"
-            found.append(f"  {name}, the innermost function first:")
-            found += [f"    {frame}" for frame in thread.frames]
+        for thread, frames in process.by_thread():
+            found.append(f"  {thread}, the innermost function first:")
+            found += [f"    {frame}" for frame in frames]
     return found or [f"no stacks: {stacks.why}"]
 
 
