@@ -50,6 +50,12 @@ TRAIN = "<module> train.py:50"
         ),
         (("__call__ tf/function.py:7", "step train.py:8"), "step at train.py:8"),
         (("_run tf/session.py:7", "step train.py:8"), "step at train.py:8"),
+        (
+            ("Model.fit keras/trainer.py:9", "filter.<locals>.handle keras/traceback_utils.py:1")
+            + ("Job.<locals>.main train.py:41",),
+            "fit at train.py:41",
+        ),
+        (("Job.load data.py:12", TRAIN), "load at data.py:12"),
         (("wait lib/threading.py:3",), ""),
         ((), ""),
     ],

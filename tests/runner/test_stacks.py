@@ -252,6 +252,7 @@ def test_what_faulthandler_writes():
         ("/w/files/tfapp-call/tfapp/program/main.py", "tfapp/program/main.py", False),
         ("/w/files/tfapp-call/main.py", "main.py", False),
         ("/w/files/tfapp-call.py", "files/tfapp-call.py", True),
+        ("/t/__autograph_generated_file1.py", "/t/__autograph_generated_file1.py", False),
         ("<frozen runpy>", "<frozen runpy>", False),
     ],
 )

@@ -45,6 +45,11 @@ class Frame(Coded):
     line: int | None
     own: bool
 
+    @property
+    def name(self) -> str:
+        """Of the function alone, of which py-spy tells the class too, for some."""
+        return self.function.rpartition(".")[2]
+
     def __str__(self) -> str:
         return f"{self.function} at {self.file}:{'?' if self.line is None else self.line}"
 
@@ -62,8 +67,8 @@ class ThreadStack(Coded):
         where that is a name to go by. "" if none of it is the user's."""
         for number, frame in enumerate(self.frames):
             if frame.own:
-                called = _called(self.frames[:number])
-                return str(dataclasses.replace(frame, function=called or frame.function))
+                function = _called(self.frames[:number]) or frame.name
+                return str(dataclasses.replace(frame, function=function))
         return ""
 
 
@@ -72,8 +77,8 @@ def _called(inner: Sequence[Frame]) -> str:
     a call on."""
     for frame in reversed(inner):
         if not frame.file.endswith(("traceback_utils.py", "contextlib.py", "functools.py")):
-            public = frame.function.isidentifier() and not frame.function.startswith("_")
-            return frame.function if public and frame.function != "wrapper" else ""
+            public = frame.name.isidentifier() and not frame.name.startswith("_")
+            return frame.name if public and frame.name != "wrapper" else ""
     return ""
 
 

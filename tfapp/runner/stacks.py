@@ -40,6 +40,7 @@ _ONE_LIMIT = 1.5  # seconds in which a process answers the signal
 _HANDLER, _PY_SPY = "handler", "py-spy"
 _IN_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
 _IN_FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)')
+_GENERATED = "/__autograph_generated_file"  # TensorFlow's, of other functions
 _INSTALLED = re.compile(
     r".*/(?:site-packages|dist-packages|installed_wheels/[^/]*|\.deps/[^/]*"
     r"|lib(?:64)?/python\d[\d.]*|tfapp-runtime|tfapp-storage|tfapp-call(?=/(?:tfapp/|main\.py)))/"
@@ -173,7 +174,8 @@ class Taker:
 
     def _frame(self, frame: Frame) -> Frame:
         installed = _INSTALLED.match(frame.file)
-        own = installed is None and not frame.file.startswith("<frozen ")
+        generated = frame.file.startswith("<frozen ") or _GENERATED in frame.file
+        own = installed is None and not generated
         file = frame.file[installed.end() :] if installed else frame.file
         file = self._shortly(file) if own else file
         function, file = (self._hide(text)[-_LONGEST_NAME:] for text in (frame.function, file))

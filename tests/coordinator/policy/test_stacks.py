@@ -90,20 +90,36 @@ def test_who_has_ended_meanwhile_is_not_waited_for():
     assert over.over
 
 
-def test_one_request_serves_all_that_hang_at_once_and_another_one_those_that_hang_later():
+def test_one_request_serves_all_that_hang_at_once():
     hang = Hang("worker=2")
     (request,) = hang.beat(5.0)
     assert hang.beat(5.1, "worker/1") == []
     hang.tell(5.3, "worker/0", request.id, 12)
     hang.tell(5.4, "worker/1", request.id, 12)
     assert "2 of 2 are in load at data.py:12" in hang.end(6.0, "worker/1")
-    third = Hang("worker=3")
-    third.tick(4.9)
-    (first,) = third.beat(5.0)
-    (over,) = third.tick(9.0)
+
+
+def test_who_hangs_a_moment_later_does_so_for_the_same_reason():
+    """The first is ended by then, and tells nothing any more; both ends say where all were."""
+    hang = Hang("worker=2")
+    (request,) = hang.beat(5.0)
+    hang.tell(5.1, "worker/0", request.id, 12)
+    hang.tell(5.2, "worker/1", request.id, 12)
+    (over,) = hang.beat(5.3, "worker/1")
+    assert (over.id, over.over) == (request.id, True)
+    assert hang.beat(5.4, "worker/1") == []
+    for name in ("worker/0", "worker/1"):
+        assert "2 of 2 are in load at data.py:12" in hang.end(6.0, name)
+
+
+def test_who_hangs_much_later_is_asked_for_anew():
+    hang = Hang("worker=3")
+    hang.tick(4.9)
+    (first,) = hang.beat(5.0)
+    (over,) = hang.tick(9.0)
     assert over.over
-    (second,) = third.beat(9.5, "worker/2")
-    assert second.id != first.id
+    (second,) = hang.beat(60.0, "worker/2")
+    assert (second.id != first.id, second.over) == (True, False)
 
 
 @pytest.mark.parametrize(

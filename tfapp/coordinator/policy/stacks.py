@@ -14,6 +14,9 @@ from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import AskedStacks, Instance, Stage, State, live, started
 
+# Seconds after a request in which another program that hangs does so for the same reason: the first
+# may be ended meanwhile, and tells nothing any more.
+_RECENT = 10.0
 _SILENT = "a place that is not known: its runner has not answered"
 
 
@@ -29,9 +32,10 @@ def hanging(state: State, event: events.Beaten) -> Step:
     if asked is not None and asked.generation == state.generation:
         if hung in asked.hung:
             return state, ()
-        if not asked.over:
+        if not asked.over or event.time < asked.until + _RECENT:
             asked = dataclasses.replace(asked, hung=(*asked.hung, hung))
-            return dataclasses.replace(state, stacks=asked), ()
+            over = (actions.PublishStacks(StacksRequest(asked.id, over=True)),)
+            return dataclasses.replace(state, stacks=asked), over if asked.over else ()
     expected = tuple(i.id for i in state.instances.values() if started(state, i) and live(i))
     asked = AskedStacks(
         id=f"hang-{state.generation}-{event.time:.3f}",
