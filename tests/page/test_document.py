@@ -231,6 +231,7 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         "rows",
         "step",
         "epoch",
+        "since",
         "speed",
         "metrics",
     }

@@ -277,6 +277,7 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
         "rows": feed.instances.get(instance.instance) if feed else None,
         "step": instance.step,
         "epoch": instance.epoch,
+        "since": instance.no_step_since,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),
     }

@@ -201,7 +201,11 @@ function table(rows) {
       fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
       metrics ? make("td", { class: "number", "data-label": "step" }, counted(one)) : null,
       metrics ? make("td", {}, measures(one)) : null,
-      make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
+      make("td", { class: "free" }, one.preparing || still(one) || one.exit.split("\n")[0])))));
+}
+
+function still(one) {
+  return one.since === null ? "" : `no step since ${when(one.since)}`;
 }
 
 function counted(one) {

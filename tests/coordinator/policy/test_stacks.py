@@ -1,5 +1,7 @@
 """Programs that hang are spared until all have told where they are, and never for long."""
 
+from __future__ import annotations
+
 import dataclasses
 
 import pytest
@@ -8,8 +10,10 @@ from tests.coordinator.world import World, job
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat, ExitReport
 from tfapp.contract.stacks import END_LIMIT, Frame, InstanceStacks, ProcessStacks, ThreadStack
+from tfapp.contract.status import STALLS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.step import next_deadline, step
+from tfapp.coordinator.publisher import status
 
 HANGS = Exit(None, None, "hang", "for 60 s it wrote nothing")
 
@@ -167,3 +171,114 @@ def test_stacks_that_nobody_waits_for_count_for_nothing(wrong):
 
 def test_a_hang_of_which_no_stacks_are_known_is_told_as_before():
     assert Hang().end(5.0) == "for 60 s it wrote nothing"
+
+
+# ---- steps that stop ----------------------------------------------------------------------------
+class Training(Hang):
+    """Two workers and a parameter server, which beat every 5 s with the steps that a test says."""
+
+    def __init__(self, layout: str = "worker=2 ps=1"):
+        super().__init__(layout)
+        self.time = 5.0
+
+    def goes_on(self, seconds: float, **steps: int) -> list:
+        """Steps for each 5 s, by component; the others make none."""
+        requests = []
+        for _ in range(int(seconds / 5)):
+            self.time += 5.0
+            for instance in self.state.instances.values():
+                made = int(self.time / 5) * steps.get(instance.component, 0)
+                step = made or (instance.pace.count if instance.pace else 0)
+                beat = Beat(1, 1, "running", step=step)
+                requests += self.send(events.Beaten(self.time, instance.id, beat))
+            requests += self.tick(self.time)
+        return requests
+
+    def since(self) -> list[float | None]:
+        return [i.no_step_since for i in status(self.state, 0.0, 0.0).instances]
+
+    def stalls(self) -> list[str]:
+        return [m.text for m in self.state.timeline if m.kind == STALLS]
+
+
+def test_steps_that_stop_are_told_once_with_the_stacks_and_nothing_is_ended():
+    training = Training()
+    assert training.goes_on(300, worker=10, ps=1) == []
+    last = training.time
+    assert training.goes_on(295) == []
+    assert training.since() == [None] * 3
+    (request,) = training.goes_on(5)
+    assert (request.instances, request.log) == (("worker/0", "worker/1", "ps/0"), True)
+    begun = training.state.started
+    assert training.since() == [last - begun, last - begun, None]
+    training.tell(training.time, "worker/0", request.id, 12)
+    training.tell(training.time, "ps/0", request.id, 12)
+    (over,) = training.tell(training.time, "worker/1", request.id, 41)
+    assert over.over
+    assert training.goes_on(3000) == []
+    assert training.stalls() == [
+        "worker/0, worker/1 have made no step for 5 min: 2 of 3 are in load at data.py:12; "
+        "worker/1 is in load at data.py:41"
+    ]
+    assert (training.state.phase, training.state.verdict) == ("RUNNING", None)
+    assert all(not i.ended for i in training.state.instances.values())
+    training.goes_on(10, worker=10)
+    assert training.since() == [None] * 3
+    assert training.stalls()[1:] == ["worker/0 makes steps again", "worker/1 makes steps again"]
+
+
+@pytest.mark.parametrize(
+    ("before", "longest"),
+    [
+        pytest.param([20] * 30, 295, id="5 minutes at least"),
+        pytest.param([60] * 10, 595, id="ten times the usual"),
+        pytest.param([5] * 100 + [200] + [5] * 50, 395, id="twice the longest"),
+        pytest.param([], 5000, id="a program that has made no step yet"),
+        pytest.param([5, 5], 295, id="a program that has made two steps"),
+    ],
+)
+def test_what_is_usual_is_not_told(before, longest):
+    training = Training("worker=1")
+    for count, gap in enumerate(before, 1):
+        training.goes_on(gap - 5)
+        training.time += 5.0
+        beat = Beat(1, 1, "running", step=count)
+        training.send(events.Beaten(training.time, "worker/0", beat))
+        training.tick(training.time)
+    assert training.goes_on(longest) == []
+    if before:
+        assert [request.over for request in training.goes_on(300)] == [False, True]
+
+
+def test_a_silent_runner_tells_no_stall_and_another_program_begins_anew():
+    training = Training("worker=1")
+    training.goes_on(100, worker=1)
+    for second in range(1, 30):
+        assert training.tick(training.time + second) == []
+    training.time += 30
+    beat = Beat(1, 1, "running", step=1)
+    training.send(events.Beaten(training.time, "worker/0", beat))
+    pace = training.state.instances["worker/0"].pace
+    assert pace is not None
+    assert (pace.count, pace.usual, pace.stalls) == (1, None, False)
+
+
+def test_epochs_count_where_there_are_no_steps():
+    training = Training("worker=1")
+    for epoch in (0, 1, 2):
+        training.time += 5
+        beat = Beat(1, 1, "running", epoch=epoch)
+        training.send(events.Beaten(training.time, "worker/0", beat))
+    pace = training.state.instances["worker/0"].pace
+    assert pace is not None
+    assert (pace.count, pace.usual) == (2, 5.0)
+
+
+def test_a_hang_during_a_stall_is_asked_for_anew():
+    training = Training("worker=2")
+    training.goes_on(100, worker=1)
+    (request,) = training.goes_on(300)
+    assert training.tick(training.time + END_LIMIT)[0].over
+    (hang,) = training.beat(training.time + END_LIMIT + 0.1)
+    assert hang.id != request.id
+    assert "no step for" in training.stalls()[0]

@@ -1,18 +1,24 @@
 """Before a program that hangs is ended, all programs of its generation tell their stacks: the one
 that is silent is seldom the one that all wait for. Its runner spares it until it is told that this
-is over, and for a bounded time at most."""
+is over, and for a bounded time at most.
+
+So they do, once, when the steps of a chief or worker stop for much longer than usual. That is told,
+and nothing follows from it."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import RUNNING
 from tfapp.contract.stacks import END_LIMIT, StacksRequest, grouped, in_words
+from tfapp.contract.status import STALLS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.forming import Step
-from tfapp.coordinator.policy.state import AskedStacks, Instance, Stage, State, live, started
+from tfapp.coordinator.policy.state import AskedStacks, Instance, Pace, Stage, State, live, started
+from tfapp.coordinator.policy.verdicts import duration, names
 
 # Seconds after a request in which another program that hangs does so for the same reason: the first
 # may be ended meanwhile, and tells nothing any more.
@@ -32,18 +38,18 @@ def hanging(state: State, event: events.Beaten) -> Step:
     if asked is not None and asked.generation == state.generation:
         if hung in asked.hung:
             return state, ()
-        if not asked.over or event.time < asked.until + _RECENT:
+        if not asked.over or (asked.hung and event.time < asked.until + _RECENT):
             asked = dataclasses.replace(asked, hung=(*asked.hung, hung))
             over = (actions.PublishStacks(StacksRequest(asked.id, over=True)),)
             return dataclasses.replace(state, stacks=asked), over if asked.over else ()
+    return _ask(state, event.time, hung=(hung,))
+
+
+def _ask(state: State, time: float, **why: Any) -> Step:
+    """Asks all whose programs may run. `why`: the field of AskedStacks that says it."""
     expected = tuple(i.id for i in state.instances.values() if started(state, i) and live(i))
-    asked = AskedStacks(
-        id=f"hang-{state.generation}-{event.time:.3f}",
-        generation=state.generation,
-        until=event.time + END_LIMIT,
-        expected=expected,
-        hung=(hung,),
-    )
+    id = f"{next(iter(why))}-{state.generation}-{time:.3f}"
+    asked = AskedStacks(id, state.generation, time + END_LIMIT, expected, **why)
     request = StacksRequest(asked.id, expected, log=True)
     return dataclasses.replace(state, stacks=asked), (actions.PublishStacks(request),)
 
@@ -71,8 +77,54 @@ def settle(state: State, time: float) -> Step:
     if left and time < asked.until and asked.generation == state.generation:
         return state, ()
     places = {**asked.places, **dict.fromkeys(left, _SILENT)}
-    state = dataclasses.replace(state, stacks=dataclasses.replace(asked, over=True, places=places))
+    asked = dataclasses.replace(asked, over=True, places=places)
+    state = dataclasses.replace(state, stacks=asked)
+    stalled = [name for name in asked.stalled if name in state.instances]
+    if stalled and asked.generation == state.generation:
+        pace = state.instances[stalled[0]].pace
+        since = f" for {duration(time - pace.at)}" if pace else ""
+        words = in_words(grouped(places.items()))
+        verb = "has" if len(stalled) == 1 else "have"
+        text = f"{names(stalled)} {verb} made no step{since}: {words}"
+        instance = stalled[0] if len(stalled) == 1 else ""
+        state = state.noted(time, text, STALLS, instance)
     return state, (actions.PublishStacks(StacksRequest(asked.id, over=True)),)
+
+
+def stall(state: State, time: float) -> Step:
+    """Asks for stacks when chiefs or workers have begun to stall, and notes those that go on."""
+    if state.phase != RUNNING or state.decided:
+        return dataclasses.replace(state, stalled=frozenset()), ()
+    now = frozenset(i.id for i in state.instances.values() if stalls(i))
+    for name in sorted(state.stalled - now):
+        instance = state.instances.get(name)
+        if instance is not None and instance.pace is not None:
+            state = state.noted(time, f"{name} makes steps again", STALLS, name)
+    new = tuple(sorted(now - state.stalled))
+    open_ = state.stacks is not None and not state.stacks.over
+    if not new or open_:
+        return dataclasses.replace(state, stalled=state.stalled & now), ()
+    return _ask(dataclasses.replace(state, stalled=now), time, stalled=new)
+
+
+def stalls(instance: Instance) -> bool:
+    """Whether a chief or worker has made no step for much longer than usual."""
+    trains = instance.role in ("chief", "worker") and instance.stage is Stage.RUNNING
+    return trains and instance.pace is not None and instance.pace.stalls
+
+
+def paced(state: State, event: events.Beaten) -> State:
+    """The state with the steps that a heartbeat tells."""
+    beat, instance = event.beat, state.instances.get(event.instance)
+    count = beat.epoch if beat.step is None else beat.step
+    if instance is None or instance.stage is not Stage.RUNNING or count is None:
+        return state
+    if beat.generation != state.generation or beat.container not in ("", instance.container):
+        return state
+    pace = Pace(count, event.time, event.time)
+    if instance.pace is not None:
+        pace = instance.pace.next(count, event.time)
+    return state.with_instance(dataclasses.replace(instance, pace=pace))
 
 
 def _may_tell(instance: Instance | None) -> bool:

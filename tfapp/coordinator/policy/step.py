@@ -76,7 +76,7 @@ def _answered(state: State, event: events.Answered) -> Step:
 
 def _beaten(state: State, event: events.Beaten) -> Step:
     state, done = forming.beaten(state, event)
-    state, asked = stacks.hanging(state, event)
+    state, asked = stacks.hanging(stacks.paced(state, event), event)
     return state, (*done, *asked)
 
 
@@ -101,7 +101,8 @@ def tick(state: State, event: events.Tick) -> Step:
         return state, ()
     state, done = forming.hold(state, time)
     state, settled = stacks.settle(state, time)
-    done += settled
+    state, asked = stacks.stall(state, time)
+    done += (*settled, *asked)
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
