@@ -228,6 +228,17 @@ def executable(pid: int) -> str:
         return ""
 
 
+def open_files(pid: int) -> tuple[int, int]:
+    """How many file descriptors a process has, and how many it may have; (0, 0) if neither can be
+    read."""
+    with contextlib.suppress(OSError, ValueError):
+        count = sum(1 for _ in (PROC / str(pid) / "fd").iterdir())
+        for line in (PROC / str(pid) / "limits").read_text().splitlines():
+            if line.startswith("Max open files"):
+                return count, int(line.split()[3])  # "unlimited" there is not
+    return 0, 0
+
+
 def waits_in_kernel(pid: int) -> str:
     """The kernel's function in which a process in uninterruptible sleep waits; "" if the kernel
     does not say."""

@@ -1,5 +1,6 @@
 """Where programs are, in words, and in how many bytes."""
 
+import dataclasses
 import json
 
 import pytest
@@ -79,6 +80,10 @@ LIBRARY = thread("wait lib/threading.py:3")
         (instance(process(LIBRARY)), "wait at lib/threading.py:3"),
         (instance(process(MAIN), process(MAIN)), "fit at train.py:41"),
         (instance(process(state="state D")), "state D"),
+        (
+            dataclasses.replace(instance(process(MAIN)), troubles=("the disk of /w is full", "b")),
+            "fit at train.py:41 (the disk of /w is full; b)",
+        ),
         (instance(why="it runs no Python"), "a place that is not known: it runs no Python"),
     ],
 )

@@ -281,3 +281,57 @@ def test_requests_are_answered_in_their_order_and_not_without_end():
     while not answered or answered[-1] != "last":
         answered.append(told.get(timeout=PATIENCE).id)
     assert len(answered) < 8
+
+
+# ---- what else holds a program up ----------------------------------------------------------------
+class Disk:
+    """What os.statvfs says, as far as it is read."""
+
+    def __init__(self, free: int, inodes: int = 9, size: int = 1 << 20):
+        self.f_blocks, self.f_bavail, self.f_frsize = size, free, 4096
+        self.f_files, self.f_favail = 9, inodes
+
+
+def test_a_full_disk_and_a_server_that_does_not_answer_are_told(monkeypatch, tmp_path):
+    disks = {
+        "/roomy": Disk(1 << 19),
+        "/full": Disk(3),
+        "/many": Disk(1 << 19, inodes=0),
+        "/proc": Disk(0, size=0),  # has no blocks at all
+    }
+    go = threading.Event()
+
+    def statvfs(folder):
+        if str(folder) == "/nfs":
+            go.wait(PATIENCE)
+        if str(folder) not in disks:
+            raise FileNotFoundError(folder)
+        return disks[str(folder)]
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    before = time.monotonic()
+    folders = [Path(name) for name in (*disks, "/nfs", "/gone", "/full")]
+    told = stacks.troubles((), folders)
+    assert time.monotonic() - before < 5
+    go.set()
+    assert sorted(told) == [
+        "/nfs does not answer",
+        "the disk of /full is full",
+        "the disk of /many has no inode left",
+    ]
+
+
+def test_a_process_without_file_descriptors_still_says_where_it_is(start, tmp_path):
+    program = start(
+        main="import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))\n"
+        "    global files; files = []\n"
+        "    while True:\n"
+        "        try: files.append(open('/dev/null'))\n"
+        "        except OSError: break"
+    )
+    assert stacks.troubles((program.pid,), ()) == (
+        f"process {program.pid} has 30 of 30 file descriptors",
+    )
+    (found,), _ = take(tmp_path, program.pid)
+    assert found.place.startswith("load at train.py:")
+    assert stacks.troubles((start().pid,), (tmp_path,)) == ()

@@ -119,6 +119,7 @@ class InstanceStacks(Coded):
     generation: int
     processes: tuple[ProcessStacks, ...] = ()
     why: str = ""
+    troubles: tuple[str, ...] = ()  # of its machine, which may be why: "the disk of /tmp is full"
 
     @property
     def place(self) -> str:
@@ -128,7 +129,9 @@ class InstanceStacks(Coded):
         innermost = [str(found[0]) for found in frames if found]
         unknown = f"a place that is not known: {self.why}"
         text = "; ".join([*found][:2]) or "".join(innermost[:1]) or unknown
-        return text if len(text) <= MAX_PLACE else f"{text[: MAX_PLACE - 3]}..."
+        text = text if len(text) <= MAX_PLACE else f"{text[: MAX_PLACE - 3]}..."
+        troubles = "; ".join(self.troubles)[:MAX_PLACE]
+        return f"{text} ({troubles})" if troubles else text
 
     def fitting(self, limit: int = MAX_REPORT) -> InstanceStacks:
         """With as many frames, threads and processes as `limit` bytes of JSON take. What is left
@@ -138,6 +141,7 @@ class InstanceStacks(Coded):
             found = dataclasses.replace(
                 self,
                 why=self.why[:400],
+                troubles=tuple(text[:200] for text in self.troubles[:8]),
                 processes=tuple(
                     dataclasses.replace(
                         process,

@@ -8,6 +8,7 @@ needs nothing of the program, but leave to trace it, and seconds.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -35,6 +36,9 @@ _MOST_PROCESSES = 16  # of a program, that are looked at
 _MOST_BYTES = 256 * 1024  # of what a process writes
 _MOST_WAITING = 4  # requests; more are not answered
 _LONGEST_NAME = 200  # characters
+_LOOK_LIMIT = 1.0  # seconds for a look at folders
+_FULL = 1 << 20  # bytes of a disk with less is nothing left
+_FEW_FILES = 2  # file descriptors
 _POLL = 0.01
 _ONE_LIMIT = 1.5  # seconds in which a process answers the signal
 _HANDLER, _PY_SPY = "handler", "py-spy"
@@ -182,9 +186,42 @@ class Taker:
         return Frame(function, file, frame.line, own)
 
 
+def troubles(pids: Sequence[int], folders: Iterable[Path]) -> tuple[str, ...]:
+    """What else may hold a program up: a full disk, or a file server that does not answer, of its
+    `folders`, and processes that have no file descriptor left. Takes _LOOK_LIMIT at most for all
+    folders."""
+    found: dict[str, str] = {}
+    looking = {}
+    for folder in dict.fromkeys(folders):
+        with contextlib.suppress(OSError):  # no thread: it is not looked at
+            looking[folder] = threads.start("tfapp-disk", _look, folder, found)
+    end = time.monotonic() + _LOOK_LIMIT
+    for folder, thread in looking.items():
+        thread.join(max(end - time.monotonic(), 0))
+        if thread.is_alive():
+            found[str(folder)] = f"{folder} does not answer"
+    told = [text for text in found.values() if text]
+    for pid in pids[:_MOST_PROCESSES]:
+        count, limit = processes.open_files(pid)
+        if limit and count >= limit - _FEW_FILES:
+            told.append(f"process {pid} has {count} of {limit} file descriptors")
+    return tuple(dict.fromkeys(told))
+
+
+def _look(folder: Path, found: dict[str, str]) -> None:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:  # it is not there
+        return
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < _FULL:
+        found[str(folder)] = f"the disk of {folder} is full"
+    elif disk.f_files and not disk.f_favail:
+        found[str(folder)] = f"the disk of {folder} has no inode left"
+
+
 def lines(stacks: InstanceStacks) -> list[str]:
     """All of the stacks, for a log."""
-    found = []
+    found = [f"trouble: {text}" for text in stacks.troubles]
     for process in stacks.processes:
         state = f", {process.state}" if process.state else ""
         found.append(f"stacks of process {process.pid} ({process.command}){state}:")
@@ -193,7 +230,7 @@ def lines(stacks: InstanceStacks) -> list[str]:
         for thread, frames in process.by_thread():
             found.append(f"  {thread}, the innermost function first:")
             found += [f"    {frame}" for frame in frames]
-    return found or [f"no stacks: {stacks.why}"]
+    return found if stacks.processes else [*found, f"no stacks: {stacks.why}"]
 
 
 class _NoStacksError(Exception):

@@ -264,7 +264,10 @@ class Supervisor:
             path = os.pathsep.join([python, context.env.get("PATH", os.defpath)])
             taker = stacks.Taker(roots, path, lambda text: redact(text, secrets))
             program.stopped()  # which looks for its processes
-            taken = taker.take(program.pids(), quickly=request.log)
+            pids, temporary = program.pids(), context.env.get("TMPDIR", "/tmp")
+            folders = (str(context.work_dir), local_path(context.checkpoint_dir), temporary)
+            looked = stacks.troubles(pids, [Path(folder) for folder in folders if folder])
+            taken = (*taker.take(pids, quickly=request.log), looked)
         generation = context.generation if context is not None else 0
         found = InstanceStacks(request.id, self.name, container_id, generation, *taken)
         if request.log:

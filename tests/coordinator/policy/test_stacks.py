@@ -94,6 +94,23 @@ def test_who_has_ended_meanwhile_is_not_waited_for():
     assert over.over
 
 
+def test_a_peer_that_has_ended_before_is_named():
+    """As a worker is whose failures are ignored, and for which the others wait for ever."""
+    hang = Hang("worker=3")
+    ended = dataclasses.replace(
+        hang.state.instances["worker/2"], exit=Exit(3, None, "exit", "exit code 3")
+    )
+    hang.state = hang.state.with_instance(ended)
+    (request,) = hang.beat(5.0)
+    assert request.instances == ("worker/0", "worker/1")
+    for name in request.instances:
+        hang.tell(5.1, name, request.id, 41)
+    assert hang.end(6.0).endswith(
+        ". Before its end, 2 of 2 are in load at data.py:41; "
+        "worker/2 (exit code 3) has ended before"
+    )
+
+
 def test_one_request_serves_all_that_hang_at_once():
     hang = Hang("worker=2")
     (request,) = hang.beat(5.0)
@@ -224,7 +241,7 @@ def test_steps_that_stop_are_told_once_with_the_stacks_and_nothing_is_ended():
     assert all(not i.ended for i in training.state.instances.values())
     training.goes_on(10, worker=10)
     assert training.since() == [None] * 3
-    assert training.stalls()[1:] == ["worker/0 makes steps again", "worker/1 makes steps again"]
+    assert training.stalls()[1:] == ["steps are made again"]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +278,17 @@ def test_a_silent_runner_tells_no_stall_and_another_program_begins_anew():
     pace = training.state.instances["worker/0"].pace
     assert pace is not None
     assert (pace.count, pace.usual, pace.stalls) == (1, None, False)
+
+
+def test_who_stalls_a_moment_later_is_shown_and_not_asked_for():
+    training = Training("worker=2")
+    training.goes_on(100, worker=10)
+    step = training.state.instances["worker/1"].pace.count + 1
+    training.send(events.Beaten(training.time + 3, "worker/1", Beat(1, 1, "running", step=step)))
+    assert [request.over for request in training.goes_on(600)] == [False, True]
+    assert None not in training.since()
+    assert len(training.stalls()) == 1
+    assert training.stalls()[0].startswith("worker/0 has made no step")
 
 
 def test_epochs_count_where_there_are_no_steps():

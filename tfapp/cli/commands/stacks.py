@@ -58,6 +58,7 @@ def _lines(found: Stacks) -> Iterator[str]:
 
 
 def _stacks(told: InstanceStacks) -> Iterator[str]:
+    yield from (f"  {told.instance}: {trouble}" for trouble in told.troubles)
     for process in told.processes:
         state = f", {process.state}" if process.state else ""
         yield f"  {told.instance}, process {process.pid}{state}: {process.command}"

@@ -49,7 +49,7 @@ def _ask(state: State, time: float, **why: Any) -> Step:
     """Asks all whose programs may run. `why`: the field of AskedStacks that says it."""
     expected = tuple(i.id for i in state.instances.values() if started(state, i) and live(i))
     id = f"{next(iter(why))}-{state.generation}-{time:.3f}"
-    asked = AskedStacks(id, state.generation, time + END_LIMIT, expected, **why)
+    asked = AskedStacks(id, state.generation, time + END_LIMIT, expected, gone=_gone(state), **why)
     request = StacksRequest(asked.id, expected, log=True)
     return dataclasses.replace(state, stacks=asked), (actions.PublishStacks(request),)
 
@@ -83,7 +83,7 @@ def settle(state: State, time: float) -> Step:
     if stalled and asked.generation == state.generation:
         pace = state.instances[stalled[0]].pace
         since = f" for {duration(time - pace.at)}" if pace else ""
-        words = in_words(grouped(places.items()))
+        words = _words(asked)
         verb = "has" if len(stalled) == 1 else "have"
         text = f"{names(stalled)} {verb} made no step{since}: {words}"
         instance = stalled[0] if len(stalled) == 1 else ""
@@ -92,19 +92,18 @@ def settle(state: State, time: float) -> Step:
 
 
 def stall(state: State, time: float) -> Step:
-    """Asks for stacks when chiefs or workers have begun to stall, and notes those that go on."""
+    """Asks for stacks when chiefs or workers begin to stall, and notes that none does any more."""
     if state.phase != RUNNING or state.decided:
         return dataclasses.replace(state, stalled=frozenset()), ()
     now = frozenset(i.id for i in state.instances.values() if stalls(i))
-    for name in sorted(state.stalled - now):
-        instance = state.instances.get(name)
-        if instance is not None and instance.pace is not None:
-            state = state.noted(time, f"{name} makes steps again", STALLS, name)
-    new = tuple(sorted(now - state.stalled))
-    open_ = state.stacks is not None and not state.stacks.over
-    if not new or open_:
-        return dataclasses.replace(state, stalled=state.stalled & now), ()
-    return _ask(dataclasses.replace(state, stalled=now), time, stalled=new)
+    if now and state.stalled:  # one after the other, for the same reason
+        return dataclasses.replace(state, stalled=now), ()
+    if state.stalled:
+        state = state.noted(time, "steps are made again", STALLS)
+        return dataclasses.replace(state, stalled=now), ()
+    if not now or (state.stacks is not None and not state.stacks.over):
+        return state, ()
+    return _ask(dataclasses.replace(state, stalled=now), time, stalled=tuple(sorted(now)))
 
 
 def stalls(instance: Instance) -> bool:
@@ -127,6 +126,19 @@ def paced(state: State, event: events.Beaten) -> State:
     return state.with_instance(dataclasses.replace(instance, pace=pace))
 
 
+def _gone(state: State) -> str:
+    """The peers for which the others may wait in vain."""
+    trains = (i for i in state.instances.values() if i.role in ("chief", "worker", "ps"))
+    told = [f"{i.id} ({i.exit.text})" for i in trains if i.exit is not None]
+    verb = "has" if len(told) == 1 else "have"
+    return f"{names(told)} {verb} ended before" if told else ""
+
+
+def _words(asked: AskedStacks) -> str:
+    places = in_words(grouped(asked.places.items()))
+    return "; ".join(filter(None, (places, asked.gone))) if places else ""
+
+
 def _may_tell(instance: Instance | None) -> bool:
     return instance is not None and not instance.ended
 
@@ -142,7 +154,7 @@ def explained(state: State, instance: Instance, exit: Exit) -> Exit:
     asked = state.stacks
     if exit.reason != "hang" or asked is None or asked.generation != state.generation:
         return exit
-    words = in_words(grouped(asked.places.items()))
+    words = _words(asked)
     if not words or (instance.id, instance.attempt) not in asked.hung:
         return exit
     return dataclasses.replace(exit, text=f"{exit.text}. Before its end, {words}")

@@ -231,6 +231,7 @@ class AskedStacks:
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as far as they are told
     stalled: tuple[str, ...] = ()  # instances for whose stall they were asked, and not for a hang
     over: bool = False  # nobody is waited for
+    gone: str = ""  # who had ended before, in words
 
 
 @frozen
