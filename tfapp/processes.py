@@ -214,11 +214,76 @@ def _others_of_group(pid: int) -> list[Process]:
 
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for the signal `number`."""
+    return _in_mask(PROC / str(pid), "SigCgt", number)
+
+
+def pending(pid: int, number: int) -> bool:
+    """Whether a process was sent the signal `number`, and no thread of it has taken it yet."""
+    return _in_mask(PROC / str(pid), "ShdPnd", number)
+
+
+def blocking(pid: int, number: int) -> frozenset[str]:
+    """The threads of a process that take no signal `number` now, as is one in the handler of it."""
+    with contextlib.suppress(OSError):
+        tasks = list((PROC / str(pid) / "task").iterdir())
+        return frozenset(task.name for task in tasks if _in_mask(task, "SigBlk", number))
+    return frozenset()
+
+
+def _in_mask(folder: Path, mask: str, number: int) -> bool:
     with contextlib.suppress(OSError, ValueError):
-        for line in (PROC / str(pid) / "status").read_text(errors="replace").splitlines():
-            if line.startswith("SigCgt:"):
+        for line in (folder / "status").read_text(errors="replace").splitlines():
+            if line.startswith(f"{mask}:"):
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
+
+
+def memory_file(pid: int, name: str) -> Path | None:
+    """The path by which others open a file of memory (memfd_create) that a process has open."""
+    with contextlib.suppress(OSError):
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if os.readlink(entry) == f"/memfd:{name} (deleted)":
+                    return entry
+    return None
+
+
+def command(pid: int) -> tuple[str, ...]:
+    """The command line of a process; () if it cannot be read."""
+    try:
+        data = (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(word) for word in data.rstrip(b"\0").split(b"\0")) if data else ()
+
+
+def executable(pid: int) -> str:
+    """The path of the file that a process runs; "" if it cannot be read."""
+    try:
+        return os.readlink(PROC / str(pid) / "exe")
+    except OSError:
+        return ""
+
+
+def open_files(pid: int) -> tuple[int, int]:
+    """How many file descriptors a process has, and how many it may have; (0, 0) if neither can be
+    read."""
+    with contextlib.suppress(OSError, ValueError):
+        count = sum(1 for _ in (PROC / str(pid) / "fd").iterdir())
+        for line in (PROC / str(pid) / "limits").read_text().splitlines():
+            if line.startswith("Max open files"):
+                return count, int(line.split()[3])  # "unlimited" there is not
+    return 0, 0
+
+
+def waits_in_kernel(pid: int) -> str:
+    """The kernel's function in which a process in uninterruptible sleep waits; "" if the kernel
+    does not say."""
+    try:
+        found = (PROC / str(pid) / "wchan").read_text()
+    except OSError:
+        return ""
+    return "" if found == "0" else found
 
 
 def file_at(pid: int, address: int) -> str:
@@ -234,10 +299,7 @@ def file_at(pid: int, address: int) -> str:
 
 def is_shell(pid: int) -> bool:
     """Whether a process is a shell now."""
-    try:
-        return Path(os.readlink(PROC / str(pid) / "exe")).name in _SHELLS
-    except OSError:
-        return False
+    return Path(executable(pid)).name in _SHELLS
 
 
 # ---- Families ---------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ METHODS = {
     "logs": lambda app, place: app.logs(),
     "open_feed": lambda app, place: app.open_feed(None),
     "result": lambda app, place: app.result(),
+    "stacks": lambda app, place: app.stacks(),
     "status": lambda app, place: app.status(),
     "stop": lambda app, place: app.stop(),
     "tensorboard": lambda app, place: app.tensorboard(),

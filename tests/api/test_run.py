@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -217,6 +218,8 @@ def test_a_handle(module, tmp_path):
             other.wait(0.1)
         with pytest.raises(InUseError):
             other.destroy()
+        waits = re.compile(r"2 of 2 are in waits at \S*own_program_\d+\.py:\d+")
+        wait(lambda: waits.fullmatch(str(other.stacks("worker"))), "all wait", LIMIT)
         assert "3" in other.flex("worker", 3)
         killed = application.kill("worker/0")
         assert killed

@@ -38,7 +38,7 @@ def words(tmp_path, monkeypatch, line: str) -> set[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("tfapp st", {"start", "stop", "status"}),
+        ("tfapp sta", {"start", "status", "stacks"}),
         ("tfapp status a", {"app"}),
         ("tfapp stop ", {"app"}),
         ("tfapp stop app ", set()),
@@ -47,6 +47,7 @@ def words(tmp_path, monkeypatch, line: str) -> set[str]:
         ("tfapp list --format ", {"text", "json"}),
         ("tfapp create ", set()),
         ("tfapp logs app ", {"worker", "worker/0", "ps", "ps/0", "coordinator"}),
+        ("tfapp stacks app w", {"worker", "worker/0"}),
         ("tfapp kill-container app w", {"worker/0"}),
         ("tfapp flex app --component ", {"worker", "ps"}),
         ("tfapp registry --name app --getexp ", {"hosts"}),

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
+from tests.cli.played_runners import PlayedRunners
 from tests.readme import README
 from tfapp.cli.commands import COMMANDS
 from tfapp.contract.exit import Exit
@@ -46,6 +47,7 @@ FAILED = dataclasses.replace(
     feed=FeedStatus(20, {"worker/0": 20}, seconds=1.5, lost=3, error="a column has a null"),
 )
 RUNNING = status("RUNNING", WORKER)
+RUNS = status("RUNNING", instance("worker/0", "RUNNING"), instance("ps/0", "RUNNING"))
 SUCCEEDED = status("SUCCEEDED", verdict=SUCCESS)
 
 
@@ -55,6 +57,9 @@ class Engine(PlayedEngine):
     def list(self):
         broken = Application("broken", "local", "", 0, False, status(DAMAGED), waits="damaged")
         return (*super().list(), broken)
+
+    def connect(self, name):
+        return PlayedRunners({"worker/0": 12, "ps/0": 0})
 
     def examine(self, python, options):
         yield Finding("java", "ok", "17")
@@ -101,6 +106,7 @@ CALLS = [
     (("list",), FAILED, 0),
     (("stop", "app"), RUNNING, 0),
     (("diagnostics", "app"), FAILED, 0),
+    (("stacks", "app"), RUNS, 0),
     (("exports", "app"), FAILED, 0),
     (("doctor",), RUNNING, 0),
     (("validate", TENSORFLOW), RUNNING, 0),

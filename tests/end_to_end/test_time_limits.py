@@ -91,6 +91,7 @@ def test_a_program_that_makes_no_progress(tfapp):
     (hung,) = [m["text"] for m in status["timeline"] if "hung" in m["text"]]
     assert re.fullmatch(
         r"(chief|worker)/\d on 127\.0\.0\.1 hung in generation 1, [0-9.]+ s after its start: for "
-        r"4 s it wrote nothing, .* \(site\.global\.progress\.timeout\)",
+        r"4 s it wrote nothing, .* \(site\.global\.progress\.timeout\)\. Before its end, .* are in "
+        r"<module> at program\.py:11.*",
         hung,
     )

@@ -295,6 +295,7 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         "left",
         "usage",
         "epoch",
+        "since",
         "speed",
         "metrics",
     }

@@ -116,6 +116,9 @@ def test_what_the_program_gets(application):
     }
     assert application.dismissed() == 0
     assert not os.path.exists(env.pop("TMPDIR"))
+    startup = env.pop("PEX_EXTRA_SYS_PATH")
+    assert startup == f"{root}/tfapp-runtime/tfapp/storage/startup"
+    assert env["PYTHONPATH"].split(os.pathsep)[0] == startup
     inherited = ("PATH", "PYTHONPATH", "CONTAINER_ID", "LOCAL_DIRS", "LOG_DIRS", "NM_HOST")
     assert {name: value for name, value in env.items() if name not in (*inherited, "LC_CTYPE")} == {
         "TFAPP_APPLICATION": "digits",

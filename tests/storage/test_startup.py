@@ -12,6 +12,7 @@ import pytest
 
 import tfapp.storage
 from tests import python_environments
+from tfapp.contract import stacks
 from tfapp.contract.names import ENV_STORAGE
 
 DEBIAN = "/usr/bin/python3"
@@ -47,6 +48,38 @@ def test_it_waits_for_tensorflow_and_its_packages_come_last():
     assert found["waits"]
     assert found["path"][-1] == "/packages"
     assert STARTUP not in found["path"]
+
+
+ASK = """
+import os, time
+before = set(os.listdir("/proc/self/fd"))
+file = next(f for f in before if os.readlink(f"/proc/self/fd/{f}") == "/memfd:NAME (deleted)")
+os.kill(os.getpid(), SIGNAL)
+print(open(f"/proc/self/fd/{file}").read())
+assert not os.get_inheritable(int(file))
+"""
+
+
+def test_it_answers_the_signal_for_stacks():
+    """The start-up hook, which imports nothing of tfapp, means what tfapp.contract.stacks does."""
+    code = ASK.replace("NAME", stacks.MEMORY_FILE).replace("SIGNAL", str(stacks.SIGNAL))
+    environ = {**os.environ, "PYTHONPATH": STARTUP}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
+    assert re.search('(?m)^  File "<string>", line 5 in <module>$', done.stdout)
+    assert done.stderr == ""
+
+
+def test_a_python_without_what_stacks_need_starts(tmp_path):
+    (tmp_path / "faulthandler.py").write_text("raise ImportError('none here')")
+    environ = {**os.environ, "PYTHONPATH": STARTUP}
+    code = "import sys; sys.modules['os'].memfd_create = None; print('runs')"
+    for more in ({}, {"PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, env={**environ, **more}, check=True, capture_output=True, text=True
+        )
+        assert (done.stdout, done.stderr) == ("runs\n", "")
 
 
 def test_the_sitecustomize_of_the_program_runs(tmp_path):

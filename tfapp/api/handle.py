@@ -40,6 +40,7 @@ from tfapp.page.document import advice_in_words, outputs_in_words
 
 if TYPE_CHECKING:
     from tfapp.api.feeding import Feeding
+    from tfapp.contract.stacks import Stacks
     from tfapp.feed.driver.feeder import FeedResult
 
 STOPPED = "stopped by Ctrl-C"
@@ -256,6 +257,17 @@ class Application:
 
         with told_in_full():
             return flex(self._engine, self.name, component, str(count))
+
+    def stacks(self, instance: str = "") -> Stacks:
+        """Returns where the programs are: the stacks of their Python threads, those at the same
+        place in one group. `instance`: "worker/1", or a component ("worker"); default: all.
+        Printed, it is a sentence: "7 of 8 are in fit at train.py:41; worker/3 is in load at
+        data.py:12". Takes 10 s at most. NotFoundError if there is no such instance, BadStateError
+        if no program runs."""
+        from tfapp.engines.control import stacks
+
+        with told_in_full():
+            return stacks(self._engine, self.name, instance)
 
     def kill(self, instance: str) -> str:
         """Kills the container of an instance ("worker/1"), to test the loss of a machine. Returns

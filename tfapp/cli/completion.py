@@ -110,9 +110,13 @@ def _instances(args: argparse.Namespace, action: argparse.Action, shell: Shell) 
 
 
 def _log_names(args: argparse.Namespace, action: argparse.Action, shell: Shell) -> Iterable[str]:
+    yield from _shares(args, action, shell)
+    yield "coordinator"
+
+
+def _shares(args: argparse.Namespace, action: argparse.Action, shell: Shell) -> Iterable[str]:
     for instance in _application(args, shell).status.instances:
         yield from (instance.component, instance.instance)
-    yield "coordinator"
 
 
 def _components(args: argparse.Namespace, action: argparse.Action, shell: Shell) -> Iterable[str]:
@@ -157,6 +161,7 @@ _FINDERS: dict[tuple[str, str], Callable[..., Iterable[str]]] = {
     ("", "COMPONENT"): _components,
     ("", "KEY"): _keys,
     ("", "INSTANCE"): _instances,
+    ("stacks", "COMPONENT[/I]"): _shares,
     ("logs", "WHAT"): _log_names,
     ("schema", "WHAT"): _all_keys,
     ("registry", "GROUP"): _groups,

@@ -133,6 +133,8 @@ class InstanceStatus(Coded):
     epoch: int | None = None  # counted from 1; known where no step is
     total: int | None = None  # the step at which the training ends; None: not told
     usage: Usage | None = None  # of its machine, by its program; None: not known
+    # Seconds since 1970: its last step, where it has made none for much longer than usual.
+    no_step_since: float | None = None
     outputs: Outputs | None = None  # of its program, once that has ended
     # Name -> version of what its program runs with, from the first instance of a component.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -173,6 +175,7 @@ RESTARTED = "restarted"  # one instance's program starts again, the others go on
 REPLACED = "replaced"  # an instance gets another container
 RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
+STALLS = "stalls"  # instances make no step any more, or make some again
 ENDS = "ends"  # the verdict is decided
 
 

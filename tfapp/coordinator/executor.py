@@ -17,6 +17,7 @@ from tfapp.contract.names import (
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
+    KEY_STACKS,
     ORDER_PREFIX,
     exported_pages,
     page_route,
@@ -71,6 +72,8 @@ class Executor:
                 self._show_pages(action.cluster)
             elif isinstance(action, actions.PublishReleased):
                 self._connection.put(KEY_RELEASED, encode(vars(action)))
+            elif isinstance(action, actions.PublishStacks):
+                self._connection.put(KEY_STACKS, encode(action.request))
             elif isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
             elif isinstance(action, actions.KillContainer):

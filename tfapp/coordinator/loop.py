@@ -21,8 +21,10 @@ from tfapp.contract.names import (
     KEY_STATUS,
     KEY_STOP,
     REPORT_PREFIX,
+    STACKS_PREFIX,
     WAITS_PREFIX,
 )
+from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Ends, Nodes
@@ -217,6 +219,7 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
 _READERS: Mapping[str, Callable[[float, str, Any], Event]] = {
     ANSWER_PREFIX: lambda time, _, data: events.Answered(time, Answer.from_dict(data)),
     BEAT_PREFIX: lambda time, name, data: events.Beaten(time, name, Beat.from_dict(data)),
+    STACKS_PREFIX: lambda time, _, data: events.StacksTold(time, InstanceStacks.from_dict(data)),
     EXIT_PREFIX: lambda time, _, data: events.Exited(time, ExitReport.from_dict(data)),
     WAITS_PREFIX: lambda time, name, data: events.Waits(
         time, name, data["container"], data["text"], data["kind"]

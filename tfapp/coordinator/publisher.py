@@ -12,6 +12,7 @@ from tfapp.contract.metrics import Point
 from tfapp.contract.names import FORMING, KEY_STATUS, RUNNING, WAITING
 from tfapp.contract.status import ApplicationStatus, Curve, Held, InstanceStatus
 from tfapp.coordinator.policy.judging import charged
+from tfapp.coordinator.policy.stacks import stalls
 from tfapp.coordinator.policy.state import (
     FINISHED,
     Instance,
@@ -163,6 +164,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 epoch=instance.epoch,
                 total=instance.total,
                 usage=instance.usage,
+                no_step_since=_last_step(instance, since - begun),
                 outputs=instance.report.outputs if instance.report else None,
                 versions=instance.answer.versions if instance.answer else {},
             )
@@ -182,6 +184,13 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         ran=state.job.ran,
         held=_held(state, since - begun),
     )
+
+
+def _last_step(instance: Instance, zero: float) -> float | None:
+    """As `_held`; None where its program makes steps as usual."""
+    if instance.pace is None or not stalls(instance):
+        return None
+    return round(zero + instance.pace.at, 3)
 
 
 def _held(state: State, zero: float) -> Held | None:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import uuid
 
 from tfapp.close_match import did_you_mean
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
-from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX
+from tfapp.contract.names import (
+    FLEXED_PREFIX,
+    KEY_FEED,
+    KEY_FLEX,
+    KEY_STACKS,
+    RUNNING,
+    STACKS_PREFIX,
+    STOPPING,
+)
+from tfapp.contract.stacks import ASK_LIMIT, InstanceStacks, Stacks, StacksRequest, grouped
 from tfapp.contract.status import FeedStatus
 from tfapp.engines.base import Engine
 from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError
 from tfapp.protocol.connection import Connection
-from tfapp.protocol.watch import Put
+from tfapp.protocol.watch import Broken, Put
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
 
@@ -37,6 +47,41 @@ def flex(engine: Engine, name: str, component: str, count: str) -> str:
     if not reply.accepted:
         raise BadStateError(reply.text)
     return reply.text
+
+
+def stacks(engine: Engine, name: str, which: str = "", limit: float = ASK_LIMIT) -> Stacks:
+    """The stacks of the programs that run: of all, of a component, or of an instance ("worker/1"),
+    by their runners. `limit`: seconds for all of them. NotFoundError if there is nothing of that
+    name, BadStateError if no program runs."""
+    found = engine.find(name).status.instances
+    chosen = [i for i in found if which in ("", i.component, i.instance)]
+    if not chosen and which:
+        known = [*(i.instance for i in found), *(i.component for i in found)]
+        raise NotFoundError(
+            f"{name} has no instance or component {which!r}",
+            did_you_mean(which, known, f"`tfapp status {name}` lists them."),
+        )
+    waiting = [i.instance for i in chosen if i.state in (RUNNING, STOPPING)]
+    asked = tuple(waiting) if which else ()
+    request, told = StacksRequest(uuid.uuid4().hex, asked), dict[str, InstanceStacks]()
+    with engine.connect(name) as connection, connection.watch(prefixes=[STACKS_PREFIX]) as watch:
+        if not waiting:
+            raise BadStateError(
+                f"no program of {which or name} runs", f"`tfapp status {name}` says what they do."
+            )
+        connection.put(KEY_STACKS, encode(request))
+        end = time.monotonic() + limit
+        while len(told) < len(waiting) and time.monotonic() < end:
+            event = watch.get(end - time.monotonic())
+            if isinstance(event, Broken):
+                break
+            if isinstance(event, Put):
+                one = InstanceStacks.from_dict(json.loads(event.value))
+                if one.id == request.id and one.instance in waiting:
+                    told[one.instance] = one
+    instances = tuple(told[i] for i in waiting if i in told)
+    missing = tuple(i for i in waiting if i not in told)
+    return Stacks(grouped((i.instance, i.place) for i in instances), instances, missing)
 
 
 def kill_container(engine: Engine, name: str, which: str) -> str:

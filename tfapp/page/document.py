@@ -318,6 +318,7 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
         "left": instance.left,
         "usage": _usage(instance.usage),
         "epoch": instance.epoch,
+        "since": instance.no_step_since,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),
     }

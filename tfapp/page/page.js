@@ -206,7 +206,11 @@ function table(rows) {
       used ? make("td", { "data-label": "cpu" }, one.usage && share(one.usage.cpu_share, one.usage.cpu)) : null,
       used ? make("td", { "data-label": "memory" }, one.usage && share(one.usage.memory_share, one.usage.memory)) : null,
       gpus ? make("td", { "data-label": "gpu" }, one.usage && one.usage.gpu && share(one.usage.gpu_share, one.usage.gpu)) : null,
-      make("td", { class: "free" }, one.preparing || one.exit.split("\n")[0])))));
+      make("td", { class: "free" }, one.preparing || still(one) || one.exit.split("\n")[0])))));
+}
+
+function still(one) {
+  return one.since === null ? "" : `no step since ${when(one.since)}`;
 }
 
 function share(part, words) {

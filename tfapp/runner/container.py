@@ -137,8 +137,8 @@ class Container:
 
     @property
     def startup_dir(self) -> Path:
-        """The folder that comes first in PYTHONPATH of programs that open URLs; the packages that
-        they need for it are in `storage_dir`."""
+        """The folder that comes first in PYTHONPATH of programs. The packages that they need to
+        open URLs are in `storage_dir`."""
         return self.root / RUNTIME_DIR / "tfapp/storage/startup"
 
     @property

@@ -98,7 +98,7 @@ def build_context(
     }
     if component.docker is None:
         env.update(hadoop_variables(job.class_path, env))
-    env.update(storage_variables(container, env))
+    env.update(startup_variables(container, env))
     context = Context(
         job=job,
         component=component,
@@ -288,17 +288,16 @@ def hadoop_variables(class_path: str, environ: Mapping[str, str]) -> dict[str, s
     }
 
 
-def storage_variables(container: Container, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which a program opens URLs, where the packages for it are in the container.
-    `environ`: what the program has without them."""
+def startup_variables(container: Container, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which each Python of a program answers for its stacks and, where the
+    packages for it are in the container, opens URLs. `environ`: what the program has without
+    them."""
     folder = container.storage_dir
-    if folder is None:
-        return {}
     own = str(container.startup_dir)
     # The Python of a PEX ignores PYTHONPATH.
     paths = {name: environ.get(name) for name in ("PYTHONPATH", "PEX_EXTRA_SYS_PATH")}
     first = {name: os.pathsep.join(filter(None, (own, path))) for name, path in paths.items()}
-    return {**first, ENV_STORAGE: str(folder)}
+    return {**first, **({} if folder is None else {ENV_STORAGE: str(folder)})}
 
 
 def _in_class_path(entry: str, environ: Mapping[str, str]) -> Iterator[str]:

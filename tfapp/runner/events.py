@@ -72,6 +72,19 @@ class Unwell:
 
 
 @frozen
+class Hangs:
+    """The program makes no progress."""
+
+    attempt: Attempt
+    exit: Exit
+
+
+@frozen
+class StacksOver:
+    """The coordinator waits for stacks no longer."""
+
+
+@frozen
 class Ended:
     """The program and all processes that it started have ended. `killed`: this runner killed it."""
 
@@ -101,6 +114,8 @@ Event = Union[
     Chosen,
     Failed,
     Unwell,
+    Hangs,
+    StacksOver,
     Ended,
     Terminated,
     Tick,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import math
 import os
 import queue
@@ -14,6 +15,8 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
+from tfapp.contract.names import KEY_STACKS
+from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
 from tfapp.runner import events, metrics, policy
@@ -24,6 +27,7 @@ from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.progress import StoppedDetector
 from tfapp.runner.run_mode import RunMode
+from tfapp.runner.stacks import Asked
 from tfapp.runner.supervisor import FailedError, ScriptDone, Supervisor
 from tfapp.script import Program
 
@@ -73,6 +77,7 @@ class Runner:
         self._failed = False  # whether the last program has failed by itself
         self._fenced = False  # whether the program was ended because the master is lost
         self._stopped = StoppedDetector(self._clock)
+        self._asked_stacks = Asked(self._take_stacks, self._master.tell_stacks)
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
     def run(self) -> int:
@@ -167,6 +172,8 @@ class Runner:
         self._heartbeat.tell(self._doing())
 
     def _translate(self, item: Any) -> tuple[events.Event, ...]:
+        if isinstance(item, Put) and item.key == KEY_STACKS:
+            return self._stacks_asked(StacksRequest.from_dict(json.loads(item.value)))
         if isinstance(item, Put):
             return self._master.understand(item.key, item.value)
         if isinstance(item, Deleted):
@@ -180,6 +187,15 @@ class Runner:
         if isinstance(item, events.Tick):
             return (item, *self._look_after_program())
         return (item,)
+
+    def _stacks_asked(self, request: StacksRequest) -> tuple[events.Event, ...]:
+        if request.over:
+            return (events.StacksOver(),)
+        self._asked_stacks.ask(request)
+        return ()
+
+    def _take_stacks(self, request: StacksRequest) -> InstanceStacks | None:
+        return self._supervisor.stacks(request, self._master.container)
 
     def _look_after_program(self) -> tuple[events.Event, ...]:
         if self._next_status is None or self._clock() < self._next_status:

@@ -19,7 +19,9 @@ from tfapp.contract.names import (
     KEY_GENERATION,
     KEY_RELEASED,
     ORDER_PREFIX,
+    STACKS_PREFIX,
 )
+from tfapp.contract.stacks import InstanceStacks
 from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Watch
@@ -89,6 +91,10 @@ class MasterLink:
     def beat(self, beat: Beat) -> None:
         """Tried once: the next beat is on its way."""
         self._connection.put_own(BEAT_PREFIX + self._instance, encode(beat))
+
+    def tell_stacks(self, stacks: InstanceStacks) -> None:
+        """Tried once, as nobody waits for long."""
+        self._connection.put_own(STACKS_PREFIX + self._instance, encode(stacks))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         end = self._clock() + self._patience

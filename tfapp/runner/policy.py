@@ -9,6 +9,9 @@ and a newer generation leads back to WAITING from wherever the runner is, throug
 program has to be killed first: an answer says that no program of an older generation lives. An
 order to restart leads from REPORTED back to STARTING, with the same ports and the same cluster.
 
+A program that hangs leads from RUNNING to HANGING: it is killed when the coordinator has the stacks
+of all programs, or after HANG_LIMIT.
+
 A container that is asked to end leads to LEAVING from wherever a program lives, else to DONE: the
 program has its whole grace, whatever the coordinator wants, and its end is not reported, as the
 loss of the container is.
@@ -25,6 +28,7 @@ from tfapp.runner import events
 from tfapp.script import Program
 
 PREPARING, WAITING, STARTING, RUNNING = "PREPARING", "WAITING", "STARTING", "RUNNING"
+HANGING = "HANGING"
 STOPPING, REPLACED, REPORTED, DONE = "STOPPING", "REPLACED", "REPORTED", "DONE"
 LEAVING = "LEAVING"
 
@@ -34,6 +38,7 @@ BEAT_STATES = {
     WAITING: "waiting",
     STARTING: "waiting",
     RUNNING: "running",
+    HANGING: "hanging",
     STOPPING: "stopping",
     REPLACED: "stopping",
     REPORTED: "stopping",
@@ -41,6 +46,7 @@ BEAT_STATES = {
     DONE: "stopping",
 }
 
+HANG_LIMIT = 5.0  # seconds that a program that hangs is spared for stacks
 GANG_MARGIN = 60.0  # seconds after which a runner no longer expects the coordinator's own deadline
 
 
@@ -67,6 +73,7 @@ class RunnerState:
     released: tuple[str, ...] = ()
     stop: Order | None = None
     verdict: Exit | None = None  # takes the place of how the program will end
+    hang: Exit | None = None  # its verdict, once it is killed because it hangs
     deadline: float | None = None  # when a Tick will change something
     terminated: bool = False  # whether the container was asked to end
 
@@ -98,8 +105,8 @@ def step(state: RunnerState, event: events.Event, now: float) -> Decision:
         return _ended(state, event, now)
     if isinstance(event, events.Failed):
         return _over(state, event.exit, now)
-    if isinstance(event, events.Unwell):
-        return _unwell(state, event)
+    if isinstance(event, (events.Unwell, events.Hangs, events.StacksOver)):
+        return _unwell(state, event, now)
     return _tick(state, now)
 
 
@@ -112,7 +119,7 @@ def _generation(state: RunnerState, number: int, now: float) -> Decision:
     state = dataclasses.replace(state, wanted=number)
     if state.phase in (WAITING, REPORTED):
         return _answer(state, now)
-    if state.phase in (RUNNING, STOPPING):
+    if state.phase in (RUNNING, HANGING, STOPPING):
         return dataclasses.replace(state, phase=REPLACED, deadline=None), (events.Kill(),)
     # PREPARING, STARTING and REPLACED come to it as soon as they are over.
     return state, ()
@@ -206,7 +213,7 @@ def _order(state: RunnerState, order: Order, now: float) -> Decision:
         return state, ()
     if order.action != "stop" or state.phase in (STOPPING, REPORTED):
         return state, ()
-    if state.phase == RUNNING:
+    if state.phase in (RUNNING, HANGING):
         return _stop(state, order, now)
     if state.phase in (STARTING, REPLACED):
         return dataclasses.replace(state, stop=order), ()
@@ -231,8 +238,9 @@ def _stop(state: RunnerState, order: Order, now: float) -> Decision:
 
 
 def _terminated(state: RunnerState) -> Decision:
-    ask = (events.Stop(),) if state.phase == RUNNING else ()  # else it was asked before, or killed
-    lives = state.phase in (RUNNING, STOPPING, REPLACED)
+    unasked = state.phase in (RUNNING, HANGING)  # else it was asked before, or killed
+    ask = (events.Stop(),) if unasked else ()
+    lives = state.phase in (RUNNING, HANGING, STOPPING, REPLACED)
     phase, actions = (LEAVING, ask) if lives else (DONE, (events.Leave(),))
     return dataclasses.replace(state, phase=phase, terminated=True, deadline=None), actions
 
@@ -243,10 +251,31 @@ def _leaving(state: RunnerState, event: events.Event) -> Decision:
     return dataclasses.replace(state, phase=DONE), (events.Leave(),)
 
 
-def _unwell(state: RunnerState, event: events.Unwell) -> Decision:
-    if state.phase != RUNNING or event.attempt != state.current:
+def _unwell(
+    state: RunnerState, event: events.Unwell | events.Hangs | events.StacksOver, now: float
+) -> Decision:
+    if isinstance(event, events.StacksOver):
+        return _kill_hanging(state)
+    if isinstance(event, events.Hangs):
+        return _hangs(state, event, now)
+    if state.phase not in (RUNNING, HANGING) or event.attempt != state.current:
         return state, ()
-    return dataclasses.replace(state, verdict=event.exit), (events.Kill(),)
+    state = dataclasses.replace(state, phase=RUNNING, verdict=event.exit, deadline=None)
+    return state, (events.Kill(),)
+
+
+def _hangs(state: RunnerState, event: events.Hangs, now: float) -> Decision:
+    if state.phase != RUNNING or state.verdict is not None or event.attempt != state.current:
+        return state, ()
+    return dataclasses.replace(state, phase=HANGING, hang=event.exit, deadline=now + HANG_LIMIT), ()
+
+
+def _kill_hanging(state: RunnerState) -> Decision:
+    """The end of a program that hangs, unless it has ended by itself meanwhile."""
+    if state.phase != HANGING:
+        return state, ()
+    state = dataclasses.replace(state, phase=RUNNING, verdict=state.hang, deadline=None)
+    return state, (events.Kill(),)
 
 
 def _ended(state: RunnerState, event: events.Ended, now: float) -> Decision:
@@ -282,6 +311,8 @@ def _report(state: RunnerState, exit: Exit, now: float) -> Decision:
 def _tick(state: RunnerState, now: float) -> Decision:
     if state.deadline is None or now < state.deadline:
         return state, ()
+    if state.phase == HANGING:
+        return _kill_hanging(state)
     if state.phase == STOPPING:
         return dataclasses.replace(state, deadline=None), (events.Kill(),)
     waited = f"{state.gang + GANG_MARGIN:g} s"

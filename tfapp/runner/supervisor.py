@@ -17,13 +17,14 @@ from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Cluster, ExitReport
 from tfapp.contract.names import MAX_LAST_LINES, MAX_MISSED, instance_id, trains_alone
+from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.contract.status import Outputs
 from tfapp.frozen import frozen
 from tfapp.runner import context as contexts
-from tfapp.runner import metrics, outputs, package_script, ports, progress
+from tfapp.runner import metrics, outputs, package_script, ports, progress, stacks
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.context import ExportError, InstanceSettings
-from tfapp.runner.events import Attempt, Ended, Report, Unwell
+from tfapp.runner.events import Attempt, Ended, Hangs, Report
 from tfapp.runner.output import redact
 from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
@@ -224,7 +225,7 @@ class Supervisor:
             return
         interval, attempt = self._container.job.limits.heartbeat, self._attempt
         progress.watch(
-            running, places, limit, interval, lambda exit: self._events.put(Unwell(attempt, exit))
+            running, places, limit, interval, lambda exit: self._events.put(Hangs(attempt, exit))
         )
 
     def stop(self) -> None:
@@ -254,6 +255,30 @@ class Supervisor:
         first = not self._container.index  # only its curves are shown
         points = {redact(name, secrets): one for name, one in reading.points.items() if first}
         return dataclasses.replace(reading, metrics=told, points=points)
+
+    def stacks(self, request: StacksRequest, container_id: str) -> InstanceStacks | None:
+        """The stacks of the program, without secrets; None where they are not asked for. For a
+        thread of its own: it takes as long as tfapp.contract.stacks.LIMIT."""
+        program, context = self.program, self._context
+        if request.over or (request.instances and self.name not in request.instances):
+            return None
+        taken: tuple[Any, ...] = ((), "its program does not run")
+        if program is not None and context is not None and program.alive:
+            secrets = self._container.private.redact
+            roots = (self._container.work_dir, self._container.files_dir, self._container.root)
+            python = os.path.dirname(context.python)
+            path = os.pathsep.join([python, context.env.get("PATH", os.defpath)])
+            taker = stacks.Taker(roots, path, lambda text: redact(text, secrets))
+            program.stopped()  # which looks for its processes
+            pids, temporary = program.pids(), context.env.get("TMPDIR", "/tmp")
+            folders = (str(context.work_dir), local_path(context.checkpoint_dir), temporary)
+            looked = stacks.troubles(pids, [Path(folder) for folder in folders if folder])
+            taken = (*taker.take(pids, quickly=request.log), looked)
+        generation = context.generation if context is not None else 0
+        found = InstanceStacks(request.id, self.name, container_id, generation, *taken)
+        if request.log:
+            self.tell("\n".join(stacks.lines(found)))
+        return found
 
     def kill(self) -> None:
         """Kills the program and all processes that it started; `Ended` follows."""

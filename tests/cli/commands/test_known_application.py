@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import pytest
 
@@ -110,6 +111,22 @@ def test_status_says_what_an_instance_prepares(tmp_path):
         "INSTANCE  PREPARING",
         f"worker/1  {pulling}",
     ]
+
+
+def test_status_says_whose_steps_have_stopped(tmp_path):
+    since = time.mktime((2026, 11, 27, 18, 3, 11, 0, 0, -1))
+    members = (
+        instance("worker/0", "RUNNING", step=7),
+        instance("worker/1", "RUNNING", step=7, no_step_since=since),
+    )
+    engine = PlayedEngine(tmp_path, [status("RUNNING", *members)])
+    _, a_shell = call(tmp_path, engine, "status", "app")
+    lines = a_shell.out.text.splitlines()
+    place = lines.index("INSTANCE  NO STEP SINCE")
+    assert lines[place + 1 : place + 3] == ["worker/1  2026-11-27 18:03:11", ""]
+    _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
+    shown = json.loads(a_shell.out.text)["status"]["instances"]
+    assert [one["no_step_since"] for one in shown] == [None, since]
 
 
 def test_status_shows_metrics(tmp_path):

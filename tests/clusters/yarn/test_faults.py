@@ -45,6 +45,15 @@ while step < 5 or os.environ["TFAPP_GENERATION"] == "1":
 """
 
 
+HANGS = """
+import time
+def load():
+    time.sleep(600)
+print("begins", flush=True)
+load()
+"""
+
+
 class Script(Application):
     """One worker that runs a script. `policy`: its failurePolicy, as YAML in one line."""
 
@@ -281,3 +290,17 @@ def test_stop_gives_time_to_save(tfapp, tmp_path):
     tfapp.ok("stop", "saving")
     (instance,) = training.wait_for_end(66)["instances"]
     assert (instance["state"], instance["exit"]["text"]) == ("KILLED", "killed by SIGKILL (9)")
+
+
+def test_a_program_that_hangs_is_asked_where_and_says_it_before_its_end(tfapp):
+    option = ("--option", "site.global.progress.timeout", 25)
+    hangs = Script(tfapp, "hangs", HANGS, *option, policy="{maxRestarts: 0}")
+    there = [{"place": "load at train.py:4", "instances": ["worker/0"]}]
+
+    def places() -> object:
+        return json.loads(tfapp.asks("stacks", "hangs", "--format", "json"))["groups"]
+
+    wait_until(lambda: places() == there, hangs.status)
+    verdict = hangs.wait_for_end(65)["verdict"]
+    assert (verdict["state"], verdict["cause"]["exit"]["reason"]) == ("FAILED", "hang")
+    assert "Before its end, worker/0 is in load at train.py:4" in verdict["summary"]

@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 
 from tests.contract_values import make_docker
+from tests.import_graph import ROOT
 from tests.runner.docker.engine import BASE, EMPTY
 from tests.runner.docker.instances import LIMIT, docker_mode, eventually, labels
 from tests.runner.event_writer import event, record, simple
 from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.job import Docker, Mount
-from tfapp.contract.names import STORAGE_DIR
+from tfapp.contract.names import RUNTIME_DIR, STORAGE_DIR
 from tfapp.runner import ports
 from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
 from tfapp.runner.metrics import Meter, Reading
 from tfapp.runner.run_mode import Running
+from tfapp.runner.stacks import Taker
 from tfapp.script import Program, ScriptError
 
 
@@ -127,6 +129,24 @@ def test_it_opens_urls_with_the_modules_of_the_image_or_of_the_user(engine, tmp_
     own = {"PYTHONPATH": "/of/user", "PEX_EXTRA_SYS_PATH": "/of/user"}
     _, output = run(code, make_docker(image), env=own)
     assert output.split() == [f"{startup}:/of/user"] * 2
+
+
+def test_it_tells_its_stacks_without_packages_for_urls(engine, tmp_path):
+    """Its Python numbers itself otherwise than its runner does, in a namespace of its own."""
+    (tmp_path / RUNTIME_DIR).symlink_to(ROOT.parent)
+    code = "def load():\n    import signal\n    while True: signal.pause()\nload()"
+    with docker_mode(tmp_path) as (mode, context):
+        running = mode.start(python(code), context)
+        taker = Taker([tmp_path], "", str)
+
+        def places() -> list[str]:
+            assert running.stopped() == ()
+            found, _ = taker.take(running.pids(), quickly=True)
+            return [one.place for one in found]
+
+        eventually(lambda: places() == ["load at <string>:3"], "its stacks")
+        running.kill()
+        running.wait()
 
 
 def test_its_metrics_are_read(engine, tmp_path, capfd):

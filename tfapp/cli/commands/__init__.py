@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("tfapp.cli.commands.list", "list applications"),
     "exists": ("tfapp.cli.commands.exists", "test whether an application exists, for scripts"),
     "logs": ("tfapp.cli.commands.logs", "print or follow the output of the programs"),
+    "stacks": ("tfapp.cli.commands.stacks", "show where the programs are, by their stacks"),
     "exports": ("tfapp.cli.commands.exports", "show the addresses that instances export"),
     "registry": ("tfapp.cli.commands.registry", "show export groups in Slider's JSON shape"),
     "tensorboard": (
@@ -83,6 +84,7 @@ INSTEAD = {
     "describe": _STATUS,
     "inspect": _STATUS,
     "info": _STATUS,
+    "py-spy": "`tfapp stacks NAME` shows the stacks of all programs.",
     "top": "`tfapp status NAME` shows steps, speed and metrics of each instance.",
     "apply": _CREATE,
     "submit": _CREATE,

@@ -77,6 +77,9 @@ def _text(application: Application, package: str, width: int | None) -> str:
     preparing = [(i.instance, i.preparing) for i in status.instances if i.preparing]
     if preparing:
         lines += ["", columns(("INSTANCE", "PREPARING"), preparing, width)]
+    still = [(i.instance, when(i.no_step_since)) for i in status.instances if i.no_step_since]
+    if still:
+        lines += ["", columns(("INSTANCE", "NO STEP SINCE"), still, width)]
     measured = [_measured(i) for i in status.instances if i.metrics or i.step is not None]
     if measured:
         names: tuple[str, ...] = ("INSTANCE", "STEP", "STEPS/S", "LEFT", "METRICS")

@@ -37,6 +37,7 @@ A failure (`Failure`) is collected, then judged:
 
 `step.step` handles all events. `ends` handles the end of an instance, `judging` collects and judges
 failures as `failure_policy` says, `forming` forms a generation, `ending` ends the application, and
-`flexing` changes the number of instances. Most events only record what has happened. Most decisions
-are made at the event Tick, which the loop sends after all events that have arrived.
+`flexing` changes the number of instances. `stacks` asks where programs are that hang. Most events
+only record what has happened. Most decisions are made at the event Tick, which the loop sends after
+all events that have arrived.
 """

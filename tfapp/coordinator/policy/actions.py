@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Cluster, FlexReply, Order
+from tfapp.contract.stacks import StacksRequest
 from tfapp.contract.status import Verdict
 from tfapp.frozen import frozen
 
@@ -49,6 +50,13 @@ class SendOrders:
 
 
 @frozen
+class PublishStacks:
+    """Ask the runners for stacks, or tell them that this is over."""
+
+    request: StacksRequest
+
+
+@frozen
 class KillContainer:
     """End a container whose runner does not answer any more."""
 
@@ -84,6 +92,7 @@ Action = Union[
     PublishCluster,
     PublishReleased,
     SendOrders,
+    PublishStacks,
     KillContainer,
     ReplyFlex,
     ListContainers,

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import CANNOT_START, FORMING
-from tfapp.coordinator.policy import actions, ending, events, flexing, forming, judging, verdicts
+from tfapp.coordinator.policy import (
+    actions,
+    ending,
+    events,
+    flexing,
+    forming,
+    judging,
+    stacks,
+    verdicts,
+)
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import Instance, Intent, Stage, State
@@ -30,7 +39,7 @@ def exited(state: State, event: events.Exited) -> Step:
     instance = dataclasses.replace(
         instance,
         stage=Stage.ENDED,
-        exit=report.exit,
+        exit=stacks.explained(state, instance, report.exit),
         report=report,
         host=report.host,
         heard=event.time,

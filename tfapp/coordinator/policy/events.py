@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
+from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus
 from tfapp.frozen import frozen
 
@@ -65,6 +66,14 @@ class Beaten:
     time: float
     instance: str
     beat: Beat
+
+
+@frozen
+class StacksTold:
+    """The stacks of an instance's program, for the coordinator's request or a client's."""
+
+    time: float
+    stacks: InstanceStacks
 
 
 @frozen
@@ -142,6 +151,7 @@ Event = Union[
     Waits,
     Answered,
     Beaten,
+    StacksTold,
     Exited,
     ContainerEnded,
     StopRequested,

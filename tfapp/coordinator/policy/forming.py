@@ -28,6 +28,7 @@ Step = tuple[State, tuple[Action, ...]]
 _STAGE_OF_BEAT = {
     "waiting": Stage.WAITING,
     "running": Stage.RUNNING,
+    "hanging": Stage.RUNNING,
     "stopping": Stage.RUNNING,
 }
 

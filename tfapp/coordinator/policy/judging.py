@@ -340,6 +340,7 @@ def restart_programs(state: State, time: float) -> Step:
             report=None,
             attempt=instance.attempt + 1,
             steps_per_second=None,
+            pace=None,
         )
         for instance in state.instances.values()
         if instance.intent is Intent.RESTART and instance.due <= time

@@ -27,6 +27,7 @@ from tfapp.frozen import frozen
 
 FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing changes any more
 
+LEAST_STALL = 300.0  # seconds without a step that are a stall, at least
 MAX_TIMELINE = 100  # moments that are kept
 
 
@@ -47,6 +48,34 @@ class Intent(enum.Enum):
     RESTART = "RESTART"  # its program starts again in the same container, when `due`
     STOP = "STOP"  # it is told to stop, when `due`
     IGNORE = "IGNORE"  # it has failed, and the application does without it
+
+
+@frozen
+class Pace:
+    """How a program counts its steps, or epochs. Gaps: seconds between two looks at which the count
+    was found higher."""
+
+    count: int
+    at: float  # when it was first seen
+    seen: float  # when it was last seen
+    usual: float | None = None  # gap; None before the first one
+    longest: float = 0.0  # gap
+
+    def next(self, count: int, time: float) -> Pace:
+        if count < self.count:
+            return Pace(count, time, time)  # of another program
+        if count == self.count:
+            return dataclasses.replace(self, seen=time)
+        gap = time - self.at
+        usual = gap if self.usual is None else self.usual + (gap - self.usual) / 10
+        return Pace(count, time, time, usual, max(self.longest, gap))
+
+    @property
+    def stalls(self) -> bool:
+        """Whether the count stands still for much longer than usual."""
+        if self.usual is None:
+            return False
+        return self.seen - self.at >= max(LEAST_STALL, 10 * self.usual, 2 * self.longest)
 
 
 @frozen
@@ -80,6 +109,7 @@ class Instance:
     total: int | None = None
     usage: Usage | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
+    pace: Pace | None = None  # of its program, once that has counted
 
     def measured(self, said: Beat | ExitReport) -> Instance:
         """The instance with the metrics and the usage that its runner reports."""
@@ -196,6 +226,21 @@ class Hold:
 
 
 @frozen
+class AskedStacks:
+    """The stacks for which the runners of a generation were asked, as programs in it hang."""
+
+    id: str
+    generation: int
+    until: float
+    expected: tuple[str, ...]  # instances
+    hung: tuple[tuple[str, int], ...] = ()  # instances, with the attempt that hangs
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as far as they are told
+    stalled: tuple[str, ...] = ()  # instances for whose stall they were asked, and not for a hang
+    over: bool = False  # nobody is waited for
+    gone: str = ""  # who had ended before, in words
+
+
+@frozen
 class State:
     """The whole application. Times are those of the events."""
 
@@ -222,6 +267,8 @@ class State:
     join_by: float = math.inf  # deadline for new instances to be ready
     timeline: tuple[Moment, ...] = ()  # times of the coordinator's clock
     feed: FeedStatus | None = None  # the last report of the feed's driver
+    stacks: AskedStacks | None = None  # the last ones
+    stalled: frozenset[str] = frozenset()  # instances whose stall is told
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # deadline for the end of STOPPING
 

@@ -17,6 +17,7 @@ from tfapp.coordinator.policy import (
     flexing,
     forming,
     judging,
+    stacks,
     verdicts,
 )
 from tfapp.coordinator.policy.forming import Step
@@ -73,6 +74,12 @@ def _answered(state: State, event: events.Answered) -> Step:
     return state, (*left, *done)
 
 
+def _beaten(state: State, event: events.Beaten) -> Step:
+    state, done = forming.beaten(state, event)
+    state, asked = stacks.hanging(stacks.paced(state, event), event)
+    return state, (*done, *asked)
+
+
 def _exited(state: State, event: events.Exited) -> Step:
     state, left = flexing.left(state, event.report.container, event.report.generation)
     state, done = ends.exited(state, event)
@@ -93,6 +100,9 @@ def tick(state: State, event: events.Tick) -> Step:
     if time < state.resumed + CATCH_UP:
         return state, ()
     state, done = forming.hold(state, time)
+    state, settled = stacks.settle(state, time)
+    state, asked = stacks.stall(state, time)
+    done += (*settled, *asked)
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
@@ -143,7 +153,8 @@ def next_deadline(state: State) -> float:
         return math.inf
     silence = (_silence(state, instance) for instance in state.instances.values())
     leaving = () if state.decided else (leaving.until for leaving in state.leaving.values())
-    return max(min((*_deadlines(state), *silence, *leaving)), state.resumed + CATCH_UP)
+    first = min((*_deadlines(state), stacks.due(state), *silence, *leaving))
+    return max(first, state.resumed + CATCH_UP)
 
 
 def _deadlines(state: State) -> tuple[float, ...]:
@@ -216,7 +227,8 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Refused: ends.refused,
     events.Waits: forming.waits,
     events.Answered: _answered,
-    events.Beaten: forming.beaten,
+    events.Beaten: _beaten,
+    events.StacksTold: stacks.told,
     events.Exited: _exited,
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,

@@ -161,11 +161,10 @@ class DockerMode:
         assert self._facts is not None
         env = {**context.env, **given}
         made = creation.environment(env, own, self._facts.gpus, context.work_dir)
-        if container.storage_dir is not None:
-            if env.get("HADOOP_CONF_DIR"):
-                made.setdefault("HADOOP_CONF_DIR", env["HADOOP_CONF_DIR"])
-            variables = contexts.storage_variables(container, self._image_environ)
-            made.update({name: text for name, text in variables.items() if name not in own})
+        if container.storage_dir is not None and env.get("HADOOP_CONF_DIR"):
+            made.setdefault("HADOOP_CONF_DIR", env["HADOOP_CONF_DIR"])
+        variables = contexts.startup_variables(container, self._image_environ)
+        made.update({name: text for name, text in variables.items() if name not in own})
         return made
 
     def _mounts(self, context: Context) -> tuple[Mount, ...]:
@@ -175,15 +174,14 @@ class DockerMode:
                 os.makedirs(checkpoints, exist_ok=True)
             except OSError as error:
                 raise ConfigError(f"{checkpoints} cannot be made: {error.strerror}") from error
-        mounts = (*creation.own_mounts(context), *self._storage_mounts(), *self._docker.mounts)
+        mounts = (*creation.own_mounts(context), *self._runtime_mounts(), *self._docker.mounts)
         return creation.check_mounts(mounts)
 
-    def _storage_mounts(self) -> Iterator[Mount]:
-        """What a program needs of this machine to open URLs."""
+    def _runtime_mounts(self) -> Iterator[Mount]:
+        """What tfapp's part of a program needs of this machine."""
         container = self._container
-        if container.storage_dir is None:
-            return
-        settings = (container.environ.get(name) for name in _HADOOP_PLACES)
+        names = _HADOOP_PLACES if container.storage_dir is not None else ()
+        settings = (container.environ.get(name) for name in names)
         runtime = container.root / RUNTIME_DIR
         for path in map(str, filter(None, (runtime, container.storage_dir, *settings))):
             if os.path.exists(path):

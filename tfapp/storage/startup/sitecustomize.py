@@ -1,12 +1,14 @@
-# Runs at the start of each Python of a program, whose PYTHONPATH has this folder first. It gives
-# TensorFlow its file systems once TensorFlow is imported, and then does what the program's own
-# sitecustomize does. Written so that older Pythons can read it as well.
+# Runs at the start of each Python of a program, whose PYTHONPATH has this folder first. It lets
+# tfapp's runner ask for stacks, gives TensorFlow its file systems once TensorFlow is imported, and
+# then does what the program's own sitecustomize does. Written so that older Pythons can read it.
 import os
 import sys
 
 _VARIABLE = "TFAPP_STORAGE_PACKAGES"  # the folder of the packages that tfapp.storage needs
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp that travels
+_STACKS = "tfapp-stacks"  # tfapp.contract.stacks has both
+_STACKS_SIGNAL = 50
 
 
 class UntilTensorFlow:
@@ -41,6 +43,23 @@ def _warn(error):
     sys.stderr.write("tfapp: warning: no URL can be opened here: %s\n" % (error,))  # noqa: UP031
 
 
+def _answer_for_stacks():
+    """At the signal, Python writes the stacks of its threads into a file of memory, from which the
+    runner reads them. Nothing is imported but what is in the interpreter already."""
+    try:
+        import faulthandler
+
+        made = os.memfd_create(_STACKS)
+        try:
+            # At its end, wherever that is after the runner has emptied it.
+            appended = os.open("/proc/self/fd/%d" % made, os.O_WRONLY | os.O_APPEND)  # noqa: UP031
+        finally:
+            os.close(made)
+        faulthandler.register(_STACKS_SIGNAL, file=appended, all_threads=True, chain=False)
+    except Exception:  # Python 3.7, or no file can be opened: then there are no stacks
+        pass
+
+
 def _run_next():
     """Runs the sitecustomize that Python would have run without this one."""
     this = sys.modules.pop("sitecustomize", None)
@@ -54,6 +73,7 @@ def _run_next():
 
 
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+_answer_for_stacks()
 if sys.version_info >= (3, 10) and os.environ.get(_VARIABLE):
     sys.path += [_ROOT, os.environ[_VARIABLE]]
     sys.meta_path.insert(0, UntilTensorFlow())

@@ -1,0 +1,313 @@
+"""The stacks of a program's threads, without a restart and without a line in its output.
+
+A Python of the program answers a signal: the start-up hook of tfapp (tfapp.storage.startup) has
+registered faulthandler for it, which writes into a file of memory. The signal is sent only where
+the process catches it and has that file open: to any other process it would be the end. py-spy
+needs nothing of the program, but leave to trace it, and seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfapp import processes, threads
+from tfapp.contract.stacks import (
+    LIMIT,
+    MEMORY_FILE,
+    SIGNAL,
+    Frame,
+    InstanceStacks,
+    ProcessStacks,
+    StacksRequest,
+    ThreadStack,
+)
+
+_MOST_PROCESSES = 16  # of a program, that are looked at
+_MOST_BYTES = 256 * 1024  # of what a process writes
+_MOST_WAITING = 4  # requests; more are not answered
+_LONGEST_NAME = 200  # characters
+_LOOK_LIMIT = 1.0  # seconds for a look at folders
+_FULL = 1 << 20  # bytes of a disk with less is nothing left
+_FEW_FILES = 2  # file descriptors
+_POLL = 0.01
+_ONE_LIMIT = 1.5  # seconds in which a process answers the signal
+_HANDLER, _PY_SPY = "handler", "py-spy"
+_IN_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
+_IN_FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)')
+_GENERATED = "/__autograph_generated_file"  # TensorFlow's, of other functions
+_INSTALLED = re.compile(
+    r".*/(?:site-packages|dist-packages|installed_wheels/[^/]*|\.deps/[^/]*"
+    r"|lib(?:64)?/python\d[\d.]*|tfapp-runtime|tfapp-storage|tfapp-call(?=/(?:tfapp/|main\.py)))/"
+)
+
+
+class Asked:
+    """Answers the requests for stacks of one instance, in a thread of its own. `take(request)`
+    makes the answer, None for none; `tell` reports it."""
+
+    def __init__(
+        self,
+        take: Callable[[StacksRequest], InstanceStacks | None],
+        tell: Callable[[InstanceStacks], None],
+    ):
+        self._take, self._tell = take, tell
+        self._requests: queue.SimpleQueue[StacksRequest] = queue.SimpleQueue()
+        self._started = False
+
+    def ask(self, request: StacksRequest) -> None:
+        if self._requests.qsize() >= _MOST_WAITING:
+            return
+        self._requests.put(request)
+        if not self._started:
+            self._started = True
+            threads.keep("tfapp-stacks", self._run)
+
+    def _run(self) -> None:
+        while True:
+            request = self._requests.get()
+            try:
+                taken = self._take(request)
+                if taken is not None:
+                    self._tell(taken.fitting())
+            except Exception as error:  # nothing ends for its stacks
+                threads.say("the stacks of the program", error)
+
+
+class Taker:
+    """Takes the stacks of a program. `roots`: folders whose files are told by their paths below
+    them. `path`: that of the program, where py-spy is looked for. `hide` strikes secrets out."""
+
+    def __init__(
+        self,
+        roots: Iterable[Path],
+        path: str,
+        hide: Callable[[str], str],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._roots = tuple(f"{root}/" for root in roots)
+        self._py_spy = shutil.which("py-spy", path=path)
+        self._hide, self._clock = hide, clock
+
+    def take(
+        self, pids: Sequence[int], quickly: bool, limit: float = LIMIT
+    ) -> tuple[tuple[ProcessStacks, ...], str]:
+        """The stacks of those of the processes that are Pythons, and why there are none. With
+        `quickly` py-spy is asked only where no handler answers. `limit`: seconds for all."""
+        end = self._clock() + limit
+        taken, others = [], []
+        for pid in pids[:_MOST_PROCESSES]:
+            process, found = processes.identify(pid), processes.stat(pid)
+            if process is None or found is None:
+                continue
+            path = _memory_file(pid)
+            name = os.path.basename(processes.executable(pid))
+            if path is None and not name.startswith(("python", "pypy")) and found.state != "D":
+                others.append(name or "a process of another user")
+                continue
+            taken.append(self._process(process, found.state, path, quickly, end))
+        if taken:
+            return tuple(taken), ""
+        return (), f"it runs no Python, but {', '.join(dict.fromkeys(others)) or 'nothing'}"
+
+    def _process(
+        self, process: processes.Process, state: str, path: Path | None, quickly: bool, end: float
+    ) -> ProcessStacks:
+        known: dict[str, Any] = {
+            "pid": process.pid,
+            "command": self._hide(self._shortly(" ".join(processes.command(process.pid)[:8]))),
+            "state": _state(process.pid, state),
+        }
+        if state in "DTt":
+            return ProcessStacks(**known, why="it does not run, and answers nobody")
+        reasons = []
+        for by in (_HANDLER, _PY_SPY) if quickly else (_PY_SPY, _HANDLER):
+            try:
+                if by == _HANDLER:
+                    by_then = min(end, self._clock() + _ONE_LIMIT)
+                    found = parse(_answer(process, path, self._clock, by_then))
+                else:
+                    found = self._spy(process.pid, end)
+            except _NoStacksError as error:
+                reasons.append(f"{by}: {error}")
+                continue
+            first = [found[-1]] if by == _HANDLER else []
+            return ProcessStacks(
+                **known, by=by, why="; ".join(reasons), threads=self._told((*first, *found))
+            )
+        return ProcessStacks(**known, why=self._hide("; ".join(reasons)))
+
+    def _spy(self, pid: int, end: float) -> list[ThreadStack]:
+        """The main thread comes first."""
+        if self._py_spy is None:
+            raise _NoStacksError("it is not installed where the program is")
+        command = [self._py_spy, "dump", "--json", "--pid", str(pid)]
+        left = max(end - self._clock(), 0.1)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, stdin=subprocess.DEVNULL, timeout=left
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _NoStacksError(str(error)) from error
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").split("\n")
+            raise _NoStacksError(said[0] or f"exit code {done.returncode}")
+        return spied(done.stdout)
+
+    def _told(self, found: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
+        """With short paths, the first thread first, then those in the user's code."""
+        told = [
+            ThreadStack(tuple(map(self._frame, one.frames)), self._hide(one.name))
+            for one in dict.fromkeys(found)
+        ]
+        return (*told[:1], *sorted(told[1:], key=lambda one: not one.place))
+
+    def _shortly(self, text: str) -> str:
+        for root in self._roots:
+            text = text.replace(root, "")
+        return text
+
+    def _frame(self, frame: Frame) -> Frame:
+        installed = _INSTALLED.match(frame.file)
+        generated = frame.file.startswith("<frozen ") or _GENERATED in frame.file
+        own = installed is None and not generated
+        file = frame.file[installed.end() :] if installed else frame.file
+        file = self._shortly(file) if own else file
+        function, file = (self._hide(text)[-_LONGEST_NAME:] for text in (frame.function, file))
+        return Frame(function, file, frame.line, own)
+
+
+def troubles(pids: Sequence[int], folders: Iterable[Path]) -> tuple[str, ...]:
+    """What else may hold a program up: a full disk, or a file server that does not answer, of its
+    `folders`, and processes that have no file descriptor left. Takes _LOOK_LIMIT at most for all
+    folders."""
+    found: dict[str, str] = {}
+    looking = {}
+    for folder in dict.fromkeys(folders):
+        with contextlib.suppress(OSError):  # no thread: it is not looked at
+            looking[folder] = threads.start("tfapp-disk", _look, folder, found)
+    end = time.monotonic() + _LOOK_LIMIT
+    for folder, thread in looking.items():
+        thread.join(max(end - time.monotonic(), 0))
+        if thread.is_alive():
+            found[str(folder)] = f"{folder} does not answer"
+    told = [text for text in found.values() if text]
+    for pid in pids[:_MOST_PROCESSES]:
+        count, limit = processes.open_files(pid)
+        if limit and count >= limit - _FEW_FILES:
+            told.append(f"process {pid} has {count} of {limit} file descriptors")
+    return tuple(dict.fromkeys(told))
+
+
+def _look(folder: Path, found: dict[str, str]) -> None:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:  # it is not there
+        return
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < _FULL:
+        found[str(folder)] = f"the disk of {folder} is full"
+    elif disk.f_files and not disk.f_favail:
+        found[str(folder)] = f"the disk of {folder} has no inode left"
+
+
+def lines(stacks: InstanceStacks) -> list[str]:
+    """All of the stacks, for a log."""
+    found = [f"trouble: {text}" for text in stacks.troubles]
+    for process in stacks.processes:
+        state = f", {process.state}" if process.state else ""
+        found.append(f"stacks of process {process.pid} ({process.command}){state}:")
+        if not process.threads:
+            found.append(f"  none: {process.why}")
+        for thread, frames in process.by_thread():
+            found.append(f"  {thread}, the innermost function first:")
+            found += [f"    {frame}" for frame in frames]
+    return found if stacks.processes else [*found, f"no stacks: {stacks.why}"]
+
+
+class _NoStacksError(Exception):
+    """There are no stacks; the text says why."""
+
+
+def _memory_file(pid: int) -> Path | None:
+    return processes.memory_file(pid, MEMORY_FILE) if processes.catches(pid, SIGNAL) else None
+
+
+def _state(pid: int, state: str) -> str:
+    if state == "D":
+        where = processes.waits_in_kernel(pid)
+        return f"state D: it waits for a disk or a file server{where and f' ({where})'}"
+    return {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger"}.get(state, "")
+
+
+def _answer(
+    process: processes.Process, path: Path | None, clock: Callable[[], float], end: float
+) -> str:
+    """What the process writes at the signal."""
+    if path is None:
+        raise _NoStacksError("its Python is older than 3.8, or has not run tfapp's sitecustomize")
+    pid = process.pid
+    before = processes.blocking(pid, SIGNAL)
+    try:
+        with open(path, "r+b", buffering=0) as file:
+            start = file.seek(0, os.SEEK_END)
+            processes.send(process, SIGNAL)
+            # The thread in the handler blocks the signal until all is written.
+            while (
+                os.fstat(file.fileno()).st_size <= start
+                or processes.pending(pid, SIGNAL)
+                or processes.blocking(pid, SIGNAL) - before
+            ):
+                if clock() >= end:
+                    raise _NoStacksError("it has not answered in time")
+                if not processes.is_alive(process):
+                    raise _NoStacksError("it has ended")
+                time.sleep(_POLL)
+            file.seek(start)
+            data = file.read(_MOST_BYTES)
+            file.truncate(0)
+    except OSError as error:
+        raise _NoStacksError(f"its stacks cannot be read: {error.strerror}") from error
+    return data.decode(errors="replace")
+
+
+def parse(text: str) -> list[ThreadStack]:
+    """The threads in what faulthandler writes; the main thread is the last. _NoStacksError without
+    any."""
+    found: list[list[Frame]] = []
+    for line in text.splitlines():
+        frame = _IN_FRAME.fullmatch(line)
+        if _IN_THREAD.match(line):
+            found.append([])
+        elif frame is not None and found:
+            number = int(frame[2]) if frame[2].isdigit() else None
+            found[-1].append(Frame(frame[3], frame[1], number, False))
+    if not found:
+        raise _NoStacksError("it has written no stacks")
+    return [ThreadStack(tuple(frames)) for frames in found]
+
+
+def spied(data: bytes) -> list[ThreadStack]:
+    """The threads in what `py-spy dump --json` prints, the main thread first. _NoStacksError if it
+    is anything else."""
+    try:
+        found = [
+            ThreadStack(
+                tuple(Frame(f["name"], f["filename"], f["line"], False) for f in one["frames"]),
+                one.get("thread_name") or "",
+            )
+            for one in json.loads(data)
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _NoStacksError(f"its output is not understood: {error!r}") from error
+    if not found:
+        raise _NoStacksError("it has found no thread")
+    return sorted(found, key=lambda one: one.name != "MainThread")
