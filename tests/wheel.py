@@ -4,17 +4,22 @@ there, is not read: they have no tfapp but the wheel's."""
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 from tests import python_environments
 from tests.import_graph import ROOT
+from tests.lacking import lacking
 
 REPOSITORY = ROOT.parent
 PARTS = ("tfapp", "schemas", "app-packages")  # folders of which a wheel is made
+# The last release, with which another version's applications and commands are tried out.
+RELEASED = "3c7eb476708e"  # what is to be 0.1.0, until there is a tag
 _FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
@@ -61,10 +66,28 @@ def install(python: Path, *what: object) -> None:
 
 
 def installed(folder: Path) -> Path:
-    """The interpreter of a new environment in `folder` with the wheel of this checkout."""
+    """The interpreter of a new environment in `folder`, which exists, with the wheel of this
+    checkout."""
+    return _with_wheel(folder, copy_checkout(folder / "checkout"))
+
+
+def _with_wheel(folder: Path, checkout: Path) -> Path:
     (folder / "dist").mkdir()
-    wheel, _ = build(copy_checkout(folder / "checkout"), folder / "dist")
-    shutil.rmtree(folder / "checkout")
+    wheel, _ = build(checkout, folder / "dist")
+    shutil.rmtree(checkout)
     python = python_environments.make(folder / "environment") / "bin" / "python"
     install(python, wheel)
     return python
+
+
+def released(folder: Path) -> Path:
+    """The interpreter of a new environment in `folder` with the tfapp of RELEASED."""
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    git = ["git", "-C", str(REPOSITORY), "archive", "--format", "tar", RELEASED, *PARTS, *_FILES]
+    archive = subprocess.run(git, capture_output=True, timeout=60)
+    if archive.returncode:
+        lacking(f"this checkout has no commit {RELEASED}: {archive.stderr.decode().strip()}")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(checkout)
+    return _with_wheel(folder, checkout)
