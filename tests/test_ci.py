@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from tests.readme import README
 
@@ -76,3 +77,13 @@ def test_the_pairs_are_those_that_the_extra_allows():
     assert what == ["-e", ".[tensorflow]"]
     assert words[:4] == ["create", "digits", "--appdef", "app-packages/tensorflow"]
     assert sys.version_info[1] in matrix.pythons()
+
+
+def test_before_a_commit_the_same_is_checked():
+    """But on the files that have changed, where a program takes files."""
+    root = README.parent
+    written = (root / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    (repository,) = yaml.safe_load(written)["repos"]
+    entries = [hook["entry"].removeprefix(".venv/bin/") for hook in repository["hooks"]]
+    lines = re.findall(r'"\$venv/bin/((?:ruff|mypy).*)', (root / ".ci" / "run").read_text())
+    assert entries == [line.replace('"', "").removesuffix(" .") for line in lines]
