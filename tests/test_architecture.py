@@ -229,6 +229,23 @@ def test_contributors_are_told_of_every_room():
     assert told >= set(MAY_IMPORT) - {"", "__main__"}
 
 
+def test_the_picture_for_contributors_is_true():
+    """Each room stands in it once, and none imports what stands above it."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (picture,) = re.findall(r"(?ms)^```text\n(.*?)^```$", text)
+    rows = list(enumerate(picture.splitlines()[1:]))
+    stands = [(each, row) for row, line in rows for each in re.findall(r"\w+", line)]
+    assert sorted(each for each, _ in stands) == sorted(set(MAY_IMPORT) - {"", "__main__"})
+    row_of = dict(stands)
+    wrong = {
+        f"{importer} imports {imported}"
+        for importer, row in row_of.items()
+        for imported in (MAY_IMPORT[importer] | EVERYWHERE) - {""}
+        if row_of[imported] < row
+    }
+    assert wrong == set()
+
+
 def test_rooms_import_downwards_only():
     wrong = {
         f"{importer} imports {imported}"
