@@ -12,9 +12,10 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests import python_environments
 from tests.import_graph import ROOT
-from tests.lacking import lacking
 
 REPOSITORY = ROOT.parent
 PARTS = ("tfapp", "schemas", "app-packages")  # folders of which a wheel is made
@@ -87,7 +88,7 @@ def released(folder: Path) -> Path:
     git = ["git", "-C", str(REPOSITORY), "archive", "--format", "tar", RELEASED, *PARTS, *_FILES]
     archive = subprocess.run(git, capture_output=True, timeout=60)
     if archive.returncode:
-        lacking(f"this checkout has no commit {RELEASED}: {archive.stderr.decode().strip()}")
+        pytest.skip(f"this machine has no commit {RELEASED}, as in a shallow clone")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(checkout)
     return _with_wheel(folder, checkout)
