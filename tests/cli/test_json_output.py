@@ -102,6 +102,7 @@ CALLS = [
     (("stop", "app"), RUNNING, 0),
     (("diagnostics", "app"), FAILED, 0),
     (("exports", "app"), FAILED, 0),
+    (("packages",), RUNNING, 0),
     (("doctor",), RUNNING, 0),
     (("validate", TENSORFLOW), RUNNING, 0),
     (("validate", TENSORFLOW, "-O", "site.global.user.scripts.entrry", "x"), RUNNING, 77),
