@@ -1,7 +1,9 @@
 """The package keras-jax: what its script refuses and starts, and the example with real JAX."""
 
+import os
 import re
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -12,7 +14,7 @@ from tests.end_to_end.conftest import tfapp  # noqa: F401
 from tests.end_to_end.trainings import EXAMPLES, Application, wait_until
 from tests.runner.test_tensorflow_env import cluster
 from tests.test_script import PlayedHandle
-from tfapp.runner import entry
+from tfapp.runner import entry, ports
 from tfapp.runner.package_script import load_script
 from tfapp.script import ScriptError
 from tfapp.shipped import app_packages
@@ -76,3 +78,28 @@ def test_the_digits_are_learned_although_a_process_is_killed(tfapp, tmp_path):  
     (accuracy,) = re.findall(r"(?m)^test accuracy (0\.\d+)$", digits.log("worker/0"))
     assert float(accuracy) > 0.9
     assert {"Python", "JAX", "Keras"} == set(status["instances"][0]["versions"])
+
+
+@pytest.mark.trains
+def test_the_program_of_the_package_learns_while_the_runner_holds_its_port(tmp_path):
+    held = ports.hold()
+    environ = {
+        "KERAS_BACKEND": "jax",
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{held.number}",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": "1",
+        "KERAS_DISTRIBUTION_PROCESS_ID": "0",
+        "JAX_NUM_PROCESSES": "1",
+        "JAX_PROCESS_ID": "0",
+        "TFAPP_CHECKPOINT_DIR": str(tmp_path / "saved"),
+    }
+    program = app_packages()["keras-jax"] / "files" / "train.py"
+    done = subprocess.run(
+        [python_environments.with_jax(tmp_path / "env"), program],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    ports.release([held])
+    assert "learned y = 3.00 x -1.00" in done.stdout, done.stderr
+    assert (tmp_path / "saved" / "last.keras").exists()
