@@ -25,7 +25,7 @@ from tests.test_script import PlayedHandle, context_of
 from tfapp import shipped
 from tfapp.contract.names import ENV_STORAGE
 from tfapp.program.main import CALL_FILE
-from tfapp.runner import ports, tensorflow_env
+from tfapp.runner import entry, ports, tensorflow_env
 from tfapp.runner.package_script import load_script
 from tfapp.runner.run_mode import execute
 from tfapp.script import Context, ScriptError
@@ -283,7 +283,7 @@ def test_sigint_follows_where_tensorflow_has_caught_sigterm(
 ):
     """Unless the program says by its progress file that it saves."""
     for limit in ("SECOND_SIGNAL", "AFTER_PYTHON"):
-        monkeypatch.setitem(type(script).stop.__globals__, limit, 0.0)
+        monkeypatch.setattr(entry, limit, 0.0)
     made = context(env={"TFAPP_PROGRESS_FILE": str(tmp_path / "progress")})
     handle = PlayedHandle(catcher=catcher, catching=2)
     (tmp_path / "progress").touch()

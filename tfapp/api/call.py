@@ -48,7 +48,8 @@ def run(
 
     Further arguments, by keyword. The package:
 
-    - `package`: the folder or .zip of a package to use in place of tfapp's own TensorFlow package
+    - `package`: the folder or .zip of a package to use in place of tfapp's TensorFlow package, or
+      the name of one that `tfapp packages` lists
     - `template`, `resources`: files in place of its appConfig and resources
     - `options`: keys of appConfig, such as {"site.global.stop.grace": 60}
     - `files`: files and folders to ship as well, under their own names ("data/": the content of

@@ -26,7 +26,7 @@ from tfapp.launch.submission import Request
 from tfapp.package.overrides import Overrides
 from tfapp.package.source import collect_user_files
 from tfapp.program.experiment import Experiment, KerasExperiment, makes_strategy, returns
-from tfapp.shipped import app_packages_dir
+from tfapp.shipped import app_packages_dir, find_package
 from tfapp.topology import Component, single_server
 
 SITE = "site.global."
@@ -333,7 +333,7 @@ def training_components(appdef: Path) -> dict[str, str]:
 def _appdef(call: Call) -> Path:
     if call.package is None:
         return app_packages_dir() / "tensorflow"
-    return Path(call.package)
+    return find_package(Path(call.package))
 
 
 def _environment(call: Call) -> tuple[dict[str, str], dict[str, str]]:

@@ -33,7 +33,9 @@ from typing import TYPE_CHECKING
 
 from tfapp.cli.commands.create import add_launch_flags, launch
 from tfapp.cli.flags import (
+    PACKAGE_HELP,
     add_override_flags,
+    app_package,
     application_name,
     engine_options_of,
     file_or_folder,
@@ -73,8 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--appdef",
         metavar="DIR",
-        type=file_path,
-        help="a package to use in place of tfapp's own; its resources set the numbers of instances",
+        type=app_package,
+        help=f"{PACKAGE_HELP}, to use in place of tfapp's TensorFlow package; its resources set "
+        "the numbers of instances",
     )
     parser.add_argument(
         "-w", "--workers", metavar="N", type=_count, help="number of workers (default: 2)"
