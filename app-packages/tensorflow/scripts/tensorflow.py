@@ -98,6 +98,8 @@ TENSORBOARD = "import sys; del sys.path[0]; from tensorboard.main import run_mai
 
 # The entry of workers and parameter servers whose chief's program hands out all the work.
 SERVER = "tfapp:server"
+# The command that is the image's own.
+IMAGE = "tfapp:image"
 SERVER_PROGRAM = """
 import tensorflow as tf
 tf.get_logger().setLevel("ERROR")
@@ -130,6 +132,10 @@ class Tensorflow(Script):
         if is_server(context):
             self.tell_versions(check_tensorflow(context, optional=False))
             return
+        if is_command(context):
+            told = find_keras(context)
+            self.legacy_keras = uses_keras_2(context, told)
+            return
         entry = entry_file(context)
         link_file(context)
         python = is_python(entry)
@@ -139,9 +145,7 @@ class Tensorflow(Script):
         elif is_pex(entry):
             command = ("env", "PEX_INTERPRETER=1", *entry_command(context, entry))
             check_schemes(context, entry.name, command)
-        # Without tf-keras, `import tf.keras` would fail because of the variable.
-        there = "tf_keras" not in told["missing"] and not has_keras_2(told)
-        self.legacy_keras = there and wants_keras_2(context)
+        self.legacy_keras = uses_keras_2(context, told)
 
     def tell_versions(self, told: dict[str, Any]) -> None:
         """Takes them from what `probe` tells. Which Keras a program uses is its own affair."""
@@ -167,8 +171,11 @@ class Tensorflow(Script):
             )
         if is_server(context):
             return Program((context.python, "-c", SERVER_PROGRAM), env)
+        args = context.words("user.scripts.args")
+        if is_command(context):
+            return command_program(context, args, env)
         command = entry_command(context, entry_file(context))
-        return Program((*command, *context.words("user.scripts.args")), env)
+        return Program((*command, *args), env)
 
     def stop(self, context: Context, handle: Handle) -> None:
         """Sends the signal, and SIGINT to a program that trains on because TensorFlow has caught
@@ -210,6 +217,20 @@ def restarts(context: Context) -> str:
 def is_server(context: Context) -> bool:
     """Whether the instance is to be a standard TensorFlow server."""
     return context.config.get("user.scripts.entry") == SERVER
+
+
+def is_command(context: Context) -> bool:
+    """Whether the program is a command that is there, and not a file below files/."""
+    return bool(context.config.get("user.scripts.command"))
+
+
+def command_program(context: Context, args: tuple[str, ...], env: dict[str, str]) -> Program:
+    """The program of site.global.user.scripts.command."""
+    folder, command = context.config.get("user.scripts.dir"), context.words("user.scripts.command")
+    cwd = Path(folder) if folder else None
+    if command == (IMAGE,):
+        return Program(args, env, cwd, of_image=True, entry_point=True)
+    return Program((*command, *args), env, cwd, of_image=True)
 
 
 def entry_file(context: Context) -> Path:
@@ -279,6 +300,12 @@ def is_call(path: Path) -> bool:
 
 def wants_keras_2(context: Context) -> bool:
     return context.config.get("keras.legacy", "true").lower() == "true"
+
+
+def uses_keras_2(context: Context, told: dict[str, Any]) -> bool:
+    """Whether LEGACY_KERAS is to be set. Without tf-keras, `import tf.keras` would fail by it."""
+    there = "tf_keras" not in told["missing"] and not has_keras_2(told)
+    return there and wants_keras_2(context)
 
 
 def has_keras_2(told: dict[str, Any]) -> bool:
