@@ -268,6 +268,10 @@ class _Conversion:
         global_ = {f"{SITE}run.mode": "local", **shared, **self.global_}
         if grace:
             global_[f"{SITE}stop.grace"] = grace
+        # The application master's pod, which has an image of theirs, has no template.
+        secrets = dict.fromkeys(name for replica in replicas for name in replica.pull_secrets)
+        if secrets:
+            global_[f"{KUBERNETES}image.pull.secrets"] = ", ".join(secrets)
         components = {
             name: {key: value for key, value in own.items() if key not in shared}
             for name, own in of_each.items()

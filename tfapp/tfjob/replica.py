@@ -58,6 +58,7 @@ class Replica:
         policies = ("Never", "OnFailure", "Always", "ExitCode")
         self.restart = section.word("restartPolicy", *policies) or "Never"
         self.grace = 0  # seconds
+        self.pull_secrets: list[str] = []  # the names of Secrets
         self._config: dict[str, Any] = {}
         self._resources: dict[str, Any] = {}
         self._spec: dict[str, Any] = {}
@@ -113,6 +114,7 @@ class Replica:
             self.manifest.say(ERROR, message, hint, *spec.path, "containers")
             return
         spec.text("restartPolicy")  # the replica's counts
+        self.pull_secrets = [one.text("name") for one in spec.sections("imagePullSecrets")]
         self.grace = spec.number("terminationGracePeriodSeconds") or 0
         if "activeDeadlineSeconds" in spec.data:
             why = "a pod is ended with its application"
