@@ -81,7 +81,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"interrupts", "storage", "tools"},
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
-    | {"launch", "storage"},
+    | {"launch", "storage", "tfjob"},
+    "tfjob": {"documents", "errors", "package", "problems", "schema", "shipped"},
     "tensorflowonspark": {
         "",
         "api",
@@ -118,7 +119,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "page": "in_a_browser",
     "program": "trainings",
     "runner": "main_metrics restart",
-    "runner/docker": "application call deaths lines lost_engine pull_progress storage",
+    "runner/docker": "application call deaths lines lost_engine pull_progress storage tfjob",
     "schema": "cases shipped_schemas",
     "standalone": "standalone",
     "storage": "docs faults startup",

@@ -523,3 +523,29 @@ def fetch(url: str, process: subprocess.Popen) -> str:
         except OSError:
             assert process.poll() is None and time.monotonic() < end, "no answer in time"
             time.sleep(0.1)
+
+
+def command(context, text: str, arguments: str = "", **config) -> Context:
+    """The context of an instance whose program is the command `text`."""
+    made = context("worker", arguments)
+    site = {**made.component.site, "site.global.user.scripts.command": text}
+    component = dataclasses.replace(made.component, site=site)
+    settings = {**CONFIG, "user.scripts.command": text, **config}
+    return dataclasses.replace(made, component=component, config=settings)
+
+
+def test_a_command_of_the_image_needs_no_file(script, context):
+    made = command(context, "sh -c 'exec train'", "--epochs 3")
+    (made.files_dir / "train.py").unlink()
+    script.prepare(made)
+    started = script.start(made)
+    assert started.argv == ("sh", "-c", "exec train", "--epochs", "3")
+    assert (started.cwd, started.of_image, started.entry_point) == (None, True, False)
+    assert json.loads(started.env["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}
+
+
+def test_the_images_own_command_gets_the_arguments(script, context):
+    made = command(context, "tfapp:image", "--epochs 3", **{"user.scripts.dir": "/opt/model"})
+    started = script.start(made)
+    assert started.argv == ("--epochs", "3")
+    assert (started.cwd, started.of_image, started.entry_point) == (Path("/opt/model"), True, True)

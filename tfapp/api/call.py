@@ -66,7 +66,8 @@ def run(
     - `tags`: labels for `tfapp list --tag`
     - `acls`: users and groups that may view or modify it, such as {"view_users": ["ann"]}
     - `tensorboard`: whether a TensorBoard runs as well
-    - `retries`: the number of program failures that are survived. Default: 3
+    - `retries`: the number of program failures that are survived. Default: 3. `losses`: that of
+      losses by the infrastructure, such as preempted containers and lost machines. Default: 10
     - `timeout`: seconds after which it is stopped, and fails
 
     The environment of programs:

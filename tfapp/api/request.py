@@ -106,7 +106,8 @@ def _request(
             options=tuple((row.key, row.text) for row in rows if not row.component),
             compopts=tuple((row.component, row.key, row.text) for row in rows if row.component),
             components=tuple(_counts(call, components)),
-            max_restarts="" if call.retries is None else str(call.retries),
+            max_restarts=_text_of(call.retries),
+            max_losses=_text_of(call.losses),
             places=_places(rows, components),
         ),
         files=files,
@@ -222,9 +223,13 @@ def _counts(call: Call, components: Mapping[str, Component]) -> Iterator[tuple[s
         yield name, _text(component.instances)
 
 
+def _text_of(limit: object) -> str:
+    return "" if limit is None else str(limit)
+
+
 def _places(rows: Iterable[_Row], components: Mapping[str, Component]) -> dict[str, str]:
     """Maps the flag that would set a value to the argument that does, for messages."""
-    found = {"--max-restarts": "retries"}
+    found = {"--max-restarts": "retries", "--max-losses": "losses"}
     for row in rows:
         flag = f"--compopt {row.component}" if row.component else "--option"
         found[f"{flag} {row.key}"] = row.place

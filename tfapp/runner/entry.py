@@ -27,6 +27,8 @@ SECOND_SIGNAL = 5.0  # seconds after which a program that a library keeps alive 
 AFTER_PYTHON = 0.5  # seconds for what is left of a program whose Python has ended
 LOOK_EVERY = 0.1  # seconds
 
+# The command that is the image's own.
+IMAGE = "tfapp:image"
 PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
 
 
@@ -97,6 +99,11 @@ print(json.dumps(told))
 PLACES = ("HOME", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
 
 INSTALL = "is not installed in {}; install it or set site.global.python.executable"
+
+
+def is_command(context: Context) -> bool:
+    """Whether the program is a command that is there, and not a file below files/."""
+    return bool(context.config.get("user.scripts.command"))
 
 
 def entry_file(context: Context) -> Path:
@@ -234,8 +241,14 @@ def interpreter(context: Context) -> str:
 
 def program(context: Context, env: dict[str, str]) -> Program:
     """The user's program with its arguments. `env`: more variables for it."""
-    command = entry_command(context, entry_file(context))
-    return Program((*command, *context.words("user.scripts.args")), env)
+    args = context.words("user.scripts.args")
+    if not is_command(context):
+        return Program((*entry_command(context, entry_file(context)), *args), env)
+    folder, command = context.config.get("user.scripts.dir"), context.words("user.scripts.command")
+    cwd = Path(folder) if folder else None
+    if command == (IMAGE,):
+        return Program(args, env, cwd, of_image=True, entry_point=True)
+    return Program((*command, *args), env, cwd, of_image=True)
 
 
 def addresses(context: Context, role: str) -> list[str]:

@@ -14,6 +14,8 @@ class KerasJax(Script):
     def prepare(self, context: Context) -> None:
         """Finds out early what would only fail once all instances have met."""
         entry.check_folder("site.global.user.checkpoint.prefix", context.checkpoint_dir)
+        if entry.is_command(context):
+            return
         path = entry.entry_file(context)
         entry.link_file(context)
         if not entry.is_python(path):  # another program may start another Python

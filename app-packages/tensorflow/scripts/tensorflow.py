@@ -46,6 +46,9 @@ class Tensorflow(Script):
         if is_server(context):
             self.tell_versions(check_tensorflow(context, optional=False))
             return
+        if entry.is_command(context):
+            self.legacy_keras = uses_keras_2(context, find_keras(context))
+            return
         path = entry.entry_file(context)
         entry.link_file(context)
         python = entry.is_python(path)
@@ -55,9 +58,7 @@ class Tensorflow(Script):
         elif entry.is_pex(path):
             command = ("env", "PEX_INTERPRETER=1", *entry.entry_command(context, path))
             check_schemes(context, path.name, command)
-        # Without tf-keras, `import tf.keras` would fail because of the variable.
-        there = "tf_keras" not in told["missing"] and not has_keras_2(told)
-        self.legacy_keras = there and wants_keras_2(context)
+        self.legacy_keras = uses_keras_2(context, told)
 
     def tell_versions(self, told: dict[str, Any]) -> None:
         """Takes them from what `probe` tells. Which Keras a program uses is its own affair."""
@@ -95,6 +96,12 @@ def is_server(context: Context) -> bool:
 
 def wants_keras_2(context: Context) -> bool:
     return context.config.get("keras.legacy", "true").lower() == "true"
+
+
+def uses_keras_2(context: Context, told: dict[str, Any]) -> bool:
+    """Whether LEGACY_KERAS is to be set. Without tf-keras, `import tf.keras` would fail by it."""
+    there = "tf_keras" not in told["missing"] and not has_keras_2(told)
+    return there and wants_keras_2(context)
 
 
 def has_keras_2(told: dict[str, Any]) -> bool:

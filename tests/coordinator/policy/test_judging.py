@@ -253,6 +253,15 @@ def test_flex_is_answered(asked, reply):
     assert world.replies == [reply]
 
 
+def test_flex_keeps_an_instance_that_decides():
+    world = World(job("worker=3", success=("worker/1",), limits=LIMITS))
+    world.play("1 all answer\n2 flex worker 1\n3 flex worker 2")
+    assert world.replies == [
+        "worker would have 1 instances, and needs 2",
+        "worker goes from 3 to 2 instances",
+    ]
+
+
 def test_flex_is_too_late_at_the_end():
     world = World(job("chief=1 evaluator=1"))
     world.play("1 all answer\n2 chief/0 exits 0\n3 flex evaluator 2")

@@ -362,10 +362,10 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
 
 
 def success_instances(state: State) -> tuple[Instance, ...]:
-    """The instances that must all exit with 0 for the application to succeed: those of the
-    components that the job names, or else all that end by themselves, or else all."""
+    """The instances that must all exit with 0 for the application to succeed: those that the job
+    names, by their component or themselves, or else all that end by themselves, or else all."""
     everybody = tuple(i for i in state.instances.values() if i.intent is not Intent.JOIN)
-    named = tuple(i for i in everybody if i.component in state.job.success)
+    named = tuple(i for i in everybody if state.job.decides(i.component, i.id))
     ending = tuple(i for i in everybody if i.role not in (*SERVICE_ROLES, "evaluator"))
     return named or ending or everybody
 

@@ -25,8 +25,12 @@ def succeeded(state: State, time: float) -> Verdict:
     if len(instances) == 1:
         who = instances[0].id
     else:
-        components = ", ".join(dict.fromkeys(i.component for i in instances))
-        who = f"all {len(instances)} instances of {components}"
+        deciding = state.job.success
+        by_component = dict.fromkeys(i.component for i in instances if i.id not in deciding)
+        alone = [i.id for i in instances if i.component not in by_component]
+        many = len(instances) - len(alone)
+        of_all = f"all {many} instances of {', '.join(by_component)}" if by_component else ""
+        who = " and ".join(filter(None, (of_all, names(alone))))
     summary = f"Succeeded: {who} ended with exit code 0 after {duration(time - state.started)}."
     for other in state.instances.values():
         if other.exit is not None and other.intent is Intent.IGNORE:

@@ -28,6 +28,7 @@ from tfapp.engines.kubernetes.volumes import (
 from tfapp.frozen import frozen
 from tfapp.package.amounts import seconds
 from tfapp.package.model import AppPackage, ConfigValue, setting
+from tfapp.package.rules.scripts import IMAGE
 from tfapp.problems import ERROR, WARNING, Position, Problem
 
 Manifest = dict[str, Any]
@@ -463,6 +464,11 @@ def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
                 at = built.component.place(f"dockerContainers.0.{field}")
                 message = f"{name}: a pod does not have the {field} of dockerContainers"
                 yield Problem(at, CODE, message, ERROR, "pods have site.global.kubernetes.*")
+    command = setting(built.values, "user.scripts.command")
+    if command is not None and command.text.strip() == IMAGE and built.job.instances:
+        message = f"{name}: on Kubernetes the image's own command is not known"
+        hint = "`docker image inspect IMAGE` shows its Entrypoint and Cmd: write them here"
+        yield Problem(command.at, CODE, message, ERROR, hint)
     image = setting(built.values, "docker.image")
     given = built.pod["spec"]["containers"][0]["image"]
     if not given:
