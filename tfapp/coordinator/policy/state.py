@@ -370,6 +370,12 @@ def holding(state: State) -> tuple[Instance, ...]:
     return tuple(sorted((i for i in awaited if i.held), key=lambda i: i.held == names.NODES))
 
 
+def unheard(state: State) -> tuple[Instance, ...]:
+    """The instances whose container was requested and whose runner was not heard of."""
+    waiting = (i for i in state.instances.values() if i.container and not i.ended)
+    return () if state.decided else tuple(i for i in waiting if i.heard is None)
+
+
 def live(instance: Instance) -> bool:
     """Whether its runner is up and can be given orders."""
     return instance.stage is not Stage.GONE and instance.heard is not None
