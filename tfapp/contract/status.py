@@ -142,6 +142,7 @@ FAILURE = "failure"  # of an instance
 IGNORED = "ignored"  # a failure that the application does without
 RESTARTED = "restarted"  # one instance's program starts again, the others go on
 REPLACED = "replaced"  # an instance gets another container
+GIVEN_BACK = "given-back"  # all containers, because a scheduler held others back
 RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 ENDS = "ends"  # the verdict is decided

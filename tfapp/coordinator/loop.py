@@ -51,7 +51,8 @@ class Terminated:
 class Loop:
     """Runs one application from its start to its verdict. `clock` returns monotonic seconds,
     `calendar` seconds since 1970. `inbox`: the queue in which all messages arrive. `say` writes a
-    line to the log. `nodes`: more information about containers than the master gives."""
+    line to the log. `nodes`: more information about containers than the master gives. `seed`: see
+    `events.Started`."""
 
     def __init__(
         self,
@@ -62,12 +63,14 @@ class Loop:
         calendar: Callable[[], float],
         say: Callable[[str], None],
         nodes: Nodes | None = None,
+        seed: int = 0,
     ):
         self._state = new_state(job)
         self._connection = connection
         self._inbox = inbox
         self._clock = clock
         self._say = say
+        self._seed = seed
         self._view = StoreView()
         self._executor = Executor(connection, clock, inbox.put, nodes)
         self._waits = Waits(connection, clock, inbox.put, nodes)
@@ -102,9 +105,10 @@ class Loop:
         """A status that is there already is that of a coordinator before a suspension."""
         value = self._connection.get(KEY_STATUS)
         if value is None:
-            return events.Started(self._clock())
+            return events.Started(self._clock(), seed=self._seed)
         earlier = ApplicationStatus.from_dict(json.loads(value))
-        return events.Started(self._clock(), earlier, self._publisher.resume(earlier))
+        before = self._publisher.resume(earlier)
+        return events.Started(self._clock(), earlier, before, self._seed)
 
     def _subscribe(self) -> Iterator[Event]:
         """Watches the reports (again). Yields the events of the reports that are there already."""
