@@ -86,7 +86,8 @@ class Limits:
     """The deadlines of the application, in seconds. 0 disables `lifetime` and `heartbeat_lost`."""
 
     # All instances have exported. It counts from the generation's beginning, or, where a scheduler
-    # holds all containers back that were requested, from the first one that is granted.
+    # holds containers back, from when the last one is granted. Containers that wait for others are
+    # given back after it.
     gang: float
     lifetime: float  # of the application
     evaluator: float  # an evaluator goes on so long after success

@@ -173,6 +173,7 @@ FAILURE = "failure"  # of an instance
 IGNORED = "ignored"  # a failure that the application does without
 RESTARTED = "restarted"  # one instance's program starts again, the others go on
 REPLACED = "replaced"  # an instance gets another container
+GIVEN_BACK = "given-back"  # all containers, because a scheduler held others back
 RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 STALLS = "stalls"  # instances make no step any more, or make some again

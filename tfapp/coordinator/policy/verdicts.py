@@ -96,7 +96,7 @@ def gang_incomplete(state: State) -> Verdict:
     missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
     since = f"after generation {state.generation} began"
     if state.counted > state.began:
-        since = f"after no scheduler held all of generation {state.generation} back any more"
+        since = f"after no scheduler held one of generation {state.generation} back any more"
     text = f"not all instances were ready {limit} {since}"
     return Verdict(
         FAILED,
@@ -109,12 +109,12 @@ def gang_incomplete(state: State) -> Verdict:
 
 
 def held_too_long(state: State) -> Verdict:
-    """A scheduler holds all that was requested back, and the time for that is over."""
+    """A scheduler holds containers back, and the time for that is over."""
     hold = state.hold
     assert hold is not None
     limit = duration(queue_limit(state.job.limits.queue, hold.kind))
     waiting = [f"{i.id} is {_cut(i.preparing).rstrip('.')}" for i in holding(state)]
-    text = f"no container that generation {state.generation} asked for was granted for {limit}"
+    text = f"generation {state.generation} did not get all its containers for {limit}"
     return Verdict(
         FAILED,
         int(ExitCode.TIMED_OUT),
