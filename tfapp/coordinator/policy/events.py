@@ -14,11 +14,13 @@ from tfapp.frozen import frozen
 @frozen
 class Started:
     """The coordinator has begun its work. `earlier`: the last status of a run that goes on after a
-    suspension. `before`: seconds from the application's start to this moment."""
+    suspension or, if `lost`, after the loss of its master. `before`: seconds from the application's
+    start to this moment."""
 
     time: float
     earlier: ApplicationStatus | None = None
     before: float = 0.0
+    lost: bool = False
 
 
 @frozen

@@ -14,6 +14,7 @@ from tfapp.coordinator.policy import (
     ending,
     ends,
     events,
+    failure_policy,
     flexing,
     forming,
     judging,
@@ -45,7 +46,14 @@ def step(state: State, event: events.Event) -> Step:
 
 
 def _begin(state: State, event: events.Started) -> Step:
+    if event.lost and event.earlier is not None and event.earlier.verdict is not None:
+        return ending.ended_before(state, event, event.earlier, event.earlier.verdict), ()
     state, announced = forming.begin(state, event)
+    if event.lost and event.earlier is not None:
+        objection = failure_policy.objection_to_loss(state)
+        if objection is not None:
+            return ending.decide(state, event.time, verdicts.master_lost(state, objection)), ()
+        state = failure_policy.charge_master(state, event.time)
     if not announced:
         state = ending.decide(state, event.time, verdicts.nothing_to_run(state))
     return state, announced
