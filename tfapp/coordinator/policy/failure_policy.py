@@ -17,8 +17,8 @@ from tfapp.contract.job import (
     FailureRule,
 )
 from tfapp.contract.metrics import Measure
-from tfapp.contract.status import FAILURE
-from tfapp.coordinator.policy.state import Charges, Failure, Instance, LastFailure, State
+from tfapp.contract.status import FAILURE, LastFailure
+from tfapp.coordinator.policy.state import Charges, Failure, Instance, State
 from tfapp.coordinator.policy.verdicts import duration, times
 
 # Evaluators and TensorBoard are not in the cluster spec, so no other program waits for them.
