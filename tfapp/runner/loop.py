@@ -14,6 +14,7 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
+from tfapp.contract.names import attempt_of
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
 from tfapp.runner import events, metrics, policy
@@ -50,7 +51,8 @@ class Runner:
         limits = container.job.limits
         self._supervisor = Supervisor(container, preparation, mode, say)
         patience = max(limits.heartbeat_lost, PATIENCE)
-        self._master = MasterLink(connection, self._supervisor.name, patience, clock)
+        attempt = attempt_of(container.environ.get("CONTAINER_ID", ""))
+        self._master = MasterLink(connection, self._supervisor.name, patience, clock, attempt)
         self._preparation = preparation
         self._mode = mode
         self._script = container.component.script

@@ -1,10 +1,13 @@
-"""The reasons in YARN's exit messages, and the addresses of logs on nodes. The only module of this
-package that is shipped to containers: the coordinator uses it (tfapp.coordinator.nodes)."""
+"""The reasons in YARN's exit messages, and the addresses of logs on nodes. With `attempts` the only
+module of this package that is shipped to containers: the coordinator uses it
+(tfapp.coordinator.nodes)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import IO
 
+from tfapp.engines.yarn.attempts import Attempt
 from tfapp.frozen import frozen
 
 LEADS_TO_PAGES = True  # the master leads browsers to the coordinator's page
@@ -39,6 +42,11 @@ def reason_of(message: str) -> str:
     """The reason for an exit message; "" if it has none."""
     lower = message.lower()
     return next((reason for part, reason in _REASONS.items() if part in lower), "")
+
+
+def attempt(environ: Mapping[str, str], class_path: str) -> Attempt:
+    """The attempt of the application in whose master's container this process runs."""
+    return Attempt(environ, class_path)
 
 
 def log_path(container: str, file: str, last: int) -> str:
