@@ -105,7 +105,9 @@ WITHOUT_MODULE: dict[str, str] = {
     "cli/commands": "damaged known_application",
     "compiler": "bytecode golden limits shipped start_script success",
     "contract": "checkpoint_dir",
-    "coordinator/policy": "beginnings cannot_start gangs random_histories replayed_histories",
+    "coordinator/policy": (
+        "beginnings cannot_start gangs later_runs random_histories replayed_histories"
+    ),
     "documents": "read",
     "engines": "contract engines isolated played_contract",
     "engines/kubernetes": "docs golden printed",

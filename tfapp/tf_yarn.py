@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _ARCHIVE = "site.global.python.archive"
+_ATTEMPTS = "site.global.master.attempts"
 TASK_TYPES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
 
@@ -173,9 +174,9 @@ def run_on_yarn(
     `tfapp.run`.
 
     Accepts tf-yarn's arguments; `engine`, "yarn" or "local"; and all arguments of `tfapp.run`.
-    After a failure the application itself goes on from its last checkpoint, `nb_retries` times. No
-    other application is submitted: the loss of its master raises RunFailed, and `tfapp start NAME`
-    goes on. Metrics are logged to the active MLflow run, if there is one. A shipped environment
+    After a failure the application itself goes on from its last checkpoint, `nb_retries` times, and
+    on YARN it may lose its master as often, within YARN's own limit. No other application is
+    submitted. Metrics are logged to the active MLflow run, if there is one. A shipped environment
     (`pip_packages`, `python`) gets the version of TensorFlow that is installed here, unless
     `pip_packages` names one.
 
@@ -205,7 +206,7 @@ def run_on_yarn(
         _without_meaning("eval_monitor_log_thresholds", "status shows each evaluator's metrics")
     specs = single_server_topology() if task_specs is None else task_specs
     _check(specs)
-    options = dict(more.pop("options", {}))
+    options = {_ATTEMPTS: str(nb_retries + 1), **more.pop("options", {})}
     archives = _archives(pyenv_zip_path, specs)
     shared = archives.get("chief")
     if shared is not None:

@@ -102,7 +102,7 @@ def test_the_call_of_later_releases(asked):
     ]
     (call,) = asked
     key = "site.global.python.archive"
-    assert call.options == {key: "hdfs:///env.tar.gz"}
+    assert call.options == {key: "hdfs:///env.tar.gz", "site.global.master.attempts": "3"}
     own = {one: component.options for one, component in call.components.items()}
     assert own == {"chief": {}, "worker": {key: "hdfs:///gpu.pex"}, "evaluator": {}}
     assert call.acls == {"view_users": ["ann"], "modify_groups": ["ml"]}

@@ -36,7 +36,7 @@ def test_the_whole_of_it():
         "node_label": "",
         "tags": ["t1", "tfapp"],
         "file_systems": [],
-        "max_attempts": 1,
+        "max_attempts": 3,
         "acls": {
             "enable": True,
             "view_users": [],
@@ -99,6 +99,7 @@ def test_skein_keeps_every_path(cache):
         for file in service.files.values():
             assert (file.source.scheme, file.source.host) == ("file", "")
             assert file.source.file.startswith(f"{cache}/")
+    spec.max_attempts = 1  # Skein reads one attempt back, whatever was written
     assert skein.ApplicationSpec.from_protobuf(message) == spec
 
 

@@ -2,6 +2,8 @@
 
 exit:CODE  reports that its program ended so       serve  runs until it is told to stop
 die        ends without a word once it runs
+
+TEST_GENERATION: the one that it takes part in, by default the first.
 """
 
 import json
@@ -24,6 +26,7 @@ from tfapp.protocol.connection import from_current
 from tfapp.protocol.watch import Put, Watch
 
 DEADLINE = 60.0
+GENERATION = int(os.environ.get("TEST_GENERATION", "1"))
 
 
 def main(behaviour: str) -> None:
@@ -31,12 +34,12 @@ def main(behaviour: str) -> None:
         instance = os.environ.get(ENV_INSTANCE) or initial_instance(connection.container)
         keys = (KEY_CLUSTER, ORDER_PREFIX + instance)
         watch = connection.watch(keys=keys)
-        answer = Answer(1, instance, "127.0.0.1", connection.container, {})
+        answer = Answer(GENERATION, instance, "127.0.0.1", connection.container, {})
         connection.put_own(ANSWER_PREFIX + instance, encode(answer))
         wait_for(watch, KEY_CLUSTER)
         if behaviour == "die":
             os._exit(9)
-        connection.put_own(BEAT_PREFIX + instance, encode(Beat(1, 1, "running")))
+        connection.put_own(BEAT_PREFIX + instance, encode(Beat(GENERATION, 1, "running")))
         exit = Exit(None, 15, "signal", "killed by SIGTERM (15)")
         if behaviour == "serve":
             assert json.loads(wait_for(watch, keys[1]))["action"] == "stop"
@@ -45,7 +48,9 @@ def main(behaviour: str) -> None:
             exit = Exit(code, None, "exit", f"exit code {code}")
         stopped = behaviour == "serve"
         container = connection.container
-        report = ExitReport(1, instance, container, "127.0.0.1", exit, stopped, "the end", 1.0)
+        report = ExitReport(
+            GENERATION, instance, container, "127.0.0.1", exit, stopped, "the end", 1.0
+        )
         connection.put(EXIT_PREFIX + instance, encode(report))
         assert json.loads(wait_for(watch, keys[1]))["action"] == "exit"
 

@@ -35,6 +35,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
 from tfapp.contract.names import GRANTED, initial_container, parse_instance
+from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.coordinator.policy.state import FINISHED, new_state
@@ -366,6 +367,16 @@ class World:
         for name in self.state.instances:
             self.start_runner(name)
         self.feed(events.Started(self.now, seed=self.seed))
+        self.feed(events.Tick(self.now))
+
+    def lose_master(self, earlier: ApplicationStatus, before: float) -> None:
+        """The master ends, and all containers with it. Another one goes on from the record
+        `earlier`, `before` seconds after the application's start."""
+        self.everybody, self.runners, self.cluster, self.held = [], {}, None, set()
+        self.state, self.generation = new_state(self.job), 0
+        for name in self.state.instances:
+            self.start_runner(name)
+        self.feed(events.Started(self.now, earlier, before, lost=True))
         self.feed(events.Tick(self.now))
 
     def advance(self, until: float) -> None:

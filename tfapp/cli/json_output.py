@@ -45,6 +45,7 @@ def application(found: Application, package: str) -> str:
     told = {**data(found), "package": package or None}
     told["run"] = found.run or None
     told["status"]["started"] = found.status.started or None
+    del told["status"]["record"]  # which is for the next coordinator alone
     return document(**told)
 
 

@@ -38,6 +38,7 @@ def build_job(
         failure=package.failure,
         nodes=options.nodes,
         class_path=options.class_path,
+        attempts=int(shared.text("master.attempts")),
         called=options.called,
         options=options.given,
         commit=options.commit,

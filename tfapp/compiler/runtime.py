@@ -27,7 +27,7 @@ MODULES = (
 )
 PACKAGES = ("contract", "coordinator", "page", "runner", "protocol", "storage")
 OF_PAGES = "page/page.*"
-OF_ENGINES = "engines/*/nodes.py"  # see tfapp.coordinator.nodes
+OF_ENGINES = ("engines/*/nodes.py", "engines/*/attempts.py")  # see tfapp.coordinator.nodes
 ENTRY_POINT = "compiler/container_main.py"
 
 # Of .pyc files.
@@ -45,7 +45,7 @@ def read_runtime(more: Iterable[str] = (), compiled: bool = True) -> tuple[tuple
     paths = [root / name for name in MODULES]
     for package in PACKAGES:
         paths += (root / package).rglob("*.py")
-    paths += (path for pattern in (OF_ENGINES, OF_PAGES) for path in root.glob(pattern))
+    paths += (path for pattern in (*OF_ENGINES, OF_PAGES) for path in root.glob(pattern))
     further = [path for pattern in more for path in root.glob(pattern)]
     paths += further
     files = {f"tfapp/{path.relative_to(root).as_posix()}": path for path in paths}

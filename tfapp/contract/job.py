@@ -211,6 +211,7 @@ class Job(Coded):
     failure: FailurePolicy
     nodes: str = ""  # the module that tells more of ended containers than their master, or none
     class_path: str = ""  # yarn.application.classpath, for programs on the nodes of YARN
+    attempts: int = 1  # masters of the application, one after another, where the engine starts them
     called: Mapping[str, str] = dataclasses.field(default_factory=dict)  # component -> its program
     options: tuple[str, ...] = ()  # as they were given: "KEY=VALUE"
     tfapp: str = ""  # its version

@@ -73,10 +73,20 @@ def initial_instance(container: str) -> str:
     return f"{component}/{index}"
 
 
+def attempt_of(container: str) -> int:
+    """The attempt of the application, from 1, that a container of YARN belongs to: 2 for
+    "container_e17_1700000000000_0007_02_000001". 1 for any other container."""
+    found = _YARN_CONTAINER.search(container)
+    return int(found[1]) if found else 1
+
+
+_YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?\d+_\d+_(\d+)_\d+\Z")
+
+
 # ---- The keys in Skein's key-value store; {instance} is "worker/1" ----------------------------
 
 CONTROL_PREFIX = "tfapp.control."
-KEY_GENERATION = "tfapp.control.generation"  # {"generation": g}
+KEY_GENERATION = "tfapp.control.generation"  # {"generation": g, "attempt": of the master}
 KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
 KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client

@@ -235,9 +235,34 @@ class Held(Coded):
 
 
 @frozen
+class LastFailure(Coded):
+    """What is compared with the next failure (coordinator.policy.failure_policy): the generation
+    that failed last, the exit code and last line of its cause (None: not comparable), and what all
+    instances had reported."""
+
+    generation: int = 0
+    signature: tuple[int, str] | None = None
+    step: int | None = None  # the highest
+    metrics: tuple[Mapping[str, Measure], ...] = ()
+
+
+@frozen
+class Record(Coded):
+    """What the next coordinator of an application has to know beside all that a status shows.
+    Times: seconds since 1970."""
+
+    verdict: Verdict | None = None  # decided, while programs are still being stopped
+    # Component -> times of the failures that were charged to it, within its window.
+    failures: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+    recent: tuple[float, ...] = ()  # times of failures within the window of the back-off
+    last: LastFailure = LastFailure()
+
+
+@frozen
 class ApplicationStatus(Coded):
-    """The state of an application as its coordinator publishes it. Times: seconds since 1970.
-    Numbers are None where it has ended without a last status of its coordinator."""
+    """The state of an application as its coordinator publishes it: its view, and with `record` all
+    that another coordinator needs to go on. Times: seconds since 1970. Numbers are None where it
+    has ended without a last status of its coordinator."""
 
     name: str
     state: str
@@ -257,6 +282,12 @@ class ApplicationStatus(Coded):
     feed: FeedStatus | None = None  # None where nothing is fed
     ran: Ran | None = None  # None where no coordinator has told
     held: Held | None = None  # None where something was granted
+    record: Record | None = None  # None once there is a verdict
+
+    @property
+    def decided(self) -> Verdict | None:
+        """The verdict, also while programs are still being stopped."""
+        return self.verdict or (self.record.verdict if self.record else None)
 
     def __repr__(self) -> str:
         """One line, for who looks at it in a notebook or a debugger."""
@@ -274,7 +305,12 @@ def conclude(
         for i in status.instances
     )
     return dataclasses.replace(
-        status, state=verdict.state, updated=now, instances=instances, verdict=verdict
+        status,
+        state=verdict.state,
+        updated=now,
+        instances=instances,
+        verdict=verdict,
+        record=None,
     )
 
 

@@ -37,7 +37,7 @@ _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 class Executor:
     """Carries out every action but the shutdown. Raises UnreachableError if the master does not
     answer within the deadline of a call. `nodes` reads logs in other threads; their last lines go
-    to `deliver`."""
+    to `deliver`. `attempt`: of the master, from 1."""
 
     def __init__(
         self,
@@ -45,10 +45,12 @@ class Executor:
         clock: Callable[[], float],
         deliver: Callable[[Ends], None],
         nodes: Nodes | None = None,
+        attempt: int = 1,
     ):
         self._connection = connection
         self._clock = clock
         self._nodes = nodes
+        self._attempt = attempt
         self._node_logs = NodeLogs(deliver, nodes)
         self._listed: tuple[ContainerReport, ...] = ()  # the master's last list
         self._ends: dict[str, str] = {}  # container -> last lines of its log, if they were read
@@ -125,7 +127,9 @@ class Executor:
         while True:
             owners = {ALIVE_PREFIX + name: owner for name, owner in living.items()}
             values = {key: owner.encode() for key, owner in owners.items()}
-            values[KEY_GENERATION] = encode({"generation": action.generation})
+            values[KEY_GENERATION] = encode(
+                {"generation": action.generation, "attempt": self._attempt}
+            )
             try:
                 return self._connection.update(values, owners)
             except RefusedError:

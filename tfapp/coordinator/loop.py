@@ -26,6 +26,7 @@ from tfapp.contract.names import (
 )
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
+from tfapp.coordinator import record
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Asked, Ends, Nodes, Waits
 from tfapp.coordinator.policy import events, verdicts
@@ -34,6 +35,7 @@ from tfapp.coordinator.policy.events import Event
 from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state, unheard
 from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.coordinator.publisher import Publisher
+from tfapp.coordinator.record import Attempt, Recorder
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put, Watch
@@ -54,7 +56,7 @@ class Loop:
     """Runs one application from its start to its verdict. `clock` returns monotonic seconds,
     `calendar` seconds since 1970. `inbox`: the queue in which all messages arrive. `say` writes a
     line to the log. `nodes`: more information about containers than the master gives. `seed`: see
-    `events.Started`."""
+    `events.Started`. `attempt`: where the application's record is kept."""
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Loop:
         say: Callable[[str], None],
         nodes: Nodes | None = None,
         seed: int = 0,
+        attempt: Attempt | None = None,
     ):
         self._state = new_state(job)
         self._connection = connection
@@ -74,7 +77,10 @@ class Loop:
         self._say = say
         self._seed = seed
         self._view = StoreView()
-        self._executor = Executor(connection, clock, inbox.put, nodes)
+        self._attempt = attempt
+        self._recorder = None if attempt is None else Recorder(attempt, say)
+        number = 1 if attempt is None else attempt.number
+        self._executor = Executor(connection, clock, inbox.put, nodes, number)
         self._waits = Waits(connection, clock, inbox.put, nodes)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
@@ -88,6 +94,8 @@ class Loop:
         while True:
             self._handle((events.Tick(self._clock()),))
             self._publisher.publish(self._state)
+            if self._recorder is not None and self._publisher.newest is not None:
+                self._recorder.keep(self._publisher.newest)
             if self._state.phase == FINISHED:
                 return self._publisher.status(self._state)
             self._waits.look(self._state)
@@ -103,8 +111,21 @@ class Loop:
         status = self._publisher.status(self._state)
         return dataclasses.replace(status, state=verdict.state, verdict=verdict)
 
+    def recorded(self, status: ApplicationStatus) -> None:
+        """Has the final `status` recorded, and waits for that for a few seconds."""
+        if self._recorder is not None:
+            self._recorder.keep(status)
+            if not self._recorder.finish():
+                self._say("the verdict is not in the application's record")
+
     def _started(self) -> events.Started:
-        """A status that is there already is that of a coordinator before a suspension."""
+        """A status that is there already is that of a coordinator before a suspension. A record
+        is that of one whose master was lost."""
+        if self._attempt is not None and self._attempt.number > 1:
+            fresh = self._publisher.status(self._state)
+            earlier = record.earlier(self._attempt, fresh, self._say)
+            resumed = self._publisher.resume(earlier)
+            return events.Started(self._clock(), earlier, resumed, self._seed, lost=True)
         value = self._connection.get(KEY_STATUS)
         if value is None:
             return events.Started(self._clock(), seed=self._seed)

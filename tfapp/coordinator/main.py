@@ -16,16 +16,18 @@ from typing import Any
 
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
-from tfapp.contract.names import JOB_FILE, OWN_LINE
+from tfapp.contract.names import JOB_FILE, OWN_LINE, SUCCEEDED
 from tfapp.contract.status import ApplicationStatus, format_diagnostics
 from tfapp.coordinator.loop import Loop, Terminated
+from tfapp.coordinator.nodes import attempt as attempt_in
 from tfapp.coordinator.nodes import leads_to_pages, load
-from tfapp.errors import ExitCode, RefusedError, TfappError, UnreachableError
+from tfapp.errors import ExitCode, RefusedError, TfappError, UnavailableError, UnreachableError
 from tfapp.protocol.connection import Connection, from_current
 
 # Deadline of one call, in seconds. A master that was silent for longer is gone, and so are the
 # runners, which kill their own programs when they cannot reach it.
 PATIENCE = 30.0
+TERMINATED = 128 + signal.SIGTERM  # exit code of one that was asked to end
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -40,18 +42,29 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
         with from_current(environ, PATIENCE) as connection:
-            return coordinate(job, connection, inbox, environ.get("USER", ""))
+            return coordinate(job, connection, inbox, environ)
     except TfappError as error:
         say(f"{error.message} ({error.hint})" if error.hint else error.message)
         return int(error.exit_code)
 
 
-def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue[Any], user: str) -> int:
-    """Runs the application of `user` and tells the master its verdict. UnreachableError if the
-    master is gone, and the application with it."""
-    nodes = load(job.nodes)
+def coordinate(
+    job: Job,
+    connection: Connection,
+    inbox: queue.SimpleQueue[Any],
+    environ: Mapping[str, str],
+) -> int:
+    """Runs the application and tells the master its verdict. UnreachableError if the master is
+    gone, and with it the application, or this attempt of it; UnavailableError if the record of the
+    earlier attempts cannot be read."""
+    nodes, user = load(job.nodes), environ.get("USER", "")
+    attempt = attempt_in(nodes, environ, job)
+    another = attempt is not None and attempt.number < job.attempts
+    if another:
+        # It is no verdict when a container is moved away: the next attempt goes on.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     seed = int.from_bytes(os.urandom(8), "big")
-    loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes, seed)
+    loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes, seed, attempt)
     try:
         with contextlib.ExitStack() as held:
             if nodes is not None and leads_to_pages(nodes):
@@ -66,13 +79,19 @@ def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue[Any], 
                 except OSError as error:
                     say(f"port {job.metrics_port} shows no metrics: {error.strerror}")
             status = loop.run()
-    except UnreachableError:
+    except (UnreachableError, UnavailableError):
         raise
     except Exception as error:
         say(traceback.format_exc())
         status = loop.broken(error)
     # The master ends the coordinator as soon as it has the verdict.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    loop.recorded(status)
+    if attempt is not None and another and status.state != SUCCEEDED:
+        try:
+            attempt.end(status.state, format_diagnostics(status))
+        except (UnavailableError, OSError) as error:
+            say(f"YARN runs another master, which ends at once: it was not told: {error}")
     try:
         shut_down(connection, status)
     except RefusedError as error:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from tfapp import threads
+from tfapp.contract.job import Job
 from tfapp.coordinator.policy.state import State, unheard
+from tfapp.coordinator.record import Attempt
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import LIVE_STATES, Connection, ContainerReport
@@ -52,6 +54,13 @@ def load(module: str) -> Nodes | None:
 def leads_to_pages(nodes: Nodes) -> bool:
     """Whether the engine's master leads browsers to a page that the coordinator serves."""
     return getattr(nodes, "LEADS_TO_PAGES", False)
+
+
+def attempt(nodes: Nodes | None, environ: Mapping[str, str], job: Job) -> Attempt | None:
+    """The present attempt of an application whose engine starts another master after a loss; None
+    for any other."""
+    make = getattr(nodes, "attempt", None) if job.attempts > 1 else None
+    return cast(Attempt, make(environ, job.class_path)) if make else None
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import Any
 from tfapp.contract.encoding import encode
 from tfapp.contract.metrics import Point
 from tfapp.contract.names import FORMING, KEY_STATUS, RUNNING, WAITING
-from tfapp.contract.status import ApplicationStatus, Curve, Held, InstanceStatus
+from tfapp.contract.status import ApplicationStatus, Curve, Held, InstanceStatus, Record
 from tfapp.coordinator.policy.judging import charged
 from tfapp.coordinator.policy.stacks import stalls
 from tfapp.coordinator.policy.state import (
@@ -137,7 +137,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
     seconds since 1970. The verdict is shown once the application has finished, not when it is
     decided."""
     charges = charged(state).charges
-    begun = state.started - state.before
+    zero = since - (state.started - state.before)  # seconds since 1970 of the clock's 0
     final = state.phase == FINISHED and state.verdict is not None
     return ApplicationStatus(
         name=state.job.name,
@@ -164,7 +164,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 epoch=instance.epoch,
                 total=instance.total,
                 usage=instance.usage,
-                no_step_since=_last_step(instance, since - begun),
+                no_step_since=_last_step(instance, zero),
                 outputs=instance.report.outputs if instance.report else None,
                 versions=instance.answer.versions if instance.answer else {},
             )
@@ -174,7 +174,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         restarts=charges.restarts,
         losses=charges.losses,
         timeline=tuple(
-            dataclasses.replace(moment, time=round(since + moment.time - begun, 3))
+            dataclasses.replace(moment, time=round(zero + moment.time, 3))
             for moment in state.timeline
         ),
         joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
@@ -182,7 +182,8 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         checkpoint_dir=state.job.checkpoint_dir,
         feed=state.feed,
         ran=state.job.ran,
-        held=_held(state, since - begun),
+        held=_held(state, zero),
+        record=None if final else _record(state, zero),
     )
 
 
@@ -191,6 +192,17 @@ def _last_step(instance: Instance, zero: float) -> float | None:
     if instance.pace is None or not stalls(instance):
         return None
     return round(zero + instance.pace.at, 3)
+
+
+def _record(state: State, zero: float) -> Record:
+    """`zero` is added to a time of the coordinator's clock: seconds since 1970."""
+
+    def known(times: Iterable[float]) -> tuple[float, ...]:
+        return tuple(round(zero + time, 3) for time in times)
+
+    now = charged(state)
+    failures = {component: known(times) for component, times in now.charges.components.items()}
+    return Record(state.verdict, failures, known(now.charges.recent), now.repeatable)
 
 
 def _held(state: State, zero: float) -> Held | None:

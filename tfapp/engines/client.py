@@ -60,6 +60,7 @@ class Run:
 
     notice = 0.5  # seconds in which the end of a master that does not answer any more is known
     wait_every = 0.5  # seconds between two looks for its end
+    shuts_down = True  # whether a master that is told to shut down ends the run
     fetches = True  # whether it may take seconds to fetch what describes it
 
     def __init__(self, engine: str, number: int) -> None:
@@ -242,11 +243,11 @@ class Client:
 
     def stop(self, message: str, force: bool = False, timeout: float | None = None) -> None:
         """Ends the run in the same steps on all engines: asks the coordinator and waits for the
-        grace time (see Engine.stop), then asks the master, then kills it. With `force` the
-        coordinator is not asked."""
+        grace time (see Engine.stop), then asks the master if that ends the run, then kills it. With
+        `force` the coordinator is not asked."""
         if not force:
             self._attempt(lambda: self._ask_to_stop(message), timeout)
-        if not self._run.wait_for_end(0):
+        if self._run.shuts_down and not self._run.wait_for_end(0):
             self._attempt(lambda: self._shut_down(message), SHUTDOWN_DEADLINE)
         if not self._run.wait_for_end(0):
             self._run.kill()

@@ -15,7 +15,7 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
-from tfapp.contract.names import KEY_STACKS
+from tfapp.contract.names import KEY_STACKS, attempt_of
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
@@ -54,7 +54,8 @@ class Runner:
         limits = container.job.limits
         self._supervisor = Supervisor(container, preparation, mode, say)
         patience = max(limits.heartbeat_lost, PATIENCE)
-        self._master = MasterLink(connection, self._supervisor.name, patience, clock)
+        attempt = attempt_of(container.environ.get("CONTAINER_ID", ""))
+        self._master = MasterLink(connection, self._supervisor.name, patience, clock, attempt)
         self._preparation = preparation
         self._mode = mode
         self._script = container.component.script

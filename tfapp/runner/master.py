@@ -35,7 +35,8 @@ T = TypeVar("T")
 
 class MasterLink:
     """The master, seen from the container of `instance`. Calls are repeated while it cannot be
-    reached; UnreachableError after `patience` seconds."""
+    reached; UnreachableError after `patience` seconds. `attempt`: of the application, from 1, that
+    this container belongs to."""
 
     def __init__(
         self,
@@ -43,8 +44,10 @@ class MasterLink:
         instance: str,
         patience: float,
         clock: Callable[[], float] = time.monotonic,
+        attempt: int = 1,
     ):
         self.container = connection.container
+        self._attempt = attempt
         self._connection = connection
         self._instance = instance
         self._order_key = ORDER_PREFIX + instance
@@ -66,9 +69,16 @@ class MasterLink:
         return [event for key in ordered for event in self.understand(key, found[key])]
 
     def understand(self, key: str, value: bytes) -> tuple[events.Event, ...]:
-        """The event that a written key means, if it means one."""
+        """The event that a written key means, if it means one. UnreachableError if it is said by
+        the master of another attempt: this container's own is lost."""
         data = json.loads(value)
         if key == KEY_GENERATION:
+            attempt = data.get("attempt", self._attempt)
+            if attempt != self._attempt:
+                raise UnreachableError(
+                    f"the master is of attempt {attempt}, and this container of {self._attempt}: "
+                    "another one has its place"
+                )
             return (events.GenerationSeen(data["generation"]),)
         if key == KEY_CLUSTER:
             return (events.ClusterFormed(Cluster.from_dict(data)),)

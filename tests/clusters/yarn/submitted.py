@@ -25,7 +25,7 @@ def spec_of(application: str, folder: Path, environ: Mapping[str, str]) -> dict[
         assert service["script"] == f"bash .skein.sh ><LOG_DIR>/{name}.log 2>&1"
         service["script"] = (staged / f"{name}.sh").read_text()
         service["env"].pop("LANG", None)
-    return comparable(spec)
+    return comparable({**spec, "max_attempts": message.max_attempts})  # Skein reads one back
 
 
 def comparable(spec: dict[str, Any]) -> dict[str, Any]:

@@ -21,10 +21,12 @@ from tests.end_to_end.trainings import (
     wait_until,
     with_policy,
 )
+from tfapp.engines.yarn import hadoop_fs
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-JAVA = "bin/java\0"  # of Skein's application master
+JAVA = "\0com.anaconda.skein.ApplicationMaster\0"
+LOST_AND_BACK = "the application's master was lost and is back"
 HOSTS = {"127.0.0.2", "127.0.0.3"}
 
 # Checkpoints stay in the containers.
@@ -145,17 +147,15 @@ def beside_the_master(cluster, application: Application) -> tuple[str, int]:
 
 
 def test_what_ends_an_application(tfapp, cluster, colleague):
-    """Four applications at once, to save time: the same failure until the budget is spent, too
-    much memory, a killed coordinator, a killed application master."""
+    """Three applications at once, to save time: the same failure until the budget is spent, too
+    much memory, and as many masters as YARN allows, which is two."""
     failing = "import sys\nprint('no such data set', file=sys.stderr)\nsys.exit(3)\n"
     policy = "{maxRestarts: 1, startupSeconds: 0, endOnRepeatedFailure: false}"
     spent = Script(tfapp, "spent", failing, policy=policy, wait=False)
     label = ("--rescompopt", "worker", "yarn.label.expression", "special")
     greedy = Script(tfapp, "greedy", programs.GREEDY, *label, policy="{maxRestarts: 0}", wait=False)
-    headless = Script(tfapp, "headless", programs.GOES_ON)
-    os.kill(tfapp.process("headless", "", COORDINATOR), signal.SIGKILL)
     masterless = Script(tfapp, "masterless", programs.GOES_ON)
-    os.kill(tfapp.process("masterless", "", JAVA), signal.SIGKILL)
+    os.kill(tfapp.process("masterless", "", COORDINATOR), signal.SIGKILL)
 
     status = spent.wait_for_end(65)
     verdict, cause = status["verdict"], status["verdict"]["cause"]
@@ -175,6 +175,7 @@ def test_what_ends_an_application(tfapp, cluster, colleague):
     said = of_yarn(cluster, spent)
     assert (said["state"], said["finalStatus"]) == ("FINISHED", "FAILED")
     assert said["diagnostics"].startswith(verdict["summary"])
+    assert len(said_attempts(cluster, spent)) == 1, "a verdict ends the application at once"
 
     status = greedy.wait_for_end(65)
     assert re.fullmatch(
@@ -184,18 +185,74 @@ def test_what_ends_an_application(tfapp, cluster, colleague):
     )
     assert status["verdict"]["cause"]["exit"]["reason"] == "memory"
 
-    status = headless.wait_for_end(65)
-    assert (status["generation"], status["restarts"], status["losses"]) == (None, None, None)
-    assert status["verdict"]["summary"] == (
-        "It ended without a verdict: Application driver failed with exit code 137, see logs for "
-        "more information. `tfapp logs headless coordinator --engine yarn` may say why. "
-        "`tfapp start headless --engine yarn` runs it again."
-    )
+    status = masterless.forms(2)
+    assert (status["restarts"], status["losses"]) == (0, 1)
+    assert LOST_AND_BACK in masterless.told()
+    os.kill(tfapp.process("masterless", "", JAVA), signal.SIGKILL)
     summary = masterless.wait_for_end(65)["verdict"]["summary"]
     assert summary.startswith("It ended without a verdict: Application application_")
     assert "exitCode: 137. Its master was killed by SIGKILL (exit code 137). " in summary
+    assert " It had 2 masters, and gets no more: site.global.master.attempts" in summary
     assert summary.endswith("`tfapp start masterless --engine yarn` runs it again.")
     assert of_yarn(cluster, masterless)["state"] == "FAILED"
+
+
+def test_a_killed_master_is_followed_by_another_that_goes_on(tfapp, cluster, tmp_path):
+    """From its checkpoint, without a person."""
+    digits = Digits(tfapp, tmp_path, "digits-multiworker", name="led")
+    digits.trains()
+    before = digits.trained()
+    os.kill(tfapp.process("led", "", JAVA), signal.SIGKILL)
+    status = digits.forms(2)
+    assert (status["restarts"], status["losses"], status["verdict"]) == (0, 1, None)
+    told = [moment["text"] for moment in status["timeline"]]
+    assert told.count(LOST_AND_BACK) == 1
+    digits.trains()
+    assert digits.trained() > before
+    status = digits.enough()
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)
+    trainings.assert_continued(digits.epochs("worker/0"), generations=2)
+    assert of_yarn(cluster, digits)["finalStatus"] == "SUCCEEDED"
+
+
+DOES_NOT_END = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("begins", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_decided_verdict_stays_when_the_master_is_killed(tfapp, cluster, user):
+    """Its program is being stopped: no other master starts it again."""
+    grace = ("--option", "site.global.stop.grace", 300)
+    script = Script(tfapp, "decided", DOES_NOT_END, *grace)
+    wait_until(lambda: "begins" in script.log("worker/0"), script.told)
+    id = tfapp.status("decided")["id"]
+    with user.start("stop", "decided", "--message", "enough") as stop:
+        wait_until(lambda: is_decided(cluster, id), script.told)
+        os.kill(tfapp.process("decided", "", JAVA), signal.SIGKILL)
+        status = script.wait_for_end(66)
+        assert stop.wait(trainings.LIMIT) == 0
+    assert (status["generation"], status["losses"]) == (1, 0)
+    assert status["verdict"]["summary"] == "Killed: enough."
+    said = of_yarn(cluster, script)
+    assert (said["state"], said["finalStatus"]) == ("FINISHED", "KILLED")
+    assert said["diagnostics"].startswith("Killed: enough.\n")
+    assert len(said_attempts(cluster, script)) == 2
+    assert script.log("worker/0").count("begins\n") == 1
+
+
+def is_decided(cluster, id: str) -> bool:
+    """Whether the verdict of an application that YARN calls `id` is in its record."""
+    words = ["-cat", f".skein/{id}/tfapp-record.*"]
+    lines = hadoop_fs.run(cluster.environ(), words).out.split(b"\n")
+    return any(json.loads(line.split(b" ", 2)[2])["record"]["verdict"] for line in lines if line)
+
+
+def said_attempts(cluster, application: Application) -> list[dict]:
+    id = application.tfapp.status(application.name)["id"]
+    return json.loads(cluster.web(f"apps/{id}/appattempts"))["appAttempts"]["appAttempt"]
 
 
 def test_containers_that_end_come_and_go_and_a_host_that_pauses(tfapp, cluster, tmp_path):

@@ -1,9 +1,14 @@
 import dataclasses
 
+import pytest
+
 from tests.engines.yarn.test_verdict import LAST, REPORT
 from tfapp.contract.status import InstanceStatus
 from tfapp.engines.base import Link
-from tfapp.engines.yarn.run import links
+from tfapp.engines.yarn.cluster import YarnReport
+from tfapp.engines.yarn.layout import YarnRunFolder
+from tfapp.engines.yarn.run import YarnRun, links
+from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import ContainerReport
 
 BOARD = InstanceStatus(
@@ -31,3 +36,40 @@ def test_where_an_instance_is_to_be_seen():
         ),
         Link("tensorboard/0", "log", "https://node:8042/node/containerlogs/c_03/me"),
     )
+
+
+class Silent:
+    """A client whose master does not answer. Meanwhile YARN's report becomes `then`."""
+
+    def __init__(self, run: YarnRun, then: YarnReport):
+        self._run = run
+        self._then = then
+
+    def ask(self, call):
+        self._run.report = self._then
+        raise UnreachableError("no answer")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """One whose master serves at node:1, as YARN has said last."""
+    report = dataclasses.replace(REPORT, state="RUNNING", address="node:1")
+
+    class Register:
+        def accepted(self, report: YarnReport, fetch: bool):
+            return LAST
+
+    return YarnRun(report, 1, YarnRunFolder(tmp_path), None, {}, Register(), None)
+
+
+@pytest.mark.parametrize("address", ["", "other:2"])
+def test_a_master_that_was_lost_is_said_to_be_followed_by_another(run, address):
+    run.client = Silent(run, dataclasses.replace(run.report, address=address))
+    run.ask()
+    assert run.application().waits == "its master was lost, and YARN starts another one"
+
+
+def test_a_master_that_does_not_answer_is_an_error(run):
+    run.client = Silent(run, run.report)
+    with pytest.raises(UnreachableError, match="no answer"):
+        run.ask()

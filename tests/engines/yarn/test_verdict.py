@@ -180,3 +180,18 @@ def test_a_coordinator_that_could_not_start():
         "FAILED", 65, "Failed: its coordinator could not be started: there is no Python."
     )
     assert (status.generation, status.restarts, status.losses) == (0, 0, 0)
+
+
+def test_the_message_of_who_has_asked_yarn_to_kill_it():
+    killed = report("KILLED", "KILLED", "Application a was killed by user me at 127.0.0.1")
+    status = ended(killed, LAST, asked="enough")
+    assert status.verdict == Verdict("KILLED", 66, "enough")
+
+
+def test_the_last_of_several_masters():
+    words = "Application a failed 2 times due to AM Container exited with exitCode: 137"
+    summary = ended(report("FAILED", "FAILED", words), LAST).verdict.summary
+    assert summary.startswith(
+        f"It ended without a verdict: {words}. Its master was killed by SIGKILL (exit code 137). "
+        "It had 2 masters, and gets no more: site.global.master.attempts, or YARN's own limit. "
+    )

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Order
 from tfapp.contract.names import FAILED, STOPPING, SUCCEEDED
-from tfapp.contract.status import ENDS, Verdict
+from tfapp.contract.status import ENDS, ApplicationStatus, Verdict
 from tfapp.coordinator.policy import actions, verdicts
+from tfapp.coordinator.policy.events import Started
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import (
     FINISHED,
@@ -19,6 +20,7 @@ from tfapp.coordinator.policy.state import (
     Stage,
     State,
     live,
+    resumed,
     started,
     success_instances,
 )
@@ -54,6 +56,26 @@ def decide(state: State, time: float, verdict: Verdict) -> State:
     if not state.formed:
         return state  # no program has been started
     return _plan(state, {i.id: time + _patience(state, i) for i in stoppable(state)})
+
+
+def ended_before(
+    state: State, event: Started, earlier: ApplicationStatus, verdict: Verdict
+) -> State:
+    """The state of a run that finds the `verdict` of an earlier one: nothing starts again, and the
+    instances are as they ended."""
+    begun = dataclasses.replace(state, started=event.time, before=event.before, ticked=event.time)
+    found = resumed(begun, earlier)
+    exits = {i.instance: i.exit or _STOPPED for i in earlier.instances}
+    instances = (
+        dataclasses.replace(i, stage=Stage.GONE, exit=exits[i.id]) for i in found.instances.values()
+    )
+    return dataclasses.replace(
+        found.with_instances(instances),
+        generation=earlier.generation or 1,
+        timeline=found.timeline[:-1],  # without the beginning of a generation
+        phase=FINISHED,
+        verdict=verdict,
+    )
 
 
 def hurry(state: State, time: float) -> State:

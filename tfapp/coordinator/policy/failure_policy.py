@@ -17,7 +17,8 @@ from tfapp.contract.job import (
     FailureRule,
 )
 from tfapp.contract.metrics import Measure
-from tfapp.coordinator.policy.state import Charges, Failure, Instance, LastFailure, State
+from tfapp.contract.status import FAILURE, LastFailure
+from tfapp.coordinator.policy.state import Charges, Failure, Instance, State
 from tfapp.coordinator.policy.verdicts import duration, times
 
 # Evaluators and TensorBoard are not in the cluster spec, so no other program waits for them.
@@ -184,6 +185,22 @@ def charge(state: State, cause: Instance, time: float) -> Charges:
     components = dict(charges.components)
     components[cause.component] = (*_failures(state, cause.component, time), time)
     return dataclasses.replace(charges, restarts=charges.restarts + 1, components=components)
+
+
+def objection_to_loss(state: State) -> str | None:
+    """What speaks against going on after the loss of the master; "" if the policy's budget is 0.
+    None if the application survives it."""
+    name, budget = "maxInfrastructureRestarts", state.job.failure.max_losses
+    return next(_spent(name, budget, state.charges.losses), None)
+
+
+def charge_master(state: State, time: float) -> State:
+    """The state in which the loss of the master, seen at `time`, is charged and told."""
+    charges = state.charges
+    recent = (*_recently(state, time), time)
+    charges = dataclasses.replace(charges, losses=charges.losses + 1, recent=recent)
+    state = dataclasses.replace(state, charges=charges)
+    return state.noted(time, "the application's master was lost and is back", FAILURE)
 
 
 def back_off(state: State, time: float) -> float:

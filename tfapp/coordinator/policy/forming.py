@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Collection
 
 from tfapp.contract.messages import Cluster, Member
-from tfapp.contract.names import FORMING, GRANTED, NODES, RUNNING
+from tfapp.contract.names import FORMING, GRANTED, NODES, RUNNING, initial_container
 from tfapp.contract.status import BEGINS, GIVEN_BACK, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
@@ -45,9 +46,26 @@ def begin(state: State, event: events.Started) -> Step:
     state = dataclasses.replace(
         state, started=now, began=now, counted=now, ticked=now, seed=event.seed
     )
-    if event.earlier is not None:
-        state = resumed(dataclasses.replace(state, before=event.before), event.earlier)
-    return announce(state)
+    if event.earlier is None:
+        return announce(state)
+    asked = {i.id for i in state.instances.values()}
+    state = resumed(dataclasses.replace(state, before=event.before), event.earlier)
+    return _resized(state, asked) if event.lost else announce(state)
+
+
+def _resized(state: State, asked: Collection[str]) -> Step:
+    """Announces the generation after a loss of the master, which has requested the containers of
+    `asked`: as many as at the beginning. Those of instances that flex has removed are ended, and
+    some are requested for those that it has added."""
+    added = [i for i in state.instances.values() if i.id not in asked]
+    state = state.with_instances(dataclasses.replace(i, container="") for i in added)
+    surplus = [initial_container(name) for name in asked if name not in state.instances]
+    state, announced = announce(state)
+    return state, (
+        *announced,
+        *map(actions.KillContainer, sorted(surplus)),
+        *(_request(i, state.generation) for i in added),
+    )
 
 
 def requested(state: State, event: events.Requested) -> Step:

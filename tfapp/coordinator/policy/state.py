@@ -21,7 +21,15 @@ from tfapp.contract.names import (
     instance_id,
     parse_instance,
 )
-from tfapp.contract.status import BEGINS, ApplicationStatus, FeedStatus, Moment, Verdict
+from tfapp.contract.status import (
+    BEGINS,
+    ApplicationStatus,
+    FeedStatus,
+    LastFailure,
+    Moment,
+    Record,
+    Verdict,
+)
 from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.frozen import frozen
@@ -197,18 +205,6 @@ class Charges:
 
 
 @frozen
-class LastFailure:
-    """What is compared with the next failure (`failure_policy`): the generation that failed last,
-    the exit code and last line of its cause (None: not comparable), and what all instances had
-    reported."""
-
-    generation: int = 0
-    signature: tuple[int, str] | None = None
-    step: int | None = None  # the highest
-    metrics: tuple[Mapping[str, Measure], ...] = ()
-
-
-@frozen
 class Leaving:
     """A container whose instance was removed, but in which a program may be running."""
 
@@ -332,10 +328,16 @@ def new_state(job: Job) -> State:
 
 
 def resumed(state: State, earlier: ApplicationStatus) -> State:
-    """The initial state of a run that goes on after a suspension: the next generation of the
-    instances that there were, with the charges and the history. All containers are new."""
+    """The initial state of a run that goes on after a suspension, or the loss of its master: the
+    next generation of the instances that there were, with the charges and the history. All
+    containers are new."""
     generation = (earlier.generation or 0) + 1
     zero = state.started - state.before
+    record = earlier.record or Record()
+
+    def here(times: Iterable[float]) -> tuple[float, ...]:
+        return tuple(zero + time - earlier.started for time in times)
+
     found = (
         Instance(
             i.instance,
@@ -360,7 +362,13 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
         job=dataclasses.replace(state.job, components=tuple(components)),
         instances=instances,
         generation=generation,
-        charges=Charges(earlier.restarts or 0, earlier.losses or 0),
+        charges=Charges(
+            earlier.restarts or 0,
+            earlier.losses or 0,
+            {component: here(times) for component, times in record.failures.items()},
+            here(record.recent),
+        ),
+        repeatable=record.last,
         timeline=tuple(
             dataclasses.replace(m, time=zero + m.time - earlier.started) for m in earlier.timeline
         ),

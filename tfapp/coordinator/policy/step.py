@@ -14,6 +14,7 @@ from tfapp.coordinator.policy import (
     ending,
     ends,
     events,
+    failure_policy,
     flexing,
     forming,
     judging,
@@ -48,8 +49,16 @@ def step(state: State, event: events.Event) -> Step:
 
 
 def _begin(state: State, event: events.Started) -> Step:
+    earlier = event.earlier if event.lost else None
+    if earlier is not None and earlier.decided is not None:
+        return ending.ended_before(state, event, earlier, earlier.decided), ()
     state, announced = forming.begin(state, event)
-    if not announced:
+    if earlier is not None:
+        objection = failure_policy.objection_to_loss(state)
+        if objection is not None:
+            return ending.decide(state, event.time, verdicts.master_lost(state, objection)), ()
+        state = failure_policy.charge_master(state, event.time)
+    if not state.instances:
         state = ending.decide(state, event.time, verdicts.nothing_to_run(state))
     return state, announced
 

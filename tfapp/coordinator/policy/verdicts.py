@@ -86,6 +86,13 @@ def killed(state: State, message: str) -> Verdict:
     )
 
 
+def master_lost(state: State, objection: str) -> Verdict:
+    """The application's master was lost. `objection`: a sentence that says why that is its end."""
+    text = "the application's master was lost"
+    summary = f"Failed: {text}. {objection}".rstrip()
+    return Verdict(FAILED, int(ExitCode.FAILED), summary, _nowhere(state, "lost", text))
+
+
 def gang_incomplete(state: State) -> Verdict:
     limit = duration(state.job.limits.gang)
     absent = [

@@ -1,12 +1,14 @@
 """The reasons in YARN's exit messages, what a container waits for, and the addresses of logs on
-nodes. The only module of this package that is shipped to containers: the coordinator uses it
-(tfapp.coordinator.nodes)."""
+nodes. With `attempts` the only module of this package that is shipped to containers: the
+coordinator uses it (tfapp.coordinator.nodes)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import IO
 
 from tfapp.contract.names import GRANTED, QUEUE
+from tfapp.engines.yarn.attempts import Attempt
 from tfapp.frozen import frozen
 
 LEADS_TO_PAGES = True  # the master leads browsers to the coordinator's page
@@ -49,6 +51,11 @@ def waits(state: str, queue: str) -> tuple[str, str]:
     if state == "RUNNING":
         return "", GRANTED
     return f"waiting for a container in the queue {queue}", QUEUE
+
+
+def attempt(environ: Mapping[str, str], class_path: str) -> Attempt:
+    """The attempt of the application in whose master's container this process runs."""
+    return Attempt(environ, class_path)
 
 
 def log_path(container: str, file: str, last: int) -> str:

@@ -37,6 +37,8 @@ class YarnRun(Run):
     """Run `number` of an application. `report`: YARN's last report. `folder`: the folder of its
     credentials, which are fetched from the cluster if necessary."""
 
+    shuts_down = False  # YARN starts another one
+
     def __init__(
         self,
         report: YarnReport,
@@ -56,6 +58,7 @@ class YarnRun(Run):
         self._logs = logs
         self._published: ApplicationStatus | None = None
         self._links: tuple[Link, ...] = ()
+        self._asked = ""  # why it was asked to stop from here
         self._waits = verdict.waiting(report)
         self._patient_until = time.monotonic() + PATIENCE
 
@@ -102,8 +105,15 @@ class YarnRun(Run):
             status = self.client.read(connection)
             return status, links(self.report, status, connection.containers())
 
-        if self.report.address:
+        asked = self.report.address
+        if not asked:
+            return
+        try:
             self._published, self._links = self.client.ask(look)
+        except UnreachableError:
+            if self.report.address == asked:
+                raise
+            self._waits = "its master was lost, and YARN starts another one"
 
     def changes(self) -> Iterator[Application]:
         """See Run.changes. YARN's words of the first PATIENCE seconds are left out, but for
@@ -143,7 +153,8 @@ class YarnRun(Run):
             if not report.outage:
                 self._register.clean_up(report)
             last_known = self._published or self.accepted
-            status = verdict.ended(report, last_known, *self._cause())
+            cause = next(self._cause(), verdict.UNKNOWN)
+            status = verdict.ended(report, last_known, cause, self._asked)
             self._register.note_end(report, status)
         return status
 
@@ -170,6 +181,11 @@ class YarnRun(Run):
             credentials = read_credentials(report.id, self._environ)
             self._folder.write_credentials(credentials)
         return Address(report.address, credentials.certificate, credentials.key)
+
+    def stop(self, message: str, force: bool, timeout: float | None) -> None:
+        """See Run. YARN takes no message: who looks from elsewhere reads YARN's own words."""
+        self._asked = message
+        super().stop(message, force, timeout)
 
     def kill(self) -> None:
         self._cluster.kill(self.report.id)

@@ -44,6 +44,7 @@ def adapt(spec: skein.ApplicationSpec, plan: Plan, options: CompileOptions) -> N
     """Adds to `spec` what YARN and Skein's master need. Where there is a place for its files, a tag
     names its definition there."""
     spec.master.env = dict(MASTER_ENVIRONMENT)
+    spec.max_attempts = plan.job.attempts
     for name, component in plan.components.items():
         docker = _image_of(component)
         if docker is not None:

@@ -28,7 +28,11 @@ _CODES = {
     "slider-appmaster says how much it gets. ",
     r"exitCode: 137\b": "Its master was killed by SIGKILL (exit code 137). ",
 }
+_MASTERS = re.compile(r"\bfailed (\d+) times due to\b")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
+
+
+UNKNOWN = "its log says why"
 
 
 def is_unstarted(report: YarnReport) -> bool:
@@ -37,15 +41,20 @@ def is_unstarted(report: YarnReport) -> bool:
 
 
 def ended(
-    report: YarnReport, last_known: ApplicationStatus, cause: str = "its log says why"
+    report: YarnReport,
+    last_known: ApplicationStatus,
+    cause: str = UNKNOWN,
+    asked: str = "",
 ) -> ApplicationStatus:
     """The verdict of the coordinator, or else one from YARN's report. `cause`: why the coordinator
-    has not started."""
+    has not started; `asked`: why YARN was asked to kill it from here."""
     status = parse_diagnostics(report.diagnostics)
     if status is None and last_known.verdict is not None:
         status = last_known  # it came to a verdict, and was ended before it could say so
     if status is None:
-        status = conclude(last_known, _verdict(report, cause, last_known), report.finished, KILLED)
+        status = conclude(
+            last_known, _verdict(report, cause, last_known, asked), report.finished, KILLED
+        )
         if not (last_known.generation or _never_began(report)):  # nor was any status published
             status = dataclasses.replace(status, generation=None, restarts=None, losses=None)
     return status
@@ -58,7 +67,7 @@ def waiting(report: YarnReport) -> str:
     return re.split(r"\s*Details\s*:", _STAMP.sub("", first_line(report.diagnostics)))[0]
 
 
-def _verdict(report: YarnReport, cause: str, last_known: ApplicationStatus) -> _Verdict:
+def _verdict(report: YarnReport, cause: str, last_known: ApplicationStatus, asked: str) -> _Verdict:
     cause = _unfetched(report.diagnostics) or cause
     if _never_began(report):
         summary = f"Failed: its coordinator could not be started: {cause.rstrip('.')}."
@@ -74,9 +83,15 @@ def _verdict(report: YarnReport, cause: str, last_known: ApplicationStatus) -> _
     if report.final_status == KILLED and report.state != KILLED:
         return _Verdict(KILLED, int(ExitCode.KILLED), words)  # what its master was told
     if report.state == KILLED:
-        return _Verdict(KILLED, int(ExitCode.KILLED), f"Stopped through YARN: {words}")
+        return _Verdict(KILLED, int(ExitCode.KILLED), asked or f"Stopped through YARN: {words}")
     # Also where YARN says SUCCEEDED: only the coordinator may say that, and it leaves a verdict.
     code = next((told for code, told in _CODES.items() if re.search(code, words)), "")
+    masters = _MASTERS.search(words)
+    if masters and masters[1] != "1":
+        code += (
+            f"It had {masters[1]} masters, and gets no more: site.global.master.attempts, or "
+            "YARN's own limit. "
+        )
     summary = (
         f"It ended without a verdict: {words.rstrip('.')}. {code}"
         f"`tfapp logs {report.name} coordinator --engine yarn` may say why. "

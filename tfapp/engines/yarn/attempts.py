@@ -1,0 +1,138 @@
+"""What lasts when Skein's application master is lost, and YARN starts another attempt of the
+application: its record, in the application's staging folder. Shipped to the master's container,
+where the coordinator uses it (tfapp.coordinator.record).
+
+Each call is a Java program of one or two seconds: Hadoop's own clients know every file system and
+have the container's tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tfapp.contract.names import attempt_of
+from tfapp.errors import UnavailableError
+
+LIMIT = 30.0  # seconds for one call
+
+_NAME = "tfapp-record"
+_JAVA = ("-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_OPTIONS = (
+    "-Dfs.permissions.umask-mode=077",
+    "-Dipc.client.connect.max.retries=2",
+    "-Dipc.client.connect.max.retries.on.timeouts=2",
+)
+_VARIABLE = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}|\$(\w+)")
+_UNPRINTABLE = re.compile(r"[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not in XML 1.0
+
+# Skein's master tells YARN of the end only if that is a success, or if there are no attempts left:
+# YARN runs the application again after any other one. This tells YARN, and removes the staging
+# folder, as Skein's master does with its last attempt. Jetty, which Hadoop's pages need, makes
+# calls out of XML.
+_END = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE Configure PUBLIC "-//Jetty//Configure//EN" "http://www.eclipse.org/jetty/configure.dtd">
+<Configure class="org.apache.hadoop.yarn.client.api.impl.AMRMClientImpl">
+  <Call name="init"><Arg><New id="conf" class="org.apache.hadoop.yarn.conf.YarnConfiguration"/></Arg></Call>
+  <Call name="start"/>
+  <Call name="unregisterApplicationMaster">
+    <Arg><Call class="org.apache.hadoop.yarn.api.records.FinalApplicationStatus" name="valueOf"><Arg type="String">{state}</Arg></Call></Arg>
+    <Arg type="String">{text}</Arg>
+    <Arg type="String"></Arg>
+  </Call>
+  <Call class="org.apache.hadoop.fs.FileSystem" name="get">
+    <Arg><Ref refid="conf"/></Arg>
+    <Call name="delete">
+      <Arg><New class="org.apache.hadoop.fs.Path"><Arg type="String">{folder}</Arg></New></Arg>
+      <Arg type="boolean">true</Arg>
+    </Call>
+  </Call>
+</Configure>
+"""  # noqa: E501
+
+
+class Attempt:
+    """The attempt of the application whose master has started this process. `environ`: that of the
+    container; `class_path`: yarn.application.classpath."""
+
+    def __init__(self, environ: Mapping[str, str], class_path: str):
+        self.number = attempt_of(environ.get("CONTAINER_ID", ""))
+        self._environ = environ
+        parts = [part.strip() for part in class_path.split(",")]
+        self._class_path = os.pathsep.join(
+            _VARIABLE.sub(lambda m: environ.get(m[1] or m[2] or m[3], ""), part) for part in parts
+        )
+        self._folder = f".skein/{environ.get('SKEIN_APPLICATION_ID', '')}"
+        self._written = 0
+
+    def read(self) -> bytes | None:
+        """The newest record of the earlier attempts; None if they have left none. UnavailableError
+        if it cannot be read now."""
+        try:
+            lines = self._hadoop("-cat", f"{self._folder}/{_NAME}.*").splitlines()
+        except FileNotFoundError:
+            return None
+        found = [line.split(b" ", 2) for line in lines]
+        whole = [(int(words[0]), int(words[1]), words[2]) for words in found if _is_whole(words)]
+        return max(whole)[2] if whole else None
+
+    def write(self, record: bytes) -> None:
+        """Writes a record, of one line. It takes turns with two names, and HDFS's client renames
+        what it has written: one of them is whole at any time. A file that was cut off ends at the
+        next one's first line feed. UnavailableError if it cannot be written."""
+        self._written += 1
+        path = f"{self._folder}/{_NAME}.{self.number}.{self._written % 2}"
+        line = b"\n%d %d %s\n" % (self.number, self._written, record)
+        try:
+            self._hadoop("-put", "-f", "-", path, text=line)
+        except FileNotFoundError as error:
+            raise UnavailableError(f"{self._folder} is not there") from error
+
+    def end(self, state: str, diagnostics: str) -> None:
+        """Tells YARN that the application has ended: there is no further attempt.
+        UnavailableError if that fails."""
+        text = escape(_UNPRINTABLE.sub("?", diagnostics))
+        document = _END.format(state=state, text=text, folder=escape(self._folder))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "end.xml")
+            path.write_text(document, encoding="utf-8")
+            self._java("org.eclipse.jetty.xml.XmlConfiguration", str(path))
+
+    def _hadoop(self, *words: str, text: bytes = b"") -> bytes:
+        return self._java("org.apache.hadoop.fs.FsShell", *_OPTIONS, *words, text=text)
+
+    def _java(self, *words: str, text: bytes = b"") -> bytes:
+        """The output of a Java program. FileNotFoundError if it says that a file is not there."""
+        home = self._environ.get("JAVA_HOME", "")
+        java = f"{home}/bin/java" if home else "java"
+        command: Sequence[str] = (java, *_JAVA, "-cp", self._class_path, *words)
+        # The sizes of the master's own JVM are in it.
+        environ = {k: v for k, v in self._environ.items() if k != "JAVA_TOOL_OPTIONS"}
+        try:
+            done = subprocess.run(
+                command, input=text, capture_output=True, env=environ, timeout=LIMIT
+            )
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"no answer within {LIMIT:g} s") from None
+        except OSError as error:
+            raise UnavailableError(str(error)) from error
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").splitlines()
+            told = [line for line in lines if line.strip() and not line.startswith("\t")]
+            if any(line.endswith("No such file or directory") for line in told):
+                raise FileNotFoundError(words[-1])
+            raise UnavailableError(told[-1] if told else f"exit code {done.returncode}")
+        return done.stdout
+
+
+def _is_whole(words: Sequence[bytes]) -> bool:
+    try:
+        return len(words) == 3 and isinstance(json.loads(words[2]), dict)
+    except ValueError:
+        return False
