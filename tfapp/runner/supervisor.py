@@ -267,7 +267,7 @@ class Supervisor:
             pids, temporary = program.pids(), context.env.get("TMPDIR", "/tmp")
             folders = (str(context.work_dir), local_path(context.checkpoint_dir), temporary)
             looked = stacks.troubles(pids, [Path(folder) for folder in folders if folder])
-            taken = (*taker.take(pids, quickly=request.log), looked)
+            taken = (*taker.take(pids, request.log, request.ends), looked)
         generation = context.generation if context is not None else 0
         found = InstanceStacks(request.id, self.name, container_id, generation, *taken)
         if request.log:
