@@ -188,8 +188,12 @@ def test_a_thread_that_never_rests_is_asked_only_before_its_end(start, tmp_path)
         main="threading.Thread(target=lambda: time.sleep(600), daemon=True).start()",
     )
     eventually(lambda: not processes.rests(program.pid, program.pid), "it computes")
-    (found,), _ = take(tmp_path, program.pid, ends=True)
-    assert "load at train.py:4" in map(str, found.threads[0].frames)
+
+    def told() -> bool:
+        (found,), _ = take(tmp_path, program.pid, ends=True)
+        return "load at train.py:4" in map(str, found.threads[0].frames)
+
+    eventually(told, "it is in `load`")
     (found,), _ = take(tmp_path, program.pid)
     assert found.place == "a thread in <lambda> at train.py:6, its main thread never rests"
     assert alive(program.pid)
