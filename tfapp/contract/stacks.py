@@ -33,7 +33,6 @@ class StacksRequest(Coded):
     instances: tuple[str, ...] = ()
     over: bool = False
     log: bool = False  # the stacks are written to the containers' logs as well
-    ends: bool = False  # the programs are about to end, whatever the request does to them
 
 
 @frozen

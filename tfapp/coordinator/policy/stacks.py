@@ -50,7 +50,7 @@ def _ask(state: State, time: float, **why: Any) -> Step:
     expected = tuple(i.id for i in state.instances.values() if started(state, i) and live(i))
     id = f"{next(iter(why))}-{state.generation}-{time:.3f}"
     asked = AskedStacks(id, state.generation, time + END_LIMIT, expected, gone=_gone(state), **why)
-    request = StacksRequest(asked.id, expected, log=True, ends=bool(asked.hung))
+    request = StacksRequest(asked.id, expected, log=True)
     return dataclasses.replace(state, stacks=asked), (actions.PublishStacks(request),)
 
 
