@@ -24,6 +24,8 @@ _UNUSED = (
     *("tensorboard", "tensorboard_data_server", "pyasn1_modules", "oauthlib"),
 )
 
+_OF_TENSORFLOW = ("tensorflow", "tf_keras", "__pycache__", "distutils-precedence.pth")
+
 
 def make(folder: Path, borrow: bool = True) -> Path:
     """A virtual environment; with `borrow` it finds what is installed for this interpreter."""
@@ -56,6 +58,29 @@ def older_pyarrow() -> Path:
             subprocess.run([sys.executable, "-m", "pip", *words], check=True)
             made.rename(folder)
     return folder
+
+
+def with_jax(folder: Path) -> Path:
+    """The Python of an environment with JAX, which is fetched once per machine, and with what is
+    installed for this interpreter, but for TensorFlow."""
+    environments = _test_environments()
+    kept = environments / f"jax-{sys.version_info.major}.{sys.version_info.minor}"
+    with open(environments / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            made = kept.with_suffix(".part")
+            shutil.rmtree(made, ignore_errors=True)
+            words = ("install", "--quiet", "--no-deps", "--target", str(made))
+            words = (*words, "jax", "jaxlib")
+            subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+            made.rename(kept)
+    site = make(folder, borrow=False) / "lib" / f"python{sysconfig.get_python_version()}"
+    for source in (kept, Path(sysconfig.get_path("purelib"))):
+        for path in source.iterdir():
+            target = site / "site-packages" / path.name
+            if not target.exists() and not path.name.startswith(_OF_TENSORFLOW):
+                target.symlink_to(path)
+    return folder / "bin" / "python"
 
 
 def _test_environments() -> Path:

@@ -115,6 +115,9 @@ class Master(skein_pb2_grpc.AppMasterServicer):
         self.calls.append(request)
         return proto.Empty()
 
+    def getApplicationSpec(self, request, context):
+        return proto.ApplicationSpec(queue="nightly")
+
     def SetProgress(self, request, context):
         return proto.Empty()
 

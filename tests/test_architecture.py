@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "storage",
         "temporary",
     },
-    "coordinator": {"contract", "course", "errors", "page", "protocol"},
+    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol"},
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},
@@ -81,7 +81,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"interrupts", "storage", "tools"},
     "cli": BASE
     | {"", "api", "disk", "interrupts", "schema", "package", "page", "compiler", "engines"}
-    | {"launch", "storage"},
+    | {"launch", "storage", "tfjob"},
+    "tfjob": {"documents", "errors", "package", "problems", "schema", "shipped"},
     "tensorflowonspark": {
         "",
         "api",
@@ -104,7 +105,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "cli/commands": "damaged known_application",
     "compiler": "bytecode golden limits shipped start_script success",
     "contract": "checkpoint_dir",
-    "coordinator/policy": "beginnings cannot_start random_histories replayed_histories",
+    "coordinator/policy": "beginnings cannot_start gangs random_histories replayed_histories",
     "documents": "read",
     "engines": "contract engines isolated played_contract",
     "engines/kubernetes": "docs golden printed",
@@ -118,7 +119,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "page": "in_a_browser",
     "program": "trainings",
     "runner": "main_metrics restart",
-    "runner/docker": "application call deaths lines lost_engine pull_progress storage",
+    "runner/docker": "application call deaths lines lost_engine pull_progress storage tfjob",
     "schema": "cases shipped_schemas",
     "standalone": "standalone",
     "storage": "docs faults startup",
@@ -163,6 +164,7 @@ DOORS: dict[str, set[str]] = {
     "fsspec": {"tfapp.storage.system"},
     "obstore": {"tfapp.storage"},
     "hdfs_native": {"tfapp.storage"},
+    "pynvml": {"tfapp.runner.gpu_usage"},
     "pathspec": {"tfapp.package.folder"},
     "pandas": {"tfapp.feed.driver.data"},
     "pyarrow": {
@@ -226,6 +228,23 @@ def test_contributors_are_told_of_every_room():
     rows = "".join(re.findall(r"(?m)^\| (`.*?) \|", text))
     told = {name.rstrip("/") for name in re.findall(r"`(\w+/?)`", rows)}
     assert told >= set(MAY_IMPORT) - {"", "__main__"}
+
+
+def test_the_picture_for_contributors_is_true():
+    """Each room stands in it once, and none imports what stands above it."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (picture,) = re.findall(r"(?ms)^```text\n(.*?)^```$", text)
+    rows = list(enumerate(picture.splitlines()[1:]))
+    stands = [(each, row) for row, line in rows for each in re.findall(r"\w+", line)]
+    assert sorted(each for each, _ in stands) == sorted(set(MAY_IMPORT) - {"", "__main__"})
+    row_of = dict(stands)
+    wrong = {
+        f"{importer} imports {imported}"
+        for importer, row in row_of.items()
+        for imported in (MAY_IMPORT[importer] | EVERYWHERE) - {""}
+        if row_of[imported] < row
+    }
+    assert wrong == set()
 
 
 def test_rooms_import_downwards_only():

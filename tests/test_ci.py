@@ -1,10 +1,14 @@
 """CI counts a skipped test that should have run as a failure."""
 
+import configparser
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from tests.readme import README
 
@@ -51,5 +55,35 @@ def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
 def test_a_word_that_it_does_not_know():
     run = ["bash", str(README.parent / ".ci" / "run"), "tests"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
-    usage = "usage: bash .ci/run [lint|types|fast|clusters]\n"
+    usage = "usage: bash .ci/run [lint|types|pairs|fast|clusters|matrix]\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)
+
+
+def test_the_pairs_are_those_that_the_extra_allows():
+    """From the oldest Python and TensorFlow. What is read of the README is what stands there."""
+    spec = importlib.util.spec_from_file_location("matrix", CHECK.with_name("matrix.py"))
+    matrix = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(matrix)
+    config = configparser.ConfigParser()
+    config.read(README.parent / "setup.cfg")
+    oldest = config["options"]["python_requires"].removeprefix(">=3.")
+    allowed = config["options.extras_require"]["tensorflow"]
+    bounds = re.findall(r"^tensorflow>=([\d.]+)(?:,<([\d.]+))?;", allowed, re.MULTILINE)
+    found = matrix.pairs(range(int(oldest), 14))
+    assert found[0] == (int(oldest), bounds[0][0])
+    (limit,) = (below for _, below in bounds if below)  # of the oldest Pythons
+    assert max(v for m, v in found if m == int(oldest)) < limit
+    what, words = matrix.readme()
+    assert what == ["-e", ".[tensorflow]"]
+    assert words[:4] == ["create", "digits", "--appdef", "app-packages/tensorflow"]
+    assert sys.version_info[1] in matrix.pythons()
+
+
+def test_before_a_commit_the_same_is_checked():
+    """But on the files that have changed, where a program takes files."""
+    root = README.parent
+    written = (root / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    (repository,) = yaml.safe_load(written)["repos"]
+    entries = [hook["entry"].removeprefix(".venv/bin/") for hook in repository["hooks"]]
+    lines = re.findall(r'"\$venv/bin/((?:ruff|mypy).*)', (root / ".ci" / "run").read_text())
+    assert entries == [line.replace('"', "").removesuffix(" .") for line in lines]

@@ -43,7 +43,10 @@ def test_skein_is_the_one_that_is_installed():
 def test_all_that_it_needs_is_named_with_its_licence():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    needed = re.findall(r"(?m)^([\w-]+)", config["options"]["install_requires"])
-    assert [one for one in needed if not row(one)] == []
+    extras = config["options.extras_require"]
+    lists = [config["options"]["install_requires"], *(extras[e] for e in extras if e != "test")]
+    needed = {name for text in lists for name in re.findall(r"(?m)^([\w-]+)", text)}
+    told = re.findall(r"(?m)^\| (.*?) \|", PAGE.partition("## Licences")[2])
+    assert {name for names in told for name in names.split(", ")} - {"package", "---"} == needed
     assert config["metadata"]["license"] == "Apache-2.0"
     assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text(encoding="utf-8")

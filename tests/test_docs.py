@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from tests.readme import README, table
-from tfapp import placeholders
+from tfapp import placeholders, temporary
 from tfapp.cli.commands import COMMANDS
 from tfapp.contract import names
 from tfapp.documents import read_document
+from tfapp.engines import tidying
+from tfapp.engines.kubernetes.pod import names as pod_names
+from tfapp.engines.yarn import driver_daemon, register, shared_folder
 from tfapp.runner import context
+from tfapp.runner.docker import ownership
 from tfapp.schema import check_document
 from tfapp.script import Script
 
@@ -121,6 +125,28 @@ def test_every_command_is_one_and_has_its_flags(page):
 def test_every_page_is_named_in_the_readme():
     named = {target for target, _ in LINK.findall(README.read_text(encoding="utf-8"))}
     assert {name(page) for page in PAGES[1:]} <= named
+
+
+def test_every_page_is_named_in_the_order_to_read():
+    index = ROOT / "docs" / "index.md"
+    targets = {target for target, _ in LINK.findall(index.read_text(encoding="utf-8"))}
+    assert {(index.parent / target).resolve() for target in targets} == {*PAGES} - {index}
+
+
+def test_what_is_left_behind_has_the_names_of_the_code():
+    text = (ROOT / "docs" / "clean-up.md").read_text(encoding="utf-8")
+    for name in (
+        shared_folder.CHECKPOINTS,
+        shared_folder.STAGING.format(application="APPLICATION_ID"),
+        f"{pod_names.MANAGED_BY}=tfapp",
+        f"{pod_names.APPLICATION}=NAME",
+        f"label={ownership.LABEL}",
+        f"{temporary.PREFIX}*",
+        f"{driver_daemon.IDLE_LIMIT / 60:g} minutes after the last command",
+        f"after {tidying.KEPT / 86400:g} days or beyond {tidying.ROOM >> 30} GiB",
+        f"after {register.KEPT / 86400:g} days or beyond {register.ROOM >> 30} GiB",
+    ):
+        assert name in text
 
 
 @pytest.mark.parametrize(

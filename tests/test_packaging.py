@@ -1,34 +1,21 @@
-"""The wheel holds all that tfapp reads, and an installed tfapp finds it from any folder."""
+"""The wheel and the sdist hold all that tfapp reads, and an installed tfapp does from any folder
+what the checkout does."""
 
+import json
 import os
 import shutil
-import subprocess
-import sys
-import venv
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.import_graph import ROOT
+from tests import python_environments, wheel
+from tests.cli.test_completion import BASH
+from tests.readme import blocks
+from tests.wheel import REPOSITORY, run
 
-REPOSITORY = ROOT.parent
 MAPPED = {"tfapp/schemas": "schemas", "tfapp/app_packages": "app-packages"}
-
-
-def run(*words: object, cwd: Path) -> str:
-    # Coverage and import settings of the calling test run are none of the child's business.
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def shipped_files(folder: Path) -> set[str]:
@@ -42,82 +29,97 @@ def shipped_files(folder: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
     """A copy of the source tree, as building leaves its traces in there."""
-    copy = tmp_path_factory.mktemp("checkout") / "tfapp"
-    copy.mkdir()
-    ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("tfapp", "schemas", "app-packages"):
-        shutil.copytree(REPOSITORY / name, copy / name, ignore=ignore)
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, copy / name)
-    return copy
+    return wheel.copy_checkout(tmp_path_factory.mktemp("checkout") / "tfapp")
 
 
 @pytest.fixture(scope="module")
-def wheel(checkout, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, checkout, cwd=folder)
-    (path,) = folder.glob("*.whl")
-    return path
+def built(checkout, tmp_path_factory) -> tuple[Path, Path]:
+    """The wheel and the sdist."""
+    return wheel.build(checkout, tmp_path_factory.mktemp("dist"))
 
 
-def environment(folder: Path) -> Path:
-    """The interpreter of a new virtual environment that finds this one's libraries, but has no
-    tfapp: a path in a .pth file is searched, .pth files there (an editable install) are not run."""
-    venv.create(folder, with_pip=False)
-    python = folder / "bin" / "python"
-    own, outer = (
-        Path(
-            run(
-                interpreter,
-                "-c",
-                "import sysconfig; print(sysconfig.get_path('purelib'))",
-                cwd=folder,
-            ).strip()
-        )
-        for interpreter in (python, sys.executable)
-    )
-    (own / "outer.pth").write_text(f"{outer}\n")
-    return python
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """The bin folder of an environment with the wheel."""
+    environment = python_environments.make(tmp_path_factory.mktemp("installed") / "environment")
+    wheel.install(environment / "bin" / "python", built[0])
+    return environment / "bin"
 
 
-def install(python: Path, *what: object) -> None:
-    """Installs without dependencies and without reaching for the network."""
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
-    run(*pip, "install", "--no-deps", "--no-build-isolation", *what, cwd=python.parent)
-
-
-def found_from(python: Path, cwd: Path) -> list[str]:
-    """The folders in which the tfapp of `python` finds its schemas and packages; both are tried."""
-    tfapp = python.parent / "tfapp"
+def found_from(folder: Path, cwd: Path) -> list[str]:
+    """The folders in which the tfapp in `folder`, a bin folder, finds its schemas and packages;
+    both are tried."""
+    tfapp = folder / "tfapp"
     assert run(tfapp, "schema", "metainfo", "--format", "json", cwd=cwd).startswith("{")
     run(tfapp, "init", "app", cwd=cwd)
     run(tfapp, "validate", "app", cwd=cwd)
     code = "from tfapp import shipped as s; print(s.schemas_dir(), s.app_packages_dir(), sep='\\n')"
-    return run(python, "-c", code, cwd=cwd).splitlines()
+    return run(folder / "python", "-c", code, cwd=cwd).splitlines()
 
 
-def test_the_wheel_holds_the_whole_tree(wheel, checkout):
+def test_the_wheel_holds_the_whole_tree(built, checkout):
     expected = {f"tfapp/{name}" for name in shipped_files(checkout / "tfapp")}
     for inside, beside in MAPPED.items():
         expected |= {f"{inside}/{name}" for name in shipped_files(checkout / beside)}
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    names = {name for name in zipfile.ZipFile(built[0]).namelist() if ".dist-info/" not in name}
     assert names == expected
 
 
-def test_a_wheel_finds_what_is_inside(wheel, tmp_path):
-    python = environment(tmp_path / "venv")
-    install(python, wheel)
-    inside = Path(run(python, "-c", "import tfapp; print(tfapp.__path__[0])", cwd=tmp_path).strip())
-    assert tmp_path in inside.parents
-    assert found_from(python, tmp_path) == [str(inside / "schemas"), str(inside / "app_packages")]
+def test_the_sdist_holds_what_a_wheel_is_made_of(built, checkout):
+    with tarfile.open(built[1]) as archive:
+        names = {one.name.partition("/")[2] for one in archive if one.isfile()}
+    about = {name for name in names if name == "PKG-INFO" or ".egg-info/" in name}
+    assert names - about == shipped_files(checkout) - about
+
+
+def test_a_wheel_finds_what_is_inside(installed, tmp_path):
+    code = "import tfapp; print(tfapp.__path__[0])"
+    inside = Path(run(installed / "python", "-c", code, cwd=tmp_path).strip())
+    assert installed.parent in inside.parents
+    found = found_from(installed, tmp_path)
+    assert found == [str(inside / "schemas"), str(inside / "app_packages")]
 
 
 def test_an_editable_install_finds_what_is_beside(checkout, tmp_path):
-    python = environment(tmp_path / "venv")
-    install(python, "--editable", checkout)
+    environment = python_environments.make(tmp_path / "environment")
+    wheel.install(environment / "bin" / "python", "--editable", checkout)
     beside = [str(checkout / "schemas"), str(checkout / "app-packages")]
-    assert found_from(python, tmp_path) == beside
+    assert found_from(environment / "bin", tmp_path) == beside
     # Type checkers follow a path, and no import hook.
-    (path,) = (tmp_path / "venv").glob("lib/python3*/site-packages/*tfapp*.pth")
+    (path,) = environment.glob("lib/python3*/site-packages/*tfapp*.pth")
     assert path.read_text().split() == [str(checkout)]
+
+
+def test_its_commands(installed, tmp_path, tfapp_home):
+    """Beside those of `found_from`."""
+    tfapp = installed / "tfapp"
+    lines = run(tfapp, "--version", cwd=tmp_path).splitlines()
+    assert lines[0].split() == ["tfapp", built_version()]
+    findings = json.loads(run(tfapp, "doctor", "--format", "json", cwd=tmp_path))["findings"]
+    assert {f["subject"]: f["level"] for f in findings}["tensorflow"] == "ok"
+    on_path = f"{installed}:{os.environ['PATH']}"
+    assert run("bash", "-c", BASH, cwd=tmp_path, PATH=on_path).split()[0] == "diagnostics"
+    assert list(tmp_path.iterdir()) == []
+
+
+def built_version() -> str:
+    """The one place where it stands."""
+    namespace: dict[str, str] = {}
+    text = (REPOSITORY / "tfapp" / "__init__.py").read_text(encoding="utf-8")
+    exec(next(line for line in text.splitlines() if line.startswith("__version__")), namespace)
+    return namespace["__version__"]
+
+
+@pytest.mark.trains
+def test_the_first_command_of_the_readme(installed, tmp_path, tfapp_home):
+    """It trains, in a folder with the package and the example alone."""
+    shutil.copytree(REPOSITORY / "app-packages", tmp_path / "app-packages")
+    example = "examples/digits-multiworker"
+    shutil.copytree(REPOSITORY / example, tmp_path / example)
+    program = blocks()[0].splitlines()[-1]
+    assert program.startswith(".venv/bin/tfapp create digits ")
+    on_path = f"{installed}:{os.environ['PATH']}"
+    command = program.removeprefix(".venv/bin/") + " 2>&1"
+    lines = run("bash", "-c", command, cwd=tmp_path, PATH=on_path).splitlines()
+    assert any("test accuracy" in line for line in lines)
+    assert "digits: Succeeded" in lines[-1]

@@ -1,4 +1,5 @@
-"""The README says what is true, and its commands work as they stand."""
+"""The README says what is true, and its commands work as they stand. Its first one runs in
+tests/test_packaging.py."""
 
 import os
 import re
@@ -90,16 +91,6 @@ def test_ci_takes_its_test_command_from_here():
     extract = next(line for line in program.splitlines() if line.startswith("command=$(awk"))
     done = bash(f'{extract}\nprintf "%s\\n" "$command"', REPOSITORY)
     assert done.stdout == TEST
-
-
-@pytest.mark.trains
-def test_the_first_command_trains_to_its_accuracy(tmp_path):
-    program = TRAIN.splitlines()[-1]
-    assert program.startswith(".venv/bin/tfapp create digits ")
-    done = bash(program.removeprefix(".venv/bin/"), REPOSITORY, TFAPP_HOME=str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "test accuracy" in done.stdout
-    assert "digits: Succeeded" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.trains

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.contract_values import make_component, make_job
-from tfapp.script import Context, Script, ScriptError
+from tfapp.contract.names import ENV_IMAGE_DIR
+from tfapp.runner.program import StartError
+from tfapp.runner.run_mode import ProcessMode
+from tfapp.script import Context, Program, Script, ScriptError
 
 
 def context_of(site: dict[str, str], values: dict[str, str] | None = None) -> Context:
@@ -102,3 +108,20 @@ def test_stop_asks_with_sigterm_unless_a_script_knows_better():
 def test_a_program_is_well_while_it_runs():
     assert Script().status(context_of({}), PlayedHandle()) is True
     assert Script().status(context_of({}), PlayedHandle(alive=False)) is False
+
+
+def test_a_program_of_the_image_starts_in_the_images_folder(tmp_path):
+    (tmp_path / "own").mkdir()
+    base = dataclasses.replace(context_of({}), work_dir=tmp_path)
+    mode = ProcessMode(SimpleNamespace(private=SimpleNamespace(redact=())))
+    for env, of_image, folder in (
+        ({ENV_IMAGE_DIR: f"{tmp_path}/own"}, True, tmp_path / "own"),
+        ({ENV_IMAGE_DIR: f"{tmp_path}/own"}, False, tmp_path),
+        ({}, True, tmp_path),
+    ):
+        context = dataclasses.replace(base, env={"PATH": os.environ["PATH"], **env})
+        program = Program(("sh", "-c", f"pwd > {tmp_path}/told"), of_image=of_image)
+        assert mode.start(program, context).wait().code == 0
+        assert (tmp_path / "told").read_text() == f"{folder}\n"
+    with pytest.raises(StartError, match="only a Docker engine tells the image's own command"):
+        mode.start(Program((), entry_point=True), context)

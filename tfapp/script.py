@@ -95,15 +95,20 @@ class Context:
 @frozen
 class Program:
     """The program that the runner starts for an instance. `argv`: the program and its
-    arguments."""
+    arguments; with `entry_point`, the arguments alone."""
 
     argv: tuple[str, ...]
     # Variables that are added to `Context.env`, or override it.
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    cwd: Path | None = None  # working directory; None: `Context.work_dir`
+    # Working directory; None: `Context.work_dir`, or with `of_image` the image's own.
+    cwd: Path | None = None
     # Config keys whose ports the runner releases just before the start. The runner keeps the other
     # ports bound, with SO_REUSEPORT set: a program that binds one must set this option too.
     release_ports: tuple[str, ...] = ()
+    of_image: bool = False  # whether it is part of the image, if there is one
+    # Whether the image's own ENTRYPOINT is started, with `argv` as its arguments or, without any,
+    # with the image's CMD. For run mode docker.
+    entry_point: bool = False
 
 
 class Handle(Protocol):

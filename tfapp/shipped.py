@@ -20,6 +20,18 @@ def app_packages_dir() -> Path:
     return _find("app-packages", "app_packages", "tensorflow")
 
 
+def app_packages() -> dict[str, Path]:
+    """The shipped app packages: name -> folder, sorted by name."""
+    folders = sorted(path.parent for path in app_packages_dir().glob("*/metainfo.yaml"))
+    return {folder.name: folder for folder in folders}
+
+
+def find_package(path: Path) -> Path:
+    """The package that a user calls `path`: that file or folder, else the shipped one of this name.
+    What the user has comes first: a package that tfapp gets later changes no command line."""
+    return path if path.exists() else app_packages().get(str(path), path)
+
+
 def _find(checkout_name: str, wheel_name: str, member: str) -> Path:
     # The folder inside is tried first: only a wheel has it, and beside an installed package, in
     # site-packages, there may be a "schemas" folder of another project.

@@ -81,6 +81,7 @@ def test_programs_that_are_fed_begin_again_together(tmp_path, tfapp_home):
         ({"components": tfapp.all_reduce(0)}, UsageError, ["has an instance", "instances=2"]),
         ({"retries": -1}, InvalidPackageError, ["retries"]),
         ({"retries": "often"}, InvalidPackageError, ["retries"]),
+        ({"losses": -1}, InvalidPackageError, ["losses"]),
         ({"timeout": "soon"}, InvalidPackageError, ["timeout"]),
         ({"name": "Not A Name"}, UsageError, ["'Not A Name'", "lower-case"]),
         ({"engine": "moon"}, UsageError, ["moon", "local"]),

@@ -16,6 +16,7 @@ def arguments(tmp_path):
         "files": {"inputs/data.txt": tmp_path / "data.txt"},
         "env": {"RATE": "0.5"},
         "retries": 7,
+        "losses": 8,
         "timeout": 3600,
         "queue": "ml",
         "acls": {"view_users": ["ann", "bob"]},

@@ -25,7 +25,7 @@ from tests.test_script import PlayedHandle, context_of
 from tfapp import shipped
 from tfapp.contract.names import ENV_STORAGE
 from tfapp.program.main import CALL_FILE
-from tfapp.runner import ports, tensorflow_env
+from tfapp.runner import entry, ports, tensorflow_env
 from tfapp.runner.package_script import load_script
 from tfapp.runner.run_mode import execute
 from tfapp.script import Context, ScriptError
@@ -283,7 +283,7 @@ def test_sigint_follows_where_tensorflow_has_caught_sigterm(
 ):
     """Unless the program says by its progress file that it saves."""
     for limit in ("SECOND_SIGNAL", "AFTER_PYTHON"):
-        monkeypatch.setitem(type(script).stop.__globals__, limit, 0.0)
+        monkeypatch.setattr(entry, limit, 0.0)
     made = context(env={"TFAPP_PROGRESS_FILE": str(tmp_path / "progress")})
     handle = PlayedHandle(catcher=catcher, catching=2)
     (tmp_path / "progress").touch()
@@ -523,3 +523,29 @@ def fetch(url: str, process: subprocess.Popen) -> str:
         except OSError:
             assert process.poll() is None and time.monotonic() < end, "no answer in time"
             time.sleep(0.1)
+
+
+def command(context, text: str, arguments: str = "", **config) -> Context:
+    """The context of an instance whose program is the command `text`."""
+    made = context("worker", arguments)
+    site = {**made.component.site, "site.global.user.scripts.command": text}
+    component = dataclasses.replace(made.component, site=site)
+    settings = {**CONFIG, "user.scripts.command": text, **config}
+    return dataclasses.replace(made, component=component, config=settings)
+
+
+def test_a_command_of_the_image_needs_no_file(script, context):
+    made = command(context, "sh -c 'exec train'", "--epochs 3")
+    (made.files_dir / "train.py").unlink()
+    script.prepare(made)
+    started = script.start(made)
+    assert started.argv == ("sh", "-c", "exec train", "--epochs", "3")
+    assert (started.cwd, started.of_image, started.entry_point) == (None, True, False)
+    assert json.loads(started.env["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}
+
+
+def test_the_images_own_command_gets_the_arguments(script, context):
+    made = command(context, "tfapp:image", "--epochs 3", **{"user.scripts.dir": "/opt/model"})
+    started = script.start(made)
+    assert started.argv == ("--epochs", "3")
+    assert (started.cwd, started.of_image, started.entry_point) == (Path("/opt/model"), True, True)

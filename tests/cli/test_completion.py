@@ -15,6 +15,14 @@ from tfapp.cli.commands import COMMANDS
 
 WORKER = instance("worker/0", "RUNNING", exports={"hosts": {"host_port": "n1:1"}})
 RUNNING = status("RUNNING", WORKER, instance("ps/0", "RUNNING"))
+# What bash does for `tfapp diagn` and the Tab key: what it offers, and what it has registered.
+BASH = """
+eval "$(tfapp completion bash)"
+COMP_LINE="tfapp diagn" COMP_POINT=11 COMP_TYPE=9
+_python_argcomplete tfapp diagn tfapp
+printf '%s\\n' "${COMPREPLY[@]}"
+complete -p tfapp
+"""
 PACKAGE = Path(__file__).parents[2] / "app-packages" / "tensorflow"
 
 
@@ -87,15 +95,8 @@ def test_every_shell_has_its_code(tmp_path, name):
 
 
 def test_bash_itself_completes(tmp_path):
-    script = """
-    eval "$(tfapp completion bash)"
-    COMP_LINE="tfapp diagn" COMP_POINT=11 COMP_TYPE=9
-    _python_argcomplete tfapp diagn tfapp
-    printf '%s\\n' "${COMPREPLY[@]}"
-    complete -p tfapp
-    """
     done = subprocess.run(
-        ["bash", "-c", script],
+        ["bash", "-c", BASH],
         cwd=tmp_path,
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,

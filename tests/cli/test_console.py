@@ -8,13 +8,13 @@ from tfapp.cli.console import (
     columns,
     duration,
     fact_lines,
-    how_long,
     live_rows,
     style,
     terminal_width,
     when,
 )
 from tfapp.contract.names import RUNNING, SUCCEEDED
+from tfapp.contract.status import how_long
 from tfapp.engines.base import DAMAGED, Application
 
 NOW = 1_800_000_000.0

@@ -108,6 +108,7 @@ CALLS = [
     (("diagnostics", "app"), FAILED, 0),
     (("stacks", "app"), RUNS, 0),
     (("exports", "app"), FAILED, 0),
+    (("packages",), RUNNING, 0),
     (("doctor",), RUNNING, 0),
     (("validate", TENSORFLOW), RUNNING, 0),
     (("validate", TENSORFLOW, "-O", "site.global.user.scripts.entrry", "x"), RUNNING, 77),

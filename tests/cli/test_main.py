@@ -1,4 +1,7 @@
+import importlib.metadata
+import importlib.util
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -10,6 +13,7 @@ from tests.cli.played_engine import shell
 from tfapp.cli.commands import COMMANDS, INSTEAD
 from tfapp.cli.main import Outcome, dispatch, error_boundary, main
 from tfapp.cli.parser import parse
+from tfapp.engines import ENGINES
 from tfapp.errors import (
     BadStateError,
     ExitCode,
@@ -178,11 +182,39 @@ def test_a_value_that_is_none_of_the_choices(capsys):
     assert capsys.readouterr().err.endswith("\n  Did you mean kubernetes?\n")
 
 
-def test_the_version(capsys):
+def test_the_version(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "kubernetes" else found(name)
+    )
     for words in (["--version"], ["version"]):
         with pytest.raises(SystemExit) as caught:
             main(words)
-        assert (caught.value.code, capsys.readouterr().out) == (0, f"tfapp {tfapp.__version__}\n")
+        assert caught.value.code == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[:5] == [
+            f"tfapp {tfapp.__version__}",
+            f"Python {platform.python_version()}",
+            f"TensorFlow {importlib.metadata.version('tensorflow')}",
+            "engine kubernetes: the Kubernetes engine needs the Python library kubernetes. "
+            "Install it: `pip install 'tfapp[kubernetes]'`.",
+            "engine local: found",
+        ]
+        assert [line.split()[1] for line in lines[3:]] == [f"{name}:" for name in ENGINES]
+        assert lines[6].startswith("engine yarn: there is no Java: ")
+
+
+def test_the_version_loads_no_library():
+    """It is as fast as `tfapp --help`."""
+    code = (
+        "import sys\nfrom tfapp.cli.main import main\ntry:\n    main(['--version'])\nfinally:\n"
+        "    print([n for n in ('tensorflow', 'skein', 'grpc', 'kubernetes', 'pyspark', 'yaml')"
+        " if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
 def test_flags_before_the_command(tmp_path):

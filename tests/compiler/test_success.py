@@ -39,3 +39,9 @@ def test_as_the_package_says():
     built = package(component("chief"), component("worker"), counts={"chief": 0})
     built = dataclasses.replace(built, success=("chief", "worker"))
     assert success_components(built) == ("worker",)
+
+
+def test_by_one_instance():
+    built = package(component("chief"), component("worker"), counts={"chief": 0, "worker": 2})
+    built = dataclasses.replace(built, success=("chief/0", "worker/1"))
+    assert success_components(built) == ("worker/1",)

@@ -20,6 +20,7 @@ from tfapp.contract.status import (
     format_diagnostics,
     parse_diagnostics,
 )
+from tfapp.contract.usage import Usage
 
 REPORT = ExitReport(1, "w/0", "w_0", "h", Exit(0, None, "exit", "exit code 0"), False, "", 1.0)
 INSTANCE = InstanceStatus("w/0", "w", "worker", "RUNNING")
@@ -28,7 +29,12 @@ INSTANCE = InstanceStatus("w/0", "w", "worker", "RUNNING")
 @pytest.mark.parametrize("value", [Beat(1, 1, "running"), REPORT, INSTANCE], ids=lambda v: type(v))
 def test_they_travel_and_are_none_in_what_an_older_tfapp_wrote(value):
     measured = dataclasses.replace(
-        value, metrics={"loss": 0.5, "rate": "nan"}, step=12, steps_per_second=3.5
+        value,
+        metrics={"loss": 0.5, "rate": "nan"},
+        step=12,
+        steps_per_second=3.5,
+        total=50,
+        usage=Usage(9.5, 1.25, None, 2, 1, 2, 3, 4, 5),
     )
     text = encode(measured)
     json.loads(text, parse_constant=pytest.fail)  # strict JSON
@@ -36,7 +42,7 @@ def test_they_travel_and_are_none_in_what_an_older_tfapp_wrote(value):
     old = {
         name: content
         for name, content in json.loads(text).items()
-        if name not in ("metrics", "step", "steps_per_second")
+        if name not in ("metrics", "step", "steps_per_second", "total", "usage")
     }
     assert type(value).from_dict(old) == value
 

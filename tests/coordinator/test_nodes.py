@@ -1,5 +1,6 @@
-"""The ends of logs, read beside the loop."""
+"""The ends of logs, and what containers wait for, asked beside the loop."""
 
+import json
 import queue
 import threading
 import time
@@ -10,14 +11,20 @@ import pytest
 from tests.contract_values import make_limits
 from tests.coordinator.pretend_master import EXIT_0, PretendMaster
 from tests.coordinator.world import NEVER, job
-from tfapp.contract.names import CANNOT_START
+from tests.waiting import wait
+from tfapp.contract.messages import Beat
+from tfapp.contract.names import CANNOT_START, GRANTED, KEY_STATUS, QUEUE
 from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator import nodes
 from tfapp.coordinator.executor import Executor
-from tfapp.coordinator.loop import Loop
+from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.state import new_state
+from tfapp.coordinator.policy.step import step
+from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import ContainerReport
+
+BEAT = Beat(1, 1, "waiting")
 
 
 def ended(reason: str = "", message: str = "it failed") -> ContainerReport:
@@ -124,3 +131,76 @@ def test_many_that_die_at_once_on_silent_nodes_delay_the_verdict_once(monkeypatc
     assert "its container ended without a report: it failed" in status.verdict.summary
     # One look finds the dead among those that are announced, one says why they died.
     assert master.calls.count("containers") == 2
+
+
+class OfQueues(Told):
+    def waits(self, state, queue):
+        return ("", GRANTED) if state == "RUNNING" else (f"waiting in {queue}", QUEUE)
+
+
+class Quiet:
+    """A master that does not tell by itself what its container waits for, nor at first at all."""
+
+    def __init__(self):
+        self.state = "REQUESTED"
+        self.threads: list[int] = []
+
+    def queue(self) -> str:
+        self.threads.append(threading.get_ident())
+        if len(self.threads) == 1:
+            raise UnreachableError("no answer")
+        return "nightly"
+
+    def containers(self, _) -> tuple[ContainerReport, ...]:
+        return (ContainerReport("worker_0", "worker", self.state, "h", ""),)
+
+
+def test_what_containers_wait_for_is_asked_beside_the_loop_while_one_is_unheard():
+    now, inbox, master = [0.0], queue.SimpleQueue(), Quiet()
+    asked = nodes.Waits(master, lambda: now[0], inbox.put, OfQueues())  # type: ignore[arg-type]
+    state, _ = step(new_state(job("worker=1")), events.Started(0.0))
+
+    def answer(time: float, state=state):
+        now[0] = time
+        before = threading.active_count()
+        asked.look(state)
+        asked.look(state)  # the first question has not been answered
+        if threading.active_count() == before and inbox.empty():
+            return None
+        told = inbox.get(timeout=30)
+        wait(lambda: threading.active_count() == before, "a thread stays", 30)
+        assert inbox.empty()
+        asked.told()
+        return told
+
+    assert answer(nodes.ASK_AFTER - 1) is None  # most are heard of by then
+    assert answer(nodes.ASK_AFTER) == nodes.Asked({})  # no answer is no news
+    assert answer(6) is None
+    assert answer(7) == nodes.Asked({"worker_0": ("waiting in nightly", QUEUE)})
+    master.state = "RUNNING"
+    assert answer(9) == nodes.Asked({"worker_0": ("", GRANTED)})
+    assert threading.get_ident() not in master.threads
+    heard, _ = step(state, events.Beaten(10, "worker/0", BEAT))
+    assert answer(60, heard) is None
+    other = nodes.Waits(master, lambda: 60.0, inbox.put, Told())  # type: ignore[arg-type]
+    other.look(state)  # its master tells by itself
+    assert len(master.threads) == 2 and inbox.empty()
+
+
+def test_what_they_wait_for_holds_the_application_back():
+    master = PretendMaster({})
+    master.react = lambda *_: None  # type: ignore[method-assign]
+    seen = []
+    master.on_call = lambda call: seen.append(master.store.get(KEY_STATUS))
+    chosen = job("worker=2", failure=NEVER)
+    master.begin(new_state(chosen).instances)
+    inbox: queue.SimpleQueue = queue.SimpleQueue()
+    made = Loop(chosen, master, inbox, time.monotonic, time.time, lambda _: None, OfQueues())  # type: ignore[arg-type]
+    words = {"worker_0": ("waiting in nightly", QUEUE), "other_0": ("", GRANTED)}
+    inbox.put(nodes.Asked(words))
+    threading.Timer(1.0, inbox.put, [Terminated("enough")]).start()
+    made.run()
+    held = [json.loads(value[0]) for value in seen if value]
+    (status,) = {s["held"]["kind"]: s for s in held if s["held"]}.values()
+    assert status["held"]["kind"] == QUEUE
+    assert [i["preparing"] for i in status["instances"]] == ["waiting in nightly", ""]

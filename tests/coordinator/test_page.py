@@ -79,6 +79,7 @@ def test_it_is_there_as_long_as_the_application():
         assert fetched(f"{address}data.json?seen={told['seen']}") == b"null"
         groups = json.loads(fetched(f"{address}ws/v1/slider/publisher/exports"))["exports"]
         assert list(groups) == ["worker"]
+        assert b"tfapp_generation{" in fetched(f"{address}metrics")
         for path in ("other", "ws/v1/slider/publisher/exports/other"):
             with pytest.raises(urllib.error.HTTPError, match="404") as raised:
                 fetched(f"{address}{path}", Accept="text/html,*/*;q=0.8")

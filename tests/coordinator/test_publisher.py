@@ -14,13 +14,15 @@ from tfapp.contract.status import (
     format_diagnostics,
     parse_diagnostics,
 )
+from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.state import Instance, Stage
 from tfapp.coordinator.publisher import (
     INTERVAL,
+    INTERVAL_EACH,
     METRICS_INTERVAL,
-    METRICS_INTERVAL_EACH,
     PREPARING_INTERVAL,
+    USAGE_INTERVAL,
     Curves,
     Publisher,
     progress,
@@ -159,8 +161,22 @@ def test_how_far_the_preparations_are_is_published_now_and_then():
     assert publisher.status(world.state).instances[0].preparing == ""
 
 
-@pytest.mark.parametrize("workers", [2, 100])
-def test_metrics_are_published_once_a_second_at_most_and_more_rarely_where_they_are_many(workers):
+def metrics(n: int) -> dict:
+    return {"metrics": {"loss": 1.0 / n}, "step": n}
+
+
+def usage(n: int) -> dict:
+    return {"usage": Usage(n, 1.0, 1.0, 1, n, n, n, n, n)}
+
+
+@pytest.mark.parametrize(
+    ("workers", "told", "least"),
+    [(2, metrics, METRICS_INTERVAL), (100, metrics, METRICS_INTERVAL), (2, usage, USAGE_INTERVAL)],
+    ids=("metrics", "metrics of many", "usage"),
+)
+def test_numbers_are_published_now_and_then_and_more_rarely_where_they_are_many(
+    workers, told, least
+):
     world = World(job(f"worker={workers}"))
     world.measured = lambda runner: {}  # type: ignore[method-assign]
     world.play("1 all answer")
@@ -168,11 +184,11 @@ def test_metrics_are_published_once_a_second_at_most_and_more_rarely_where_they_
     sink = Sink()
     publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
     publisher.publish(world.state)
-    interval = METRICS_INTERVAL + workers * METRICS_INTERVAL_EACH
+    interval = least + workers * INTERVAL_EACH
     published = [0.0]
-    for tenth in range(1, 101):
+    for tenth in range(1, 201):
         now[0] = tenth / 10
-        beat = Beat(1, tenth, "running", metrics={"loss": 1.0 / tenth}, step=tenth)
+        beat = Beat(1, tenth, "running", **told(tenth))
         world.feed(events.Beaten(now[0], f"worker/{tenth % workers}", beat))
         puts = sink.puts
         publisher.publish(world.state)
@@ -200,7 +216,7 @@ def test_counters_of_a_feed_are_published_as_metrics_are_and_are_there_in_the_en
     now[0] = INTERVAL
     world.feed(events.Fed(now[0], FeedStatus(rows=10)))
     publisher.publish(world.state)
-    assert (sink.puts, publisher.due()) == (1, METRICS_INTERVAL + 2 * METRICS_INTERVAL_EACH)
+    assert (sink.puts, publisher.due()) == (1, METRICS_INTERVAL + 2 * INTERVAL_EACH)
     now[0] = publisher.due()
     publisher.publish(world.state)
     assert sink.puts == 2

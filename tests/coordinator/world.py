@@ -115,8 +115,9 @@ class Runner:
 
 
 class World:
-    def __init__(self, job: Job, refused: tuple[str, ...] = ()):
+    def __init__(self, job: Job, refused: tuple[str, ...] = (), seed: int = 0):
         self.job = job
+        self.seed = seed
         self.state = new_state(job)
         self.now = 0.0
         self.runners: dict[str, Runner] = {}  # of each instance the newest
@@ -188,6 +189,8 @@ class World:
         self.feed(events.Requested(self.now, name, runner.container))
         if self.full:
             self.hold(runner, self.full)
+        else:
+            self.grant(runner)
 
     def hold(self, runner: Runner, kind: str) -> None:
         runner.held, text = kind, f"waiting for the {kind}"
@@ -362,7 +365,7 @@ class World:
     def begin(self) -> None:
         for name in self.state.instances:
             self.start_runner(name)
-        self.feed(events.Started(self.now))
+        self.feed(events.Started(self.now, seed=self.seed))
         self.feed(events.Tick(self.now))
 
     def advance(self, until: float) -> None:

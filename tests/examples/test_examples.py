@@ -41,7 +41,7 @@ def test_its_documents_are_right_for_the_package(name):
     assert loaded.problems == ()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph"])
+@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph", "digits-keras-jax"])
 def test_the_command_of_its_page_would_run(name, tmp_path):
     text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"(?ms)^```sh\ntfapp (.*?)^```$", text)

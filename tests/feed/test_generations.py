@@ -275,7 +275,7 @@ def test_no_row_is_lost_or_doubled_when_the_number_of_programs_changes(world, co
 def test_programs_that_restore_different_checkpoints_are_named(world, connected):
     programs = world.begin()
     taking = [Later(lambda p=p: ids(p, taken=20)) for p in programs]
-    feeding = Later(lambda: world.feeder.feed(Data([80], connected), final=False))
+    feeding = Later(lambda: world.feeder.feed(Data([80], connected)))
     assert [len(each.result) for each in taking] == [20, 20]
     states = [programs[0].feed.state(1), programs[1].feed.state(2)]
     for program in programs:
@@ -285,8 +285,8 @@ def test_programs_that_restore_different_checkpoints_are_named(world, connected)
         if state:
             program.feed.restore(state)
     taking = [Later(lambda p=p: ids(p)) for p in again]
-    assert feeding.result.lost == 40
-    result = world.feeder.end()
+    result = feeding.result
+    assert result.lost == 40
     assert sum(len(each.result) for each in taking) == 40 - result.dropped
     assert "worker/0 has restored the feed's state" in world.notes[0]
 

@@ -66,6 +66,17 @@ def test_metrics_in_a_line():
     assert words() == ""
     assert words(step=0) == "step 0"
     assert words(epoch=3) == "epoch 3"
+    assert words(step=1249, total=5000) == "step 1249 of 5000 (24 %)"
+    assert words(step=1200, total=5000, steps_per_second=35.2) == (
+        "step 1200 of 5000 (24 %), 35.2 steps/s, 1m48s left"
+    )
+    assert (
+        words(step=5000, total=5000, steps_per_second=1.0) == "step 5000 of 5000 (100 %), 1 steps/s"
+    )
+    # What a program says wrongly, or only about its own end, is no share of anything.
+    for total in (0, -5, 1199):
+        assert words(step=1200, total=total, steps_per_second=2.0) == "step 1200, 2 steps/s"
+    assert words(epoch=3, total=10) == "epoch 3"
     assert words(metrics={"rate": 0.001}) == "rate 0.001"
     many = {
         "accuracy": 0.91234567,

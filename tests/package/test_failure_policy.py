@@ -19,7 +19,7 @@ METAINFO = """
     startupSeconds: 2.5
     endOnRepeatedFailure: false
     rules:
-      - {components: [ps], onExitCodes: [42], onReasons: [hang], action: RestartInstance}
+      - {components: [ps], onExitCodes: [42, 1-3, 9-7], onReasons: [hang], action: RestartInstance}
       - {action: FailApplication}
 """
 
@@ -34,7 +34,7 @@ def test_a_policy_is_read(tmp_path):
         startup=2.5,
         repeats_end=False,
         rules=(
-            FailureRule(RESTART_INSTANCE, ("ps",), (42,), ("hang",)),
+            FailureRule(RESTART_INSTANCE, ("ps",), (42, 1, 2, 3, 7, 8, 9), ("hang",)),
             FailureRule(FAIL_APPLICATION),
         ),
     )

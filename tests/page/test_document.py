@@ -20,9 +20,11 @@ from tfapp.contract.status import (
     Ran,
     RanComponent,
 )
+from tfapp.contract.usage import Usage
 from tfapp.page.document import (
     About,
     PageLog,
+    advice_in_words,
     feed_in_words,
     in_words,
     last_lines,
@@ -182,6 +184,65 @@ def test_rows_of_a_feed_are_those_of_instances():
     assert [one["rows"] for one in document["instances"]] == [7, None, None]
 
 
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("used", "advice"),
+    [
+        # seconds, processors on average of so many, memory at its peak of so much
+        ([(100, 1.8, 2, 7, 8)], []),
+        ([(100, 0.7, 4, 2, 8)], ["at most 2.0 GiB of 8.0 GiB of memory was used (yarn.memory)",
+                                 "0.7 of 4 processors were busy on average (yarn.vcores)"]),
+        ([(59, 0.7, 4, 2, 8)], []),
+        # The one that needs the most says how much all need.
+        ([(100, 0.7, 4, 2, 8), (100, 3.5, 4, 7, 8)], []),
+        # What is asked for is little anyway, or not known.
+        ([(100, 0.1, 1, 0.25, 1)], []),
+        ([(100, None, 4, 0, 0)], []),
+    ],
+)  # fmt: skip
+def test_what_was_asked_for_and_hardly_used_is_told_at_the_end(used, advice):
+    instances = [
+        instance(
+            f"worker/{n}",
+            "SUCCEEDED",
+            usage=Usage(
+                *(seconds, mean, mean, vcores),
+                *(int(peak * GIB), int(peak * GIB), int(limit * GIB), 0, 0),
+            ),
+        )
+        for n, (seconds, mean, vcores, peak, limit) in enumerate(used)
+    ]
+    ended = dataclasses.replace(large(), instances=(*instances, instance("ps/0")))
+    assert advice_in_words(ended) == [f"worker: {line}" for line in advice]
+    assert advice_in_words(dataclasses.replace(ended, state="RUNNING")) == []
+
+
+def test_gpus_that_had_little_to_do_are_told_at_the_end():
+    usage = Usage(99, 1.0, 1.0, 1, GIB, GIB, GIB, 0, 0, 0.9, 0.28, 2, GIB, GIB, 80 * GIB)
+    ended = dataclasses.replace(large(), instances=(instance("worker/0", usage=usage),))
+    told = ["worker: GPUs were busy 14 % of the time at most: is the input slow?"]
+    assert advice_in_words(ended) == told
+    busy = dataclasses.replace(usage, gpu_mean=1.6)
+    both = (instance("worker/0", usage=usage), instance("worker/1", usage=busy))
+    assert advice_in_words(dataclasses.replace(ended, instances=both)) == []
+
+
+def test_the_use_of_an_instance_is_words_and_parts():
+    usage = Usage(9.0, 1.5, 1.2, 2, int(1.5 * GIB), 2 * GIB, 8 * GIB, 5, 6)
+    status = dataclasses.replace(restarted(), instances=(instance("worker/0", usage=usage),))
+    (shown,) = of_application(ABOUT, status)["instances"]
+    assert shown["usage"] == {
+        "cpu": "1.5 of 2",
+        "cpu_share": 0.75,
+        "memory": "1.5 GiB of 8.0 GiB, peak 2.0 GiB",
+        "memory_share": 0.1875,
+        "gpu": "",
+        "gpu_share": 0.0,
+    }
+
+
 def test_what_programs_and_packages_say_is_never_markup():
     name = f"app{HOSTILE}"
     log = PageLog("worker/0", f"</script>{HOSTILE}\u2028")
@@ -230,6 +291,9 @@ def test_a_document_has_the_fields_of_a_page_and_no_others():
         "preparing",
         "rows",
         "step",
+        "total",
+        "left",
+        "usage",
         "epoch",
         "since",
         "speed",

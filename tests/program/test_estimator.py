@@ -50,7 +50,7 @@ class Exporter:
 @pytest.fixture
 def reported(monkeypatch):
     found: list[object] = []
-    monkeypatch.setattr(reporting, "report", lambda metrics, step: found.append((metrics, step)))
+    monkeypatch.setattr(reporting, "report", lambda *told: found.append(told))
     return found
 
 
@@ -61,7 +61,7 @@ def tensorflow(monkeypatch):
     made.__version__ = "2.15.1"  # type: ignore[attr-defined]
 
     def train_and_evaluate(given, train_spec, eval_spec):
-        if train_spec == "evaluator":
+        if train_spec.role == "evaluator":
             given.evaluate(eval_spec.input_fn)
 
     made.estimator = types.SimpleNamespace(  # type: ignore[attr-defined]
@@ -82,14 +82,15 @@ def experiment(role, strategy=None):
     spec = types.SimpleNamespace(
         input_fn="test data", steps=None, hooks=(), name=None, exporters=[exporter]
     )
-    return Experiment(Estimator(strategy), role, spec), exporter
+    train = types.SimpleNamespace(role=role, max_steps=40)
+    return Experiment(Estimator(strategy), train, spec), exporter
 
 
 def test_an_evaluator_reports_and_returns_what_it_measured(tensorflow, reported):
     made, _ = experiment("evaluator")
     returned = estimator.run(made, context("evaluator", chief=("h:1",)))
     assert returned == {"accuracy": 0.5, "global_step": 20}
-    assert reported == [({"accuracy": 0.5}, 20)]
+    assert reported == [({"accuracy": 0.5}, 20, 40)]
 
 
 def test_a_chief_without_an_evaluator_measures_at_the_end(tensorflow, reported):
@@ -137,7 +138,7 @@ def test_what_is_no_number_is_no_metric(tensorflow, reported, monkeypatch):
     made, _ = experiment("chief")
     returned = estimator.run(made, context("chief", chief=("h:1",)))
     assert returned == {"accuracy": 0.5, "global_step": 20}
-    assert reported == [({"accuracy": 0.5}, 20)]
+    assert reported == [({"accuracy": 0.5}, 20, 40)]
 
 
 def test_checkpoints_that_no_other_instance_sees_are_refused(tensorflow, reported):

@@ -11,7 +11,7 @@ import pytest
 from tests.program.digits import write_digits
 from tfapp.contract import messages
 from tfapp.errors import ProgramError
-from tfapp.program import keras
+from tfapp.program import keras, reporting
 from tfapp.program.context import Context, Member
 from tfapp.program.experiment import KerasExperiment
 from tfapp.program.keras_model import mark_of
@@ -140,9 +140,15 @@ print("told", json.dumps(told))
 def test_alone_it_trains_with_keras_3_and_not_twice(tmp_path):
     write_digits(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env={**os.environ, reporting.FILE: str(tmp_path / "metrics")},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    reported = json.loads((tmp_path / "metrics").read_text())
+    assert reported["total"] == max(step for _, step, _ in reported["points"]["epoch"]) > 5
     lines = done.stdout.splitlines()
     assert "tfapp: all 5 epochs were trained before" in lines
     first, second, evaluated, saved, outside = json.loads(lines[-1].removeprefix("told "))

@@ -76,8 +76,8 @@ def test_limits_are_those_of_the_runner():
 
 def test_the_last_values_are_written(make, tmp_path):
     reporter = make(interval=600)
-    reporter.report({"loss": 0.5, "accuracy": 1}, step=1)
-    expected = {"step": 1, "time": 1.5e9, "metrics": {"loss": 0.5, "accuracy": 1.0}}
+    reporter.report({"loss": 0.5, "accuracy": 1}, step=1, total=np.int64(9))
+    expected = {"step": 1, "total": 9, "time": 1.5e9, "metrics": {"loss": 0.5, "accuracy": 1.0}}
     eventually(lambda: read(tmp_path / "file") == expected, "the first is written at once")
     reporter.report({"loss": 0.4}, step=2)
     reporter.report({"loss": np.float32(0.25), "rate": np.array(2)})
@@ -85,6 +85,7 @@ def test_the_last_values_are_written(make, tmp_path):
     reporter.flush()
     assert read(tmp_path / "file") == {
         "step": 2,
+        "total": 9,
         "time": 1.5e9,
         "metrics": {"loss": 0.25, "accuracy": 1.0, "rate": 2.0},
     }
@@ -112,16 +113,20 @@ def test_what_was_reported_last_is_written_without_another_report(make, tmp_path
         ({"a": 1.0}, "1", "step: '1' is no whole number"),
         ({"a": 1.0}, 1 << 63, "step: 9223372036854775808 has more than 64 bits"),
         (0.5, 1, "0.5 is no mapping of names to numbers"),
+        ({"a": 1.0}, (1, 2.5), "total: 2.5 is no whole number"),
+        ({"a": 1.0}, (1, -(2**64)), "total: -18446744073709551616 has more than 64 bits"),
     ],
 )
 def test_what_is_no_number_is_refused_whole(make, tmp_path, given, step, error):
     reporter = make()
     with pytest.raises((TypeError, ValueError)) as caught:
-        reporter.report({"good": 1.0, **given} if isinstance(given, dict) else given, step)
+        steps = step if isinstance(step, tuple) else (step,)
+        reporter.report({"good": 1.0, **given} if isinstance(given, dict) else given, *steps)
     assert str(caught.value) == error
     reporter.report({"b": 1.0})
     reporter.flush()
-    assert read(tmp_path / "file") == {"step": None, "time": 1.5e9, "metrics": {"b": 1.0}}
+    expected = {"step": None, "total": None, "time": 1.5e9, "metrics": {"b": 1.0}}
+    assert read(tmp_path / "file") == expected
 
 
 def test_nan_and_infinity_are_written_as_json_can(make, tmp_path):

@@ -100,7 +100,7 @@ def test_any_other_failure_passes_or_is_unreachable(server, connection, status):
 
 
 def test_a_failure_that_stays_is_named(server):
-    with server.connect(deadline=0.3) as connection:
+    with server.connect(deadline=2.0) as connection:
         connection.put("fail", b"UNKNOWN " + FOREVER)
         with pytest.raises(UnreachableError, match=r"UNKNOWN Stream removed \(GetRange\)"):
             connection.get("x")

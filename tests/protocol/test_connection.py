@@ -42,6 +42,7 @@ def test_containers_are_added_listed_and_killed(connection):
 def test_the_application_calls(connection):
     connection.set_progress(0.5)
     connection.add_page("tb", "http://h:1", "TensorBoard")
+    assert connection.queue() == "nightly"
     connection.shutdown("FAILED", "because")
     assert b"because" in connection.get("shutdown")
 

@@ -31,8 +31,8 @@ def write(path: Path, **data: object) -> None:
 
 
 def measured(reading: Reading) -> Reading:
-    """Without the points of courses."""
-    return dataclasses.replace(reading, points={})
+    """Without the points of courses, and what the program uses."""
+    return dataclasses.replace(reading, points={}, usage=None)
 
 
 # ---- what a program reports -------------------------------------------------------------------
@@ -41,13 +41,14 @@ def measured(reading: Reading) -> Reading:
 def test_the_file_that_a_program_reports_to_is_read(tmp_path):
     path = tmp_path / "metrics.json"
     meter = Meter(path, NOBODY, calendar=lambda: 100.0)
-    assert meter.look(PATIENCE) == NOTHING
+    assert measured(meter.look(PATIENCE)) == NOTHING
     write(path, step=10, time=90.0, metrics={"loss": 0.5, "accuracy": "nan"})
     assert measured(meter.look(PATIENCE)) == Reading({"loss": 0.5, "accuracy": "nan"}, 10, None)
-    write(path, step=30, time=100.0, metrics={"loss": 0.25})
-    assert measured(meter.look(PATIENCE)) == Reading({"loss": 0.25}, 30, 2.0)
+    write(path, step=30, total=50, time=100.0, metrics={"loss": 0.25})
+    last = Reading({"loss": 0.25}, 30, 2.0, total=50)
+    assert measured(meter.look(PATIENCE)) == last
     path.unlink()
-    assert measured(meter.last(PATIENCE)) == Reading({"loss": 0.25}, 30, 2.0)
+    assert measured(meter.last(PATIENCE)) == last
 
 
 def test_the_points_are_those_that_the_program_tells(tmp_path):
@@ -85,7 +86,7 @@ def test_what_an_older_program_reported_is_forgotten(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "unlink", kept)
     meter = Meter(path, NOBODY)
-    assert meter.look(PATIENCE) == NOTHING
+    assert measured(meter.look(PATIENCE)) == NOTHING
     write(path, step=11, time=90.0, metrics={})
     assert meter.look(PATIENCE).step == 11
 
@@ -229,7 +230,7 @@ def program():
 
 def test_what_a_program_writes_for_tensorboard_is_read(program, tmp_path):
     meter = Meter(tmp_path / "none", program.pids, calendar=lambda: 1015.0)
-    assert meter.look(PATIENCE) == NOTHING
+    assert measured(meter.look(PATIENCE)) == NOTHING
     program.tell("open", "a", tmp_path / "logs" / "train" / "events.out.tfevents.1.host.v2")
     program.tell("open", "b", tmp_path / "logs" / "validation" / "events.out.tfevents.2.host.v2")
     program.write("a", 0, 1000.0, epoch_loss=0.5)
@@ -304,7 +305,7 @@ def test_what_a_program_wrote_that_ended_before_any_look_is_found_in_its_folder(
         os.utime(path, (changed, changed))
     (private / "link").symlink_to(other)
     meter = Meter(tmp_path / "none", NOBODY, private, calendar=lambda: 150.0)
-    assert meter.look(PATIENCE) == NOTHING
+    assert measured(meter.look(PATIENCE)) == NOTHING
     assert measured(meter.last(PATIENCE)) == Reading({"train/b": 0.5}, 1, None)
 
 

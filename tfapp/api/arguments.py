@@ -45,6 +45,7 @@ class Call:
     data: PathLike | None = None
     tensorboard: bool = False
     retries: int | None = None
+    losses: int | None = None
     timeout: float | None = None
     tags: Iterable[str] = ()
     template: PathLike | None = None
@@ -80,6 +81,7 @@ class Arguments(TypedDict, total=False):
     data: PathLike | None
     tensorboard: bool
     retries: int | None
+    losses: int | None
     timeout: float | None
     tags: Iterable[str]
     template: PathLike | None

@@ -48,7 +48,8 @@ def run(
 
     Further arguments, by keyword. The package:
 
-    - `package`: the folder or .zip of a package to use in place of tfapp's own TensorFlow package
+    - `package`: the folder or .zip of a package to use in place of tfapp's TensorFlow package, or
+      the name of one that `tfapp packages` lists
     - `template`, `resources`: files in place of its appConfig and resources
     - `options`: keys of appConfig, such as {"site.global.stop.grace": 60}
     - `files`: files and folders to ship as well, under their own names ("data/": the content of
@@ -65,7 +66,8 @@ def run(
     - `tags`: labels for `tfapp list --tag`
     - `acls`: users and groups that may view or modify it, such as {"view_users": ["ann"]}
     - `tensorboard`: whether a TensorBoard runs as well
-    - `retries`: the number of program failures that are survived. Default: 3
+    - `retries`: the number of program failures that are survived. Default: 3. `losses`: that of
+      losses by the infrastructure, such as preempted containers and lost machines. Default: 10
     - `timeout`: seconds after which it is stopped, and fails
 
     The environment of programs:

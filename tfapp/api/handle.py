@@ -36,7 +36,7 @@ from tfapp.launch.follow import (
     wait_until,
 )
 from tfapp.launch.tensorboard import wait_for_page
-from tfapp.page.document import outputs_in_words
+from tfapp.page.document import advice_in_words, outputs_in_words
 
 if TYPE_CHECKING:
     from tfapp.api.feeding import Feeding
@@ -343,7 +343,7 @@ class Application:
             for line in last_lines(verdict, shown):
                 self._caller.note(line)
             self._caller.note(f"{self.name}: {verdict.summary}")
-            for line in outputs_in_words(ended.status):
+            for line in (*outputs_in_words(ended.status), *advice_in_words(ended.status)):
                 self._caller.note(line)
 
     def _display(self) -> PlainDisplay | _Silent:

@@ -12,7 +12,7 @@ from typing import Any
 from tfapp import threads
 from tfapp.api.errors import told_in_full
 from tfapp.contract.metrics import Point, floats
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus, how_long
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import TfappError
 from tfapp.launch.caller import Caller, calling_process
@@ -81,6 +81,8 @@ def _rows(status: ApplicationStatus) -> str:
         step = steps(one).removeprefix("step ")
         if one.steps_per_second:
             step += f" ({one.steps_per_second:.1f}/s)"
+        if one.left:
+            step += f", {how_long(one.left)} left"
         rows.append((one.instance, state, one.host, step, metrics))
     if len(instances) > MOST_ROWS:
         rows.append((f"and {len(instances) - MOST_ROWS} more", "", "", "", ""))

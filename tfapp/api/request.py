@@ -26,7 +26,7 @@ from tfapp.launch.submission import Request
 from tfapp.package.overrides import Overrides
 from tfapp.package.source import collect_user_files
 from tfapp.program.experiment import Experiment, KerasExperiment, makes_strategy, returns
-from tfapp.shipped import app_packages_dir
+from tfapp.shipped import app_packages_dir, find_package
 from tfapp.topology import Component, single_server
 
 SITE = "site.global."
@@ -106,7 +106,8 @@ def _request(
             options=tuple((row.key, row.text) for row in rows if not row.component),
             compopts=tuple((row.component, row.key, row.text) for row in rows if row.component),
             components=tuple(_counts(call, components)),
-            max_restarts="" if call.retries is None else str(call.retries),
+            max_restarts=_text_of(call.retries),
+            max_losses=_text_of(call.losses),
             places=_places(rows, components),
         ),
         files=files,
@@ -222,9 +223,13 @@ def _counts(call: Call, components: Mapping[str, Component]) -> Iterator[tuple[s
         yield name, _text(component.instances)
 
 
+def _text_of(limit: object) -> str:
+    return "" if limit is None else str(limit)
+
+
 def _places(rows: Iterable[_Row], components: Mapping[str, Component]) -> dict[str, str]:
     """Maps the flag that would set a value to the argument that does, for messages."""
-    found = {"--max-restarts": "retries"}
+    found = {"--max-restarts": "retries", "--max-losses": "losses"}
     for row in rows:
         flag = f"--compopt {row.component}" if row.component else "--option"
         found[f"{flag} {row.key}"] = row.place
@@ -333,7 +338,7 @@ def training_components(appdef: Path) -> dict[str, str]:
 def _appdef(call: Call) -> Path:
     if call.package is None:
         return app_packages_dir() / "tensorflow"
-    return Path(call.package)
+    return find_package(Path(call.package))
 
 
 def _environment(call: Call) -> tuple[dict[str, str], dict[str, str]]:

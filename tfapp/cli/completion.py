@@ -124,10 +124,10 @@ def _components(args: argparse.Namespace, action: argparse.Action, shell: Shell)
     if not hasattr(args, "appdef"):
         return (i.component for i in _application(args, shell).status.instances)
     from tfapp.package.load import load_package
-    from tfapp.shipped import app_packages_dir
+    from tfapp.shipped import find_package
 
     appdef = args.appdef[-1] if isinstance(args.appdef, list) and args.appdef else args.appdef
-    package = load_package(Path(appdef or app_packages_dir() / "tensorflow")).package
+    package = load_package(find_package(Path(appdef or "tensorflow"))).package
     return (component.name for component in package.components) if package else ()
 
 

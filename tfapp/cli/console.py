@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from tfapp.contract.names import FINAL_STATES
-from tfapp.contract.status import ApplicationStatus
+from tfapp.contract.status import ApplicationStatus, how_long
 from tfapp.engines.base import DAMAGED, Application
 
 _ANSI = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
@@ -130,18 +130,6 @@ def fact_lines(pairs: Sequence[tuple[str, str]], width: int | None = None) -> st
 def to_json(value: Any) -> str:
     """`value` as JSON for a program or a person to read."""
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def how_long(seconds: float) -> str:
-    """A time in its two largest units: "12s", "3m05s", "2h07m", "4d01h"."""
-    left = max(round(seconds), 0)
-    if left < 60:
-        return f"{left}s"
-    if left < 3600:
-        return f"{left // 60}m{left % 60:02}s"
-    if left < 86400:
-        return f"{left // 3600}h{left % 3600 // 60:02}m"
-    return f"{left // 86400}d{left % 86400 // 3600:02}h"
 
 
 def when(seconds: float) -> str:

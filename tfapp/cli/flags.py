@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfapp.engines import DEFAULT_ENGINE, ENGINE_VARIABLE, ENGINES, EngineOption, engine_options
+from tfapp.shipped import find_package
 
 if TYPE_CHECKING:
     from tfapp.cli.shell import Shell
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tfapp.engines.base import Engine
     from tfapp.launch.submission import Request
     from tfapp.package.overrides import Overrides
+
+
+PACKAGE_HELP = "a package: a folder, a .zip, or the name of one that `tfapp packages` lists"
 
 
 def add_engine_flag(parser: argparse.ArgumentParser) -> None:
@@ -178,6 +182,11 @@ def file_path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("expected a path, found nothing")
     return Path(text)
+
+
+def app_package(text: str) -> Path:
+    """A flag's value as the path of an app package, which may be the name of a shipped one."""
+    return find_package(file_path(text))
 
 
 def file_or_folder(text: str) -> str:

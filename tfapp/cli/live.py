@@ -33,7 +33,7 @@ from tfapp.launch.follow import (
     wait_until,
 )
 from tfapp.launch.sources import package_of
-from tfapp.page.document import outputs_in_words
+from tfapp.page.document import advice_in_words, outputs_in_words
 
 
 def launch_and_stay(
@@ -198,7 +198,7 @@ def print_verdict(shell: Shell, status: ApplicationStatus, shown: str = "") -> N
         shell.note(line)
     summary = style(verdict.summary, state_style(verdict.state), shell.err, shell.environ)
     shell.note(f"{status.name}: {summary}")
-    for line in outputs_in_words(status):
+    for line in (*outputs_in_words(status), *advice_in_words(status)):
         shell.note(line)
 
 

@@ -106,8 +106,32 @@ def main_parser() -> argparse.ArgumentParser:
         epilog="commands:\n" + "\n".join(rows) + "\n\n`tfapp COMMAND --help` says more.",
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"tfapp {tfapp.__version__}")
+    parser.add_argument("--version", action=_Version)
     return parser
+
+
+class _Version(argparse.Action):
+    """Prints the versions of tfapp, Python and TensorFlow, and which engines this machine has, and
+    ends the process. It loads no library."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str):
+        told = "show the versions of tfapp, Python and TensorFlow, and the engines found"
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=told)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from tfapp.engines import ENGINES, require
+        from tfapp.engines.diagnosis import tensorflow_version
+
+        print(f"tfapp {tfapp.__version__}")
+        print(f"Python {'.'.join(map(str, sys.version_info[:3]))}")
+        print(f"TensorFlow {tensorflow_version() or 'not installed beside tfapp'}")
+        for name in ENGINES:
+            try:
+                require(name, os.environ)
+                print(f"engine {name}: found")
+            except UnavailableError as error:
+                print(f"engine {name}: {error.message}. {error.hint}")
+        parser.exit()
 
 
 def unknown_command_hint(name: str) -> str:

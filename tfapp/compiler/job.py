@@ -42,6 +42,7 @@ def build_job(
         options=options.given,
         commit=options.commit,
         tfapp=__version__,
+        metrics_port=int(shared.text("metrics.port") or "0"),
     )
 
 
@@ -103,13 +104,14 @@ def _requires(package: AppPackage, name: str) -> tuple[str, ...]:
 
 
 def success_components(package: AppPackage) -> tuple[str, ...]:
-    """Names of the components whose instances must all exit 0. `successPolicy` names them;
-    components without instances are left out. By default it is the chief; without one, the workers;
-    without those, the evaluator, then components of role `other`; and if only `ps` and
-    `tensorboard` run, all of them."""
+    """Names of the components whose instances must all exit 0, and of instances that must.
+    `successPolicy` names them; those of components without instances are left out. By default it is
+    the chief; without one, the workers; without those, the evaluator, then components of role
+    `other`; and if only `ps` and `tensorboard` run, all of them."""
     running = [c for c in package.components if package.instances(c.name) > 0]
     if package.success:
-        return tuple(c.name for c in running if c.name in package.success)
+        there = {c.name for c in running}
+        return tuple(name for name in package.success if name.partition("/")[0] in there)
     for role in DECIDING_ROLES:
         names = tuple(c.name for c in running if c.role == role)
         if names:

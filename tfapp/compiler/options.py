@@ -108,10 +108,13 @@ def check_name(name: str) -> None:
 
 def new_name(text: str) -> str:
     """A new name for an application, which begins with `text`: "train-4f1a"."""
+    return f"{application_stem(text)[: MAX_NAME - 5]}-{os.urandom(2).hex()}"
+
+
+def application_stem(text: str) -> str:
+    """`text` as an application's name, which may be too long: "my.Train" -> "my-train"."""
     stem = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")
-    if not stem[:1].isalpha():
-        stem = f"run-{stem}".rstrip("-")
-    return f"{stem[: MAX_NAME - 5]}-{os.urandom(2).hex()}"
+    return stem if stem[:1].isalpha() else f"run-{stem}".rstrip("-")
 
 
 def _check_cache(cache: Path) -> None:

@@ -86,7 +86,8 @@ class Limits:
     """The deadlines of the application, in seconds. 0 disables `lifetime` and `heartbeat_lost`."""
 
     # All instances have exported. It counts from the generation's beginning, or, where a scheduler
-    # holds all containers back that were requested, from the first one that is granted.
+    # holds containers back, from when the last one is granted. Containers that wait for others are
+    # given back after it.
     gang: float
     lifetime: float  # of the application
     evaluator: float  # an evaluator goes on so long after success
@@ -204,7 +205,8 @@ class Job(Coded):
     version: str
     user: str
     components: tuple[ComponentJob, ...]
-    success: tuple[str, ...]  # components all of whose instances must exit 0
+    # Components all of whose instances must exit 0, and instances ("worker/0") that must.
+    success: tuple[str, ...]
     limits: Limits
     failure: FailurePolicy
     nodes: str = ""  # the module that tells more of ended containers than their master, or none
@@ -213,6 +215,7 @@ class Job(Coded):
     options: tuple[str, ...] = ()  # as they were given: "KEY=VALUE"
     tfapp: str = ""  # its version
     commit: str = ""  # see `Ran`
+    metrics_port: int = 0  # at which the coordinator serves its numbers; 0: it does not
     format: int = 1
 
     @property
@@ -222,6 +225,10 @@ class Job(Coded):
         )
         options = tuple(map(_shortened, self.options[:MAX_OPTIONS]))
         return Ran(components, options, self.tfapp, self.user, self.commit)
+
+    def decides(self, component: str, instance: str) -> bool:
+        """Whether this instance of `component` has to exit with 0."""
+        return component in self.success or instance in self.success
 
     def component(self, name: str) -> ComponentJob:
         """The component of this name. KeyError if there is none."""
@@ -247,7 +254,9 @@ MAX_OPTION = 500  # characters of one, and of a program with its arguments
 
 def _ran(component: ComponentJob, called: str | None) -> RanComponent:
     has, docker = component.container, component.docker
-    entry, args = map(component.settings.text, ("user.scripts.entry", "user.scripts.args"))
+    keys = ("user.scripts.entry", "user.scripts.args", "user.scripts.command")
+    entry, args, command = map(component.settings.text, keys)
+    called = called or command
     if component.role == "tensorboard":
         entry = ""  # it runs none, though the setting is everybody's
     return RanComponent(

@@ -9,6 +9,7 @@ from tfapp.contract.encoding import Coded
 from tfapp.contract.exit import Exit
 from tfapp.contract.metrics import Measure
 from tfapp.contract.status import Outputs
+from tfapp.contract.usage import Usage
 from tfapp.frozen import frozen
 
 # ---- What the coordinator tells the runners ---------------------------------------------------
@@ -89,6 +90,8 @@ class Beat(Coded):
     step: int | None = None
     steps_per_second: float | None = None
     epoch: int | None = None  # counted from 1; known where no step is
+    total: int | None = None  # the step at which the training ends, as the program says
+    usage: Usage | None = None  # of its machine, by its program
     # The whole course of up to 8 metrics, by name, from the first instance of a component.
     points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
         default_factory=dict
@@ -117,6 +120,8 @@ class ExitReport(Coded):
     step: int | None = None
     steps_per_second: float | None = None
     epoch: int | None = None
+    total: int | None = None
+    usage: Usage | None = None
     points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
         default_factory=dict
     )

@@ -142,6 +142,7 @@ ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's
 # Set where a container has its cgroup for itself, and no other container is in it: the words on its
 # limit of memory, for a program that is killed by it.
 ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"
+ENV_IMAGE_DIR = "TFAPP_IMAGE_DIR"  # in a pod: the image's own working folder
 # The folder of these packages, for a program and each Python that it starts: see
 # tfapp.storage.startup.
 ENV_STORAGE = "TFAPP_STORAGE_PACKAGES"
@@ -173,6 +174,7 @@ MAX_MISSED = 255  # bytes of `Exit.missed` there; a longer path is left out
 # ---- An application's web pages, and what they show of its instances' exports -----------------
 
 PAGE_ROUTE = "application"  # under which name they show the application itself
+METRICS_PATH = "/metrics"  # of the numbers for Prometheus, at site.global.metrics.port
 
 
 def page_route(instance: str) -> str:

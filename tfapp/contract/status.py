@@ -11,6 +11,7 @@ from tfapp.contract.encoding import Coded, encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FINAL_STATES, LOST, STOPPED
+from tfapp.contract.usage import Usage
 from tfapp.frozen import frozen
 
 # ---- How an application ended -----------------------------------------------------------------
@@ -130,11 +131,39 @@ class InstanceStatus(Coded):
     step: int | None = None
     steps_per_second: float | None = None  # as measured last; None: not known
     epoch: int | None = None  # counted from 1; known where no step is
+    total: int | None = None  # the step at which the training ends; None: not told
+    usage: Usage | None = None  # of its machine, by its program; None: not known
     # Seconds since 1970: its last step, where it has made none for much longer than usual.
     no_step_since: float | None = None
     outputs: Outputs | None = None  # of its program, once that has ended
     # Name -> version of what its program runs with, from the first instance of a component.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def share(self) -> float | None:
+        """The part of the training that is done, from 0 to 1. None: not known."""
+        if self.step is None or not self.total or not 0 <= self.step <= self.total:
+            return None
+        return self.step / self.total
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the training ends at its present speed. None: not known."""
+        if self.share is None or not self.steps_per_second or self.steps_per_second <= 0:
+            return None
+        return (self.total - self.step) / self.steps_per_second  # type: ignore[operator]
+
+
+def how_long(seconds: float) -> str:
+    """A time in its two largest units: "12s", "3m05s", "2h07m", "4d01h"."""
+    left = max(round(seconds), 0)
+    if left < 60:
+        return f"{left}s"
+    if left < 3600:
+        return f"{left // 60}m{left % 60:02}s"
+    if left < 86400:
+        return f"{left // 3600}h{left % 3600 // 60:02}m"
+    return f"{left // 86400}d{left % 86400 // 3600:02}h"
 
 
 # What a moment of an application's history is about (`Moment.kind`).
@@ -144,6 +173,7 @@ FAILURE = "failure"  # of an instance
 IGNORED = "ignored"  # a failure that the application does without
 RESTARTED = "restarted"  # one instance's program starts again, the others go on
 REPLACED = "replaced"  # an instance gets another container
+GIVEN_BACK = "given-back"  # all containers, because a scheduler held others back
 RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 STALLS = "stalls"  # instances make no step any more, or make some again

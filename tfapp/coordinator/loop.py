@@ -27,11 +27,11 @@ from tfapp.contract.names import (
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator.executor import Executor
-from tfapp.coordinator.nodes import Ends, Nodes
+from tfapp.coordinator.nodes import Asked, Ends, Nodes, Waits
 from tfapp.coordinator.policy import events, verdicts
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.events import Event
-from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state
+from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state, unheard
 from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.coordinator.publisher import Publisher
 from tfapp.frozen import frozen
@@ -53,7 +53,8 @@ class Terminated:
 class Loop:
     """Runs one application from its start to its verdict. `clock` returns monotonic seconds,
     `calendar` seconds since 1970. `inbox`: the queue in which all messages arrive. `say` writes a
-    line to the log. `nodes`: more information about ended containers than the master has."""
+    line to the log. `nodes`: more information about containers than the master gives. `seed`: see
+    `events.Started`."""
 
     def __init__(
         self,
@@ -64,14 +65,17 @@ class Loop:
         calendar: Callable[[], float],
         say: Callable[[str], None],
         nodes: Nodes | None = None,
+        seed: int = 0,
     ):
         self._state = new_state(job)
         self._connection = connection
         self._inbox = inbox
         self._clock = clock
         self._say = say
+        self._seed = seed
         self._view = StoreView()
         self._executor = Executor(connection, clock, inbox.put, nodes)
+        self._waits = Waits(connection, clock, inbox.put, nodes)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
 
@@ -86,6 +90,7 @@ class Loop:
             self._publisher.publish(self._state)
             if self._state.phase == FINISHED:
                 return self._publisher.status(self._state)
+            self._waits.look(self._state)
             self._handle(self._arrivals())
 
     def status(self) -> ApplicationStatus:
@@ -102,9 +107,10 @@ class Loop:
         """A status that is there already is that of a coordinator before a suspension."""
         value = self._connection.get(KEY_STATUS)
         if value is None:
-            return events.Started(self._clock())
+            return events.Started(self._clock(), seed=self._seed)
         earlier = ApplicationStatus.from_dict(json.loads(value))
-        return events.Started(self._clock(), earlier, self._publisher.resume(earlier))
+        before = self._publisher.resume(earlier)
+        return events.Started(self._clock(), earlier, before, self._seed)
 
     def _subscribe(self) -> Iterator[Event]:
         """Watches the reports (again). Yields the events of the reports that are there already."""
@@ -129,6 +135,12 @@ class Loop:
             yield events.StopRequested(self._clock(), item.message)
         elif isinstance(item, Ends):
             yield self._executor.read(item)
+        elif isinstance(item, Asked):
+            self._waits.told()
+            for instance in unheard(self._state):
+                if instance.container in item.waits:
+                    words, kind = item.waits[instance.container]
+                    yield events.Waits(self._clock(), instance.id, instance.container, words, kind)
         elif isinstance(item, Broken):
             self._say(f"the stream of reports broke: {item.message}; opening it again")
             if self._watch is not None:

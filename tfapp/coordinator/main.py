@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import signal
 import sys
@@ -49,13 +50,21 @@ def coordinate(job: Job, connection: Connection, inbox: queue.SimpleQueue[Any], 
     """Runs the application of `user` and tells the master its verdict. UnreachableError if the
     master is gone, and the application with it."""
     nodes = load(job.nodes)
-    loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes)
+    seed = int.from_bytes(os.urandom(8), "big")
+    loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes, seed)
     try:
         with contextlib.ExitStack() as held:
             if nodes is not None and leads_to_pages(nodes):
                 from tfapp.coordinator.page import shown
 
                 held.enter_context(shown(loop.status, connection, nodes, user))
+            if job.metrics_port:
+                from tfapp.coordinator import openmetrics
+
+                try:
+                    held.enter_context(openmetrics.served(job.metrics_port, loop.status))
+                except OSError as error:
+                    say(f"port {job.metrics_port} shows no metrics: {error.strerror}")
             status = loop.run()
     except UnreachableError:
         raise

@@ -1,22 +1,27 @@
-"""Asks an engine's module (Job.nodes) about ended containers: what the engine's exit message means,
-and the last lines of a log, which the master does not know. Other threads than the loop's read the
-logs, because a lost node is noticed only after seconds."""
+"""Asks an engine's module (Job.nodes) about containers: what the engine's exit message means, the
+last lines of a log, and what a container waits for, where the master does not tell. Other threads
+than the loop's do it, because a lost node, or a busy master, is noticed only after seconds."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from tfapp import threads
+from tfapp.coordinator.policy.state import State, unheard
+from tfapp.errors import RefusedError, UnreachableError
 from tfapp.frozen import frozen
-from tfapp.protocol.connection import ContainerReport
+from tfapp.protocol.connection import LIVE_STATES, Connection, ContainerReport
 
 LOG_LIMIT = 5.0  # seconds for all logs of one call
 THREADS = 64
+ASK_AFTER = 5.0  # seconds in which most runners are heard of: nothing holds them back
+ASK_EVERY = 2.0  # seconds between two questions what containers wait for
 
 
 class Nodes(Protocol):
@@ -33,6 +38,10 @@ class Nodes(Protocol):
     def log_page(self, node: str, container: str, user: str) -> str:
         """The address of the node's page with the logs of `container`, which `user` runs. It has no
         scheme: that is the one of the engine's other pages."""
+
+    def waits(self, state: str, queue: str) -> tuple[str, str]:
+        """What a container waits for that is in `state` (Skein's word), and its kind (QUEUE,
+        GRANTED: contract.names). Only a module has it whose engine's master does not tell."""
 
 
 def load(module: str) -> Nodes | None:
@@ -99,3 +108,57 @@ class NodeLogs:
             except queue.Empty:
                 break
         self._deliver(Ends(found))
+
+
+@frozen
+class Asked:
+    """What the containers wait for that were requested: container -> words and kind."""
+
+    waits: Mapping[str, tuple[str, str]]
+
+
+class Waits:
+    """Asks the master what the containers wait for that were requested, where it does not tell by
+    itself. `deliver` is called from another thread, once for each question, within the deadline of
+    two calls of `connection`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Callable[[], float],
+        deliver: Callable[[Asked], None],
+        nodes: Nodes | None,
+    ):
+        self._connection = connection
+        self._clock = clock
+        self._deliver = deliver
+        self._words = getattr(nodes, "waits", None)
+        self._queue = ""
+        self._next = -math.inf  # when it may be asked; infinity while it is
+
+    def look(self, state: State) -> None:
+        """Asks if a container was requested a while ago and its runner was not heard of; returns
+        at once."""
+        waiting = unheard(state) if self._words is not None else ()
+        asked = max((i.asked for i in waiting), default=math.inf)
+        if self._clock() < max(self._next, state.began + ASK_AFTER, asked + ASK_AFTER):
+            return
+        self.told()
+        with contextlib.suppress(OSError):  # no thread: the next time
+            threads.start("tfapp-waits", self._ask, self._words)
+            self._next = math.inf
+
+    def told(self) -> None:
+        """The answer has arrived: the next question has time."""
+        self._next = self._clock() + ASK_EVERY
+
+    def _ask(self, words: Callable[[str, str], tuple[str, str]]) -> None:
+        found: Mapping[str, tuple[str, str]] = {}
+        try:
+            self._queue = self._queue or self._connection.queue()
+            containers = self._connection.containers(LIVE_STATES)
+            found = {c.id: words(c.state, self._queue) for c in containers}
+        except (UnreachableError, RefusedError):
+            pass  # no news: the loop finds out by itself if the master is gone
+        finally:
+            self._deliver(Asked(found))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from tfapp.contract.names import FINAL_STATES, PAGE_ROUTE
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
+from tfapp.coordinator import openmetrics
 from tfapp.coordinator.nodes import Nodes
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.page import document, registry, server
@@ -41,8 +42,8 @@ def shown(
 
 
 def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> PageAnswer:
-    """Answers a request: the page at "", its document at "data.json", and the paths of Slider's
-    registry."""
+    """Answers a request: the page at "", its document at "data.json", the numbers for Prometheus
+    at "metrics", and the paths of Slider's registry."""
     about = document.About(status.name, live=status.state not in FINAL_STATES)
     if request.path in ("", "data.json"):
         instances = {instance.instance: instance for instance in status.instances}
@@ -50,6 +51,8 @@ def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> 
         links, read = logs.of(instances[asked]) if asked in instances else ((), ())
         made = document.of_application(about, status, links, read)
         return server.shown(made, request, time.time())
+    if request.path == "metrics":
+        return PageAnswer(openmetrics.text(status), openmetrics.TYPE)
     return server.data(registry.published(request.path, status, ""))
 
 

@@ -28,13 +28,15 @@ from tfapp.protocol.connection import Connection
 INTERVAL = 0.2
 # The same if only the progress of preparations is new, which every heartbeat reports.
 PREPARING_INTERVAL = 5.0
-# The same if only metrics are new, and the additional seconds for each instance: the status of a
-# thousand instances with metrics is a megabyte.
+# The same if only usage is new, which every heartbeat reports, or metrics, and the additional
+# seconds for each instance: the status of a thousand instances with metrics is a megabyte.
+USAGE_INTERVAL = 5.0
 METRICS_INTERVAL = 1.0
-METRICS_INTERVAL_EACH = 0.02
+INTERVAL_EACH = 0.02
 
 _PREPARING = frozenset({"preparing"})
-_METRICS = frozenset({"metrics", "step", "steps_per_second", "epoch"})
+_METRICS = frozenset({"metrics", "step", "steps_per_second", "epoch", "total"})
+_USAGE = frozenset({"usage"})
 
 
 class Publisher:
@@ -111,17 +113,19 @@ class Publisher:
 
 def _interval(last: ApplicationStatus | None, now: ApplicationStatus) -> float:
     """Seconds after the last publication for which the changes in `now` may wait: 0 if more has
-    changed than preparations, metrics and the counters of a feed."""
+    changed than preparations, usage, metrics and the counters of a feed."""
     if last is None or not _same(vars(last), vars(now), {"instances", "feed"}):
         return 0.0
     if len(last.instances) != len(now.instances):
         return 0.0
     pairs = [(vars(a), vars(b)) for a, b in zip(last.instances, now.instances) if a != b]
-    if not all(_same(a, b, _PREPARING | _METRICS) for a, b in pairs):
+    if not all(_same(a, b, _PREPARING | _USAGE | _METRICS) for a, b in pairs):
         return 0.0
-    if last.feed == now.feed and all(_same(a, b, _PREPARING) for a, b in pairs):
-        return PREPARING_INTERVAL
-    return METRICS_INTERVAL + METRICS_INTERVAL_EACH * len(now.instances)
+    each = INTERVAL_EACH * len(now.instances)
+    if last.feed != now.feed or not all(_same(a, b, _PREPARING | _USAGE) for a, b in pairs):
+        return METRICS_INTERVAL + each
+    quiet = all(_same(a, b, _PREPARING) for a, b in pairs)
+    return PREPARING_INTERVAL if quiet else USAGE_INTERVAL + each
 
 
 def _same(a: Mapping[str, Any], b: Mapping[str, Any], apart_from: Collection[str]) -> bool:
@@ -158,6 +162,8 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 step=instance.step,
                 steps_per_second=instance.steps_per_second,
                 epoch=instance.epoch,
+                total=instance.total,
+                usage=instance.usage,
                 no_step_since=_last_step(instance, since - begun),
                 outputs=instance.report.outputs if instance.report else None,
                 versions=instance.answer.versions if instance.answer else {},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # DEFINITIONS: where the engine keeps what its applications are, a pattern below TFAPP_HOME. It may
 # have OPTIONS too: its own flags; `open_engine` takes the values of those with `place` by name.
 # IMAGES = True: its containers are images, so that an image needs no run mode docker.
+# `require(environ)`: see below.
 ENGINES: dict[str, str] = {
     "kubernetes": "tfapp.engines.kubernetes",
     "local": "tfapp.engines.local",
@@ -50,6 +51,12 @@ def runs_images(name: str) -> bool:
     engine."""
     check_engine(name)
     return getattr(importlib.import_module(ENGINES[name]), "IMAGES", False)
+
+
+def require(name: str, environ: Mapping[str, str]) -> None:
+    """UnavailableError if this machine lacks what the engine `name` cannot do without. It asks no
+    cluster and loads no library: `Engine.examine` does."""
+    getattr(importlib.import_module(ENGINES[name]), "require", lambda _: None)(environ)
 
 
 def check_engine(name: str, said_by: str = "") -> None:

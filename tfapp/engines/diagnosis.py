@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
+import importlib.metadata
+import importlib.util
 import os
 import shutil
 import sys
@@ -48,6 +51,16 @@ def examine_here(home: Path) -> Iterator[Finding]:
     hint = "Install tfapp for Python 3.9 or newer." if old else ""
     yield Finding("python", PROBLEM if old else OK, f"{version}, {sys.executable}", hint)
     yield examine_home(home)
+
+
+def tensorflow_version() -> str:
+    """The version of the TensorFlow beside tfapp, "" if there is none. Does not import it."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return ""
+    for name in ("tensorflow", "tensorflow-cpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "of unknown version"
 
 
 def ahead(date: str | None, now: float) -> float | None:

@@ -9,7 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tfapp.contract.names import FORMING, RUNNING, exported_pages
-from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment, Verdict
+from tfapp.contract.status import (
+    ApplicationStatus,
+    InstanceStatus,
+    Moment,
+    Verdict,
+    how_long,
+)
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import UnavailableError
 from tfapp.launch.caller import Caller, OutputClosedError
@@ -160,18 +166,23 @@ def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
 
 
 def steps(instance: InstanceStatus) -> str:
-    """How far a program is: "step 1200" or "epoch 3"; "" if unknown."""
-    if instance.step is None and instance.epoch is not None:
-        return f"epoch {instance.epoch}"
-    return "" if instance.step is None else f"step {instance.step}"
+    """How far a program is: "step 1200 of 5000 (24 %)", "step 1200" or "epoch 3"; "" if unknown."""
+    if instance.step is None:
+        return "" if instance.epoch is None else f"epoch {instance.epoch}"
+    share = instance.share
+    done = "" if share is None else f" of {instance.total} ({math.floor(100 * share)} %)"
+    return f"step {instance.step}{done}"
 
 
 def measures(instance: InstanceStatus, most: int = _FEW) -> str:
-    """The metrics of a program in a line: "step 1200, 35.1 steps/s, loss 0.31". Of more than `most`
-    metrics, losses come first, then accuracies. "" when there are none."""
+    """The metrics of a program in a line: "step 1200 of 5000 (24 %), 35.1 steps/s, 1m48s left,
+    loss 0.31". Of more than `most` metrics, losses come first, then accuracies. "" when there are
+    none."""
     words = [counted] if (counted := steps(instance)) else []
     if instance.steps_per_second is not None:
         words.append(f"{instance.steps_per_second:.3g} steps/s")
+    if instance.left:
+        words.append(f"{how_long(instance.left)} left")
     names = sorted(instance.metrics, key=lambda name: (_rank(name), name))[:most]
     return ", ".join(words + [f"{name} {float(instance.metrics[name]):.4g}" for name in names])
 

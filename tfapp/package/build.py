@@ -58,9 +58,7 @@ def build_package(
         components=components,
         exports=exports,
         command_orders=build_command_orders(documents.metainfo),
-        success=tuple(
-            documents.metainfo.section("application", "successPolicy").get("components", ())
-        ),
+        success=tuple(name for _, _, name in _deciding(documents.metainfo)),
         config=build_config(documents.app_config, tuple(c.name for c in components), defaults),
         resources=build_resources(documents.resources),
         master=build_master(documents.resources),
@@ -72,17 +70,23 @@ def build_package(
 
 def _positions(documents: CheckedDocuments) -> dict[str, Position]:
     policy = ("application", "successPolicy")
-    named = documents.metainfo.section(*policy).get("components", ())
     return {
         "application": documents.metainfo.at("application"),
         "resources": documents.resources.key_at("components"),
         "successPolicy": documents.metainfo.key_at(*policy),
         **{
-            f"successPolicy.{index}": documents.metainfo.at(*policy, "components", index)
-            for index in range(len(named))
+            f"successPolicy.{number}": documents.metainfo.at(*policy, key, index)
+            for number, (key, index, _) in enumerate(_deciding(documents.metainfo))
         },
         **_rule_positions(documents.metainfo),
     }
+
+
+def _deciding(metainfo: CheckedDocument) -> tuple[tuple[str, int, str], ...]:
+    """The components and the instances that decide about success: key, index and name of each."""
+    policy = metainfo.section("application", "successPolicy")
+    keys = ("components", "instances")
+    return tuple((key, at, name) for key in keys for at, name in enumerate(policy.get(key, ())))
 
 
 def _rule_positions(metainfo: CheckedDocument) -> dict[str, Position]:

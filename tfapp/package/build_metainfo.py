@@ -143,12 +143,18 @@ def build_failure_policy(written: Mapping[str, Any]) -> FailurePolicy:
             FailureRule(
                 rule["action"],
                 tuple(rule.get("components", ())),
-                tuple(rule.get("onExitCodes", ())),
+                tuple(code for one in rule.get("onExitCodes", ()) for code in exit_codes(one)),
                 tuple(rule.get("onReasons", ())),
             )
             for rule in values.get("rules", ())
         ),
     )
+
+
+def exit_codes(written: int | str) -> range:
+    """ "128-255" -> each of them, and 42 -> itself. A range may begin with its greater end."""
+    ends = [int(word) for word in str(written).split("-")]
+    return range(min(ends), max(ends) + 1)
 
 
 def _component_of(word: str) -> str:

@@ -175,7 +175,7 @@ class AppPackage:
     components: tuple[Component, ...]
     exports: tuple[Export, ...]
     command_orders: tuple[CommandOrder, ...]
-    success: tuple[str, ...]  # component names; () means the default policy
+    success: tuple[str, ...]  # components, and instances ("worker/0"); (): the default policy
     failure: FailurePolicy
     config: Config
     resources: Mapping[str, ComponentResources]  # by component; a missing one has 0 instances

@@ -23,7 +23,7 @@ from tfapp.problems import Position
 RESOURCE_PREFIXES = ("yarn.", "component.", "role.")
 INSTANCES, PRIORITY = "yarn.component.instances", "yarn.role.priority"
 METAINFO, APP_CONFIG, RESOURCES = "metainfo", "appConfig", "resources"
-MAX_RESTARTS = ("application", "failurePolicy", "maxRestarts")
+POLICY = ("application", "failurePolicy")
 
 
 class Override(NamedTuple):
@@ -43,8 +43,8 @@ class Override(NamedTuple):
 @frozen
 class Overrides:
     """The options as they were given: (key, value), or (component, key, value), or
-    (component, count); all text. `max_restarts` replaces the failure policy's. `places`: how
-    findings name an option, where that is not by its flag."""
+    (component, count); all text. `max_restarts` and `max_losses` replace the failure policy's.
+    `places`: how findings name an option, where that is not by its flag."""
 
     options: tuple[tuple[str, str], ...] = ()
     compopts: tuple[tuple[str, str, str], ...] = ()
@@ -52,6 +52,7 @@ class Overrides:
     rescompopts: tuple[tuple[str, str, str], ...] = ()
     components: tuple[tuple[str, str], ...] = ()
     max_restarts: str = ""
+    max_losses: str = ""
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def in_words(self) -> tuple[str, ...]:
@@ -67,8 +68,12 @@ class Overrides:
 
     def entries(self) -> Iterator[Override]:
         """Every override, in the order in which they are applied."""
-        if self.max_restarts:
-            yield Override(METAINFO, MAX_RESTARTS, self.max_restarts, self._at("--max-restarts"))
+        for key, limit, flag in (
+            ("maxRestarts", self.max_restarts, "--max-restarts"),
+            ("maxInfrastructureRestarts", self.max_losses, "--max-losses"),
+        ):
+            if limit:
+                yield Override(METAINFO, (*POLICY, key), limit, self._at(flag))
         for key, value in self.options:
             at = self._at(f"--option {key}")
             yield Override(_document(key), ("global", key), value, at)

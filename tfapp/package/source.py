@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from tfapp.close_match import did_you_mean
 from tfapp.errors import InvalidPackageError
 from tfapp.package.find import ALL_NAMES, NAMES, nearby_hint
 from tfapp.package.folder import FolderSource, Listing, list_folder
 from tfapp.package.model import FILES, Source
 from tfapp.package.safety import UNUSABLE, UnsafeSourceError, check_collisions, check_name
 from tfapp.problems import Position, Problem, first_of
+from tfapp.shipped import app_packages
 
 T = TypeVar("T")
 
@@ -46,6 +48,7 @@ def open_source(path: Path, label: str, programs: bool = True) -> Source:
 
             return ZipSource(label, path, _kept(list_zip(path), programs))
         hint = "give the folder of an app package, or a .zip of one; `tfapp init` makes a new one"
+        hint = did_you_mean(label, app_packages(), hint)
         raise UnsafeSourceError("", _NO_PACKAGE, nearby_hint(path, hint), UNUSABLE)
     except UnsafeSourceError as refused:
         raise _invalid(label, refused) from refused

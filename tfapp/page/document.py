@@ -8,14 +8,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tfapp.contract.names import ACCEPTED, FORMING, RUNNING, STOPPING, SUSPENDED, exported_pages
+from tfapp.contract.names import (
+    ACCEPTED,
+    FINAL_STATES,
+    FORMING,
+    RUNNING,
+    STOPPING,
+    SUSPENDED,
+    exported_pages,
+)
 from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus, RanComponent
 from tfapp.contract.terminal import plain
+from tfapp.contract.usage import Usage, amount
 from tfapp.frozen import frozen
 from tfapp.page.history import History, Lane, history
 
 PAUSE = 1.0  # seconds between two requests of a page while the application runs
 PAUSE_EACH = 0.01  # additional seconds for each instance
+ADVICE_AFTER = 60.0  # seconds of a program from which its use says something
 _MOST_LINES = 20  # on outputs
 PAUSE_AFTER = 5.0  # seconds between two requests after its end: it may be started again
 MAX_LINES = 200  # lines of a log that are shown
@@ -198,6 +208,34 @@ def outputs_in_words(status: ApplicationStatus) -> list[str]:
     return lines
 
 
+def advice_in_words(status: ApplicationStatus) -> list[str]:
+    """Where it is plain, once it is over, that a component has asked for much more memory than its
+    programs have used, or processors: a line for each, as "worker: at most 1.2 GiB of 8.0 GiB of
+    memory was used"."""
+    if status.state not in FINAL_STATES:
+        return []
+    used: dict[str, list[Usage]] = {}
+    for instance in status.instances:
+        if instance.usage is not None and instance.usage.seconds >= ADVICE_AFTER:
+            used.setdefault(instance.component, []).append(instance.usage)
+    lines = []
+    for component, all_of in used.items():
+        peak, limit = max(u.memory_peak for u in all_of), min(u.memory_limit for u in all_of)
+        if peak < limit / 2 and limit - peak >= 1 << 30:
+            told = f"at most {amount(peak)} of {amount(limit)} of memory was used"
+            lines.append(f"{component}: {told} (yarn.memory)")
+        mean, vcores = max(u.cpu_mean or 0.0 for u in all_of), min(u.vcores for u in all_of)
+        if 0 < mean < vcores / 2 and vcores - mean >= 1:
+            told = f"{mean:.1f} of {vcores} processors were busy on average"
+            lines.append(f"{component}: {told} (yarn.vcores)")
+        gpus = min(u.gpus for u in all_of)
+        busy = [u.gpu_mean for u in all_of if u.gpu_mean is not None]
+        if gpus and busy and max(busy) < gpus / 2:
+            told = f"GPUs were busy {100 * max(busy) / gpus:.0f} % of the time at most"
+            lines.append(f"{component}: {told}: is the input slow?")
+    return lines
+
+
 def _rows(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
@@ -276,10 +314,27 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
         "preparing": instance.preparing,
         "rows": feed.instances.get(instance.instance) if feed else None,
         "step": instance.step,
+        "total": instance.total,
+        "left": instance.left,
+        "usage": _usage(instance.usage),
         "epoch": instance.epoch,
         "since": instance.no_step_since,
         "speed": instance.steps_per_second,
         "metrics": dict(instance.metrics),
+    }
+
+
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    """Each as words, and as a part of what the container has asked for."""
+    if usage is None:
+        return None
+    return {
+        "cpu": usage.processor,
+        "cpu_share": (usage.cpu or 0.0) / usage.vcores if usage.vcores else 0.0,
+        "memory": usage.memory_in_words,
+        "memory_share": usage.memory / usage.memory_limit if usage.memory_limit else 0.0,
+        "gpu": usage.gpu_in_words,
+        "gpu_share": (usage.gpu or 0.0) / usage.gpus if usage.gpus else 0.0,
     }
 
 

@@ -186,8 +186,10 @@ function instances() {
 function table(rows) {
   const metrics = rows.some((one) => one.step !== null || one.epoch !== null || Object.keys(one.metrics).length);
   const fed = rows.some((one) => one.rows !== null);
+  const used = rows.some((one) => one.usage !== null);
+  const gpus = rows.some((one) => one.usage && one.usage.gpu);
   const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
-    ...(metrics ? ["step", "metrics"] : []), "end"];
+    ...(metrics ? ["step", "metrics"] : []), ...(used ? ["cpu", "memory"] : []), ...(gpus ? ["gpu"] : []), "end"];
   const numbers = ["restarts", "rows", "step"];
   return make("table", {},
     make("thead", {}, make("tr", {}, head.map((name) =>
@@ -201,6 +203,9 @@ function table(rows) {
       fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
       metrics ? make("td", { class: "number", "data-label": "step" }, counted(one)) : null,
       metrics ? make("td", {}, measures(one)) : null,
+      used ? make("td", { "data-label": "cpu" }, one.usage && share(one.usage.cpu_share, one.usage.cpu)) : null,
+      used ? make("td", { "data-label": "memory" }, one.usage && share(one.usage.memory_share, one.usage.memory)) : null,
+      gpus ? make("td", { "data-label": "gpu" }, one.usage && one.usage.gpu && share(one.usage.gpu_share, one.usage.gpu)) : null,
       make("td", { class: "free" }, one.preparing || still(one) || one.exit.split("\n")[0])))));
 }
 
@@ -208,14 +213,23 @@ function still(one) {
   return one.since === null ? "" : `no step since ${when(one.since)}`;
 }
 
+function share(part, words) {
+  const bar = make("meter", { max: 1, value: Math.min(part, 1).toFixed(3), title: words });
+  return [bar, make("span", { title: words }, words.split(", peak")[0])];
+}
+
 function counted(one) {
-  if (one.step !== null) return String(one.step);
+  if (one.step !== null) {
+    const known = one.total !== null && one.step >= 0 && one.step <= one.total && one.total > 0;
+    return known ? `${one.step} of ${one.total} (${Math.floor(100 * one.step / one.total)} %)` : String(one.step);
+  }
   return one.epoch === null ? "" : `epoch ${one.epoch}`;
 }
 
 function measures(one) {
   const found = Object.entries(one.metrics).slice(0, 4).map(([name, value]) => `${name} ${number(value)}`);
   if (one.speed !== null) found.push(`${number(one.speed)} steps/s`);
+  if (one.left) found.push(`${long(one.left)} left`);
   return found.join(", ");
 }
 

@@ -115,14 +115,16 @@ class Context:
         metrics: Mapping[str, float] | None = None,
         *,
         step: int | None = None,
+        total: int | None = None,
         **more: float,
     ) -> None:
         """Reports metrics to the application: `metrics` maps names to numbers; `more` are further
-        metrics as keywords. `step`: the training step of the values. It is cheap enough to be
+        metrics as keywords. `step`: the training step of the values. `total`: the step at which the
+        training ends, for percent and the time left; once is enough. It is cheap enough to be
         called at every step: only the last values are sent, at most once a second."""
         from tfapp.program import reporting
 
-        reporting.report({**(metrics or {}), **more}, step)
+        reporting.report({**(metrics or {}), **more}, step, total)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Context:

@@ -41,7 +41,7 @@ def run(experiment: Experiment, context: Context) -> dict[str, Any] | None:
     folder, several = experiment.estimator.model_dir, context.trainers > 1 and not cluster.get("ps")
     if (several or context.has_evaluator) and context.hides(folder):
         raise ProgramError(f"no other instance sees {folder}, where the checkpoints are", SHARE)
-    measured = _measured(experiment.estimator, context)
+    measured = _measured(experiment, context)
     tf.estimator.train_and_evaluate(*experiment)
     chief = context.role == "chief"
     if chief and not measured and not context.has_evaluator:
@@ -79,9 +79,10 @@ def missed(error: Exception, version: str) -> ProgramError | None:
     return gone(version) if asked else None
 
 
-def _measured(estimator: Any, context: Context) -> dict[str, Any]:
+def _measured(experiment: Experiment, context: Context) -> dict[str, Any]:
     """A dictionary that receives the metrics of each evaluation. They are reported too."""
     last: dict[str, Any] = {}
+    estimator, total = experiment.estimator, experiment.train_spec.max_steps
     evaluate = estimator.evaluate
 
     def reporting(*args: Any, **kwargs: Any) -> Any:
@@ -91,7 +92,7 @@ def _measured(estimator: Any, context: Context) -> dict[str, Any]:
         if "global_step" in last:
             last["global_step"] = int(last["global_step"])
             metrics = {name: value for name, value in last.items() if name != "global_step"}
-            context.report(metrics, step=last["global_step"])
+            context.report(metrics, step=last["global_step"], total=total)
         return found
 
     estimator.evaluate = reporting

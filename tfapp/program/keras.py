@@ -450,7 +450,9 @@ def _reporting(base: Any, trainer: _Trainer) -> Any:
 
         def _report(self, logs: Mapping[str, Any]) -> None:
             step = int(self.model.optimizer.iterations.numpy())
-            trainer.context.report(numbers(logs), step=step)
+            epochs, steps = self.params.get("epochs"), self.params.get("steps")
+            total = epochs * steps if epochs and steps else None
+            trainer.context.report(numbers(logs), step=step, total=total)
             self._next = time.monotonic() + INTERVAL
 
     class ReportingBatches(Reporting):

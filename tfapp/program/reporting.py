@@ -2,7 +2,7 @@
 
     from tfapp.program.reporting import report
 
-    report({"loss": 0.31, "accuracy": 0.9}, step=1200)
+    report({"loss": 0.31, "accuracy": 0.9}, step=1200, total=5000)
 
 It may be called for every batch: a thread writes the file, at most once a second, and the last
 values at the end. Where there is no runner nothing is written. Standard library only.
@@ -32,9 +32,10 @@ MAX_NAME = 64  # characters
 _MAX_STEP = 2**63
 
 
-def report(metrics: Mapping[str, float], step: int | None = None) -> None:
-    """Reports metrics (name -> number) and the training step to which they belong. Values replace
-    earlier values of the same name. Other metrics are kept, and so is the step if `step` is None.
+def report(metrics: Mapping[str, float], step: int | None = None, total: int | None = None) -> None:
+    """Reports metrics (name -> number) and the training step to which they belong. `total`: the
+    step at which the training ends, for percent and the time left. Values replace earlier values of
+    the same name. Other metrics are kept, and so are step and total if they are None.
 
     A value is a Python number, a NumPy number or a scalar tensor; NaN and infinities are allowed.
     For any other value, also text, TypeError or ValueError is raised and nothing is reported. An
@@ -43,7 +44,7 @@ def report(metrics: Mapping[str, float], step: int | None = None) -> None:
 
     >>> report({"loss": 0.25}, step=10)
     """
-    _reporter().report(metrics, step)
+    _reporter().report(metrics, step, total)
 
 
 def flush() -> None:
@@ -72,6 +73,7 @@ class Reporter:
         self._values: dict[str, float] = {}
         self._courses: dict[str, Course[float]] = {}  # of the first metrics
         self._step: int | None = None
+        self._total: int | None = None
         self._time = 0.0
         self._warned: set[str] = set()
         self._closed = False
@@ -86,7 +88,9 @@ class Reporter:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def report(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def report(
+        self, metrics: Mapping[str, float], step: int | None = None, total: int | None = None
+    ) -> None:
         taken = {}
         try:
             items = metrics.items()
@@ -96,16 +100,18 @@ class Reporter:
             if type(value) is not float or type(name) is not str:
                 value = _number(name, value)
             taken[name] = value
-        if step is not None and type(step) is not int:
-            step = _whole(step)
-        if step is not None and not -_MAX_STEP <= step < _MAX_STEP:
-            raise ValueError(f"step: {step} has more than 64 bits")
+        if step is not None:
+            step = _whole("step", step)
+        if total is not None:
+            total = _whole("total", total)
         with self._lock:
             if not taken.keys() <= self._values.keys():
                 taken = self._admitted(taken)
             self._values.update(taken)
             if step is not None:
                 self._step = step
+            if total is not None:
+                self._total = total
             self._time = self._calendar()
             self._keep_course(taken)
             if self._pending or self._path is None:
@@ -135,6 +141,7 @@ class Reporter:
                 self._pending = False
                 data = {
                     "step": self._step,
+                    "total": self._total,
                     "time": self._time,
                     "metrics": {name: _in_json(value) for name, value in self._values.items()},
                     "points": {
@@ -219,11 +226,14 @@ def _number(name: object, value: object) -> float:
     raise TypeError(f"metric {name}: {value!r:.60} is no number")
 
 
-def _whole(step: object) -> int:
+def _whole(what: str, step: object) -> int:
     try:
-        return operator.index(step)  # type: ignore[arg-type]
+        number = step if type(step) is int else operator.index(step)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"step: {step!r:.60} is no whole number") from None
+        raise TypeError(f"{what}: {step!r:.60} is no whole number") from None
+    if not -_MAX_STEP <= number < _MAX_STEP:
+        raise ValueError(f"{what}: {number} has more than 64 bits")
+    return number
 
 
 def _warn(text: str) -> None:

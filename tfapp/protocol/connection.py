@@ -115,6 +115,10 @@ class Connection:
         self._client.call("killContainer", **_instance(container))
 
     # -- the application --
+    def queue(self) -> str:
+        """The name of the queue of YARN to which the application was submitted."""
+        return str(self._client.call("getApplicationSpec").queue)
+
     def set_progress(self, progress: float) -> None:
         """Sets the progress of the application, from 0 to 1."""
         self._client.call("SetProgress", progress=progress)

@@ -17,9 +17,11 @@ from pathlib import Path
 from tfapp import threads
 from tfapp.contract import metrics
 from tfapp.contract.metrics import Measure, Point
+from tfapp.contract.usage import Usage
 from tfapp.course import MAX_CURVES, MAX_POINTS, Course
 from tfapp.frozen import frozen
 from tfapp.runner.open_event_files import OpenEventFiles
+from tfapp.runner.usage import UsageMeter
 
 LOOK_LIMIT = 0.25  # seconds that a heartbeat waits for a look; a shared folder may be slow
 LAST_LOOK_LIMIT = 2.0  # the same for the report of a program's end
@@ -39,6 +41,8 @@ class Reading:
     steps_per_second: float | None
     epoch: int | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
+    total: int | None = None
+    usage: Usage | None = None
 
 
 NOTHING = Reading({}, None, None)
@@ -50,15 +54,17 @@ class _Reported:
     step: int | None
     time: float
     points: Mapping[str, tuple[Point, ...]]
+    total: int | None = None
 
 
 _NOT_REPORTED = _Reported({}, None, 0.0, {})
 
 
 class Meter:
-    """The metrics of one program. `file`: the file that it reports to; content from before is an
-    older program's and is ignored. `pids`: the processes of the program. `private`: a folder that
-    no other program writes to. `look` may be called by several threads."""
+    """The metrics of one program, and what it uses of its machine. `file`: the file that it reports
+    to; content from before is an older program's and is ignored. `pids`: the processes of the
+    program. `private`: a folder that no other program writes to. `vcores`, `memory` (bytes) and
+    `gpus`: what its container has asked for. `look` may be called by several threads."""
 
     def __init__(
         self,
@@ -66,7 +72,11 @@ class Meter:
         pids: Callable[[], Iterable[int]],
         private: Path | None = None,
         calendar: Callable[[], float] = time.time,
+        vcores: int = 1,
+        memory: int = 0,
+        gpus: int = 0,
     ):
+        self._usage = UsageMeter(pids, vcores, memory, gpus)
         self._file = ReportFile(file)
         self._events = OpenEventFiles(pids)
         self._speed = Speed()
@@ -125,6 +135,8 @@ class Meter:
             self._speed.at(source, step, when, self._calendar()),
             epoch,
             {name: courses[name] for name in [n for n in found if n in courses][:MAX_CURVES]},
+            reported.total,
+            (None if over else self._usage.look()) or self.reading.usage,
         )
         if over:
             events.close()
@@ -145,7 +157,8 @@ def _unsaid(
 
 class ReportFile:
     """The file that a program reports to, as `tfapp.program.reporting` writes it:
-    {"step": 12 or null, "time": seconds since 1970, "metrics": {"loss": 0.31}}."""
+    {"step": 12 or null, "total": 5000 or null, "time": seconds since 1970,
+    "metrics": {"loss": 0.31}}."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -211,7 +224,8 @@ def _reported(data: object) -> _Reported:
         for name, told in (courses.items() if isinstance(courses, dict) else ())
         if name in found and (read := tuple(_points(told)))
     }
-    return _Reported(found, _step(step), known if isinstance(known, float) else 0.0, points)
+    when = known if isinstance(known, float) else 0.0
+    return _Reported(found, _step(step), when, points, _step(data.get("total")))
 
 
 def _points(told: object) -> Iterator[Point]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from tfapp import processes
 from tfapp.contract.exit import Exit
+from tfapp.contract.names import ENV_IMAGE_DIR
 from tfapp.runner.container import Container
-from tfapp.runner.program import RunningProgram
+from tfapp.runner.program import RunningProgram, StartError
 from tfapp.script import Context, Executed, Handle, Program, ProgramMissingError, ScriptError
 from tfapp.temporary import TemporaryFolder
 
@@ -100,7 +102,10 @@ class ProcessMode:
         files behind."""
         self._delete_temporary()
         env = {**context.env, **self._make_temporary(context), **program.env}
-        folder = program.cwd or context.work_dir
+        if program.entry_point:
+            raise StartError("only a Docker engine tells the image's own command: write it out")
+        image_dir = context.env.get(ENV_IMAGE_DIR, "") if program.of_image else ""
+        folder = program.cwd or Path(image_dir or context.work_dir)
         self._program = RunningProgram(program.argv, env, folder, self._secrets)
         return self._program
 

@@ -160,8 +160,14 @@ class Supervisor:
         self.tell(f"starting {command}")
         # Made first: it forgets what an older program has reported.
         container = self._container
+        asked = container.component.container
         meter = metrics.Meter(
-            container.metrics_file, lambda: running.pids(), private=container.work_dir
+            container.metrics_file,
+            lambda: running.pids(),
+            private=container.work_dir,
+            vcores=asked.vcores,
+            memory=asked.memory << 20,
+            gpus=asked.gpus,
         )
         try:
             cluster = contexts.cluster_json(context.generation, context.members)

@@ -79,7 +79,7 @@ def _mapping_hint(name: str, found: Any, said: Schema) -> str:
     first = found[0] if isinstance(found, list) and found else None
     if isinstance(first, Mapping) and isinstance(first.get("name"), str):
         return f"write '{first['name']}:' in place of '- name: {first['name']}'"
-    needed = said.get("required", ())
+    needed = next(iter(said.get("anyOf", ())), said).get("required", ())
     if len(needed) == 1 and isinstance(found, str):
         return f"write {name}: {{ {needed[0]}: {found} }}"
     if len(needed) == 1 and _are_scalars(found):

@@ -3,95 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-import json
-import os
-import re
-import signal
-import sys
-import time
-import zipfile
 from collections.abc import Sequence
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, trains_alone
-from tfapp.runner import tensorflow_env
-from tfapp.script import Context, Handle, Program, ProgramMissingError, Script, ScriptError
+from tfapp.runner import entry, tensorflow_env
+from tfapp.script import Context, Handle, Program, Script, ScriptError
 
 # Once MultiWorkerMirroredStrategy is made, a handler in one of these catches SIGTERM, and the
 # program goes on; unless it sets a handler of its own afterwards.
 CATCHERS = ("libtensorflow", "_pywrap_tensorflow")
-SECOND_SIGNAL = 5.0  # seconds after which such a program gets SIGINT
-AFTER_PYTHON = 0.5  # seconds for what is left of a program whose Python has ended
-LOOK_EVERY = 0.1  # seconds
-
-PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
-
-
-def look(modules, folders, find_spec):
-    """Which of `modules` are `missing`, and the `versions` of Python, and of Keras and TensorFlow
-    where they can be known. Imports none of them. `folders` come before those where `find_spec`
-    looks."""
-    names = {
-        "Keras": ("keras", "keras(_nightly)?"),
-        "TensorFlow": ("tensorflow", "(tensorflow|tf_nightly)(_(cpu|cpu_aws|gpu|intel|macos))?"),
-    }
-    wanted = {*modules, *(module for module, _ in names.values())}
-    found = {name: PathFinder.find_spec(name, folders) or find_spec(name) for name in wanted}
-    versions = {"Python": ".".join(map(str, sys.version_info[:3]))}
-    for name, (module, distribution) in names.items():
-        for folder in getattr(found[module], "submodule_search_locations", None) or ():
-            for path in Path(folder).parent.glob("*.dist-info"):
-                match = re.match(distribution + "-([0-9].*)", path.stem)
-                if match:
-                    versions[name] = match.groups()[-1]
-    return {"missing": [name for name in modules if found[name] is None], "versions": versions}
-
-
-# Run by the program's interpreter in the program's folder and environment, as the program will
-# be. Its own modules are not looked for in that folder.
-PROBE = f"""
-import sys
-folder = sys.path.pop(0)
-import json, os, re
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
-from pathlib import Path
-{inspect.getsource(look)}
-modules, schemes = json.loads(sys.argv[1])
-begins = any(type(one).__name__ == "UntilTensorFlow" for one in sys.meta_path)  # before a search
-told = look(modules, [folder], find_spec)
-sys.path.insert(0, folder)
-if schemes:
-    given, why = [], ""
-    for scheme in set(schemes) & set({OPENED_SCHEMES!r}) if begins else ():
-        library = "hdfs_native" if scheme in {HDFS_SCHEMES!r} else "obstore"
-        try:
-            __import__(library)
-            given.append(scheme)
-        except ImportError as error:
-            why = "what travels does not fit to Python " + told["versions"]["Python"] + ": "
-            why += str(error) + "; install " + library + " beside TensorFlow"
-    if not set(schemes) <= set(given):
-        import tensorflow as tf
-        try:
-            import tensorflow_io
-        except ImportError:
-            pass
-        given += tf.io.gfile.get_registered_schemes()
-        if not os.environ.get("TFAPP_STORAGE_PACKAGES"):
-            why = "site.global.storage is false, or its packages did not travel"
-        elif not begins and (sys.flags.ignore_environment or sys.flags.no_site):
-            why = "this Python is started with -E, -I or -S, so that tfapp adds nothing to it"
-            why += "; build the PEX with `pex --venv`" * ("PEX" in os.environ)
-        elif sys.version_info < (3, 10):
-            why = "that needs Python 3.10 or newer"
-    told.update(schemes=given, why=why)
-print(json.dumps(told))
-"""
 
 # TensorBoard's modules are not looked for in the program's folder.
 TENSORBOARD = "import sys; del sys.path[0]; from tensorboard.main import run_main; run_main()"
@@ -105,11 +25,7 @@ task = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 tf.distribute.Server(task.cluster_spec(), job_name=task.task_type, task_index=task.task_id).join()
 """
 
-# By these variables an interpreter looks for modules elsewhere.
-PLACES = ("HOME", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
-
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"  # by it, tf.keras is Keras 2: tf-keras, beside Keras 3
-INSTALL = "is not installed in {}; install it or set site.global.python.executable"
 
 
 class Tensorflow(Script):
@@ -121,31 +37,33 @@ class Tensorflow(Script):
     def prepare(self, context: Context) -> None:
         """Finds out early what would only fail once all instances have met."""
         if context.component.role == "tensorboard":
-            told = probe(context, ["tensorboard"])
+            told = entry.probe(context, ["tensorboard"])
             self.tell_versions(told)
             if told["missing"]:
-                raise ScriptError("TensorBoard " + INSTALL.format(interpreter(context)))
+                raise ScriptError("TensorBoard " + entry.INSTALL.format(entry.interpreter(context)))
             return
-        check_folder("site.global.user.checkpoint.prefix", context.checkpoint_dir)
+        entry.check_folder("site.global.user.checkpoint.prefix", context.checkpoint_dir)
         if is_server(context):
             self.tell_versions(check_tensorflow(context, optional=False))
             return
-        entry = entry_file(context)
-        link_file(context)
-        python = is_python(entry)
-        told = check_tensorflow(context, is_call(entry)) if python else find_keras(context)
+        if entry.is_command(context):
+            self.legacy_keras = uses_keras_2(context, find_keras(context))
+            return
+        path = entry.entry_file(context)
+        entry.link_file(context)
+        python = entry.is_python(path)
+        told = check_tensorflow(context, entry.is_call(path)) if python else find_keras(context)
         if python:  # another program may start another Python
             self.tell_versions(told)
-        elif is_pex(entry):
-            command = ("env", "PEX_INTERPRETER=1", *entry_command(context, entry))
-            check_schemes(context, entry.name, command)
-        # Without tf-keras, `import tf.keras` would fail because of the variable.
-        there = "tf_keras" not in told["missing"] and not has_keras_2(told)
-        self.legacy_keras = there and wants_keras_2(context)
+        elif entry.is_pex(path):
+            command = ("env", "PEX_INTERPRETER=1", *entry.entry_command(context, path))
+            check_schemes(context, path.name, command)
+        self.legacy_keras = uses_keras_2(context, told)
 
     def tell_versions(self, told: dict[str, Any]) -> None:
         """Takes them from what `probe` tells. Which Keras a program uses is its own affair."""
-        self.versions = {name: one for name, one in told["versions"].items() if name != "Keras"}
+        found = told["versions"]
+        self.versions = {name: found[name] for name in ("Python", "TensorFlow") if name in found}
 
     def start(self, context: Context) -> Program:
         """The program with TF_CONFIG, WORKER_NUMBER and TOT_WORKERS; or TensorBoard."""
@@ -158,53 +76,17 @@ class Tensorflow(Script):
         if context.component.role in tensorflow_env.TASK_ROLES:
             env.update(tensorflow_env.task_environment(context.instance, context.members))
             env.update(tensorflow_env.without_proxy(context.members, context.env))
-        if not context.config.get("user.checkpoint.prefix"):
-            print(
-                "tfapp: warning: site.global.user.checkpoint.prefix is not set: checkpoints go to "
-                f"{context.checkpoint_dir}, which no other instance sees and which ends with "
-                f"this container{restarts(context)}",
-                flush=True,
-            )
+        entry.warn_of_checkpoints(context)
         if is_server(context):
             return Program((context.python, "-c", SERVER_PROGRAM), env)
-        command = entry_command(context, entry_file(context))
-        return Program((*command, *context.words("user.scripts.args")), env)
+        return entry.program(context, env)
 
     def stop(self, context: Context, handle: Handle) -> None:
-        """Sends the signal, and SIGINT to a program that trains on because TensorFlow has caught
-        it. At the end of Python TensorFlow may wait 10 s for others, which wait for this one in
-        the middle of a step: no code of the program is left by then, and it is ended."""
-        asked = time.time()
-        number = signal.Signals[context.config.get("stop.signal", "SIGTERM")]
-        if not Path(handle.signal(number)).name.startswith(CATCHERS):
-            return
-        end = time.monotonic() + SECOND_SIGNAL
-        while handle.running() and time.monotonic() < end:
-            time.sleep(LOOK_EVERY)
-        if not handle.running() or touched_since(context, asked):
-            return
-        handle.signal(signal.SIGINT)
-        while handle.catches(signal.SIGINT):  # Python gives its handler up as it ends
-            time.sleep(LOOK_EVERY)
-        time.sleep(AFTER_PYTHON)
-        handle.signal(signal.SIGINT)
+        """At the end of Python TensorFlow may wait 10 s for others."""
+        entry.stop(context, handle, CATCHERS)
 
     def status(self, context: Context, handle: Handle) -> bool:
         return handle.running()
-
-
-def touched_since(context: Context, moment: float) -> bool:
-    """Whether the program has touched its progress file, by which it says that it goes on to save
-    something."""
-    with contextlib.suppress(OSError):
-        return os.stat(context.env.get("TFAPP_PROGRESS_FILE", "")).st_mtime > moment
-    return False
-
-
-def restarts(context: Context) -> str:
-    """What a restart means where no other instance sees the checkpoints."""
-    alone = trains_alone(member.role for member in context.members)
-    return "" if alone else "; after any restart all instances begin anew, with empty folders"
 
 
 def is_server(context: Context) -> bool:
@@ -212,73 +94,14 @@ def is_server(context: Context) -> bool:
     return context.config.get("user.scripts.entry") == SERVER
 
 
-def entry_file(context: Context) -> Path:
-    """The program's file. ScriptError when it is not there."""
-    entry = context.config.get("user.scripts.entry", "")
-    path = Path(os.path.normpath(context.files_dir / entry))
-    if context.files_dir not in path.parents:
-        raise ScriptError(f"site.global.user.scripts.entry: {entry!r} is not below files/")
-    if not path.is_file():
-        raise ScriptError(
-            f"site.global.user.scripts.entry: there is no {entry} in files/; put it into the "
-            "package's files/ or give it with --files"
-        )
-    return path
-
-
-def link_file(context: Context) -> None:
-    """Makes the link that site.global.user.scripts.link asks for. ScriptError when it cannot."""
-    link, _, name = context.config.get("user.scripts.link", "").partition("=")
-    if not link or context.component.docker is not None:
-        return
-    partial = f"{link}.tfapp"
-    try:
-        os.makedirs(os.path.dirname(link), exist_ok=True)
-        if os.path.lexists(partial):
-            os.unlink(partial)
-        os.symlink(context.files_dir / name, partial)
-        os.replace(partial, link)  # also over that of another run
-    except OSError as error:
-        raise ScriptError(
-            f"site.global.user.scripts.link: {link} cannot be made: {error.strerror}; its folder "
-            "must be one that the program's user can write"
-        ) from error
-
-
-def is_python(path: Path) -> bool:
-    return path.suffix.lower() in (".py", ".pyw", ".pyz")
-
-
-def is_pex(path: Path) -> bool:
-    """Whether it is a program with all that it needs, which starts a Python of its own."""
-    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as file:
-        return "PEX-INFO" in file.namelist()
-    return False
-
-
-def entry_command(context: Context, path: Path) -> tuple[str, ...]:
-    """How the program's file is run: Python, an executable, the interpreter of its first line, or
-    else bash."""
-    if is_python(path):
-        return (context.python, str(path))
-    with open(path, "rb") as file:
-        first = file.readline(1 << 10).rstrip()
-    # The kernel runs no script that does not name its interpreter.
-    if os.access(path, os.X_OK) and (path.suffix != ".sh" or first[:2] == b"#!"):
-        return (str(path),)
-    # As the kernel does: all words after the interpreter are one argument.
-    words = os.fsdecode(first[2:]).split(maxsplit=1) if first[:2] == b"#!" else []
-    return (*(words or ["bash"]), str(path))
-
-
-def is_call(path: Path) -> bool:
-    """Whether the entry runs a Python call's functions, which may do without TensorFlow. What they
-    import was looked for before submission."""
-    return (path.parent / "call.json").is_file()
-
-
 def wants_keras_2(context: Context) -> bool:
     return context.config.get("keras.legacy", "true").lower() == "true"
+
+
+def uses_keras_2(context: Context, told: dict[str, Any]) -> bool:
+    """Whether LEGACY_KERAS is to be set. Without tf-keras, `import tf.keras` would fail by it."""
+    there = "tf_keras" not in told["missing"] and not has_keras_2(told)
+    return there and wants_keras_2(context)
 
 
 def has_keras_2(told: dict[str, Any]) -> bool:
@@ -305,19 +128,19 @@ def check_tensorflow(context: Context, optional: bool) -> dict[str, Any]:
     """What `probe` tells of tensorflow and tf_keras. ScriptError when the program's interpreter
     lacks TensorFlow, unless that is `optional`, or TensorFlow a file system that the configuration
     names."""
-    told = probe(context, ["tensorflow", "tf_keras"])
+    told = entry.probe(context, ["tensorflow", "tf_keras"])
     if "tensorflow" in told["missing"]:
         if optional:
             return {**told, "missing": ["tf_keras"]}
-        raise ScriptError("TensorFlow " + INSTALL.format(interpreter(context)))
+        raise ScriptError("TensorFlow " + entry.INSTALL.format(entry.interpreter(context)))
     if "tf_keras" in told["missing"] and wants_keras_2(context) and not has_keras_2(told):
         print(
             f"tfapp: warning: site.global.keras.legacy is true, but tf-keras is not installed in "
-            f"{interpreter(context)}: tf.keras is Keras 3, with which model.fit() fails under "
-            "MultiWorkerMirroredStrategy and ParameterServerStrategy",
+            f"{entry.interpreter(context)}: tf.keras is Keras 3, with which model.fit() fails "
+            "under MultiWorkerMirroredStrategy and ParameterServerStrategy",
             flush=True,
         )
-    check_schemes(context, interpreter(context), (context.python,))
+    check_schemes(context, entry.interpreter(context), (context.python,))
     return told
 
 
@@ -325,11 +148,11 @@ def check_schemes(context: Context, name: str, command: Sequence[str]) -> None:
     """ScriptError when the TensorFlow of the Python that `command` starts has not the file system
     of a folder of the configuration. `name`: what messages call this Python."""
     folders = {
-        "site.global.user.checkpoint.prefix": url_scheme(context.checkpoint_dir),
-        "site.global.user.data.dir": url_scheme(context.data_dir),
+        "site.global.user.checkpoint.prefix": entry.url_scheme(context.checkpoint_dir),
+        "site.global.user.data.dir": entry.url_scheme(context.data_dir),
     }
     wanted = {key: scheme for key, scheme in folders.items() if scheme not in ("", "file")}
-    opened = probe(context, [], list(wanted.values()), command) if wanted else {}
+    opened = entry.probe(context, [], list(wanted.values()), command) if wanted else {}
     for key, scheme in wanted.items():
         if scheme not in opened["schemes"]:
             raise ScriptError(
@@ -344,67 +167,5 @@ def find_keras(context: Context) -> dict[str, Any]:
     Where there is none, or the answer does not matter, tf_keras is missing."""
     if wants_keras_2(context) and LEGACY_KERAS not in context.env:
         with contextlib.suppress(ScriptError):
-            return probe(context, ["tf_keras"])
+            return entry.probe(context, ["tf_keras"])
     return {"missing": ["tf_keras"], "versions": {}}
-
-
-def check_folder(key: str, folder: str) -> None:
-    """ScriptError for a relative path, which is another folder in every instance."""
-    if not url_scheme(folder) and not os.path.isabs(folder):
-        raise ScriptError(
-            f"{key}: {folder!r} is relative, which means another folder in every instance; "
-            "give an absolute path or a URL"
-        )
-
-
-def url_scheme(folder: str) -> str:
-    """ "hdfs" of hdfs://..., "" of a path."""
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", folder)
-    return match.group(1).lower() if match else ""
-
-
-def probe(
-    context: Context,
-    modules: Sequence[str],
-    schemes: Sequence[str] = (),
-    command: Sequence[str] = (),
-) -> dict[str, Any]:
-    """What `look` finds in the program's interpreter, or in that which `command` starts, and, if
-    `schemes` are asked for, the `schemes` of URLs that its TensorFlow can open, and `why` not
-    others. TensorFlow is imported only for those that tfapp does not give it. ScriptError when the
-    interpreter cannot be asked."""
-    if not schemes and is_this_interpreter(context):
-        return look(modules, [str(context.work_dir)], find_spec)
-    asked = json.dumps([list(modules), list(schemes)])
-    argv = [*(command or (context.python,)), "-c", PROBE, asked]
-    try:
-        done = context.execute(argv, PROBE_LIMIT)
-    except ProgramMissingError as error:
-        raise ScriptError(f"{error}; set site.global.python.executable") from error
-    if done.code != 0:
-        raise ScriptError(f"{argv[-4]} failed:\n{done.errors.strip()[-2000:]}")
-    return json.loads(done.output.splitlines()[-1])
-
-
-def is_this_interpreter(context: Context) -> bool:
-    """Whether the program's interpreter finds modules where this one does."""
-    return (
-        context.component.docker is None
-        and context.python == sys.executable
-        and all(own_place(context, name) == os.environ.get(name) for name in PLACES)
-    )
-
-
-def own_place(context: Context, name: str) -> str | None:
-    """A variable of the program, without what tfapp puts before PYTHONPATH: no module that a
-    program imports is there."""
-    value = context.env.get(name)
-    if name != "PYTHONPATH" or value is None or "TFAPP_STORAGE_PACKAGES" not in context.env:
-        return value
-    return value.partition(os.pathsep)[2] or None
-
-
-def interpreter(context: Context) -> str:
-    """How messages call the program's interpreter."""
-    docker = context.component.docker
-    return context.python if docker is None else f"{context.python} of image {docker.image}"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tfapp.package.load import load_package
-from tfapp.shipped import app_packages_dir, schemas_dir
+from tfapp.shipped import app_packages, app_packages_dir, schemas_dir
 
 
 def test_the_new_package_is_valid_and_has_the_name(tmp_path):
@@ -60,3 +60,18 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     code, a_shell = call(tmp_path, None, "init", str(tmp_path / "file" / "app"))
     assert code == 53, a_shell.err.text
+
+
+@pytest.mark.parametrize("name", app_packages())
+def test_a_copy_of_each_package_is_valid(tmp_path, name):
+    code, a_shell = call(tmp_path, None, "init", str(tmp_path / "app"), "--package", name)
+    assert code == 0, a_shell.err.text
+    loaded, original = load_package(tmp_path / "app"), load_package(app_packages()[name])
+    assert loaded.problems == original.problems == ()
+    assert loaded.package.components == original.package.components
+
+
+def test_a_package_that_there_is_not(tmp_path):
+    with pytest.raises(SystemExit):
+        call(tmp_path, None, "init", str(tmp_path / "app"), "--package", "tensorflo")
+    assert not (tmp_path / "app").exists()

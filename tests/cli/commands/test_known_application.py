@@ -10,6 +10,7 @@ from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
 from tfapp.contract.exit import Exit
 from tfapp.contract.status import Ran, RanComponent
+from tfapp.contract.usage import Usage
 from tfapp.engines.base import Link
 
 WORKERS = (
@@ -145,6 +146,34 @@ def test_status_shows_metrics(tmp_path):
         "worker/1  1201  -        -",
         "worker/2  -     -        loss 0.5",
     ]
+    ending = instance("worker/0", "RUNNING", step=1200, total=5000, steps_per_second=35.2)
+    _, a_shell = call(
+        tmp_path, PlayedEngine(tmp_path, [status("RUNNING", ending)]), "status", "app"
+    )
+    assert a_shell.out.text.splitlines()[-2:] == [
+        "INSTANCE  STEP                 STEPS/S  LEFT   METRICS",
+        "worker/0  1200 of 5000 (24 %)  35.2     1m48s  -",
+    ]
+    usage = Usage(9.0, None, None, 2, 3 << 29, 2 << 30, 8 << 30, 5 << 20, 12)
+    using = instance("worker/0", "RUNNING", usage=usage)
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [status("RUNNING", using)]), "status", "app")
+    assert a_shell.out.text.splitlines()[-2:] == [
+        "INSTANCE  CPU  MEMORY                            READ     WRITTEN",
+        "worker/0  -    1.5 GiB of 8.0 GiB, peak 2.0 GiB  5.0 MiB  12 bytes",
+    ]
+    gpus = dataclasses.replace(
+        usage,
+        gpu=1.5,
+        gpus=2,
+        gpu_memory=3 << 30,
+        gpu_memory_peak=4 << 30,
+        gpu_memory_limit=160 << 30,
+    )
+    using = instance("worker/0", "RUNNING", usage=gpus)
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [status("RUNNING", using)]), "status", "app")
+    assert a_shell.out.text.splitlines()[-1].endswith(
+        "12 bytes  1.5 of 2; 3.0 GiB of 160.0 GiB, peak 4.0 GiB"
+    )
     _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
     shown = json.loads(a_shell.out.text)["status"]["instances"][0]
     assert (shown["metrics"], shown["step"], shown["steps_per_second"]) == (many, 1200, 35.1234)

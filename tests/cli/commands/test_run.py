@@ -112,6 +112,38 @@ def test_options(words, expected):
     assert options(*words) == expected
 
 
+COMMAND = "site.global.user.scripts.command"
+
+
+@pytest.mark.parametrize(
+    ("words", "begins", "command"),
+    [
+        (("--", "python", "/opt/a b.py", "-x"), "python-", "python '/opt/a b.py' -x"),
+        (("-i", "r.example.org:5/team/digits:3", "--", "train"), "digits-", "train"),
+        (("-i", "r.example.org/digits@sha256:0"), "digits-", "tfapp:image"),
+    ],
+)
+def test_a_command_that_is_there_needs_no_script(words, begins, command):
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    args = parse(parser, list(words))
+    args.engine = args.engine or "local"
+    assert dict(run.options_of(args, ""))[COMMAND] == command
+    assert run._new_name("", args).startswith(begins)
+
+
+def test_a_command_is_what_status_tells_of_the_program(tmp_path):
+    compiled, _ = submitted(tmp_path, "-w", "1", "--", "sh", "-c", "exit 0")
+    ran = {one.component: one.program for one in compiled.job.ran.components}
+    assert ran == {"worker": "sh -c 'exit 0'"}
+
+
+def test_a_program_is_needed(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, None, "run", "-w", "2")
+    assert "SCRIPT, MODULE:FUNCTION, -m MODULE or -- COMMAND" in capsys.readouterr().err
+
+
 LINK, VOLUMES = "site.global.user.scripts.link", "site.global.kubernetes.volumes"
 
 
@@ -427,6 +459,7 @@ def test_sizes_are_those_of_the_instances_that_run_the_program(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     words = ("train.py", "--ps", "1", "--evaluator", "--tensorboard")
     words += ("--memory", "300 MiB", "--vcores", "3", "--gpus", "1", "--retries", "7")
+    words += ("--losses", "8")
     compiled, _ = submitted(tmp_path, *words)
     sizes = {c.name: c.container for c in compiled.job.components if c.instances}
     trains, serves = Resources(300, 3, 1), Resources(300, 3)
@@ -435,7 +468,8 @@ def test_sizes_are_those_of_the_instances_that_run_the_program(tmp_path, monkeyp
         **dict.fromkeys(("ps", "evaluator"), serves),
         "tensorboard": Resources(1024, 1),
     }
-    assert compiled.plan.package.failure.max_restarts == 7
+    failure = compiled.plan.package.failure
+    assert (failure.max_restarts, failure.max_losses) == (7, 8)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.contract_values import make_failure_policy
 from tests.coordinator.histories import LIMITS, Histories
 from tests.coordinator.world import World, job
 from tfapp.contract.job import RESTART_INSTANCE, FailurePolicy, FailureRule
+from tfapp.contract.status import GIVEN_BACK
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.state import Charges
 from tfapp.coordinator.publisher import status
@@ -253,7 +254,32 @@ def test_flex_is_answered(asked, reply):
     assert world.replies == [reply]
 
 
+def test_flex_keeps_an_instance_that_decides():
+    world = World(job("worker=3", success=("worker/1",), limits=LIMITS))
+    world.play("1 all answer\n2 flex worker 1\n3 flex worker 2")
+    assert world.replies == [
+        "worker would have 1 instances, and needs 2",
+        "worker goes from 3 to 2 instances",
+    ]
+
+
 def test_flex_is_too_late_at_the_end():
     world = World(job("chief=1 evaluator=1"))
     world.play("1 all answer\n2 chief/0 exits 0\n3 flex evaluator 2")
     assert world.replies == ["the application is about to end"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "lost", "kept"),
+    [
+        ("chief=1 ps=1", "ps/0", True),  # the chief's only checkpoints are in its container
+        ("chief=1 ps=2", "chief/0", False),  # they are gone already
+        ("worker=2", "worker/1", False),  # all begin anew after each failure
+    ],
+)
+def test_the_only_checkpoints_are_not_given_back(layout, lost, kept):
+    made = job(layout, limits=LIMITS, failure=DEFAULT)
+    bare = tuple(dataclasses.replace(c, site={}) for c in made.components)
+    world = World(dataclasses.replace(made, components=bare))
+    world.play(f"1 all answer\n20 full queue\n20 {lost} preempted\n21 all answer\n300")
+    assert any(m.kind == GIVEN_BACK for m in world.state.timeline) is not kept

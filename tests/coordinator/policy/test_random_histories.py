@@ -36,10 +36,13 @@ from tfapp.contract.names import (
     STOPPING,
     SUCCEEDED,
 )
+from tfapp.contract.status import GIVEN_BACK
 from tfapp.coordinator.policy import actions, ending, ends, events
 from tfapp.coordinator.policy.failure_policy import MAX_BACK_OFF
+from tfapp.coordinator.policy.forming import PAUSE
 from tfapp.coordinator.policy.state import (
     FINISHED,
+    MAX_DOUBLINGS,
     Instance,
     Intent,
     Recovery,
@@ -123,7 +126,8 @@ class Referee:
         self.flexed = 0
         self.charged: set[int] = set()  # generations
         self.starved: tuple[float, float] | None = None  # since when, and since when by nodes only
-        self.fed = 0.0  # the last time at which not everything was held back
+        self.fed = 0.0  # the last time at which something was held back
+        self.partly = 0.0  # since when some containers are there and others held back
         self.told = 0.0  # the last announcement
         self.repeated = 0  # announcements
         world.checks.append(self.check)
@@ -140,6 +144,8 @@ class Referee:
         self.check_actions(before, after, wanted)
         self.check_waits(before, after, wanted)
         self.check_scheduler(before, after, event, wanted)
+        if gave_back(before, after):
+            self.check_given_back(before, after, wanted)
         self.check_charge(before, after)
         self.check_budgets(after)
         if before.verdict is None and after.verdict is not None:
@@ -180,6 +186,7 @@ class Referee:
                 assert last in gone, "one container for each instance"
             if isinstance(action, actions.KillContainer):
                 self.killed.add(action.container)
+            if isinstance(action, actions.KillContainer) and not gave_back(before, after):
                 self.failed |= {(n, g) for n in after.instances for g in may_fail(before)}
         containers = {after.instances[name].container for name in orders}
         assert not (self.ended - self.doubtful) & containers, "orders go to the living"
@@ -203,7 +210,8 @@ class Referee:
             self.repeated += (
                 isinstance(event, events.Tick) and after.generation == before.generation
             )
-        if looked and after.phase == FORMING and after.hold is not None:
+        paused = after.ask_at < math.inf
+        if looked and after.phase == FORMING and after.hold is not None and not paused:
             for first in holding(after)[: held_until(after) == math.inf]:
                 assert first.held in (QUEUE, QUOTA) and first.preparing, "a queue is named"
                 assert limits.queue == 0
@@ -217,16 +225,34 @@ class Referee:
                 since = self.starved[0] + limits.queue
                 assert now >= (since if limits.queue else self.starved[1] + NODES_LIMIT)
 
+    def check_given_back(self, before: State, after: State, wanted: tuple) -> None:
+        """All, after the gang's time and longer each time; it costs nothing, and comes again."""
+        least = self.world.job.limits.gang * 2 ** min(before.given_back, MAX_DOUBLINGS)
+        assert self.world.now >= self.partly + least - 0.001, "who waits for others has its time"
+        assert after.ask_at >= self.world.now + PAUSE * least, "others get the room"
+        if before.failure is None:  # one that is open is charged when it is closed, as ever
+            assert (after.charges, after.failure) == (before.charges, None), "free of charge"
+        assert (after.generation, after.verdict) == (before.generation, None)
+        mine = {i.container for i in before.instances.values() if i.container and not i.ended}
+        killed = {a.container for a in wanted if isinstance(a, actions.KillContainer)}
+        assert mine <= killed, "nothing is kept"
+        programs = [r for r in self.world.everybody if r.program and r.container in mine]
+        assert not programs, "no program lives in what is given back"
+
     def look(self, before: State, now: float) -> None:
-        """Whether nothing that the generation has asked for was granted after the last request."""
+        """Whether something that the generation has asked for is held back."""
         awaited = [
             self.world.runners[i.id]
             for i in before.instances.values()
             if i.intent is not Intent.JOIN and not i.ended and i.container
         ]
-        asked = max((r.requested for r in awaited), default=0.0)
         held = [r.held for r in awaited if r.held]
-        if before.phase != FORMING or not held or any(r.granted >= asked for r in awaited):
+        if not held or len(held) == len(awaited):
+            self.partly = now
+        if before.phase == FORMING and before.ask_at < math.inf:
+            self.fed = now
+            return
+        if before.phase != FORMING or not held:
             self.starved = None
             return
         began, nodes = self.starved or (now, now)
@@ -310,6 +336,10 @@ def is_ignored(state: State, end: Instance) -> bool:
     return end.role == "tensorboard" and end.component not in state.job.success
 
 
+def gave_back(before: State, after: State) -> bool:
+    return after.given_back > before.given_back
+
+
 def may_fail(state: State) -> set[int]:
     """The generations for which a loss known now can count: it may be older than this one."""
     failed = state.failure.generation if state.failure else state.generation
@@ -321,11 +351,16 @@ def final_checks(world: World, referee: Referee) -> None:
     while world.state.phase == FORMING:
         generation, requests = world.state.generation, referee.replaced
         world.advance(world.now + CATCH_UP + 1)  # a tick knows of holds
+        if world.state.ask_at < math.inf:
+            world.advance(world.state.ask_at + CATCH_UP + 1)
+            assert world.state.ask_at == math.inf, "what was given back is asked for again"
         if world.state.hold is not None:
             queued = held_until(world.state) == math.inf
             world.advance(world.now + 5 * limits.gang if queued else held_until(world.state) + 2)
-            for held in holding(world.state)[:queued]:
-                world.grant(world.runners[held.id])  # what was granted something still ends
+            world.full = ""  # the queue has room at last
+            for runner in world.runners.values():
+                if runner.held and not runner.ended:
+                    world.grant(runner)  # what was granted something still ends
         world.advance(world.now + limits.gang + MAX_BACK_OFF + 1)
         progress = (world.state.generation, referee.replaced) != (generation, requests)
         assert world.state.phase != FORMING or progress, "no generation forms for ever"
@@ -436,6 +471,7 @@ def test_random_histories(block):
     for seed in range(1000):
         chance = random.Random(block * 1000 + seed)
         world = World(drawn(chance.choice(LAYOUTS), chance.choice(LIMITS), chance.choice(POLICIES)))
+        world.seed = seed
         names = tuple(world.state.instances)
         if chance.random() < 0.1:
             world.refused = {chance.choice(names): "too big"}
@@ -448,10 +484,12 @@ def test_random_histories(block):
         assert world.state.verdict is not None
         ends.add(world.state.verdict.exit_code)
         seen |= {word for word in WORDS if any(word in line for line in world.log)}
+        back = any(moment.kind == GIVEN_BACK for moment in world.state.timeline)
+        seen |= {"given back"} if back else set()
         seen |= {"loss"} if world.state.charges.losses else set()
         seen |= {"success after a restart"} if restarted_well(world.state) else set()
     assert ends == {0, 65, 66, 67}, "the histories reach every kind of end"
-    assert seen == {*WORDS, "loss", "success after a restart"}
+    assert seen == {*WORDS, "given back", "loss", "success after a restart"}
 
 
 FAILURES = ("exits 1", "exits 7", "killed 9", "killed 6", "hangs", "lost", "preempted")

@@ -268,7 +268,7 @@ def test_slots_that_are_not_there_now(slots):
             WARNING,
             "4 containers on executors and a slot from which they are fed, and Spark's executors "
             "have 4 slots now",
-            "the application waits for more until site.global.gang.timeout is over",
+            "the application waits for more until site.global.queue.timeout is over",
         )
     ]
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.served import Quiet, served
 from tests.tls import make_certificate
+from tfapp.contract.names import GRANTED, QUEUE
 from tfapp.engines.yarn import nodes
 from tfapp.engines.yarn.nodes import LogPiece, read_end, read_piece, reason_of
 
@@ -36,6 +37,18 @@ FRAME = (
 )
 def test_the_reason_that_a_message_stands_for(message, reason):
     assert reason_of(message) == reason
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        ("REQUESTED", ("waiting for a container in the queue nightly", QUEUE)),
+        ("RUNNING", ("", GRANTED)),
+    ],
+)
+def test_what_a_container_waits_for(state, waits):
+    """The states of Skein: see tests/clusters/yarn/test_queues.py."""
+    assert nodes.waits(state, "nightly") == waits
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,43 @@ def findings(
     queue="default",
     queues=QUEUES,
     exclusive=lambda: {"fast"},
+    count=1,
 ) -> list[str]:
     job = make_job()
     asked = dataclasses.replace(MASTER, container=Resources(1024, 1, **(on or {})))
-    request = ContainerRequest(asked, label, memory, vcores, gpus)
+    request = ContainerRequest(asked, label, memory, vcores, gpus, count=count)
     problems = check(None, job, request, queue, queues, nodes, rules, exclusive)
     return [str(problem) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"memory": 4096, "count": 3}, None),
+        (
+            {"memory": 4096, "count": 4},
+            "2:3: warning: all containers together ask for 16384 MiB, and all nodes together have "
+            "12288 MiB",
+        ),
+        # Idle nodes of a label that is not exclusive serve others, too.
+        ({"memory": 4096, "count": 4, "exclusive": lambda: set()}, None),
+        (
+            {"gpus": 2, "count": 3, "label": "fast"},
+            "3:3: warning: all containers together ask for 6 GPUs, and all nodes of label 'fast' "
+            "together have 4 GPUs",
+        ),
+        ({"vcores": 2, "count": 9}, None),  # they may not count
+        ({"memory": 4096, "count": 3, "rules": QueueRules({}, queue=QUEUES[0])}, None),
+        (
+            {"memory": 4096, "count": 2, "rules": QueueRules({}, queue=QUEUES[0], share=0.6)},
+            "2:3: warning: all containers together ask for 8192 MiB, and queue 'default' gives one "
+            "user at most 7372 MiB",
+        ),
+    ],
+)
+def test_what_is_too_much_only_together_is_a_warning(wanted, said):
+    """A cluster may grow."""
+    assert findings(**wanted) == ([f"resources.yaml:{said} [never-fits]"] if said else [])
 
 
 def test_what_fits_is_let_through():

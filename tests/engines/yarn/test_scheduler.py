@@ -133,3 +133,19 @@ def test_no_manager_that_answers():
         asking(["http://127.0.0.99:9"], Web({}))("/ws/v1/cluster/scheduler")
     with pytest.raises(OSError, match="names no"):
         asking([], Web({}))("/ws/v1/cluster/scheduler")
+
+
+@pytest.mark.parametrize(
+    ("facts", "share"),
+    [
+        ({}, 1.0),
+        ({"absoluteMaxCapacity": 100.0, "absoluteCapacity": 60.0, "userLimitFactor": 10.0}, 1.0),
+        ({"absoluteMaxCapacity": 100.0, "absoluteCapacity": 60.0, "userLimitFactor": 1.0}, 0.6),
+        ({"absoluteMaxCapacity": 50.0, "absoluteCapacity": 40.0, "userLimitFactor": 2.0}, 0.5),
+        ({"absoluteMaxCapacity": 50.0, "absoluteCapacity": 40.0, "userLimitFactor": -1.0}, 0.5),
+        ({"absoluteMaxCapacity": 100.0, "absoluteCapacity": 0.0, "userLimitFactor": 1.0}, 1.0),
+    ],
+)
+def test_how_much_of_the_cluster_one_user_of_a_queue_can_have(facts, share):
+    found = queue("root", queue("own", maximumAllocation=amounts(1, 1, 1), **facts))
+    assert queue_rules("own", answers(found)).share == share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from tfapp.contract.names import RUNTIME_DIR, STORAGE_DIR
 from tfapp.runner import ports
 from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
 from tfapp.runner.metrics import Meter, Reading
+from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import Running
 from tfapp.runner.stacks import Taker
 from tfapp.script import Program, ScriptError
@@ -172,7 +174,8 @@ def test_its_metrics_are_read(engine, tmp_path, capfd):
         running[0].kill()
         running[0].wait()
         meter.last(LIMIT)
-    reading = dataclasses.replace(meter.reading, points={})
+    assert meter.reading.usage.memory > 0
+    reading = dataclasses.replace(meter.reading, points={}, usage=None)
     assert reading == Reading({"own": 1.0, "train/loss": 0.5}, 5, None)
     assert set(meter.reading.points) == {"own", "train/loss"}
 
@@ -343,6 +346,35 @@ def test_something_short_is_run_to_its_end(engine, tmp_path):
         with pytest.raises(ScriptError) as caught:
             mode.execute(context, ("sleep", "1000"), 0.5)
     assert str(caught.value) == "sleep has not answered within 0.5 s"
+
+
+OWN = "tfapp-test/own:1"  # BASE with a command and a working folder of its own
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (Program((), of_image=True, entry_point=True), "/opt: its own"),
+        (Program(("given", "too"), of_image=True, entry_point=True), "/opt: given too"),
+        (Program((), cwd=Path("/usr"), of_image=True, entry_point=True), "/usr: its own"),
+        (Program(("sh", "-c", "pwd"), of_image=True), "/opt"),
+    ],
+)
+def test_an_images_own_command_and_folder(engine, tmp_path, capfd, program, said):
+    entry_point = json.dumps(["sh", "-c", 'echo "$PWD: $*"', "sh"])
+    changes = (f"ENTRYPOINT {entry_point}", 'CMD ["its", "own"]', "WORKDIR /opt")
+    id = engine.docker("create", BASE, "true").strip()
+    engine.docker("commit", *(w for one in changes for w in ("--change", one)), id, OWN)
+    engine.docker("rm", id)
+    with docker_mode(tmp_path, make_docker(OWN)) as (mode, context):
+        assert mode.start(program, context).wait() == Exit(0, None, "exit", "exit code 0")
+    assert capfd.readouterr().out == f"{said}\n"
+
+
+def test_an_image_without_a_command_of_its_own(engine, tmp_path):
+    with docker_mode(tmp_path) as (mode, context), pytest.raises(StartError) as caught:
+        mode.start(Program((), of_image=True, entry_point=True), context)
+    assert str(caught.value) == f"the image {BASE} has no command of its own"
 
 
 def test_an_image_without_python(engine, tmp_path):

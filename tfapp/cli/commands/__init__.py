@@ -10,6 +10,8 @@ from __future__ import annotations
 # Name -> (module, help in one line), in the order of `tfapp --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("tfapp.cli.commands.init", "create an app package that runs as it is"),
+    "packages": ("tfapp.cli.commands.packages", "list the app packages that tfapp brings"),
+    "import-tfjob": ("tfapp.cli.commands.import_tfjob", "write a package from a TFJob"),
     "validate": ("tfapp.cli.commands.validate", "report all errors in a package"),
     "compile": ("tfapp.cli.commands.compile", "print the Skein specification of a package"),
     "schema": ("tfapp.cli.commands.schema", "show the keys of documents, or explain one"),

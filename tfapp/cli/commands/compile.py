@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 
 from tfapp.cli.flags import (
+    PACKAGE_HELP,
     add_engine_options,
     add_package_flags,
+    app_package,
     application_name,
     engine_of,
-    file_path,
     request_of,
 )
 from tfapp.cli.shell import Shell
@@ -25,9 +26,7 @@ from tfapp.engines import runs_images
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "appdef", metavar="APPDEF", type=file_path, help="a package: a folder or .zip"
-    )
+    parser.add_argument("appdef", metavar="APPDEF", type=app_package, help=PACKAGE_HELP)
     parser.add_argument(
         "--name", default="app", help="name of the application (default: %(default)s)"
     )

@@ -9,7 +9,10 @@ With --replace, an application of this name is stopped and destroyed before the 
 only if the new package has no errors. Its checkpoints are kept, and the new programs may go on from
 them; with --fresh they are moved aside.
 
+A file or folder that --appdef names comes before a package of tfapp with the same name.
+
   tfapp create mnist --appdef my-app --component worker 4
+  tfapp create digits --appdef keras-jax --files train.py
   tfapp create mnist --appdef my-app --detach --wait 60
   tfapp create mnist --appdef my-app --replace
 """
@@ -23,12 +26,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from tfapp.cli.flags import (
+    PACKAGE_HELP,
     add_engine_options,
     add_follow_flags,
     add_package_flags,
+    app_package,
     application_name,
     engine_of,
-    file_path,
     note_unused_options,
     request_of,
 )
@@ -45,9 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--appdef",
         metavar="DIR",
-        type=file_path,
+        type=app_package,
         required=True,
-        help="a package: a folder or a .zip",
+        help=PACKAGE_HELP,
     )
     add_package_flags(parser)
     add_launch_flags(parser)

@@ -1,7 +1,9 @@
-"""Creates an app package in the folder DIR: a copy of tfapp's TensorFlow package under a name of
-its own, with a small training program in files/. It is valid and runs as it is.
+"""Creates an app package in the folder DIR: a copy of tfapp's TensorFlow package, or of another
+that `tfapp packages` lists, under a name of its own, with a small program in files/. It is valid
+and runs as it is.
 
   tfapp init my-app
+  tfapp init my-app --package keras-jax
   tfapp create mine --appdef my-app
 """
 
@@ -17,13 +19,20 @@ from tfapp.cli.shell import Shell
 from tfapp.errors import ExistsError, UnavailableError, UsageError
 from tfapp.package.safety import SCHEMAS
 from tfapp.schema import KINDS
-from tfapp.shipped import app_packages_dir, schemas_dir
+from tfapp.shipped import app_packages, schemas_dir
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dir", metavar="DIR", type=file_path, help="a folder that is new or empty")
+    parser.add_argument(
+        "--package",
+        metavar="PACKAGE",
+        choices=app_packages(),
+        default="tensorflow",
+        help="the package to copy (default: %(default)s)",
+    )
     parser.add_argument("--name", help="the package's name (default: the name of DIR)")
 
 
@@ -37,15 +46,15 @@ def run(args: argparse.Namespace, shell: Shell) -> None:
     if args.dir.exists() and not (args.dir.is_dir() and not any(args.dir.iterdir())):
         raise ExistsError(f"{args.dir} exists and is not an empty folder", "Choose another one.")
     try:
-        make_package(args.dir, name)
+        make_package(args.dir, name, args.package)
     except OSError as error:
         raise UnavailableError(f"{args.dir} cannot be written: {error.strerror}") from error
     shell.note(f"{args.dir} is ready; next: tfapp create {_example(name)} --appdef {args.dir}")
 
 
-def make_package(folder: Path, name: str) -> None:
-    """Copies the shipped TensorFlow package to `folder` and names its application `name`."""
-    source = app_packages_dir() / "tensorflow"
+def make_package(folder: Path, name: str, package: str) -> None:
+    """Copies the shipped `package` to `folder` and names its application `name`."""
+    source = app_packages()[package]
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source, folder, ignore=ignore, dirs_exist_ok=True)
     # For editors, which look for them from a document's own place, also after a copy or a move.

@@ -9,6 +9,10 @@ MODULE:FUNCTION, in place of a script, is a function in a module that is install
 folder. It may return a tfapp.Experiment or a tfapp.KerasExperiment. With --appdef, the components,
 configuration and resources are those of another package.
 
+-- COMMAND, without a script, runs a command that is there already, above all in the image: that is
+`docker run IMAGE COMMAND` on N workers. With --image alone it is the image's own command, which a
+Docker engine tells; on Kubernetes, write it.
+
 The modules of your own that the program imports are shipped with it. The options from --memory to
 --checkpoints are named as the arguments of `tfapp.run` in Python.
 
@@ -17,6 +21,7 @@ The modules of your own that the program imports are shipped with it. The option
   tfapp run digits:experiment -w 2 --evaluator
   tfapp run -m digits.train --files data --packages "pandas, keras-cv"
   tfapp run train.py -w 2 -i tensorflow/tensorflow:2.20.0 --engine kubernetes --pod-file pod.yaml
+  tfapp run -w 2 -i registry.example.org/team/digits:3 -- python /opt/digits.py --epochs 3
 """
 
 from __future__ import annotations
@@ -33,7 +38,9 @@ from typing import TYPE_CHECKING
 
 from tfapp.cli.commands.create import add_launch_flags, launch
 from tfapp.cli.flags import (
+    PACKAGE_HELP,
     add_override_flags,
+    app_package,
     application_name,
     engine_options_of,
     file_or_folder,
@@ -49,7 +56,8 @@ if TYPE_CHECKING:
     from tfapp.launch.submission import Request
 
 SCRIPT_LINK = "/script/training-script.py"  # where TF-Spawner's entrypoints expect it
-ARGS = "site.global.user.scripts.args"
+ARGS, COMMAND = "site.global.user.scripts.args", "site.global.user.scripts.command"
+IMAGE = "tfapp:image"  # the image's own command
 VOLUMES = "site.global.kubernetes.volumes"
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
@@ -57,7 +65,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "%(prog)s SCRIPT|MODULE:FUNCTION|-m MODULE [-w N] [--ps N] [options] [-- ARGS ...]"
+        "%(prog)s SCRIPT|MODULE:FUNCTION|-m MODULE [-w N] [--ps N] [options] [-- ARGS ...]\n"
+        "       %(prog)s [-i IMAGE] [-w N] [--ps N] [options] [-- COMMAND ...]"
     )
     parser.set_defaults(passed=[], refuse=parser.error)
     parser.add_argument(
@@ -73,8 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--appdef",
         metavar="DIR",
-        type=file_path,
-        help="a package to use in place of tfapp's own; its resources set the numbers of instances",
+        type=app_package,
+        help=f"{PACKAGE_HELP}, to use in place of tfapp's TensorFlow package; its resources set "
+        "the numbers of instances",
     )
     parser.add_argument(
         "-w", "--workers", metavar="N", type=_count, help="number of workers (default: 2)"
@@ -164,15 +174,18 @@ def _add_call_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="packages that pip adds for the program, such as 'pandas, keras-cv<1'",
     )
-    parser.add_argument(
-        "--retries", metavar="N", type=_count, help="program failures that are survived"
-    )
+    for name, about in (
+        ("retries", "program failures that are survived (default: 3)"),
+        ("losses", "lost containers and machines that are survived (default: 10)"),
+    ):
+        parser.add_argument(f"--{name}", metavar="N", type=_count, help=about)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the package with the script, the module or the function in it."""
-    if (args.script is None) == (args.module is None):
-        args.refuse("expected one program: SCRIPT, MODULE:FUNCTION or -m MODULE")
+    programs = [one for one in (args.script, args.module) if one is not None]
+    if len(programs) > 1 or not (programs or args.passed or args.image):
+        args.refuse("expected one program: SCRIPT, MODULE:FUNCTION, -m MODULE or -- COMMAND")
     named = args.module or (
         str(args.script) if _FUNCTION.match(str(args.script)) and not args.script.exists() else ""
     )
@@ -188,32 +201,41 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             raise _no_file(path, shell.cwd)
     if args.command and named:
         raise UsageError(f"--command is for a script, and {named} is none")
+    if args.command and not programs:
+        raise UsageError("--command is for a script, and there is none", "Write it behind --.")
     if ":" in named and args.passed:
         raise UsageError(f"{named} is a function: it takes no arguments", "Give it values by -e.")
-    name = application_name(args.name) if args.name else _new_name(named, args.script)
+    name = application_name(args.name) if args.name else _new_name(named, args)
     if args.pod_file and not runs_images(args.engine):
         shell.note(f"--pod-file is ignored: the engine {args.engine} has no pods")
-    program = named or args.script.absolute()
+    program = named or (script.absolute() if script else None)
     return launch(name, lambda: _requested(name, program, args, shell), args, shell)
 
 
-def _new_name(named: str, script: Path) -> str:
+def _new_name(named: str, args: argparse.Namespace) -> str:
     from tfapp.compiler.options import new_name
 
-    return new_name(re.split("[.:]", named)[-1] if named else script.stem)
+    if named:
+        return new_name(re.split("[.:]", named)[-1])
+    if args.script is None:  # the name of the image, without its registry and its tag
+        return new_name(re.split("[:@]", Path(args.image or args.passed[0]).name)[0])
+    return new_name(args.script.stem)
 
 
 @contextlib.contextmanager
 def _requested(
-    name: str, program: str | Path, args: argparse.Namespace, shell: Shell
+    name: str, program: str | Path | None, args: argparse.Namespace, shell: Shell
 ) -> Iterator[Request]:
     """The program, shipped with the modules that it imports. `program`: a function's or a module's
-    name, or the path of a script."""
+    name, the path of a script, or None for a command that is there."""
     from tfapp.api.request import packed, training_components
     from tfapp.launch.caller import shown
     from tfapp.launch.environments import Needs
 
     components = training_components(_appdef(args))
+    if program is None:
+        yield _request(name, "", components, args, shell)
+        return
     with packed(program, components, shell) as (entry, files, needs):
         request = _request(name, entry, components, args, shell)
         called = program if isinstance(program, str) else shown(program, shell.cwd)
@@ -238,7 +260,8 @@ def _variables(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
 def _request(
     name: str, entry: str, components: Mapping[str, str], args: argparse.Namespace, shell: Shell
 ) -> Request:
-    """`components`: the role of each component that runs the program."""
+    """`entry`: the program's file, "" for a command. `components`: the role of each component that
+    runs the program."""
     from tfapp.launch.env_file import read_env_file
     from tfapp.launch.submission import Request
     from tfapp.package.source import collect_user_files
@@ -264,10 +287,13 @@ def _request(
             rescompopts=(*(row[1:] for row in sizes), *given.rescompopts),
             components=(*components_of(args), *given.components),
             max_restarts="" if args.retries is None else str(args.retries),
+            max_losses="" if args.losses is None else str(args.losses),
             places={
                 f"--option {ARGS}": "the arguments after --",
+                f"--option {COMMAND}": "the command after --",
                 **places,
                 "--max-restarts": "--retries",
+                "--max-losses": "--losses",
             },
         ),
         files=collect_user_files([*args.files, *programs], shell.note),
@@ -344,13 +370,17 @@ def components_of(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
 
 
 def options_of(args: argparse.Namespace, entry: str) -> Iterator[tuple[str, str]]:
-    """The appConfig keys of the program, of which `entry` is the file, and of its port and pods."""
+    """The appConfig keys of the program, of which `entry` is the file ("": a command is run), and
+    of its port and pods."""
     words = args.passed
     if args.command:
         entry, words = args.command.name, [entry, *args.passed]
-    yield "site.global.user.scripts.entry", entry
-    if words or args.script is not None:
-        yield ARGS, shlex.join(words)
+    if not entry:
+        yield COMMAND, shlex.join(words) or IMAGE
+    else:
+        yield "site.global.user.scripts.entry", entry
+        if words or args.script is not None:
+            yield ARGS, shlex.join(words)
     images = runs_images(args.engine)
     if images and args.command:
         yield "site.global.user.scripts.link", f"{SCRIPT_LINK}={args.script.name}"

@@ -15,11 +15,12 @@ from tfapp.cli.flags import add_shown, engine_of
 from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
 from tfapp.contract.names import exported_pages
-from tfapp.contract.status import FAILURE, ApplicationStatus, InstanceStatus
+from tfapp.contract.status import FAILURE, ApplicationStatus, InstanceStatus, how_long
+from tfapp.contract.usage import Usage, amount
 from tfapp.engines.base import Application
 from tfapp.launch.display import measures, steps
 from tfapp.launch.sources import package_of
-from tfapp.page.document import feed_in_words, outputs_in_words, ran_in_words
+from tfapp.page.document import advice_in_words, feed_in_words, outputs_in_words, ran_in_words
 
 INSIDE = (
     "pages of instances have addresses inside the cluster: `tfapp tensorboard {} --engine {}` "
@@ -68,6 +69,7 @@ def _text(application: Application, package: str, width: int | None) -> str:
     if status.verdict:
         facts.append(("verdict", status.verdict.summary))
     facts += [("outputs", line) for line in outputs_in_words(status)]
+    facts += [("advice", line) for line in advice_in_words(status)]
     lines = [fact_lines(facts, width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
@@ -80,7 +82,16 @@ def _text(application: Application, package: str, width: int | None) -> str:
         lines += ["", columns(("INSTANCE", "NO STEP SINCE"), still, width)]
     measured = [_measured(i) for i in status.instances if i.metrics or i.step is not None]
     if measured:
-        lines += ["", columns(("INSTANCE", "STEP", "STEPS/S", "METRICS"), measured, width)]
+        names: tuple[str, ...] = ("INSTANCE", "STEP", "STEPS/S", "LEFT", "METRICS")
+        if all(i.left is None for i in status.instances):
+            names, measured = names[:3] + names[4:], [row[:3] + row[4:] for row in measured]
+        lines += ["", columns(names, measured, width)]
+    used = [_used(i.instance, i.usage) for i in status.instances if i.usage is not None]
+    if used:
+        names = ("INSTANCE", "CPU", "MEMORY", "READ", "WRITTEN", "GPU")
+        if not any(row[-1] for row in used):
+            names, used = names[:-1], [row[:-1] for row in used]
+        lines += ["", columns(names, used, width)]
     links = list(_links(application))
     if links:
         lines += ["", columns(("INSTANCE", "WHAT", "ADDRESS"), links, width)]
@@ -130,8 +141,14 @@ def _measured(instance: InstanceStatus) -> tuple[str, ...]:
         instance.instance,
         steps(instance).removeprefix("step ") or "-",
         "-" if speed is None else f"{speed:.3g}",
+        "-" if instance.left is None else how_long(instance.left),
         measures(without_step, most=len(instance.metrics)) or "-",
     )
+
+
+def _used(instance: str, usage: Usage) -> tuple[str, ...]:
+    moved = (amount(usage.read), amount(usage.written))
+    return (instance, usage.processor, usage.memory_in_words, *moved, usage.gpu_in_words)
 
 
 def _container(instance: InstanceStatus) -> str:

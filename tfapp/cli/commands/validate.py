@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import tfapp
-from tfapp.cli.flags import add_package_flags, file_path, overrides_of, user_files
+from tfapp.cli.flags import PACKAGE_HELP, add_package_flags, app_package, overrides_of, user_files
 from tfapp.cli.json_output import document
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode, InvalidPackageError
@@ -26,9 +26,7 @@ from tfapp.problems import ERROR, Problem, text_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "appdef", metavar="APPDEF", type=file_path, nargs="+", help="a package: a folder or a .zip"
-    )
+    parser.add_argument("appdef", metavar="APPDEF", type=app_package, nargs="+", help=PACKAGE_HELP)
     parser.add_argument("--format", choices=REPORTS, default="text", help="default: %(default)s")
     add_package_flags(parser)
 

@@ -9,6 +9,9 @@ The application:
 FORMING leads to STOPPING too. Success, a failure that is not survived, a deadline or a stop fixes
 the verdict, which does not change any more.
 
+While it forms, containers that wait for others of the same generation, which a scheduler holds
+back, are given back after a while, and all are asked for again (`forming.give_back`).
+
 An instance has a `Stage`, and an `Intent`, which says what the coordinator plans for it:
 
     REQUESTED ---> WAITING ---> RUNNING ---> STOPPING

@@ -15,11 +15,13 @@ from tfapp.frozen import frozen
 @frozen
 class Started:
     """The coordinator has begun its work. `earlier`: the last status of a run that goes on after a
-    suspension. `before`: seconds from the application's start to this moment."""
+    suspension. `before`: seconds from the application's start to this moment. `seed`: for what is
+    left to chance, another one for each application."""
 
     time: float
     earlier: ApplicationStatus | None = None
     before: float = 0.0
+    seed: int = 0
 
 
 @frozen

@@ -43,7 +43,7 @@ def action_of(state: State, end: Instance) -> str:
             return rule.action
     # A script that took longer than its timeout would do so again.
     default = FAIL_APPLICATION if end.exit.reason == "timeout" else RESTART_CLUSTER
-    if end.component in state.job.success:
+    if state.job.decides(end.component, end.id):
         return default
     return _ACTION_OF_ROLE.get(end.role, default)
 

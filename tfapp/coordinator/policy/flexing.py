@@ -72,6 +72,9 @@ def _wanted(state: State, component: ComponentJob, text: str) -> int:
     least = component.min_instances
     if component.role == "chief" or component.name in state.job.success:
         least = max(least, min(component.instances, 1))
+    for instance in _instances(state, component.name):
+        if instance.id in state.job.success:
+            least = max(least, instance.index + 1)
     if count < least:
         raise ValueError(f"{component.name} would have {count} instances, and needs {least}")
     if most is not None and count > most:

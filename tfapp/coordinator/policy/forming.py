@@ -8,7 +8,7 @@ import math
 
 from tfapp.contract.messages import Cluster, Member
 from tfapp.contract.names import FORMING, GRANTED, NODES, RUNNING
-from tfapp.contract.status import BEGINS, STARTS
+from tfapp.contract.status import BEGINS, GIVEN_BACK, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.state import (
@@ -19,10 +19,16 @@ from tfapp.coordinator.policy.state import (
     State,
     has_left,
     holding,
+    longer,
     resumed,
 )
+from tfapp.coordinator.policy.verdicts import duration
 
 Step = tuple[State, tuple[Action, ...]]
+
+# The first pause after containers were given back, as a share of the gang deadline: long enough for
+# a scheduler to grant them to others.
+PAUSE = 0.1
 
 # An instance is STOPPING by an order of the coordinator, not by its heartbeat.
 _STAGE_OF_BEAT = {
@@ -36,7 +42,9 @@ _STAGE_OF_BEAT = {
 def begin(state: State, event: events.Started) -> Step:
     """Announces the first generation to the containers that the master requested at its start."""
     now = event.time
-    state = dataclasses.replace(state, started=now, began=now, counted=now, ticked=now)
+    state = dataclasses.replace(
+        state, started=now, began=now, counted=now, ticked=now, seed=event.seed
+    )
     if event.earlier is not None:
         state = resumed(dataclasses.replace(state, before=event.before), event.earlier)
     return announce(state)
@@ -59,13 +67,14 @@ def waits(state: State, event: events.Waits) -> Step:
     instance = dataclasses.replace(instance, preparing=event.text)
     if event.kind == GRANTED:
         return state.with_instance(_granted(instance, event.time)), ()
-    return state.with_instance(dataclasses.replace(instance, held=event.kind)), ()
+    granted = None if event.kind else instance.granted
+    return state.with_instance(dataclasses.replace(instance, held=event.kind, granted=granted)), ()
 
 
 def hold(state: State, time: float) -> Step:
-    """Notes whether a scheduler holds all that was requested back. When that ends, the deadline for
-    the instances begins to count. Runners that wait learn from announcements that their
-    coordinator does."""
+    """Notes whether a scheduler holds containers back. When that ends, the deadline for the
+    instances begins to count; until then there is one for the containers that are there. Runners
+    that wait learn from announcements that their coordinator does."""
     before, held = state.hold, holding(state)
     if not held:
         if before is None:
@@ -79,8 +88,52 @@ def hold(state: State, time: float) -> Step:
         now = dataclasses.replace(now, of_kind=time)
     again = state.phase == FORMING and time >= now.announced + state.job.limits.gang / 2
     now = dataclasses.replace(now, kind=kind, announced=time if again else now.announced)
+    there = state.phase == FORMING and any(i.granted is not None for i in _expected(state))
+    if there and now.back_at == math.inf:
+        now = dataclasses.replace(now, back_at=time + longer(state, state.job.limits.gang))
+    elif not there:
+        now = dataclasses.replace(now, back_at=math.inf)
     state = dataclasses.replace(state, hold=now)
     return announce(state) if again else (state, ())
+
+
+def give_back(state: State, time: float) -> Step:
+    """Gives back all containers of a generation, those that were not granted too: a scheduler holds
+    some back, and others may wait for those that are there. All are requested again after a
+    pause."""
+    hold, all_of_it = state.hold, _expected(state, joining=True)
+    assert hold is not None
+    there = sum(i.granted is not None for i in all_of_it)
+    pause = longer(state, state.job.limits.gang * PAUSE)
+    text = (
+        f"{there} of {len(all_of_it)} containers were there and waited for the others in vain: all "
+        f"are given back to the scheduler, and asked for again in {duration(round(pause))}"
+    )
+    words = holding(state)[0].preparing
+    state = state.with_instances(
+        dataclasses.replace(
+            _fresh(i, state.generation, i.asked),
+            intent=i.intent,
+            held=hold.kind,
+            preparing=words,
+        )
+        for i in all_of_it
+    )
+    state = dataclasses.replace(
+        state,
+        given_back=state.given_back + 1,
+        ask_at=time + pause,
+        hold=dataclasses.replace(hold, back_at=math.inf),
+    ).noted(time, text, GIVEN_BACK)
+    return state, tuple(actions.KillContainer(i.container) for i in all_of_it if i.container)
+
+
+def ask_again(state: State, time: float) -> Step:
+    """Requests the containers that were given back."""
+    again = [i for i in _expected(state, joining=True) if not i.container]
+    state = dataclasses.replace(state, ask_at=math.inf)
+    state = state.with_instances(dataclasses.replace(i, asked=time) for i in again)
+    return state, tuple(_request(i, state.generation) for i in again)
 
 
 def _granted(instance: Instance, time: float) -> Instance:
@@ -105,6 +158,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
         began=time,
         counted=time,
         hold=None,
+        ask_at=math.inf,
         not_before=time + delay,
         formed=False,
         held=frozenset(),
@@ -150,6 +204,7 @@ def _fresh(instance: Instance, generation: int, asked: float) -> Instance:
         metrics=instance.metrics,
         step=instance.step,
         epoch=instance.epoch,
+        total=instance.total,
     )
 
 
@@ -221,7 +276,7 @@ def complete(state: State, time: float) -> Step:
     if not all_answered(state) or state.ticked < state.not_before:
         return state, ()
     held = frozenset(_held(state))
-    state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held)
+    state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held, given_back=0)
     count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
     state = state.noted(time, f"generation {state.generation} starts, {count}", STARTS)
     return state, (actions.PublishCluster(_cluster(state)),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from tfapp.contract.names import (
     parse_instance,
 )
 from tfapp.contract.status import BEGINS, ApplicationStatus, FeedStatus, Moment, Verdict
+from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.frozen import frozen
 
@@ -28,6 +30,8 @@ FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing c
 
 LEAST_STALL = 300.0  # seconds without a step that are a stall, at least
 MAX_TIMELINE = 100  # moments that are kept
+# Times that the wait for a whole cluster, and the pause after it, are doubled at most.
+MAX_DOUBLINGS = 4
 
 
 class Stage(enum.Enum):
@@ -105,11 +109,15 @@ class Instance:
     step: int | None = None
     steps_per_second: float | None = None
     epoch: int | None = None
+    total: int | None = None
+    usage: Usage | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
     pace: Pace | None = None  # of its program, once that has counted
 
     def measured(self, said: Beat | ExitReport) -> Instance:
-        """The instance with the metrics that its runner reports."""
+        """The instance with the metrics and the usage that its runner reports."""
+        if said.usage is not None:
+            self = dataclasses.replace(self, usage=said.usage)
         if not said.metrics and said.step is None and said.epoch is None:
             return self
         return dataclasses.replace(
@@ -118,6 +126,7 @@ class Instance:
             step=said.step,
             steps_per_second=said.steps_per_second,
             epoch=said.epoch,
+            total=said.total,
             points=said.points,
         )
 
@@ -210,13 +219,14 @@ class Leaving:
 
 @frozen
 class Hold:
-    """All that was requested for a generation, or for new instances, is held back by a scheduler.
+    """A scheduler holds containers back that a generation waits for, or all of new instances.
     `kind`: QUEUE, QUOTA or NODES."""
 
     kind: str
     since: float
     of_kind: float  # since when it is of this kind
     announced: float  # when the generation was announced last
+    back_at: float = math.inf  # when its other containers are given back; infinity without any
 
 
 @frozen
@@ -247,6 +257,9 @@ class State:
     began: float = 0.0  # the generation
     counted: float = 0.0  # the time from which the gang deadline counts
     hold: Hold | None = None
+    seed: int = 0  # of the application's chance
+    given_back: int = 0  # times that its containers were given back since the last cluster formed
+    ask_at: float = math.inf  # when the containers that were given back are requested again
     not_before: float = 0.0  # back-off: the cluster is not published earlier
     ticked: float = 0.0  # the last tick
     resumed: float = -math.inf  # the end of the coordinator's own last pause
@@ -356,10 +369,10 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
 
 
 def success_instances(state: State) -> tuple[Instance, ...]:
-    """The instances that must all exit with 0 for the application to succeed: those of the
-    components that the job names, or else all that end by themselves, or else all."""
+    """The instances that must all exit with 0 for the application to succeed: those that the job
+    names, by their component or themselves, or else all that end by themselves, or else all."""
     everybody = tuple(i for i in state.instances.values() if i.intent is not Intent.JOIN)
-    named = tuple(i for i in everybody if i.component in state.job.success)
+    named = tuple(i for i in everybody if state.job.decides(i.component, i.id))
     ending = tuple(i for i in everybody if i.role not in (*SERVICE_ROLES, "evaluator"))
     return named or ending or everybody
 
@@ -402,19 +415,48 @@ def held_until(state: State) -> float:
 
 
 def holding(state: State) -> tuple[Instance, ...]:
-    """The instances whose containers a scheduler holds back, so that nothing goes on: of those that
-    the generation waits for or, while it runs, of the new ones. Those come first on which it
-    depends how long that may last: who waits for a queue or a quota. Empty when a container was
-    granted after the last request for one."""
+    """The instances whose containers a scheduler holds back: of those that the generation waits for
+    or, while it runs, of the new ones, unless one was granted after the last request. Those come
+    first on which it depends how long that may last: who waits for a queue or a quota."""
     if state.phase not in (FORMING, names.RUNNING) or state.decided:
         return ()
     joining = state.phase == names.RUNNING
     everybody = state.instances.values()
     awaited = [i for i in everybody if not i.ended and (i.intent is Intent.JOIN) == joining]
     asked = max((i.asked for i in awaited), default=0.0)
-    if any(i.granted is not None and i.granted >= asked for i in awaited):
+    if joining and any(i.granted is not None and i.granted >= asked for i in awaited):
         return ()
     return tuple(sorted((i for i in awaited if i.held), key=lambda i: i.held == names.NODES))
+
+
+def longer(state: State, seconds: float) -> float:
+    """`seconds`, doubled for each time in a row that containers were given back, and up to half of
+    that more by chance: applications that wait for each other's containers get out of step, and a
+    large one is not always too short of time."""
+    times = min(state.given_back, MAX_DOUBLINGS)
+    chance = random.Random(f"{state.seed} {state.given_back} {seconds}").random()
+    return float(seconds * 2**times * (1 + chance / 2))
+
+
+def keeps(state: State) -> bool:
+    """Whether its containers must not be given back now. A program may live in one of which nothing
+    was heard for this generation; or the only checkpoints of the application lie in it."""
+    old = [
+        i
+        for i in state.instances.values()
+        if i.requested_in < state.generation and i.heard is not None and not i.ended
+    ]
+    if any(i.answer is None and i.intent is not Intent.JOIN for i in old):
+        return True
+    lasts = any(c.settings.text("user.checkpoint.prefix") for c in state.job.components)
+    alone = names.trains_alone(i.role for i in state.instances.values())
+    return alone and not lasts and any(not names.trains_alone((i.role, i.role)) for i in old)
+
+
+def unheard(state: State) -> tuple[Instance, ...]:
+    """The instances whose container was requested and whose runner was not heard of."""
+    waiting = (i for i in state.instances.values() if i.container and not i.ended)
+    return () if state.decided else tuple(i for i in waiting if i.heard is None)
 
 
 def live(instance: Instance) -> bool:

@@ -29,6 +29,8 @@ from tfapp.coordinator.policy.state import (
     State,
     fenced,
     held_until,
+    holding,
+    keeps,
 )
 
 # The loop ticks every second. If more than this many seconds lie between two ticks, the coordinator
@@ -140,6 +142,12 @@ def _go_on(state: State, time: float) -> Step:
         if _lifetime(state) <= time:
             state = judging.close(state)
             return ending.decide(state, time, verdicts.lifetime_over(state)), done
+        if _back_at(state) <= time:
+            state, given = forming.give_back(state, time)
+            done += given
+        if state.ask_at <= time:
+            state, asked = forming.ask_again(state, time)
+            done += asked
     state, restarted = judging.restart_programs(state, time)
     joined: tuple[actions.Action, ...] = ()
     if state.failure is None:
@@ -201,10 +209,18 @@ def _gang(state: State) -> float:
 
 
 def _held(state: State) -> tuple[float, ...]:
-    """The end of a wait for a scheduler, and the next announcement during it."""
+    """The end of a wait for a scheduler, and the next announcement during it; when containers that
+    wait for others are given back, and when they are requested again."""
     if state.phase != FORMING or state.hold is None:
-        return ()
-    return (held_until(state), state.hold.announced + state.job.limits.gang / 2)
+        return (state.ask_at,)
+    announced = state.hold.announced + state.job.limits.gang / 2
+    return (held_until(state), announced, _back_at(state), state.ask_at)
+
+
+def _back_at(state: State) -> float:
+    if state.phase != FORMING or state.hold is None or not holding(state) or keeps(state):
+        return math.inf
+    return state.hold.back_at
 
 
 def _lifetime(state: State) -> float:

@@ -25,8 +25,12 @@ def succeeded(state: State, time: float) -> Verdict:
     if len(instances) == 1:
         who = instances[0].id
     else:
-        components = ", ".join(dict.fromkeys(i.component for i in instances))
-        who = f"all {len(instances)} instances of {components}"
+        deciding = state.job.success
+        by_component = dict.fromkeys(i.component for i in instances if i.id not in deciding)
+        alone = [i.id for i in instances if i.component not in by_component]
+        many = len(instances) - len(alone)
+        of_all = f"all {many} instances of {', '.join(by_component)}" if by_component else ""
+        who = " and ".join(filter(None, (of_all, names(alone))))
     summary = f"Succeeded: {who} ended with exit code 0 after {duration(time - state.started)}."
     for other in state.instances.values():
         if other.exit is not None and other.intent is Intent.IGNORE:
@@ -92,7 +96,7 @@ def gang_incomplete(state: State) -> Verdict:
     missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
     since = f"after generation {state.generation} began"
     if state.counted > state.began:
-        since = f"after no scheduler held all of generation {state.generation} back any more"
+        since = f"after no scheduler held one of generation {state.generation} back any more"
     text = f"not all instances were ready {limit} {since}"
     return Verdict(
         FAILED,
@@ -105,12 +109,12 @@ def gang_incomplete(state: State) -> Verdict:
 
 
 def held_too_long(state: State) -> Verdict:
-    """A scheduler holds all that was requested back, and the time for that is over."""
+    """A scheduler holds containers back, and the time for that is over."""
     hold = state.hold
     assert hold is not None
     limit = duration(queue_limit(state.job.limits.queue, hold.kind))
     waiting = [f"{i.id} is {_cut(i.preparing).rstrip('.')}" for i in holding(state)]
-    text = f"no container that generation {state.generation} asked for was granted for {limit}"
+    text = f"generation {state.generation} did not get all its containers for {limit}"
     return Verdict(
         FAILED,
         int(ExitCode.TIMED_OUT),

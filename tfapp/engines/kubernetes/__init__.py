@@ -30,3 +30,10 @@ def open_engine(
     from tfapp.engines.kubernetes.engine import KubernetesEngine
 
     return KubernetesEngine(home, environ, namespace, context)
+
+
+def require(environ: Mapping[str, str]) -> None:
+    """UnavailableError if the library of Kubernetes is not installed."""
+    from tfapp.engines.kubernetes.configuration import require_library
+
+    require_library()

@@ -9,6 +9,7 @@ becomes one sentence with the file and the context.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 import threading
@@ -82,6 +83,12 @@ def load(
         f"no Kubernetes cluster is configured: KUBECONFIG is not set and there is no {paths[0]}",
         "Set KUBECONFIG to the file that your cluster's owner gave you.",
     )
+
+
+def require_library() -> None:
+    """UnavailableError if the library `kubernetes` is not installed. Does not load it."""
+    if importlib.util.find_spec("kubernetes") is None:
+        raise UnavailableError("the Kubernetes engine needs the Python library kubernetes", INSTALL)
 
 
 def library() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfapp.contract.names import CANNOT_START, CANNOT_START_CODE
+from tfapp.contract.names import CANNOT_START, CANNOT_START_CODE, ENV_IMAGE_DIR
 from tfapp.contract.needs import question
 
 # For any POSIX shell. $0: the interpreter, $1: the image, $2: the key that names the interpreter,
@@ -19,6 +19,7 @@ if ! command -v bash > /dev/null 2>&1; then
   echo "{CANNOT_START}there is no bash in the image $1"
   exit {CANNOT_START_CODE}
 fi
+export {ENV_IMAGE_DIR}="$PWD"
 exec "$0" -u -c "$3" "$@"
 """
 

@@ -12,7 +12,7 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.plan import Plan
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
-from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON
+from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
 from tfapp.engines.kubernetes.interpreter import command
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.names import CONTAINER, MASTER_COMPONENT
@@ -28,6 +28,7 @@ from tfapp.engines.kubernetes.volumes import (
 from tfapp.frozen import frozen
 from tfapp.package.amounts import seconds
 from tfapp.package.model import AppPackage, ConfigValue, setting
+from tfapp.package.rules.scripts import IMAGE
 from tfapp.problems import ERROR, WARNING, Position, Problem
 
 Manifest = dict[str, Any]
@@ -194,7 +195,12 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
         ],
         "containers": [container],
     }
-    return {"metadata": at.metadata(MASTER_COMPONENT), "spec": spec}
+    metadata = at.metadata(MASTER_COMPONENT)
+    if job.metrics_port:
+        scraped = {"scrape": "true", "port": str(job.metrics_port), "path": METRICS_PATH}
+        more = {f"prometheus.io/{name}": value for name, value in scraped.items()}
+        metadata["annotations"] = {**metadata["annotations"], **more}
+    return {"metadata": metadata, "spec": spec}
 
 
 # ---- One component ----------------------------------------------------------------------------
@@ -458,6 +464,11 @@ def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
                 at = built.component.place(f"dockerContainers.0.{field}")
                 message = f"{name}: a pod does not have the {field} of dockerContainers"
                 yield Problem(at, CODE, message, ERROR, "pods have site.global.kubernetes.*")
+    command = setting(built.values, "user.scripts.command")
+    if command is not None and command.text.strip() == IMAGE and built.job.instances:
+        message = f"{name}: on Kubernetes the image's own command is not known"
+        hint = "`docker image inspect IMAGE` shows its Entrypoint and Cmd: write them here"
+        yield Problem(command.at, CODE, message, ERROR, hint)
     image = setting(built.values, "docker.image")
     given = built.pod["spec"]["containers"][0]["image"]
     if not given:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import http.client
-import importlib.metadata
-import importlib.util
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfapp import tools
-from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding, examine_here
+from tfapp.engines.diagnosis import (
+    OK,
+    PROBLEM,
+    WARNING,
+    Finding,
+    examine_here,
+    tensorflow_version,
+)
 from tfapp.engines.machine.gpus import visible_gpus
 from tfapp.errors import UnavailableError
 
@@ -39,15 +44,11 @@ def examine(home: Path, environ: Mapping[str, str], python: str | None = None) -
 
 def examine_tensorflow() -> Finding:
     """Checks that TensorFlow is installed, without importing it."""
-    if importlib.util.find_spec("tensorflow") is None:
+    version = tensorflow_version()
+    if not version:
         hint = "Install it, or name an interpreter that has it with site.global.python.executable."
         return Finding("tensorflow", WARNING, "not installed beside tfapp", hint)
-    for name in ("tensorflow", "tensorflow-cpu"):
-        try:
-            return Finding("tensorflow", OK, importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return Finding("tensorflow", OK, "of unknown version")
+    return Finding("tensorflow", OK, version)
 
 
 def examine_interpreter(python: str) -> Finding:

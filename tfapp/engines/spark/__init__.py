@@ -19,3 +19,10 @@ def open_engine(home: Path, environ: Mapping[str, str]) -> SparkEngine:
     from tfapp.engines.spark.engine import SparkEngine
 
     return SparkEngine(home, environ)
+
+
+def require(environ: Mapping[str, str]) -> None:
+    """UnavailableError if pyspark is not installed."""
+    from tfapp.engines.spark.session import require_pyspark
+
+    require_pyspark()

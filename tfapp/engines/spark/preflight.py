@@ -115,7 +115,7 @@ def _slots_now(
             f"{wanted}{' and a slot from which they are fed' if fed else ''}, and Spark's "
             f"executors have {slots} slots now",
             WARNING,
-            hint="the application waits for more until site.global.gang.timeout is over",
+            hint="the application waits for more until site.global.queue.timeout is over",
         )
 
 

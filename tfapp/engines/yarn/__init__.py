@@ -24,3 +24,11 @@ def open_engine(home: Path, environ: Mapping[str, str]) -> YarnEngine:
     from tfapp.engines.yarn.engine import YarnEngine
 
     return YarnEngine(home, environ)
+
+
+def require(environ: Mapping[str, str]) -> None:
+    """UnavailableError without Java or Hadoop's command yarn."""
+    from tfapp.engines.yarn.hadoop_client import find_java, find_yarn
+
+    find_java(environ)
+    find_yarn(environ)

@@ -1,10 +1,12 @@
-"""The reasons in YARN's exit messages, and the addresses of logs on nodes. The only module of this
-package that is shipped to containers: the coordinator uses it (tfapp.coordinator.nodes)."""
+"""The reasons in YARN's exit messages, what a container waits for, and the addresses of logs on
+nodes. The only module of this package that is shipped to containers: the coordinator uses it
+(tfapp.coordinator.nodes)."""
 
 from __future__ import annotations
 
 from typing import IO
 
+from tfapp.contract.names import GRANTED, QUEUE
 from tfapp.frozen import frozen
 
 LEADS_TO_PAGES = True  # the master leads browsers to the coordinator's page
@@ -39,6 +41,14 @@ def reason_of(message: str) -> str:
     """The reason for an exit message; "" if it has none."""
     lower = message.lower()
     return next((reason for part, reason in _REASONS.items() if part in lower), "")
+
+
+def waits(state: str, queue: str) -> tuple[str, str]:
+    """What a container waits for that is in `state` (Skein's word), and its kind: see
+    contract.names. Skein's master does not tell by itself when YARN has granted one."""
+    if state == "RUNNING":
+        return "", GRANTED
+    return f"waiting for a container in the queue {queue}", QUEUE
 
 
 def log_path(container: str, file: str, last: int) -> str:

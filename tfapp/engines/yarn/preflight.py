@@ -15,7 +15,7 @@ from tfapp.engines.yarn.scheduler import Ask, QueueRules, asking, exclusive_labe
 from tfapp.engines.yarn.web import Web
 from tfapp.frozen import frozen
 from tfapp.package.model import AppPackage, ComponentResources
-from tfapp.problems import Position, Problem
+from tfapp.problems import WARNING, Position, Problem
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
@@ -29,8 +29,9 @@ _RACKS = "yarn.racks"
 
 @frozen
 class ContainerRequest:
-    """Requests for containers of one size. `asked`: where the size was written. `default_of`: the
-    queue whose default label is `label`; "" if the package names the label, or there is none."""
+    """Requests for `count` containers of one size. `asked`: where the size was written.
+    `default_of`: the queue whose default label is `label`; "" if the package names the label, or
+    there is none."""
 
     asked: ComponentResources
     label: str
@@ -38,14 +39,16 @@ class ContainerRequest:
     vcores: int
     gpus: int
     default_of: str = ""
+    count: int = 1
 
 
 @frozen
 class Most:
-    """The largest container of `queue`, by the field of Request."""
+    """The largest container of `queue`, by the field of Request. `share`: see QueueRules."""
 
     queue: str
     of: Mapping[str, int]
+    share: float = 1.0
 
 
 def check(
@@ -60,7 +63,8 @@ def check(
 ) -> Iterator[Problem]:
     """An error for each request that would wait or fail for ever: because of the queue, a label or
     a size. `rules` of the queue: None if the ResourceManager does not report them. `exclusive`:
-    returns the exclusive labels, and is called only if they matter; or None."""
+    returns the exclusive labels, and is called only if they matter; or None. A warning where only
+    all requests together are too much: a cluster may grow."""
     yield from check_queue(queue, queues, rules)
     requests = [master]
     for component in job.components:
@@ -69,20 +73,28 @@ def check(
         label = wanted.label or master.label
         size = (wanted.memory, wanted.vcores, wanted.gpus)
         if component.instances:
-            requests.append(ContainerRequest(asked, label, *size))
+            requests.append(ContainerRequest(asked, label, *size, count=component.instances))
     facts = queue_facts(queue, queues, rules)
     defaults = {found.default_label for found in facts}
     exclusive = functools.cache(exclusive)
-    for number, request in enumerate(_labelled(one, queue, defaults) for one in requests):
+    requests = [_labelled(one, queue, defaults) for one in requests]
+    most = Most(queue, rules.maximum if rules else {}, rules.share if rules else 1.0)
+    problems: list[Problem] = []
+    for number, request in enumerate(requests):
         within = nodes if request.label or defaults == {""} else _without_labels(nodes)
         forbidden = facts and not any(q.labels & {request.label, ANY_LABEL} for q in facts)
         if request.label and forbidden and any(request.label in node.labels for node in nodes):
             message = f"queue {queue!r} may not use nodes of label {request.label!r}"
             hint = "Name another queue or label."
-            yield Problem(_at(request, _LABEL), "node-label", message, hint=hint)
+            problems.append(Problem(_at(request, _LABEL), "node-label", message, hint=hint))
         else:
-            most = Most(queue, rules.maximum if rules else {})
-            yield from _check_nodes(request, within, most, exclusive if number else None)
+            problems += _check_nodes(request, within, most, exclusive if number else None)
+    yield from problems
+    if not problems:
+        for label in sorted({request.label for request in requests}):
+            alike = [request for request in requests if request.label == label]
+            within = nodes if label or defaults == {""} else _without_labels(nodes)
+            yield from _check_sum(alike, within, most, exclusive)
 
 
 def _labelled(request: ContainerRequest, queue: str, defaults: Collection[str]) -> ContainerRequest:
@@ -196,6 +208,34 @@ def _check_size(
             f"{request.memory} MiB, {request.vcores} vcores, {request.gpus} GPUs"
         )
         yield Problem(request.asked.at, "never-fits", message, hint=_sizes(nodes))
+
+
+def _check_sum(
+    requests: Sequence[ContainerRequest],
+    nodes: Sequence[YarnNode],
+    most: Most,
+    exclusive: Callable[[], Collection[str] | None],
+) -> Iterator[Problem]:
+    """Warnings if the nodes, or the queue, have too little for all requests of one label together.
+    Vcores are not among them: by default the capacity scheduler does not count them."""
+    label = requests[0].label
+    usable = [node for node in nodes if label in (node.labels or {""})]
+    for field, key, unit in (("memory", "yarn.memory", " MiB"), ("gpus", "yarn.gpus", " GPUs")):
+        wanted = sum(request.count * getattr(request, field) for request in requests)
+        have = sum(getattr(node, field) for node in usable)
+        if wanted > have and not label and any(node.labels for node in nodes):
+            idle = _without_labels(nodes, keep=exclusive() or ())
+            have = sum(getattr(node, field) for node in idle if not node.labels)
+        limit = have if label or field == "gpus" else int(have * most.share)
+        if wanted <= limit:
+            continue
+        largest = max(requests, key=lambda request: request.count * getattr(request, field))
+        has = f"all nodes{label and f' of {_label(largest)}'} together have"
+        if limit < have:
+            has = f"queue {most.queue!r} gives one user at most"
+        message = f"all containers together ask for {wanted}{unit}, and {has} {limit}{unit}"
+        hint = "Until there is more, the application waits. Ask for fewer instances, or for less."
+        yield Problem(_at(largest, key), "never-fits", message, WARNING, hint)
 
 
 def _fits(request: ContainerRequest, node: YarnNode) -> bool:

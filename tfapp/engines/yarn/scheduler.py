@@ -27,12 +27,14 @@ class QueueRules:
     """The limits of a queue. `maximum`: of one container, by "memory" (MiB), "vcores" and "gpus"; a
     missing key means no known limit. `children`: the child queues. `queue`: the queue with its full
     path; None if YARN will create it, if several have the name, or for the fair scheduler, which
-    does not tell. `missing`: the queue does not exist, and YARN will not create it."""
+    does not tell. `missing`: the queue does not exist, and YARN will not create it. `share`: the
+    share of the cluster's memory, from 0 to 1, that one user of it can have."""
 
     maximum: Mapping[str, int]
     children: tuple[str, ...] = ()
     queue: Queue | None = None
     missing: bool = False
+    share: float = 1.0
 
 
 def queue_rules(name: str, ask: Ask) -> QueueRules:
@@ -54,7 +56,8 @@ def queue_rules(name: str, ask: Ask) -> QueueRules:
         )
     found = queues[paths[0]]
     children = () if _makes_children(found) else tuple(map(_name, _children(found)))
-    return QueueRules(_maximum(found, root, ask), children, _facts(paths[0], found))
+    facts = _facts(paths[0], found)
+    return QueueRules(_maximum(found, root, ask), children, facts, share=_share(found))
 
 
 def exclusive_labels(ask: Ask) -> frozenset[str]:
@@ -113,6 +116,14 @@ def _facts(path: str, queue: _Queue) -> Queue | None:
         labels=frozenset(queue.get("nodeLabels", ())),
         default_label=queue.get("defaultNodeLabelExpression") or "",
     )
+
+
+def _share(queue: _Queue) -> float:
+    """The capacity scheduler's limits, in percent, for a queue and for one user of it; others tell
+    of none."""
+    most = float(queue.get("absoluteMaxCapacity", 100.0))
+    own, factor = float(queue.get("absoluteCapacity", 0.0)), float(queue.get("userLimitFactor", 0))
+    return min(most, own * factor if own > 0 and factor > 0 else most, 100.0) / 100
 
 
 def _children(queue: _Queue) -> Iterable[_Queue]:

@@ -64,7 +64,7 @@ def _named(package: AppPackage) -> Iterator[tuple[str, Position]]:
         for name in (order.component, *order.requires):
             yield name, order.at
     for index, name in enumerate(package.success):
-        yield name, package.positions[f"successPolicy.{index}"]
+        yield name.partition("/")[0], package.positions[f"successPolicy.{index}"]
     for number, policy in enumerate(package.failure.rules):
         for index, name in enumerate(policy.components):
             yield name, package.positions[f"failurePolicy.{number}.{index}"]

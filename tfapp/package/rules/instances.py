@@ -122,27 +122,34 @@ def instance_count(package: AppPackage) -> Iterator[Found]:
 def success_policy(package: AppPackage) -> Iterator[Found]:
     """Nothing would ever decide that the application has succeeded.
 
-    It succeeds when all instances of the components in `successPolicy` have exited with 0;
-    without one, when the chief has, or else all workers (or what else there is that ends). So
-    these must have instances, and must be able to end: `ps` and `tensorboard` run until they are
-    stopped. Reported at the component's name in successPolicy, or where that would stand.
+    It succeeds when all instances of the components in `successPolicy`, and the instances that it
+    names, have exited with 0; without one, when the chief has, or else all workers (or what else
+    there is that ends). So these must have instances, and must be able to end: `ps` and
+    `tensorboard` run until they are stopped. Reported at the name in successPolicy, or where that
+    would stand.
 
         successPolicy: {components: [worker]}    worker has 2 instances     PASS
         successPolicy: {components: [worker]}    worker has 0 instances     FAIL
         successPolicy: {components: [ps]}                                   FAIL
+        successPolicy: {instances: [worker/2]}   worker has 2 instances     FAIL
         no successPolicy, and only tensorboard has instances                FAIL
     """
     by_name = {component.name: component for component in package.components}
-    for index, name in enumerate(package.success):
+    for number, decider in enumerate(package.success):
+        name, _, index = decider.partition("/")
         if name not in by_name:
             continue  # unknown-component
-        at, decides = package.positions[f"successPolicy.{index}"], f"'{name}' decides about success"
+        at = package.positions[f"successPolicy.{number}"]
+        decides, count = f"'{decider}' decides about success", package.instances(name)
         if (role := by_name[name].role) in ENDLESS_ROLES:
             message = f"{decides}, and a {role} never ends by itself"
             yield Found(at, message, "name components whose programs end")
-        elif not package.instances(name):
+        elif not count:
             hint = "give it instances in resources, or name another component"
             yield Found(at, f"{decides} and has no instances", hint)
+        elif index and int(index) >= count:
+            message = f"{decides} and is not there: the last one is {name}/{count - 1}"
+            yield Found(at, message, "name one of them, or give it more instances in resources")
     running = [c for c in package.components if package.instances(c.name)]
     endless = running and all(component.role == "tensorboard" for component in running)
     if endless and not package.success:

@@ -20,6 +20,7 @@ TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
 # Keys of site.global by which a component's Python is another one, beside run.mode.
 OTHER_PYTHONS = ("python.archive", "python.executable", "python.version", "docker.image")
 SERVER = "tfapp:server"  # in place of a file: a standard TensorFlow server
+IMAGE = "tfapp:image"  # in place of a command: the image's own
 SERVER_ROLES = ("worker", "ps")
 PYTHON_SUFFIXES = (".py", ".pyw", ".pyz")
 _PYTHON_LINE = "#!/usr/bin/env python3"
@@ -150,6 +151,25 @@ def missing_entry(package: AppPackage) -> Iterator[Found]:
             script += " (the default of site.global.user.scripts.entry)"
             at = Position(package.source.label)
         yield Found(at, f"the entry script {script} is neither in {FILES} nor in --files", hint)
+
+
+@rule("image-command", "metainfo", "appConfig")
+def image_command(package: AppPackage) -> Iterator[Found]:
+    """The program is to be the image's own command, and no Docker engine is there to tell it.
+
+    On Kubernetes, nothing that runs in a pod can know the command that it replaces. Reported at
+    the value, as a warning, because an option may set the run mode.
+
+        site.global.user.scripts.command: tfapp:image     site.global.run.mode: docker     PASS
+        site.global.user.scripts.command: tfapp:image     site.global.run.mode: local      WARNING
+    """
+    for component in package.components:
+        values = package.config.components.get(component.name, {})
+        command, mode = setting(values, "user.scripts.command"), setting(values, "run.mode")
+        if command and command.text.strip() == IMAGE and (mode is None or mode.text != "docker"):
+            message = f"'{IMAGE}' is for run mode docker: nothing else tells the image's command"
+            hint = "`docker image inspect IMAGE` shows its Entrypoint and Cmd: write them here"
+            yield Found(command.at, message, hint, WARNING)
 
 
 @rule("entry-syntax", "metainfo", "appConfig")
@@ -330,7 +350,10 @@ def _where_the_entry_is(entry: str, shipped: Collection[str]) -> str:
 
 def is_looked_for(component: Component, package: AppPackage) -> bool:
     """Whether the program that user.scripts.entry names has to be there for `component`."""
-    entry = setting(package.config.components.get(component.name, {}), "user.scripts.entry")
+    values = package.config.components.get(component.name, {})
+    command, entry = setting(values, "user.scripts.command"), setting(values, "user.scripts.entry")
+    if command is not None:
+        return False
     if entry is None or not entry.is_default:
         return entry is not None
     try:

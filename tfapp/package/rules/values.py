@@ -62,6 +62,7 @@ def unclosed_quote(package: AppPackage) -> Iterator[Found]:
     """
     found = {
         "user.scripts.args": settings(package, "user.scripts.args"),
+        "user.scripts.command": settings(package, "user.scripts.command"),
         "tensorboard.args": settings(package, "tensorboard.args"),
     }
     for key, values in found.items():
@@ -85,7 +86,7 @@ def typographic(package: AppPackage) -> Iterator[Found]:
     """
     for key, value in all_values(package):
         found = _QUOTED.match(value.text)
-        if key.endswith(".args") and not found:
+        if key.endswith((".args", ".command")) and not found:
             found = _WORD.search(value.text)
         if found:
             quote = found[1] not in _DASHES

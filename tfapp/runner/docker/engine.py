@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import sys
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 from tfapp.errors import causes
+from tfapp.frozen import frozen
 
 T = TypeVar("T")
 
@@ -75,11 +77,16 @@ class DockerEngine:
             return False
         return True
 
-    def image_environ(self, name: str) -> Mapping[str, str]:
-        """The variables that the image sets."""
+    def image(self, name: str) -> Image:
+        """What the image says about its programs."""
         with self._calling(f"look into image {name}"):
-            lines = self._api.inspect_image(name)["Config"].get("Env") or ()
-        return dict(line.partition("=")[::2] for line in lines)
+            config = self._api.inspect_image(name)["Config"]
+        return Image(
+            environ=dict(line.partition("=")[::2] for line in config.get("Env") or ()),
+            entry_point=tuple(config.get("Entrypoint") or ()),
+            arguments=tuple(config.get("Cmd") or ()),
+            folder=config.get("WorkingDir") or "/",
+        )
 
     def pull(self, name: str, login: Mapping[str, str] | None) -> Iterator[Mapping[str, Any]]:
         """Pulls an image and yields the engine's reports. `login`: {"username", "password"};
@@ -200,6 +207,16 @@ class DockerEngine:
             )
         detail = cause.strerror if cause is not None and cause.strerror else str(error)
         return f"the Docker engine at {self._address} does not answer: {detail}"
+
+
+@frozen
+class Image:
+    """An image's own variables, ENTRYPOINT, CMD and WORKDIR."""
+
+    environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    entry_point: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    folder: str = "/"
 
 
 class Output:

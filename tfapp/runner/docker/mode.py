@@ -16,7 +16,7 @@ from tfapp.runner import context as contexts
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.docker import creation, engine, pull
 from tfapp.runner.docker.creation import ConfigError, HostFacts, User
-from tfapp.runner.docker.engine import DockerEngine, EngineError, patiently
+from tfapp.runner.docker.engine import DockerEngine, EngineError, Image, patiently
 from tfapp.runner.docker.guard import Guard
 from tfapp.runner.docker.ownership import sweep
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
@@ -48,7 +48,7 @@ class DockerMode:
         self._facts: HostFacts | None = None
         self._running: set[DockerProgram] = set()
         self._pull: pull.PullProgress | None = None  # while there is one
-        self._image_environ: Mapping[str, str] = {}
+        self._image = Image()
 
     @property
     def patience(self) -> float:
@@ -74,16 +74,20 @@ class DockerMode:
             self._facts = HostFacts(_user(), self._guard.runner, cpus, gpus)
             login, self._pull = self._login(), pull.PullProgress(self._docker.image)
             pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
-            self._image_environ = found.image_environ(self._docker.image)
+            self._image = found.image(self._docker.image)
         except (EngineError, ConfigError, OSError) as error:
             raise ScriptError(str(error)) from error
         finally:
             self._pull = None
 
     def start(self, program: Program, context: Context) -> DockerProgram:
-        env = self._environment(context, program.env)
-        cwd = program.cwd or context.work_dir
-        return self._launch(context, program.argv, env, cwd)
+        env, argv = self._environment(context, program.env), program.argv
+        if program.entry_point:
+            argv = (*self._image.entry_point, *(argv or self._image.arguments))
+            if not argv:
+                raise StartError(f"the image {self._docker.image} has no command of its own")
+        folder = Path(self._image.folder) if program.of_image else context.work_dir
+        return self._launch(context, argv, env, program.cwd or folder)
 
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -163,7 +167,7 @@ class DockerMode:
         made = creation.environment(env, own, self._facts.gpus, context.work_dir)
         if container.storage_dir is not None and env.get("HADOOP_CONF_DIR"):
             made.setdefault("HADOOP_CONF_DIR", env["HADOOP_CONF_DIR"])
-        variables = contexts.startup_variables(container, self._image_environ)
+        variables = contexts.startup_variables(container, self._image.environ)
         made.update({name: text for name, text in variables.items() if name not in own})
         return made
 

@@ -1,0 +1,144 @@
+"""Runs the README's first command with pairs of Python and TensorFlow, each in a new environment.
+
+  python .ci/matrix.py ends            the oldest pair and the newest one that this machine can have
+  python .ci/matrix.py all [3.9 ...]   all pairs, and the fast tests once for each Python
+
+Pythons are those on PATH and of pyenv. Prints a line for each pair; the exit code is 1 if one
+failed. Environments are deleted again: each has 2 GB.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / ".cache" / "matrix"
+LIMIT = 1800.0  # seconds for one command
+# The minor versions of Python 3 for which each TensorFlow has wheels, from the oldest that the
+# extra `tensorflow` allows.
+TENSORFLOW = {
+    "2.16": range(9, 13),
+    "2.17": range(9, 13),
+    "2.18": range(9, 13),
+    "2.19": range(9, 13),
+    "2.20": range(9, 14),
+    "2.21": range(10, 14),
+}
+FAST = ("-m", "pytest", "-q", "-n", "2", "-m", "not cluster", "-p", "no:cacheprovider")
+
+
+class FailedError(Exception):
+    """The text is the end of what a command has said."""
+
+
+def pythons() -> dict[int, str]:
+    """The interpreters that run here, by minor version."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = {sys.version_info[1]: sys.executable}
+    for minor in sorted({each for minors in TENSORFLOW.values() for each in minors}):
+        name = f"python3.{minor}"
+        on_path = shutil.which(name, path=os.environ.get("PATH"))
+        for path in (*([on_path] if on_path else ()), *pyenv.glob(f"3.{minor}.*/bin/{name}")):
+            # A shim of pyenv is on PATH for versions that are not chosen, and then fails.
+            if subprocess.run([path, "-c", "import ssl"], capture_output=True).returncode == 0:
+                found.setdefault(minor, str(path))
+    return found
+
+
+def pairs(minors: list[int]) -> list[tuple[int, str]]:
+    """The pairs of these Pythons, oldest Python first, with the oldest TensorFlow first."""
+    return [(m, version) for m in sorted(minors) for version, of in TENSORFLOW.items() if m in of]
+
+
+def run(command: list[str], environ: Mapping[str, str] | None = None) -> str:
+    """What a command prints. FailedError."""
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **(environ or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=LIMIT,
+    )
+    if done.returncode:
+        raise FailedError(f"{shlex.join(command)}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def readme() -> tuple[list[str], list[str]]:
+    """The README's first command: what `pip install` installs, and the words of `tfapp`."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, install, train = re.findall(r"(?ms)^```sh\n(.*?)^```$", text)[0].splitlines()
+    return shlex.split(install.rstrip("& "))[2:], shlex.split(train)[1:]
+
+
+def check(uv: str, python: str, version: str, tests: bool) -> str:
+    """Trains with TensorFlow `version`, and runs the fast tests with `tests`. Returns the versions
+    that were installed. FailedError."""
+    what, words = readme()
+    if tests:
+        what = [each.replace("[tensorflow]", "[tensorflow,test]") for each in what]
+    environment, home = WORK / "environment", WORK / "home"
+    bounds = WORK / "constraints.txt"
+    bounds.write_text(f"tensorflow=={version}.*\n")
+    try:
+        run([uv, "venv", "--clear", "--no-project", "--python", python, str(environment)])
+        own = str(environment / "bin" / "python")
+        install = [uv, "pip", "install", "--no-cache", "--python", own, "-c", str(bounds)]
+        run([*install, *what])
+        said = run([str(environment / "bin" / "tfapp"), *words], {"TFAPP_HOME": str(home)})
+        if "digits: Succeeded" not in said:
+            raise FailedError(said[-4000:])
+        if tests:
+            run([own, *FAST], {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"})
+        listed = run([uv, "pip", "freeze", "--python", own])
+        named = dict(line.split("==") for line in listed.splitlines() if "==" in line)
+        return f"TensorFlow {named['tensorflow']}, tf-keras {named['tf-keras']}"
+    finally:
+        shutil.rmtree(environment, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def install_uv() -> str:
+    """Returns the program. pip takes three to four times as long for an environment."""
+    target = WORK / "uv"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run([*command, "--upgrade", "--target", str(target), "uv"])
+    return str(target / "bin" / "uv")
+
+
+def main(what: str = "", *only: str) -> int:
+    if what not in ("ends", "all"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    WORK.mkdir(parents=True, exist_ok=True)
+    uv, found = install_uv(), pythons()
+    chosen = pairs([minor for minor in found if not only or f"3.{minor}" in only])
+    if what == "ends":
+        chosen = [chosen[0], chosen[-1]]
+    newest = dict(chosen)  # of each Python the last
+    failed = False
+    for minor, version in chosen:
+        begun = time.monotonic()
+        tests = what == "all" and newest[minor] == version
+        try:
+            told = check(uv, found[minor], version, tests) + (", fast tests" if tests else "")
+        except (FailedError, subprocess.TimeoutExpired) as error:
+            failed, told = True, f"FAILED: {error}"
+        print(f"Python 3.{minor}: {told} ({time.monotonic() - begun:.0f} s)", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""Applications that wait for a queue: with a master of their own each, for their containers."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.clusters.yarn import programs
+from tests.end_to_end.trainings import LIMIT
+from tests.waiting import wait
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+MEMORY = ("--resopt", "yarn.memory")  # each of the two nodes without a label has 8192 MiB
+GANG = ("--option", "site.global.gang.timeout")
+
+
+def test_a_full_queue_is_waited_for(tfapp):
+    """For longer than all instances may take to be ready."""
+    script = tfapp.program(programs.GOES_ON, "goes_on.py")
+    tfapp.ok("run", script, "-w", 2, "--name", "filler", *MEMORY, 5000, "--detach", "--wait", LIMIT)
+    script = tfapp.program(programs.HELLO)
+    tfapp.ok("run", script, "-w", 2, "--name", "patient", *MEMORY, 5000, *GANG, 8, "--detach")
+
+    def held() -> dict:
+        return tfapp.status("patient")["status"]["held"] or {}
+
+    wait(held, lambda: tfapp.asks("diagnostics", "patient"), 120)
+    begun = held()["since"]
+    time.sleep(20)  # for twice the gang's time, whose first container counts when all are there
+    assert (held()["kind"], held()["until"]) == ("queue", None)
+    assert held()["since"] == begun
+    text = tfapp.asks("status", "patient")
+    assert "waiting for a container in the queue default" in text
+    assert "waits for its queue since" in text
+    assert tfapp.status("patient")["status"]["verdict"] is None
+    tfapp.ok("stop", "filler", "--force")
+    assert tfapp("wait", "patient").code == 0
+    status = tfapp.status("patient")["status"]
+    assert (status["restarts"], status["losses"]) == (0, 0)
+
+
+def test_two_applications_do_not_keep_what_the_other_needs(tfapp):
+    """There is room for four workers, and each has three."""
+    script = tfapp.program(programs.TAKES_A_WHILE)
+    names = ("left", "right")
+    words = ("-w", 3, *MEMORY, 3500, *GANG, 20, "--detach")
+
+    def begin(name: str) -> None:
+        tfapp.ok("run", script, "--name", name, *words)
+
+    with ThreadPoolExecutor() as at_once:
+        list(at_once.map(begin, names))
+    for name in names:
+        assert tfapp("wait", name).code == 0, tfapp.asks("diagnostics", name)
+    told = [tfapp.status(name)["status"] for name in names]
+    moments = [moment for status in told for moment in status["timeline"]]
+    print(json.dumps([(m["time"] - told[0]["started"], m["text"]) for m in moments], indent=1))
+    for status in told:
+        assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
