@@ -24,6 +24,7 @@ PROC = Path("/proc")
 KILL_LIMIT = 30.0  # seconds that SIGKILL may take to work
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_TGKILL = {"x86_64": 234, "aarch64": 131}  # asm/unistd.h
 _PAGE = os.sysconf("SC_PAGESIZE")
 _POLL = 0.01  # seconds between two checks of processes that were sent SIGKILL
 # Programs that run others and pass no signal on; Alpine's are all busybox.
@@ -217,17 +218,46 @@ def catches(pid: int, number: int) -> bool:
     return _in_mask(PROC / str(pid), "SigCgt", number)
 
 
-def pending(pid: int, number: int) -> bool:
-    """Whether a process was sent the signal `number`, and no thread of it has taken it yet."""
-    return _in_mask(PROC / str(pid), "ShdPnd", number)
-
-
-def blocking(pid: int, number: int) -> frozenset[str]:
-    """The threads of a process that take no signal `number` now, as is one in the handler of it."""
+def tasks(pid: int) -> tuple[int, ...]:
+    """The threads of a process, the main thread first; () if there is no such process."""
     with contextlib.suppress(OSError):
-        tasks = list((PROC / str(pid) / "task").iterdir())
-        return frozenset(task.name for task in tasks if _in_mask(task, "SigBlk", number))
-    return frozenset()
+        found = {int(name) for name in os.listdir(PROC / str(pid) / "task")}
+        return (pid, *sorted(found - {pid}))
+    return ()
+
+
+def task_name(pid: int, task: int) -> str:
+    """What the kernel calls a thread; "" if it has ended."""
+    try:
+        return (PROC / str(pid) / "task" / str(task) / "comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def rests(pid: int, task: int) -> bool:
+    """Whether a thread waits for something now, and runs no code."""
+    with contextlib.suppress(OSError, ValueError):
+        data = (PROC / str(pid) / "task" / str(task) / "stat").read_bytes()
+        return data[data.rindex(b")") + 2 :][:1] == b"S"
+    return False
+
+
+def blocks(pid: int, task: int, number: int) -> bool:
+    """Whether a thread takes no signal `number` now, as while it is in the handler of it."""
+    return _in_mask(PROC / str(pid) / "task" / str(task), "SigBlk", number)
+
+
+def send_to_task(pid: int, task: int, number: int) -> bool:
+    """Sends the signal `number` to one thread of a process. Returns whether it could be sent."""
+    call = _TGKILL.get(os.uname().machine)
+    return call is not None and ctypes.CDLL(None).syscall(call, pid, task, number) == 0
+
+
+def busy_with(pid: int, task: int, number: int) -> bool:
+    """Whether a thread has not taken the signal `number` that it was sent yet, or is in the handler
+    of it."""
+    folder = PROC / str(pid) / "task" / str(task)
+    return _in_mask(folder, "SigPnd", number) or _in_mask(folder, "SigBlk", number)
 
 
 def _in_mask(folder: Path, mask: str, number: int) -> bool:

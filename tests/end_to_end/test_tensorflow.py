@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.command_line import LIMIT, STAMP, CommandLine, read_until
+from tests.waiting import wait
 from tfapp.shipped import app_packages_dir
 
 pytestmark = pytest.mark.trains
@@ -107,3 +108,53 @@ signal.pause()
     assert tfapp("fetch", "app", "out").code == 75
     assert tfapp("fetch", "app", "export", "new").out == "new/export/weights\n"
     assert (tfapp.work / "new" / "export" / "weights").read_text() == "trained"
+
+
+# The generator of worker/1 stands still, and so all wait in the same call.
+HANGS = """
+import os, time
+import numpy as np
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+def rows():
+    for step in range(1000):
+        if step == 40 and os.environ["TFAPP_INSTANCE"] == "worker/1":
+            time.sleep(600)  # line 11
+        yield np.ones(4, "float32"), np.ones(1, "float32")
+
+signature = (tf.TensorSpec(4), tf.TensorSpec(1))
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+data = tf.data.Dataset.from_generator(rows, output_signature=signature)
+data = data.batch(2).with_options(options)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(data, steps_per_epoch=400, verbose=0)  # line 22
+"""
+
+
+def test_a_hang_says_who_it_is_that_all_wait_for(tfapp):
+    """Both workers are silent; `tfapp stacks` and the verdict tell them apart."""
+    tfapp.program(HANGS, "hang.py")
+    flags = ("-w", 2, "--name", "hangs", "--retries", 0, "--detach", "--wait", LIMIT)
+    tfapp.ok("run", "hang.py", *flags, "--option", "site.global.progress.timeout", 60)
+    waits = "fit at hang.py:22"
+    places = {"worker/0": waits, "worker/1": f"{waits}, a thread in rows at hang.py:11"}
+
+    def told() -> dict[str, str]:
+        groups = json.loads(tfapp.asks("stacks", "hangs", "--format", "json"))["groups"]
+        return {name: group["place"] for group in groups for name in group["instances"]}
+
+    wait(lambda: told() == places, "the two are told apart", LIMIT)
+    tfapp("wait", "hangs")
+    verdict = tfapp.status("hangs")["status"]["verdict"]
+    assert (verdict["exit_code"], verdict["cause"]["exit"]["reason"]) == (65, "hang")
+    said = verdict["summary"].partition("Before its end, ")[2]
+    for name, place in places.items():
+        assert f"{name} is in {place}" in said
+    log = tfapp.ok("logs", "hangs", "worker/1")
+    assert "tfapp:     rows at hang.py:11\n" in log
+    assert tfapp.living() == []

@@ -8,8 +8,9 @@ from tests.engines.applications import compiled, eventually, service, wait_for_c
 from tests.engines.applications import stock_client as connected
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX, KEY_STATUS
+from tfapp.contract.stacks import MAX_REPORT
 from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
-from tfapp.engines.control import FeedCounters, flex, kill_container
+from tfapp.engines.control import FeedCounters, flex, kill_container, stacks
 from tfapp.errors import BadStateError, NotFoundError, UnreachableError
 
 # Refuses what asks for more than 3, and repeats the rest.
@@ -42,6 +43,47 @@ def test_flex_returns_the_answer(running):
         flex(engine, "app", "w", "4")
     assert not client.kv.get_prefix(FLEXED_PREFIX)
     assert client.kv.exists(KEY_FLEX)
+
+
+# Answers for 100 runners, each with as much as a runner may tell.
+RUNNERS = """
+import dataclasses, json, skein
+from tfapp.contract.encoding import encode
+from tfapp.contract.stacks import Frame, InstanceStacks, ProcessStacks, ThreadStack
+def told(line):
+    frames = [Frame("call", "package/module.py", n, False) for n in range(90)]
+    frames.append(Frame("main", "train.py", line, True))
+    process = ProcessStacks(7, "python", "handler", threads=(ThreadStack(tuple(frames)),) * 90)
+    return InstanceStacks("", "", "", 1, (process,)).fitting()
+first, others = told(12), told(41)
+app = skein.ApplicationClient.from_current()
+requests = app.kv.events(key="tfapp.control.stacks")
+app.kv["ready"] = b""
+for event in requests:
+    id = json.loads(event.result.value)["id"]
+    for n in range(100):
+        own = {"id": id, "instance": f"w/{n}", "container": f"w_{n}"}
+        found = dataclasses.replace(others if n else first, **own)
+        app.kv[f"tfapp.report.stacks.w/{n}"] = encode(found)
+"""
+
+
+def test_stacks_of_100_instances_are_there_in_time(engine, tmp_path):
+    script = tmp_path / "runners.py"
+    script.write_text(RUNNERS)
+    engine.create("app", compiled(master=f"exec {sys.executable} {script}"))
+    members = tuple(
+        InstanceStatus(f"w/{n}", "w", "worker", "RUNNING", f"w_{n}", "127.0.0.1")
+        for n in range(100)
+    )
+    with connected(engine) as client:
+        eventually(lambda: client.kv.exists("ready"))
+        client.kv[KEY_STATUS] = encode(ApplicationStatus("app", "RUNNING", 1, 5.0, 6.0, members))
+        found = stacks(engine, "app")
+    assert found.missing == ()
+    assert str(found) == "99 of 100 are in call at train.py:41; w/0 is in call at train.py:12"
+    size = sum(len(encode(one)) for one in found.instances)
+    assert 100 * MAX_REPORT / 4 < size <= 100 * MAX_REPORT
 
 
 def test_a_container_is_killed_by_its_instance(running):

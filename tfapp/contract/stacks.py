@@ -98,7 +98,8 @@ class ProcessStacks(Coded):
     @property
     def place(self) -> str:
         """Where it is in the user's code, "" if it is elsewhere, and its state."""
-        places = [thread.place for thread in self.threads]
+        has_main = bool(self.threads) and self.threads[0].name in ("", "MainThread")
+        places = [*([] if has_main else [""]), *(thread.place for thread in self.threads)]
         main, others = "".join(places[:1]), dict.fromkeys(filter(None, places[1:]))
         found = [main, *(f"a thread in {place}" for place in others if place != main)]
         return ", ".join(part for part in (*found, self.state) if part)

@@ -196,7 +196,8 @@ class Runner:
         return ()
 
     def _take_stacks(self, request: StacksRequest) -> InstanceStacks | None:
-        return self._supervisor.stacks(request, self._master.container)
+        ends = self._state.phase == policy.HANGING
+        return self._supervisor.stacks(request, self._master.container, ends)
 
     def _look_after_program(self) -> tuple[events.Event, ...]:
         if self._next_status is None or self._clock() < self._next_status:

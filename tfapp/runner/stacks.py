@@ -1,8 +1,10 @@
 """The stacks of a program's threads, without a restart and without a line in its output.
 
-A Python of the program answers a signal: the start-up hook of tfapp (tfapp.storage.startup) has
-registered faulthandler for it, which writes into a file of memory. The signal is sent only where
-the process catches it and has that file open: to any other process it would be the end. py-spy
+A thread of the program answers a signal: the start-up hook of tfapp (tfapp.storage.startup) has
+registered faulthandler for it, which writes the thread's own stack into a file of memory. The
+threads are asked one after the other: faulthandler can write the stacks of all at once, but ends
+programs whose others run meanwhile. The signal is sent only where the process catches it and has
+that file open: to any other process it would be the end. py-spy
 needs nothing of the program, but leave to trace it, and seconds.
 """
 
@@ -39,10 +41,12 @@ _LONGEST_NAME = 200  # characters
 _LOOK_LIMIT = 1.0  # seconds for a look at folders
 _FULL = 1 << 20  # bytes of a disk with less is nothing left
 _FEW_FILES = 2  # file descriptors
-_POLL = 0.01
+_PAUSE = 0.0005  # seconds between two looks at a thread that answers
+_MOST_THREADS = 512  # of a process
+_THREAD_LIMIT = 0.3  # seconds in which a thread answers; one in state D does not
+_OTHER_LIMIT = 0.03  # seconds in which a thread that is not the main one comes to rest
 _ONE_LIMIT = 1.5  # seconds in which a process answers the signal
 _HANDLER, _PY_SPY = "handler", "py-spy"
-_IN_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
 _IN_FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)')
 _GENERATED = "/__autograph_generated_file"  # TensorFlow's, of other functions
 _INSTALLED = re.compile(
@@ -99,10 +103,11 @@ class Taker:
         self._hide, self._clock = hide, clock
 
     def take(
-        self, pids: Sequence[int], quickly: bool, limit: float = LIMIT
+        self, pids: Sequence[int], quickly: bool, ends: bool = False, limit: float = LIMIT
     ) -> tuple[tuple[ProcessStacks, ...], str]:
         """The stacks of those of the processes that are Pythons, and why there are none. With
-        `quickly` py-spy is asked only where no handler answers. `limit`: seconds for all."""
+        `quickly` py-spy is asked only where no handler answers. `ends`: threads that run are asked,
+        too. `limit`: seconds for all."""
         end = self._clock() + limit
         taken, others = [], []
         for pid in pids[:_MOST_PROCESSES]:
@@ -114,13 +119,19 @@ class Taker:
             if path is None and not name.startswith(("python", "pypy")) and found.state != "D":
                 others.append(name or "a process of another user")
                 continue
-            taken.append(self._process(process, found.state, path, quickly, end))
+            taken.append(self._process(process, found.state, path, quickly, ends, end))
         if taken:
             return tuple(taken), ""
         return (), f"it runs no Python, but {', '.join(dict.fromkeys(others)) or 'nothing'}"
 
     def _process(
-        self, process: processes.Process, state: str, path: Path | None, quickly: bool, end: float
+        self,
+        process: processes.Process,
+        state: str,
+        path: Path | None,
+        quickly: bool,
+        ends: bool,
+        end: float,
     ) -> ProcessStacks:
         known: dict[str, Any] = {
             "pid": process.pid,
@@ -134,16 +145,15 @@ class Taker:
             try:
                 if by == _HANDLER:
                     by_then = min(end, self._clock() + _ONE_LIMIT)
-                    found = parse(_answer(process, path, self._clock, by_then))
+                    found = _answer(process, path, ends, self._clock, by_then)
                 else:
                     found = self._spy(process.pid, end)
             except _NoStacksError as error:
                 reasons.append(f"{by}: {error}")
                 continue
-            first = [found[-1]] if by == _HANDLER else []
-            return ProcessStacks(
-                **known, by=by, why="; ".join(reasons), threads=self._told((*first, *found))
-            )
+            if by == _HANDLER and found[0].name:
+                known["state"] = "its main thread never rests"
+            return ProcessStacks(**known, by=by, why="; ".join(reasons), threads=self._told(found))
         return ProcessStacks(**known, why=self._hide("; ".join(reasons)))
 
     def _spy(self, pid: int, end: float) -> list[ThreadStack]:
@@ -249,50 +259,68 @@ def _state(pid: int, state: str) -> str:
 
 
 def _answer(
-    process: processes.Process, path: Path | None, clock: Callable[[], float], end: float
-) -> str:
-    """What the process writes at the signal."""
+    process: processes.Process,
+    path: Path | None,
+    ends: bool,
+    clock: Callable[[], float],
+    end: float,
+) -> list[ThreadStack]:
+    """What each thread writes at the signal, the main thread first. One that runs no Python writes
+    nothing. One that blocks the signal is left out, and unless the process `ends` anyway, one that
+    never rests: faulthandler may come upon a frame that is half made."""
     if path is None:
         raise _NoStacksError("its Python is older than 3.8, or has not run tfapp's sitecustomize")
-    pid = process.pid
-    before = processes.blocking(pid, SIGNAL)
+    pid, found = process.pid, []
     try:
         with open(path, "r+b", buffering=0) as file:
-            start = file.seek(0, os.SEEK_END)
-            processes.send(process, SIGNAL)
-            # The thread in the handler blocks the signal until all is written.
-            while (
-                os.fstat(file.fileno()).st_size <= start
-                or processes.pending(pid, SIGNAL)
-                or processes.blocking(pid, SIGNAL) - before
-            ):
+            for task in processes.tasks(pid)[:_MOST_THREADS]:
+                file.truncate(0)
+                if processes.blocks(pid, task, SIGNAL) or not processes.is_alive(process):
+                    continue
+                limit = _THREAD_LIMIT if task == pid else _OTHER_LIMIT
+                if not ends and not _comes_to_rest(pid, task, clock, min(end, clock() + limit)):
+                    continue
+                if not processes.send_to_task(pid, task, SIGNAL):
+                    continue
+                by_then = min(end, clock() + _THREAD_LIMIT)
+                while clock() < by_then and (
+                    processes.busy_with(pid, task, SIGNAL)
+                    # The main thread is a Python's; of others it is not known.
+                    or (task == pid and not os.fstat(file.fileno()).st_size)
+                ):
+                    time.sleep(_PAUSE)
+                file.seek(0)
+                text = file.read(_MOST_BYTES).decode(errors="replace")
+                name = "" if task == pid else processes.task_name(pid, task)
+                if text:
+                    found.append(ThreadStack(parse(text), name))
                 if clock() >= end:
-                    raise _NoStacksError("it has not answered in time")
-                if not processes.is_alive(process):
-                    raise _NoStacksError("it has ended")
-                time.sleep(_POLL)
-            file.seek(start)
-            data = file.read(_MOST_BYTES)
+                    break
             file.truncate(0)
     except OSError as error:
         raise _NoStacksError(f"its stacks cannot be read: {error.strerror}") from error
-    return data.decode(errors="replace")
-
-
-def parse(text: str) -> list[ThreadStack]:
-    """The threads in what faulthandler writes; the main thread is the last. _NoStacksError without
-    any."""
-    found: list[list[Frame]] = []
-    for line in text.splitlines():
-        frame = _IN_FRAME.fullmatch(line)
-        if _IN_THREAD.match(line):
-            found.append([])
-        elif frame is not None and found:
-            number = int(frame[2]) if frame[2].isdigit() else None
-            found[-1].append(Frame(frame[3], frame[1], number, False))
     if not found:
-        raise _NoStacksError("it has written no stacks")
-    return [ThreadStack(tuple(frames)) for frames in found]
+        alive = processes.is_alive(process)
+        raise _NoStacksError("no thread was at rest and answered" if alive else "it has ended")
+    return found
+
+
+def _comes_to_rest(pid: int, task: int, clock: Callable[[], float], end: float) -> bool:
+    while not processes.rests(pid, task):
+        if clock() >= end:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def parse(text: str) -> tuple[Frame, ...]:
+    """The frames that faulthandler writes of a thread."""
+    found = map(_IN_FRAME.fullmatch, text.splitlines())
+    return tuple(
+        Frame(frame[3], frame[1], int(frame[2]) if frame[2].isdigit() else None, False)
+        for frame in found
+        if frame is not None
+    )
 
 
 def spied(data: bytes) -> list[ThreadStack]:

@@ -256,9 +256,12 @@ class Supervisor:
         points = {redact(name, secrets): one for name, one in reading.points.items() if first}
         return dataclasses.replace(reading, metrics=told, points=points)
 
-    def stacks(self, request: StacksRequest, container_id: str) -> InstanceStacks | None:
-        """The stacks of the program, without secrets; None where they are not asked for. For a
-        thread of its own: it takes as long as tfapp.contract.stacks.LIMIT."""
+    def stacks(
+        self, request: StacksRequest, container_id: str, ends: bool
+    ) -> InstanceStacks | None:
+        """The stacks of the program, without secrets; None where they are not asked for. `ends`:
+        the program is about to be killed. For a thread of its own: it takes as long as
+        tfapp.contract.stacks.LIMIT."""
         program, context = self.program, self._context
         if request.over or (request.instances and self.name not in request.instances):
             return None
@@ -273,7 +276,7 @@ class Supervisor:
             pids, temporary = program.pids(), context.env.get("TMPDIR", "/tmp")
             folders = (str(context.work_dir), local_path(context.checkpoint_dir), temporary)
             looked = stacks.troubles(pids, [Path(folder) for folder in folders if folder])
-            taken = (*taker.take(pids, quickly=request.log), looked)
+            taken = (*taker.take(pids, request.log, ends), looked)
         generation = context.generation if context is not None else 0
         found = InstanceStacks(request.id, self.name, container_id, generation, *taken)
         if request.log:

@@ -56,11 +56,8 @@ class Hang:
 def test_all_programs_are_asked_and_the_end_waits_for_the_last():
     hang = Hang()
     (request,) = hang.beat(5.0)
-    assert (request.instances, request.over, request.log) == (
-        ("worker/0", "worker/1", "worker/2"),
-        False,
-        True,
-    )
+    assert request.instances == ("worker/0", "worker/1", "worker/2")
+    assert (request.over, request.log) == (False, True)
     assert hang.beat(5.2) == []
     assert hang.tell(5.3, "worker/0", request.id, 12) == []
     assert hang.tell(5.4, "worker/2", request.id, 41) == []
@@ -225,7 +222,8 @@ def test_steps_that_stop_are_told_once_with_the_stacks_and_nothing_is_ended():
     assert training.goes_on(295) == []
     assert training.since() == [None] * 3
     (request,) = training.goes_on(5)
-    assert (request.instances, request.log) == (("worker/0", "worker/1", "ps/0"), True)
+    assert request.instances == ("worker/0", "worker/1", "ps/0")
+    assert request.log
     begun = training.state.started
     assert training.since() == [last - begun, last - begun, None]
     training.tell(training.time, "worker/0", request.id, 12)

@@ -44,8 +44,9 @@ def _warn(error):
 
 
 def _answer_for_stacks():
-    """At the signal, Python writes the stacks of its threads into a file of memory, from which the
-    runner reads them. Nothing is imported but what is in the interpreter already."""
+    """At the signal, a thread writes its stack into a file of memory, from which the runner reads
+    it. Each its own: those of others that run meanwhile cannot be read safely. Nothing is imported
+    but what is in the interpreter already."""
     try:
         import faulthandler
 
@@ -55,7 +56,7 @@ def _answer_for_stacks():
             appended = os.open("/proc/self/fd/%d" % made, os.O_WRONLY | os.O_APPEND)  # noqa: UP031
         finally:
             os.close(made)
-        faulthandler.register(_STACKS_SIGNAL, file=appended, all_threads=True, chain=False)
+        faulthandler.register(_STACKS_SIGNAL, file=appended, all_threads=False, chain=False)
     except Exception:  # Python 3.7, or no file can be opened: then there are no stacks
         pass
 
