@@ -106,6 +106,9 @@ def check(uv: str, python: str, version: str, tests: bool) -> str:
         named = dict(line.split("==") for line in listed.splitlines() if "==" in line)
         return f"TensorFlow {named['tensorflow']}, tf-keras {named['tf-keras']}"
     finally:
+        if home.exists():  # an application outlives a command that was ended
+            end = [str(environment / "bin" / "tfapp"), "destroy", "digits", "--force"]
+            subprocess.run(end, env={**os.environ, "TFAPP_HOME": str(home)}, capture_output=True)
         shutil.rmtree(environment, ignore_errors=True)
         shutil.rmtree(home, ignore_errors=True)
 
