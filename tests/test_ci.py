@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from tests.readme import README
 
@@ -66,13 +67,17 @@ def test_the_pairs_are_those_that_the_extra_allows():
     spec.loader.exec_module(matrix)
     config = configparser.ConfigParser()
     config.read(README.parent / "setup.cfg")
-    oldest = config["options"]["python_requires"].removeprefix(">=3.")
-    allowed = config["options.extras_require"]["tensorflow"]
-    bounds = re.findall(r"^tensorflow>=([\d.]+)(?:,<([\d.]+))?;", allowed, re.MULTILINE)
-    found = matrix.pairs(range(int(oldest), 14))
-    assert found[0] == (int(oldest), bounds[0][0])
-    (limit,) = (below for _, below in bounds if below)  # of the oldest Pythons
-    assert max(v for m, v in found if m == int(oldest)) < limit
+    extra = config["options.extras_require"]["tensorflow"].split("\n")
+    needed = [Requirement(line) for line in extra if line.startswith("tensorflow>")]
+    oldest = int(config["options"]["python_requires"].removeprefix(">=3."))
+    found = matrix.pairs(range(oldest, 20))
+    for minor in {minor for minor, _ in found}:
+        here = {"python_version": f"3.{minor}"}
+        (bounds,) = (each.specifier for each in needed if each.marker.evaluate(here))
+        versions = [version for each, version in found if each == minor]
+        assert list(bounds.filter(versions)) == versions
+    assert found[0] == (oldest, "2.16")
+    assert f"tensorflow>={found[0][1]},<" in str(extra)
     what, words = matrix.readme()
     assert what == ["-e", ".[tensorflow]"]
     assert words[:4] == ["create", "digits", "--appdef", "app-packages/tensorflow"]

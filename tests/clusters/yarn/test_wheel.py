@@ -20,8 +20,6 @@ def test_it_trains(user, tmp_path):
     def tfapp(*words: str) -> str:
         return wheel.run(python.parent / "tfapp", *words, cwd=work, **environ)
 
-    levels = json.loads(tfapp("doctor", "--format", "json"))["findings"]
-    assert {finding["level"] for finding in levels} == {"ok"}
     tfapp("init", "app")
     own = ("--template", "appConfig.yaml", "--resources", "resources.yaml", "--files", "train.py")
     said = tfapp("create", "from-wheel", "--appdef", "app", *own)
