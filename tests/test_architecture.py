@@ -160,7 +160,7 @@ DOORS: dict[str, set[str]] = {
     "keras": {"tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "certifi": {"tfapp.storage"},
-    "fsspec": {"tfapp.storage.system"},
+    "fsspec": {"tfapp.storage.others", "tfapp.storage.system"},
     "obstore": {"tfapp.storage"},
     "hdfs_native": {"tfapp.storage"},
     "pathspec": {"tfapp.package.folder"},
