@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import re
 import threading
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfapp.storage import base
+from tfapp.storage import base, expiry
 from tfapp.storage.base import Begun, Failed, Status
 
 LIMIT = 90.0  # seconds for one call: a NameNode may be away for a minute
@@ -66,6 +67,8 @@ def credentials(environ: Mapping[str, str]) -> str:
         "KRB5CCNAME": "the tickets of",
     }
     text = next((f"{way} {name}" for name, way in ways.items() if environ.get(name)), "")
+    if text and math.isfinite(end := expiry.of_hdfs(environ)):
+        text += f", which end at {expiry.in_words(end)}"
     if not text and os.path.exists(f"/tmp/krb5cc_{os.getuid()}"):
         text = "the Kerberos tickets of this user"
     user = "HADOOP_USER_NAME" if environ.get("HADOOP_USER_NAME") else "this user"
@@ -81,6 +84,8 @@ class Hdfs:
         self._limit = limit
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
+        told = f"the tokens of HDFS end at %s, and calls fail from then on. {_EXPIRED}"
+        self._expiry = expiry.Expiry(expiry.of_hdfs(os.environ), told)
 
     def done(self, call: Callable[[], Any], again: bool = True, limit: float = 0.0) -> Any:
         """Waits for a call, as long as it may take. The thread of a late one ends by itself.
@@ -113,6 +118,7 @@ class Hdfs:
         """The client of the cluster, and the path there."""
         import hdfs_native
 
+        self._expiry.look()
         scheme, host, name = base.split(path)
         cluster = f"{scheme}://{host}"
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import configparser
 import datetime
+import math
 import os
 import re
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
-from tfapp.storage import base
+from tfapp.storage import base, expiry
 from tfapp.storage.base import Failed, Status
 from tfapp.storage.writing import PART, PIECE, KeptWriter
 
@@ -114,6 +115,8 @@ def credentials(url: str, environ: Mapping[str, str]) -> str:
         profile = {} if text else _profile(environ)
     if "access_key_id" in profile:
         text = f"profile {environ.get('AWS_PROFILE', 'default')} in the files of AWS"
+    if math.isfinite(end := expiry.of_aws(environ)):
+        text += f", whose session ends at {expiry.in_words(end)}"
     text = text or "none are set: the role of this machine, if it has one"
     for option, default in (("endpoint", "AWS's own"), ("region", "us-east-1")):
         place = found[option] or ("the profile" if option in profile else f"not set ({default})")
@@ -160,10 +163,14 @@ class Objects:
         self._folders: set[str] = set()  # made by this process; a store has no empty ones
         self._listed: dict[str, tuple[float, frozenset[str]]] = {}  # the names of files in folders
         self._lock = threading.Lock()
+        told = "the session of AWS_SESSION_TOKEN ends at %s, and requests fail from then on"
+        self._expiry = expiry.Expiry(expiry.of_aws(environ), told)
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The bucket, and the name in it."""
         scheme, host, name = base.split(path)
+        if scheme in S3_SCHEMES:
+            self._expiry.look()
         if not host:
             raise ValueError(f"there is no bucket in this URL; expected {scheme}://BUCKET/NAME")
         with self._lock:
