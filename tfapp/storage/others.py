@@ -208,23 +208,32 @@ class _File:
         self._store, (self._place, self._path) = store, _place(path)
         self._system: Any = None
         self._file: Any = None
-        self._hidden, self._length = "", 0  # its name until then, and what is written, in bytes
+        self._hidden, self._length = "", 0  # its URL until then, and what is written, in bytes
 
     def put(self, content: bytes) -> None:
         self.part(content)
         self.finish()
 
     def part(self, content: bytes) -> None:
-        self._store.within(lambda: self._send(content))
+        self._whole_or_removed(lambda: self._send(content))
 
     def finish(self) -> None:
-        self._store.within(self._end)
+        self._whole_or_removed(self._end)
+
+    def _whole_or_removed(self, call: Callable[[], None]) -> None:
+        try:
+            self._store.within(call)
+        except BaseException:
+            if self._hidden:
+                with contextlib.suppress(Exception):
+                    self._store.remove(self._hidden)
+            raise
 
     def _send(self, content: bytes) -> None:
         if self._file is None:
             self._system = self._store.taken(self._place)
-            self._hidden = base.unfinished(_named(self._system, self._place, self._path))
-            self._file = self._system.open(self._hidden, "wb")
+            self._hidden = base.unfinished(f"{self._place}{self._path}")
+            self._file = self._system.open(self._there(self._hidden), "wb")
             if hasattr(self._file, "set_pipelined"):  # of paramiko: else it waits after each 32 KiB
                 self._file.set_pipelined(True)
         self._file.write(content)
@@ -235,11 +244,15 @@ class _File:
         length, self._length = self._length, 0
         file.close()
         self._system.invalidate_cache()
-        there = self._system.info(self._hidden)["size"]
+        hidden = self._there(self._hidden)
+        there = self._system.info(hidden)["size"]
         if there != length:
             raise ConnectionError(f"the server has {there} of {length} bytes")
-        move(self._system, self._hidden, _named(self._system, self._place, self._path), False)
+        move(self._system, hidden, _named(self._system, self._place, self._path), False)
         self._store.give_back(self._place, self._system)
+
+    def _there(self, url: str) -> str:
+        return _named(self._system, *_place(url))
 
 
 def _place(path: str) -> tuple[str, str]:
