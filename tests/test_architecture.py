@@ -163,7 +163,7 @@ DOORS: dict[str, set[str]] = {
     "keras": {"tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "certifi": {"tfapp.storage"},
-    "fsspec": {"tfapp.storage.system"},
+    "fsspec": {"tfapp.storage.others", "tfapp.storage.system"},
     "obstore": {"tfapp.storage"},
     "hdfs_native": {"tfapp.storage"},
     "pynvml": {"tfapp.runner.gpu_usage"},

@@ -12,7 +12,7 @@ import tfapp
 from tests import python_environments
 from tests.cli.commands.test_tensorboard import scalars
 from tests.end_to_end.command_line import CommandLine
-from tests.storage import functions, s3_server
+from tests.storage import functions, s3_server, sftp_server
 
 pytestmark = pytest.mark.trains
 
@@ -68,6 +68,28 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
     assert f"its files stay in {places}, which is not tfapp's own place" in (
         destroyed.out + destroyed.err
     )
+
+
+def test_a_program_keeps_what_it_saves_by_a_protocol_of_fsspec(tfapp, tmp_path, monkeypatch):
+    """Which its key names. This machine opens such URLs with the variable that programs have."""
+    (tfapp.work / "trains.py").write_text(TRAINS)
+    with sftp_server.running(tmp_path / "served") as (url, environ):
+        secrets = tfapp.work / "sftp.env"
+        secrets.write_text(f"FSSPEC_SFTP={environ['FSSPEC_SFTP']}\n")
+        flags = ("-w", "1", "--name", "app", "--checkpoints", f"{url}/saved")
+        options = ("--option", "site.global.storage.schemes", "sftp", "--secret-env-file", secrets)
+        ran = tfapp("run", "trains.py", *flags, *options)
+        assert ran.code == 0, ran.err + ran.out
+        assert "events/steps" in json.dumps(tfapp.status("app")["status"])
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        again = tfapp("start", "app")
+        assert f"it may go on from what earlier runs have saved in {url}/saved/app" in again.err
+        assert tfapp("wait", "app").code == 0
+        tfapp.ok("fetch", "app", "kept", "--outputs")
+        assert (tfapp.work / "kept/worker_0/result.txt").read_text() == "6"
+        tfapp.ok("fetch", "app", "model")
+    assert "ckpt-6.index" in {one.name for one in (tfapp.work / "model").iterdir()}
 
 
 def test_a_function_opens_urls_in_an_environment_that_travels(s3, tmp_path):

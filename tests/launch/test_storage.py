@@ -54,6 +54,7 @@ def made(tmp_path, monkeypatch):
         ({"options": [(PREFIX, "viewfs://cluster/saved")]}, True),
         ({"options": [(PREFIX, "gs://bucket/saved")]}, False),
         ({"options": [(SWITCH, "true")]}, True),
+        ({"options": [(f"{SWITCH}.schemes", "sftp, oss")]}, True),
         ({"options": [(SWITCH, "false"), (PREFIX, "s3://bucket/saved")]}, False),
     ],
 )

@@ -15,7 +15,7 @@ tfapp.storage.register()  # before TensorFlow is imported
 import tensorflow as tf  # noqa: E402
 
 BASE = sys.argv[1].rstrip("/")
-OBJECTS = not BASE.startswith("hdfs")
+OBJECTS = BASE.startswith("s3")
 gfile, errors = tf.io.gfile, tf.errors
 
 

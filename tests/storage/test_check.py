@@ -160,7 +160,7 @@ def checked(monkeypatch):
 
     def begin(limit=5.0, **faults):
         store = InMemory(**faults)
-        monkeypatch.setattr(objects, "Objects", lambda: store)
+        monkeypatch.setattr(objects, "Objects", lambda environ: store)
         return store, check.check("s3://b/a", {"S3_ACCESS_KEY": "k"}, limit)
 
     return begin

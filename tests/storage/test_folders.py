@@ -12,7 +12,7 @@ from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.launch import checkpoints
-from tfapp.storage import folders, objects
+from tfapp.storage import folders, objects, writing
 
 FOLDER = "s3://bucket/saved/app"
 
@@ -103,7 +103,7 @@ def test_a_folder_that_is_made_is_there_with_those_above_it(store):
 
 
 def test_a_flush_that_comes_too_soon_is_seen_later(store, monkeypatch):
-    monkeypatch.setattr(objects, "FLUSH_PAUSE", 1.0)
+    monkeypatch.setattr(writing, "FLUSH_PAUSE", 1.0)
     url = f"{FOLDER}/events"
     writer = store.writer(url, append=False)
     for content in (b"a", b"b", b"c"):
@@ -163,11 +163,11 @@ ENDS = """
 import atexit
 from tfapp.storage import plugin
 atexit.register(print, "the gate is closed")  # as plugin does when it loads
-from tfapp.storage import objects  # when a URL is opened first
+from tfapp.storage import writing  # when a URL is opened first
 class Writer:
     def flush_last(self):
         print("the last flush")
-objects._waiting.add(Writer())
+writing._waiting.add(Writer())
 """
 
 

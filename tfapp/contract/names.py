@@ -126,6 +126,13 @@ HDFS_SCHEMES = ("hdfs", "viewfs")
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 OPENED_SCHEMES = (*HDFS_SCHEMES, *S3_SCHEMES, *AZURE_SCHEMES)
+
+
+def opened_schemes(others: str) -> tuple[str, ...]:
+    """OPENED_SCHEMES and `others`, separated by commas: site.global.storage.schemes."""
+    return (*OPENED_SCHEMES, *(name for word in others.split(",") if (name := word.strip())))
+
+
 # In a container's log folder: which instance logs there, as text.
 INSTANCE_FILE = "tfapp-instance"
 # And what its function returned: see `tfapp.program.returned`.
@@ -156,6 +163,7 @@ ENV_IMAGE_DIR = "TFAPP_IMAGE_DIR"  # in a pod: the image's own working folder
 # The folder of these packages, for a program and each Python that it starts: see
 # tfapp.storage.startup.
 ENV_STORAGE = "TFAPP_STORAGE_PACKAGES"
+ENV_STORAGE_SCHEMES = "TFAPP_STORAGE_SCHEMES"  # those of site.global.storage.schemes
 ENV_GUARD = "TFAPP_GUARD"  # of a process that clears up after its runner and ends by itself
 
 # Variables that name this machine's folders, programs and sockets: whatever runs on it needs them,

@@ -17,7 +17,7 @@ from tfapp.environment.archive import UnfitError
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.launch.caller import Caller
 from tfapp.package.model import FILES, AppPackage, ConfigValue, setting
-from tfapp.package.rules.values import FOLDER_KEYS, scheme_of
+from tfapp.package.rules.values import FOLDER_KEYS, scheme_of, schemes_of
 from tfapp.problems import Problem
 
 CODE = "storage"
@@ -75,11 +75,15 @@ def _folders(package: AppPackage) -> Iterator[ConfigValue]:
     """The folders that these packages open."""
     sections = (package.config.global_, *package.config.components.values())
     values = (setting(section, key) for section in sections for key in FOLDER_KEYS)
-    return (value for value in values if value and scheme_of(value.text) in OPENED_SCHEMES)
+    schemes = schemes_of(package)
+    return (value for value in values if value and scheme_of(value.text) in schemes)
 
 
 def _names_one(package: AppPackage, variables: Iterable[str]) -> bool:
-    """Whether a shipped file, a value of appConfig or a variable has such a URL in it."""
+    """Whether a shipped file, a value of appConfig or a variable has such a URL in it, or may have
+    one of a scheme that appConfig adds."""
+    if setting(package.config.global_, "storage.schemes"):
+        return True
     texts = [value.text for own in package.config.components.values() for value in own.values()]
     if any(_URL.search(text.encode(errors="surrogateescape")) for text in (*texts, *variables)):
         return True

@@ -19,7 +19,6 @@ from tfapp.contract.names import (
     INSTANCE_FILE,
     JOB_FILE,
     MASTER_KEY_FILE,
-    OPENED_SCHEMES,
     PACKAGE_DIR,
     PRIVATE_FILE,
     PYTHON,
@@ -28,6 +27,7 @@ from tfapp.contract.names import (
     STORAGE_DIR,
     initial_instance,
     instance_id,
+    opened_schemes,
     outputs_of,
     parse_instance,
 )
@@ -149,7 +149,8 @@ class Container:
 
     def opens(self, folder: str) -> bool:
         """Whether programs, and the runner with the same packages, open this URL."""
-        return self.storage_dir is not None and folder.partition("://")[0] in OPENED_SCHEMES
+        schemes = opened_schemes(self.component.settings.text("storage.schemes"))
+        return self.storage_dir is not None and folder.partition("://")[0] in schemes
 
     def host(self, site: Mapping[str, str]) -> str:
         """The name or address by which the other instances reach this container."""

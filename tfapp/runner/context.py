@@ -17,7 +17,7 @@ from pathlib import Path
 from tfapp import placeholders
 from tfapp.contract.job import SITE_GLOBAL, ExportTemplate
 from tfapp.contract.messages import Member
-from tfapp.contract.names import ENV_STORAGE, instance_id
+from tfapp.contract.names import ENV_STORAGE, ENV_STORAGE_SCHEMES, instance_id
 from tfapp.frozen import frozen
 from tfapp.placeholders import CONTAINER, HOST, PORT, PROGRAM, REFERENCE, Placeholder
 from tfapp.runner import tensorflow_env
@@ -297,7 +297,10 @@ def startup_variables(container: Container, environ: Mapping[str, str]) -> dict[
     # The Python of a PEX ignores PYTHONPATH.
     paths = {name: environ.get(name) for name in ("PYTHONPATH", "PEX_EXTRA_SYS_PATH")}
     first = {name: os.pathsep.join(filter(None, (own, path))) for name, path in paths.items()}
-    return {**first, **({} if folder is None else {ENV_STORAGE: str(folder)})}
+    if folder is None:
+        return first
+    schemes = container.component.settings.text("storage.schemes")
+    return {**first, ENV_STORAGE: str(folder), ENV_STORAGE_SCHEMES: schemes}
 
 
 def _in_class_path(entry: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -18,7 +18,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
+from tfapp.contract.names import (
+    ENV_STORAGE_SCHEMES,
+    HDFS_SCHEMES,
+    OPENED_SCHEMES,
+    opened_schemes,
+)
 from tfapp.errors import UnavailableError
 from tfapp.storage.folders import NEEDS, store_of
 
@@ -30,8 +35,9 @@ _registered = False
 
 
 def register(told: Callable[[Exception], object] | None = None) -> None:
-    """Gives TensorFlow the file systems of SCHEMES that it does not have. If TensorFlow is not
-    imported yet, it gets them when it is. A second call does nothing.
+    """Gives TensorFlow the file systems that it does not have: of SCHEMES, and of the schemes that
+    the variable TFAPP_STORAGE_SCHEMES names ("sftp,oss"). If TensorFlow is not imported yet, it
+    gets them when it is. A second call does nothing.
 
     UnavailableError if the extra `storage` is not installed, or this processor or TensorFlow has no
     such interface: at the import of TensorFlow, or for `told`, and the import goes on.
@@ -56,8 +62,11 @@ def _give(tensorflow: Any) -> None:
         with contextlib.suppress(Exception):  # it does not fit to most versions of TensorFlow
             importlib.import_module("tensorflow_io")
     there = set(tensorflow.io.gfile.get_registered_schemes())
-    hdfs, objects = _WhenUsed("hdfs", "Hdfs"), _WhenUsed("objects", "Objects")
-    stores = {scheme: hdfs if scheme in HDFS_SCHEMES else objects for scheme in SCHEMES}
+    stores = dict.fromkeys(
+        opened_schemes(os.environ.get(ENV_STORAGE_SCHEMES, "")), _WhenUsed("others", "Others")
+    )
+    stores |= dict.fromkeys(SCHEMES, _WhenUsed("objects", "Objects"))
+    stores |= dict.fromkeys(HDFS_SCHEMES, _WhenUsed("hdfs", "Hdfs"))
     missing = {scheme: store for scheme, store in stores.items() if scheme not in there}
     if missing:
         register_library = tensorflow.experimental.register_filesystem_plugin

@@ -7,8 +7,13 @@ NotADirectoryError, PermissionError, TimeoutError, ConnectionError. All else is 
 from __future__ import annotations
 
 import atexit
+import re
+import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from tfapp import threads
 
 NO_FOLDER, NO_FILE = "this is a file and no folder", "this is a folder and no file"
 EXTRA = "Install the extra: pip install 'tfapp[storage]'"
@@ -29,6 +34,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (PermissionError, DENIED),
     (TimeoutError, LATE),
     (ConnectionError, UNAVAILABLE),
+    (NotImplementedError, UNIMPLEMENTED),
     (ValueError, INVALID),
     (KeyboardInterrupt, CANCELLED),
 )
@@ -104,6 +110,44 @@ class Store(Protocol):
     def remove_tree(self, path: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def copy(self, old: str, new: str) -> None: ...
+
+
+class Begun:
+    """A call that runs in a thread of its own, so that it has a deadline. A late one goes on alone:
+    its thread ends by itself. `ended` is set then."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+    def __init__(self, call: Callable[[], Any], ended: threading.Event | None = None):
+        self._call, self._ended = call, ended or threading.Event()
+        threads.start("tfapp-storage", self._run)
+
+    def _run(self) -> None:
+        try:
+            self.result = self._call()
+        except BaseException as error:
+            self.error = error
+        self._ended.set()
+
+    def ends(self, limit: float) -> bool:
+        """Waits for its end, for `limit` seconds: says whether it has ended. `result` and `error`
+        are those of the call then."""
+        return self._ended.wait(limit)
+
+
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished")
+
+
+def unfinished(path: str) -> str:
+    """A name beside `path` for what is written there and not whole yet."""
+    folder, slash, last = path.rpartition("/")
+    return f"{folder}{slash}.{last}.{secrets.token_hex(4)}.unfinished"
+
+
+def finished(names: Iterator[str]) -> list[str]:
+    """Those of a folder that are not `unfinished`, in their order."""
+    return sorted(name for name in names if not _UNFINISHED.fullmatch(name))
 
 
 def split(path: str) -> tuple[str, str, str]:

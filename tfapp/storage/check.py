@@ -16,10 +16,9 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Optional
 
-from tfapp import threads
-from tfapp.contract.names import HDFS_SCHEMES
-from tfapp.storage import base, hdfs, objects
-from tfapp.storage.base import Failed
+from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
+from tfapp.storage import base, hdfs, objects, others
+from tfapp.storage.base import Begun, Failed
 
 LIMIT = 30.0  # seconds for a step
 LAST_LIMIT = 5.0  # seconds after a failure: for the step that still runs, and to remove its files
@@ -33,10 +32,8 @@ _SLOW = "The server does not answer, or is very slow: is the address right, is t
 def check(url: str, environ: Mapping[str, str], limit: float = LIMIT) -> Results:
     """Takes the steps, up to the first that fails: its name, what it found, and why it failed if
     so. Each has `limit` seconds. `url`: of a scheme of `tfapp.storage`."""
-    hadoop = base.split(url)[0] in HDFS_SCHEMES
-    words = hdfs.credentials(environ) if hadoop else objects.credentials(url, environ)
-    yield "credentials", words, None
-    own, failed = _Own(url), None
+    yield "credentials", _credentials(url, environ), None
+    own, failed = _Own(url, environ), None
     try:
         for step in (own.write, own.read, own.rename, own.list, own.speed):
             if failed is None:
@@ -51,13 +48,24 @@ def check(url: str, environ: Mapping[str, str], limit: float = LIMIT) -> Results
         raise
 
 
+def _credentials(url: str, environ: Mapping[str, str]) -> str:
+    scheme = base.split(url)[0]
+    if scheme in HDFS_SCHEMES:
+        return hdfs.credentials(environ)
+    known = scheme in OPENED_SCHEMES
+    return objects.credentials(url, environ) if known else others.credentials(scheme, environ)
+
+
 class _Own:
     """The folder of a check. `begun`: whether there may be something in it."""
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, environ: Mapping[str, str]):
         scheme, self._host, name = base.split(url)
         self._is_hdfs = scheme in HDFS_SCHEMES
-        self._store: base.Store = hdfs.Hdfs() if self._is_hdfs else objects.Objects()
+        self._store: base.Store = hdfs.Hdfs()
+        if not self._is_hdfs:
+            kind = objects.Objects if scheme in OPENED_SCHEMES else others.Others
+            self._store = kind(environ)
         parts = (f"{scheme}://{self._host}", name, f".tfapp-doctor-{secrets.token_hex(8)}")
         self.folder = "/".join(part for part in parts if part)
         self.begun = self._late = False
@@ -66,20 +74,12 @@ class _Own:
 
     def within(self, limit: float, call: Callable[[], str]) -> tuple[str, Failed | None]:
         """What a call returns, or why it failed. A late one goes on alone."""
-        ends: list[tuple[str, Failed | None]] = []
-        self._ended = ended = threading.Event()  # Ctrl-C breaks Thread.join for later calls
-
-        def run() -> None:
-            try:
-                ends.append((call(), None))
-            except Exception as error:
-                ends.append(("", _told(error)))
-            ended.set()
-
-        threads.start("tfapp-storage-check", run)
-        self._late = not ended.wait(limit)
-        late = Failed(base.LATE, f"it has not ended within {limit:g} s", _SLOW)
-        return ("", late) if self._late else ends[0]
+        self._ended = threading.Event()  # known before the call begins: Ctrl-C may come at once
+        made = Begun(call, self._ended)
+        self._late = not made.ends(limit)
+        if self._late:
+            return "", Failed(base.LATE, f"it has not ended within {limit:g} s", _SLOW)
+        return ("", _told(made.error)) if made.error else (made.result, None)
 
     def write(self) -> str:
         host, _, port = self._host.rpartition(":")
@@ -145,7 +145,7 @@ class _Own:
         return ""
 
 
-def _told(error: Exception) -> Failed:
+def _told(error: BaseException) -> Failed:
     """The error in a line, and in a sentence what to do."""
     if isinstance(error, Failed):
         code, words, hint = error.code, error.words, error.hint

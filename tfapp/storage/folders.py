@@ -8,7 +8,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
+from tfapp.contract.names import (
+    ENV_STORAGE_SCHEMES,
+    HDFS_SCHEMES,
+    OPENED_SCHEMES,
+    opened_schemes,
+)
 from tfapp.errors import TfappError, UnavailableError
 from tfapp.storage.base import BLOCK, Store, blocks, told
 
@@ -19,15 +24,20 @@ def store_of(url: str, environ: Mapping[str, str] = os.environ) -> Store | None:
     """The store that opens `url`, None for a path and for other schemes. UnavailableError if its
     library is not installed."""
     scheme = url.partition("://")[0] if "://" in url else ""
-    if scheme not in OPENED_SCHEMES:
+    if scheme not in opened_schemes(environ.get(ENV_STORAGE_SCHEMES, "")):
         return None
-    library = "hdfs_native" if scheme in HDFS_SCHEMES else "obstore"
+    library = "obstore" if scheme in OPENED_SCHEMES else "fsspec"
+    library = "hdfs_native" if scheme in HDFS_SCHEMES else library
     if importlib.util.find_spec(library) is None:
         raise UnavailableError(f"{url} cannot be opened: there is no {library} here", NEEDS)
     if scheme in HDFS_SCHEMES:
         from tfapp.storage.hdfs import Hdfs
 
         return Hdfs()
+    if scheme not in OPENED_SCHEMES:
+        from tfapp.storage.others import Others
+
+        return Others(environ)
     from tfapp.storage.objects import Objects
 
     return Objects(environ)

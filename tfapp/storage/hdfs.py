@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import re
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfapp import threads
-from tfapp.storage import base
-from tfapp.storage.base import Failed, Status
+from tfapp.storage import base, expiry
+from tfapp.storage.base import Begun, Failed, Status
 
 LIMIT = 90.0  # seconds for one call: a NameNode may be away for a minute
 CLEARING_LIMIT = 10.0  # seconds to remove what is left of a file that could not be written
@@ -35,7 +34,6 @@ _EXPIRED = (
     "Delegation tokens end, by default after 7 days, and nothing renews them then: start the "
     "application again with a ticket, and it gets new ones"
 )
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished")
 # Answers of a NameNode that has done nothing: it has just started, or has too much to do.
 _NOT_YET = re.compile(r"ipc\.RetriableException|SafeModeException|ipc\.StandbyException")
 # What a NameNode or the library says, the error that it is, and what to do.
@@ -69,31 +67,14 @@ def credentials(environ: Mapping[str, str]) -> str:
         "KRB5CCNAME": "the tickets of",
     }
     text = next((f"{way} {name}" for name, way in ways.items() if environ.get(name)), "")
+    if text and math.isfinite(end := expiry.of_hdfs(environ)):
+        text += f", which end at {expiry.in_words(end)}"
     if not text and os.path.exists(f"/tmp/krb5cc_{os.getuid()}"):
         text = "the Kerberos tickets of this user"
     user = "HADOOP_USER_NAME" if environ.get("HADOOP_USER_NAME") else "this user"
     text = text or f"no ticket and no tokens: the name of {user}"
     settings = next(filter(environ.get, ("HADOOP_CONF_DIR", "HADOOP_HOME")), "none")
     return f"{text}; settings: {settings}"
-
-
-class Begun:
-    """A call that runs in a thread of its own."""
-
-    result: Any = None
-    error: BaseException | None = None
-
-    def __init__(self, call: Callable[[], Any]):
-        self._call = call
-        self.ended = threading.Event()
-        threads.start("tfapp-hdfs", self._run)
-
-    def _run(self) -> None:
-        try:
-            self.result = self._call()
-        except BaseException as error:
-            self.error = error
-        self.ended.set()
 
 
 class Hdfs:
@@ -103,6 +84,8 @@ class Hdfs:
         self._limit = limit
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
+        told = f"the tokens of HDFS end at %s, and calls fail from then on. {_EXPIRED}"
+        self._expiry = expiry.Expiry(expiry.of_hdfs(os.environ), told)
 
     def done(self, call: Callable[[], Any], again: bool = True, limit: float = 0.0) -> Any:
         """Waits for a call, as long as it may take. The thread of a late one ends by itself.
@@ -121,7 +104,7 @@ class Hdfs:
 
     def error_of(self, made: Begun, end: float) -> BaseException | None:
         """That of a call, once it has ended: None if it went well."""
-        if not made.ended.wait(end - time.monotonic()):
+        if not made.ends(end - time.monotonic()):
             where = f"{_ADDRESS} ({os.environ.get('HADOOP_CONF_DIR', 'it is not set')})"
             raise Failed(base.LATE, f"no answer from HDFS within {self._limit:g} s", where)
         return made.error
@@ -135,6 +118,7 @@ class Hdfs:
         """The client of the cluster, and the path there."""
         import hdfs_native
 
+        self._expiry.look()
         scheme, host, name = base.split(path)
         cluster = f"{scheme}://{host}"
         with self._lock:
@@ -171,8 +155,7 @@ class Hdfs:
         self._folder(path)
         client, name = self._at(path)
         found = self.done(lambda: list(client.list_status(name)))
-        names = sorted(one.path.rpartition("/")[2] for one in found)
-        return [one for one in names if not _UNFINISHED.fullmatch(one)]
+        return base.finished(one.path.rpartition("/")[2] for one in found)
 
     def source(self, path: str) -> base.Source:
         self._file(path)
@@ -328,9 +311,8 @@ class _Writer:
     def _created(self, hidden: bool) -> Any:
         from hdfs_native import WriteOptions
 
-        folder, _, last = self._name.rpartition("/")
         if hidden:
-            self._hidden = f"{folder}/.{last}.{secrets.token_hex(4)}.unfinished"
+            self._hidden = base.unfinished(self._name)
         options = WriteOptions(overwrite=True)
         return _ownerless(self._client.create(self._hidden or self._name, options))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import configparser
 import datetime
+import math
 import os
 import re
 import threading
@@ -13,20 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfapp import threads
 from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
-from tfapp.storage import base
+from tfapp.storage import base, expiry
 from tfapp.storage.base import Failed, Status
+from tfapp.storage.writing import PART, PIECE, KeptWriter
 
-PART = 8 << 20  # bytes of a file that are kept in memory until they are sent
-PIECE = 1 << 20  # bytes that are handed over at once
 REQUEST_LIMIT = 60  # seconds for one attempt of a request
 RETRY_LIMIT = 30  # seconds after which no further attempt begins
 PAUSES = (0.2, 5.0)  # seconds between attempts: about the first pause, and the longest
 COPIES = 16  # objects of a folder that are copied at once
 LISTED = 10.0  # seconds for which a listing says that a name is a file
 MOST_LISTED = 4  # listings that are kept for that
-FLUSH_PAUSE = 10.0  # seconds between two uploads of the same file by flush
 MOST_COPIED = 5 << 30  # bytes that S3 copies by itself
 
 # TensorFlow writes a part of a checkpoint under a temporary name and renames it to that of the
@@ -117,6 +115,8 @@ def credentials(url: str, environ: Mapping[str, str]) -> str:
         profile = {} if text else _profile(environ)
     if "access_key_id" in profile:
         text = f"profile {environ.get('AWS_PROFILE', 'default')} in the files of AWS"
+    if math.isfinite(end := expiry.of_aws(environ)):
+        text += f", whose session ends at {expiry.in_words(end)}"
     text = text or "none are set: the role of this machine, if it has one"
     for option, default in (("endpoint", "AWS's own"), ("region", "us-east-1")):
         place = found[option] or ("the profile" if option in profile else f"not set ({default})")
@@ -163,10 +163,14 @@ class Objects:
         self._folders: set[str] = set()  # made by this process; a store has no empty ones
         self._listed: dict[str, tuple[float, frozenset[str]]] = {}  # the names of files in folders
         self._lock = threading.Lock()
+        told = "the session of AWS_SESSION_TOKEN ends at %s, and requests fail from then on"
+        self._expiry = expiry.Expiry(expiry.of_aws(environ), told)
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The bucket, and the name in it."""
         scheme, host, name = base.split(path)
+        if scheme in S3_SCHEMES:
+            self._expiry.look()
         if not host:
             raise ValueError(f"there is no bucket in this URL; expected {scheme}://BUCKET/NAME")
         with self._lock:
@@ -245,7 +249,7 @@ class Objects:
             words = "an object store cannot append to an object that is there"
             raise Failed(base.UNIMPLEMENTED, words, "Write a new file instead")
         direct = next((one for one in _later(path) if not self._object(one)), path)
-        return _Writer(bucket, self._at(direct)[1])
+        return KeptWriter(_Object(bucket, self._at(direct)[1]))
 
     def make_folder(self, path: str, parents: bool = False) -> None:
         # There is nothing to make, but the program may look for it.
@@ -334,92 +338,23 @@ class _Source:
             raise ConnectionError(f"the server sent {at} of {len(target)} bytes")
 
 
-class _Writer:
-    """A small file is sent whole when it is closed. A large one is sent in parts, which become an
-    object when it is closed. A flush of a small one makes an object of what there is: at once, or
-    when FLUSH_PAUSE after the last one is over."""
+class _Object:
+    """A Target: a large file is sent in parts, which become an object at the end."""
 
     def __init__(self, bucket: Any, name: str):
         self._place = bucket, name
-        self._kept: list[bytes] = []
-        self._size = self._length = 0  # bytes that are kept, and all of them
         self._parts: Any = None
-        self._flushed = float("-inf")
-        self._closed, self._putting = threading.Event(), threading.Lock()
 
-    def append(self, content: bytes) -> None:
-        self._kept.append(content)
-        self._size += len(content)
-        self._length += len(content)
-        if self._size >= (PART if self._parts is None else PIECE):
-            if self._parts is None:
-                self._parts = call("open_writer", *self._place, buffer_size=PART, max_concurrency=4)
-            call(self._parts.write, self._taken())
+    def put(self, content: bytes) -> None:
+        call("put", *self._place, content, use_multipart=False)
 
-    def tell(self) -> int:
-        return self._length
+    def part(self, content: bytes) -> None:
+        if self._parts is None:
+            self._parts = call("open_writer", *self._place, buffer_size=PART, max_concurrency=4)
+        call(self._parts.write, content)
 
-    def flush(self) -> None:
-        pause = FLUSH_PAUSE - (time.monotonic() - self._flushed)
-        if pause <= 0:
-            self._put()
-        elif self not in _waiting:
-            _waiting.add(self)
-            threads.start("tfapp-flush", self._put_later, pause)
-
-    def _put_later(self, pause: float) -> None:
-        if not self._closed.wait(pause):
-            self._put()
-
-    def _put(self) -> None:
-        with self._putting:
-            if not self._closed.is_set():
-                try:
-                    self._put_kept()
-                finally:
-                    _waiting.discard(self)
-
-    def _put_kept(self) -> None:
-        kept = b"".join(tuple(self._kept))
-        if self._parts is None:  # else these are not all bytes
-            call("put", *self._place, kept, use_multipart=False)
-            self._flushed = time.monotonic()
-
-    def flush_last(self) -> None:
-        """At the end of Python, when nothing is written any more. No thread may be in Rust then."""
-        with self._putting:
-            self._closed.set()
-            self._put_kept()
-
-    def close(self) -> None:
-        self._closed.set()
-        _waiting.discard(self)
-        with self._putting:
-            if self._parts is None:
-                call("put", *self._place, self._taken(), use_multipart=False)
-            else:
-                call(self._parts.write, self._taken())
-                call(self._parts.close)
-
-    def _taken(self) -> bytes:
-        """What is kept, no longer."""
-        content = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept)
-        self._kept, self._size = [], 0
-        return content
-
-
-_waiting: set[_Writer] = set()  # whose flush does
-
-
-def _flush_waiting() -> None:
-    for writer in tuple(_waiting):
-        try:
-            writer.flush_last()
-        except Exception as error:
-            threads.say("tfapp-flush", error)
-
-
-base.at_the_end.append(_flush_waiting)
+    def finish(self) -> None:
+        call(self._parts.close)
 
 
 def _bucket(scheme: str, host: str, environ: Mapping[str, str]) -> Any:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,10 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _url(text: str) -> str:
-    from tfapp.storage import SCHEMES
+    from tfapp.contract.names import ENV_STORAGE_SCHEMES, opened_schemes
 
-    if not text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no URL of one of {', '.join(SCHEMES)}")
+    schemes = opened_schemes(os.environ.get(ENV_STORAGE_SCHEMES, ""))
+    if not text.startswith(tuple(f"{scheme}://" for scheme in schemes)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no URL of one of {', '.join(schemes)}")
     return text
 
 

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from tfapp.contract.names import OPENED_SCHEMES
+from tfapp.contract.names import opened_schemes
 from tfapp.package.docker import CLOSE_THE_QUOTE
-from tfapp.package.model import AppPackage
+from tfapp.package.model import AppPackage, setting
 from tfapp.package.rules.rule import Found, all_values, rule, settings
 from tfapp.problems import WARNING
 
@@ -107,10 +107,19 @@ def storage_url(package: AppPackage) -> Iterator[Found]:
     """
     for key in FOLDER_KEYS:
         for value in settings(package, key):
-            scheme = scheme_of(value.text)
-            if scheme and scheme not in (*_BY_ITSELF, *OPENED_SCHEMES):
-                hint = f"write one of {', '.join(OPENED_SCHEMES)}, gs or a path"
+            scheme, schemes = scheme_of(value.text), schemes_of(package)
+            if scheme and scheme not in (*_BY_ITSELF, *schemes):
+                hint = (
+                    f"write one of {', '.join(schemes)}, gs or a path; or set "
+                    f"site.global.storage.schemes: {scheme}, if fsspec has it"
+                )
                 yield Found(value.at, f"TensorFlow opens no {scheme}://", hint, WARNING)
+
+
+def schemes_of(package: AppPackage) -> tuple[str, ...]:
+    """Those of URLs that programs open by tfapp."""
+    value = setting(package.config.global_, "storage.schemes")
+    return opened_schemes(value.text if value else "")
 
 
 def scheme_of(folder: str) -> str:
