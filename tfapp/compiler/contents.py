@@ -125,8 +125,9 @@ class ArchiveEntry:
     executable: bool = False
 
 
-def pack(entries: Iterable[ArchiveEntry]) -> bytes:
-    """A .zip of `entries`, which come sorted by path, so that equal files are equal bytes.
+def pack(entries: Iterable[ArchiveEntry], small: bool = False) -> bytes:
+    """A .zip of `entries`, which come sorted by path, so that equal files are equal bytes; with
+    `small` it is compressed, and only one zlib makes equal bytes.
 
     They may come from a generator: one entry is held at a time. ValueError for a path that is
     out of order, written twice, or leaves the archive.
@@ -136,7 +137,8 @@ def pack(entries: Iterable[ArchiveEntry]) -> bytes:
     with zipfile.ZipFile(target, "w", _COMPRESSION) as archive:
         for entry in entries:
             _check_path(entry.path, last)
-            archive.writestr(_info(entry.path, entry.executable), entry.data)
+            how = zipfile.ZIP_DEFLATED if small else _COMPRESSION
+            archive.writestr(_info(entry.path, entry.executable), entry.data, how)
             last = entry.path
         if not last:
             archive.writestr(_info(EMPTY_ENTRY, False), b"")

@@ -37,7 +37,8 @@ class CompileOptions:
     cache; `maximum` what "max" memory (MiB) and vcores mean on the engine; `secrets` the
     value of each credential by alias; `environment` what environment files set, and
     `secret_environment` what those set that are declared secret; `runtime` the files of tfapp
-    that travel along, by default those of this installation; `private_key` goes into the name of
+    that travel along, by default those of this installation, and `small` whether their archive is
+    compressed; `private_key` goes into the name of
     the private file; `settle` is how long, in seconds, a failure waits for the loss that caused
     it; `container_grace` what a container has between SIGTERM and SIGKILL where the engine gives
     less than `site.global.stop.grace`; `nodes` the engine's module that the coordinator asks of
@@ -62,6 +63,7 @@ class CompileOptions:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     secret_environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     runtime: tuple[tuple[str, bytes], ...] | None = dataclasses.field(default=None, repr=False)
+    small: bool = False
     private_key: bytes = dataclasses.field(default=b"", repr=False)
     settle: float = Limits.settle
     container_grace: float = Limits.container_grace

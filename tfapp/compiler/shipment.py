@@ -60,7 +60,7 @@ def build_shipment(
     """Packs the archives; nothing is written. Reads the package, the user's files and, unless
     the options bring them, tfapp's own."""
     sources = read_runtime() if options.runtime is None else options.runtime
-    runtime = pack(ArchiveEntry(path, data) for path, data in sources)
+    runtime = pack((ArchiveEntry(path, data) for path, data in sources), options.small)
     return Shipment(
         runtime=_archive(options, runtime),
         package=_archive(options, pack(package_entries(package))),

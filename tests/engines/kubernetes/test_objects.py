@@ -5,6 +5,7 @@ import json
 import zipfile
 
 from tests.compiler.packages import compile_with, component, options, package
+from tfapp.compiler.runtime import read_runtime
 from tfapp.engines.kubernetes.objects import (
     FILES,
     MAX_CONTENT,
@@ -15,7 +16,7 @@ from tfapp.engines.kubernetes.objects import (
     run_objects,
 )
 from tfapp.engines.kubernetes.pod import names
-from tfapp.engines.kubernetes.pods import Places, of_run, pods
+from tfapp.engines.kubernetes.pods import MASTER_FILES, Places, of_run, pods
 from tfapp.master.messages import local_path
 from tfapp.protocol.definition import messages
 
@@ -71,6 +72,14 @@ def test_what_has_no_room_is_left_out():
     missing = set(digests(with_large).values()) - content.keys()
     sizes = {hashlib.sha256(f.data).hexdigest(): len(f.data) for f in with_large.files}
     assert [sizes[digest] > 800_000 for digest in missing] == [True]
+
+
+def test_tfapp_leaves_room_for_what_the_master_needs_at_once():
+    """Its own files, the job's and the package's: they must not wait for the client."""
+    made = compiled(runtime=read_runtime(MASTER_FILES, compiled=False), small=True)
+    content = application_content(made, AT)
+    assert set(digests(made).values()) < content.keys()
+    assert sum(map(len, content.values())) < MAX_CONTENT / 2
 
 
 def test_an_environment_that_travels_is_among_the_files(tmp_path):

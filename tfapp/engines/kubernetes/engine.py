@@ -101,8 +101,8 @@ class KubernetesEngine(BaseEngine[KubernetesRecord, KubernetesRun]):
         )
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        """The options for this engine: the interpreter of the image; tfapp is not precompiled;
-        after a failure it waits longer for a loss that may have caused it."""
+        """The options for this engine: the interpreter of the image; tfapp is compressed, and not
+        precompiled; after a failure it waits longer for a loss that may have caused it."""
         from tfapp.compiler.runtime import read_runtime
         from tfapp.engines.kubernetes.pods import MASTER_FILES, Places, check
 
@@ -111,6 +111,7 @@ class KubernetesEngine(BaseEngine[KubernetesRecord, KubernetesRun]):
             options,
             python=IMAGE_PYTHON,
             runtime=read_runtime(MASTER_FILES, compiled=False),
+            small=True,  # it has to fit into a Secret
             settle=SETTLE,
             check=lambda plan: check(plan, at),
         )
