@@ -96,7 +96,7 @@ def check(uv: str, python: str, version: str, tests: bool) -> str:
         run([uv, "venv", "--clear", "--no-project", "--python", python, str(environment)])
         own = str(environment / "bin" / "python")
         install = [uv, "pip", "install", "--no-cache", "--python", own, "-c", str(bounds)]
-        run([*install, *what])
+        run([*install, *what], {"UV_HTTP_TIMEOUT": "300"})  # TensorFlow has 0.6 GB
         said = run([str(environment / "bin" / "tfapp"), *words], {"TFAPP_HOME": str(home)})
         if "digits: Succeeded" not in said:
             raise FailedError(said[-4000:])
