@@ -307,11 +307,11 @@ def test_more_containers_than_slots(spark, shared, waiting):
     try:
         eventually(lambda: len(spark.sparkContext.statusTracker().getActiveJobsIds()) == 1)
         with tfapp.submit(waiting, TWO, name="app", **more) as application:
-            result, status = application.wait(), application.status()
-        assert result.exit_code == 67
-        assert "waiting for a slot of Spark: its executors have 6, " in result.summary
+            ended = application.wait()
+        assert ended.verdict.exit_code == 67
+        assert "waiting for a slot of Spark: its executors have 6, " in ended.verdict.summary
         # One had a slot, and gave it back.
-        assert "given-back" in {moment.kind for moment in status.timeline}
+        assert "given-back" in {moment.kind for moment in ended.timeline}
     finally:
         (shared / "go").touch()
         holder.join()
