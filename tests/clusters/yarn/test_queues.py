@@ -21,14 +21,14 @@ def test_a_full_queue_is_waited_for(tfapp):
     script = tfapp.program(programs.GOES_ON, "goes_on.py")
     tfapp.ok("run", script, "-w", 2, "--name", "filler", *MEMORY, 5000, "--detach", "--wait", LIMIT)
     script = tfapp.program(programs.HELLO)
-    tfapp.ok("run", script, "-w", 2, "--name", "patient", *MEMORY, 5000, *GANG, 8, "--detach")
+    tfapp.ok("run", script, "-w", 2, "--name", "patient", *MEMORY, 5000, *GANG, 30, "--detach")
 
     def held() -> dict:
         return tfapp.status("patient")["status"]["held"] or {}
 
     wait(held, lambda: tfapp.asks("diagnostics", "patient"), 120)
     begun = held()["since"]
-    time.sleep(20)  # for twice the gang's time, whose first container counts when all are there
+    time.sleep(36)  # for longer than the gang's time, which counts when all are granted
     assert (held()["kind"], held()["until"]) == ("queue", None)
     assert held()["since"] == begun
     text = tfapp.asks("status", "patient")
