@@ -266,9 +266,8 @@ def test_yarn_kills_it(engine, played, monkeypatch):
     monkeypatch.setattr("tfapp.engines.client.SHUTDOWN_DEADLINE", 0.05)
     runs(engine, played).deaf = True
     stopped = engine.stop("app", "enough", timeout=0.05)
-    assert stopped.status.verdict == Verdict(
-        "KILLED", 66, "Stopped through YARN: Application killed by user."
-    )
+    assert stopped.status.verdict == Verdict("KILLED", 66, "enough")
+    assert engine.find("app").status.verdict == stopped.status.verdict
 
 
 # ---- following -------------------------------------------------------------------------------

@@ -9,7 +9,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tfapp.contract.names import CANNOT_START, FINAL_STATES, PAGE_ROUTE, exported_pages, page_route
+from tfapp.contract.names import (
+    CANNOT_START,
+    FINAL_STATES,
+    KILLED,
+    PAGE_ROUTE,
+    exported_pages,
+    page_route,
+)
 from tfapp.contract.status import ApplicationStatus, parse_diagnostics
 from tfapp.engines.base import Application, Link
 from tfapp.engines.client import Address, Run
@@ -148,13 +155,16 @@ class YarnRun(Run):
         report = self.report
         self._logs.close(report.id)
         known = report.state == FORGOTTEN or report.outage
-        status = self._register.end_of(report) if known else None
+        noted = self._register.end_of(report)
+        status = noted if known else None
         if status is None:
             if not report.outage:
                 self._register.clean_up(report)
             last_known = self._published or self.accepted
             cause = next(self._cause(), verdict.UNKNOWN)
-            status = verdict.ended(report, last_known, cause, self._asked)
+            told = noted.verdict if noted is not None else None
+            before = told.summary if told is not None and told.state == KILLED else ""
+            status = verdict.ended(report, last_known, cause, self._asked or before)
             self._register.note_end(report, status)
         return status
 
