@@ -82,7 +82,8 @@ def missed(error: Exception, version: str) -> ProgramError | None:
 def _measured(experiment: Experiment, context: Context) -> dict[str, Any]:
     """A dictionary that receives the metrics of each evaluation. They are reported too."""
     last: dict[str, Any] = {}
-    estimator, total = experiment.estimator, experiment.train_spec.max_steps
+    estimator = experiment.estimator
+    total = getattr(experiment.train_spec, "max_steps", None)
     evaluate = estimator.evaluate
 
     def reporting(*args: Any, **kwargs: Any) -> Any:
