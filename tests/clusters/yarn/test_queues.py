@@ -19,25 +19,25 @@ GANG = ("--option", "site.global.gang.timeout")
 def test_a_full_queue_is_waited_for(tfapp):
     """For longer than all instances may take to be ready."""
     script = tfapp.program(programs.GOES_ON, "goes_on.py")
-    tfapp.ok("run", script, "-w", 2, "--name", "filler", *MEMORY, 5000, "--detach", "--wait", LIMIT)
+    tfapp.ok("run", script, "-w", 2, "--name", "holder", *MEMORY, 5000, "--detach", "--wait", LIMIT)
     script = tfapp.program(programs.HELLO)
-    tfapp.ok("run", script, "-w", 2, "--name", "patient", *MEMORY, 5000, *GANG, 30, "--detach")
+    tfapp.ok("run", script, "-w", 2, "--name", "patient-one", *MEMORY, 5000, *GANG, 30, "--detach")
 
     def held() -> dict:
-        return tfapp.status("patient")["status"]["held"] or {}
+        return tfapp.status("patient-one")["status"]["held"] or {}
 
-    wait(held, lambda: tfapp.asks("diagnostics", "patient"), 120)
+    wait(held, lambda: tfapp.asks("diagnostics", "patient-one"), 120)
     begun = held()["since"]
     time.sleep(36)  # for longer than the gang's time, which counts when all are granted
     assert (held()["kind"], held()["until"]) == ("queue", None)
     assert held()["since"] == begun
-    text = tfapp.asks("status", "patient")
+    text = tfapp.asks("status", "patient-one")
     assert "waiting for a container in the queue default" in text
     assert "waits for its queue since" in text
-    assert tfapp.status("patient")["status"]["verdict"] is None
-    tfapp.ok("stop", "filler", "--force")
-    assert tfapp("wait", "patient").code == 0
-    status = tfapp.status("patient")["status"]
+    assert tfapp.status("patient-one")["status"]["verdict"] is None
+    tfapp.ok("stop", "holder", "--force")
+    assert tfapp("wait", "patient-one").code == 0
+    status = tfapp.status("patient-one")["status"]
     assert (status["restarts"], status["losses"]) == (0, 0)
 
 
