@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import hypothesis
 import pytest
@@ -13,6 +14,8 @@ from tests import parts
 from tests.lacking import lacking
 from tests.left_behind import watched
 from tests.runner.docker.engine import Engine, UnavailableError
+from tfapp import processes
+from tfapp.standalone import keeper
 
 # Machines that run these tests are shared: an example that is slow once says nothing. The same
 # examples in every run, so that a failure is the change's own.
@@ -33,6 +36,16 @@ sys.dont_write_bytecode = False
 # that, and a Ctrl-C would do nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Runners and keepers kill all that their programs leave behind. In pytest's own process that would
+# be what other tests' fixtures have started: a cluster, an engine, a browser.
+def _no_descendants(*_: object) -> NoReturn:
+    raise AssertionError("this would end what fixtures have started: call it in another process")
+
+
+processes.left_behind = _no_descendants
+keeper.alive_below = _no_descendants
 
 
 def pytest_addoption(parser):

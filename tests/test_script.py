@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.contract_values import make_component, make_job
+from tfapp import processes
 from tfapp.contract.names import ENV_IMAGE_DIR
 from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import ProcessMode
@@ -110,7 +111,8 @@ def test_a_program_is_well_while_it_runs():
     assert Script().status(context_of({}), PlayedHandle(alive=False)) is False
 
 
-def test_a_program_of_the_image_starts_in_the_images_folder(tmp_path):
+def test_a_program_of_the_image_starts_in_the_images_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "left_behind", tuple)  # see tests/conftest.py
     (tmp_path / "own").mkdir()
     base = dataclasses.replace(context_of({}), work_dir=tmp_path)
     mode = ProcessMode(SimpleNamespace(private=SimpleNamespace(redact=())))
