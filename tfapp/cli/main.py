@@ -57,7 +57,9 @@ def dispatch(arguments: list[str], shell: Shell) -> int:
             raise UsageError(
                 "flags go after the command", f"Write `tfapp {command} {shlex.join(flags)}`."
             )
-        main_parser().parse_args(arguments)
+        if "version" in main_parser().parse_args(arguments):
+            shell.print(versions())
+            return ExitCode.SUCCESS
         main_parser().print_help(shell.err)
         return ExitCode.USAGE
     for word in arguments:
@@ -106,32 +108,29 @@ def main_parser() -> argparse.ArgumentParser:
         epilog="commands:\n" + "\n".join(rows) + "\n\n`tfapp COMMAND --help` says more.",
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--version", action=_Version)
+    told = "show the versions of tfapp, Python and TensorFlow, and the engines found"
+    parser.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=told)
     return parser
 
 
-class _Version(argparse.Action):
-    """Prints the versions of tfapp, Python and TensorFlow, and which engines this machine has, and
-    ends the process. It loads no library."""
+def versions() -> str:
+    """The versions of tfapp, Python and TensorFlow, and which engines this machine has. It loads no
+    library."""
+    from tfapp.engines import ENGINES, require
+    from tfapp.engines.diagnosis import tensorflow_version
 
-    def __init__(self, option_strings: Sequence[str], dest: str):
-        told = "show the versions of tfapp, Python and TensorFlow, and the engines found"
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=told)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from tfapp.engines import ENGINES, require
-        from tfapp.engines.diagnosis import tensorflow_version
-
-        print(f"tfapp {tfapp.__version__}")
-        print(f"Python {'.'.join(map(str, sys.version_info[:3]))}")
-        print(f"TensorFlow {tensorflow_version() or 'not installed beside tfapp'}")
-        for name in ENGINES:
-            try:
-                require(name, os.environ)
-                print(f"engine {name}: found")
-            except UnavailableError as error:
-                print(f"engine {name}: {error.message}. {error.hint}")
-        parser.exit()
+    lines = [
+        f"tfapp {tfapp.__version__}",
+        f"Python {'.'.join(map(str, sys.version_info[:3]))}",
+        f"TensorFlow {tensorflow_version() or 'not installed beside tfapp'}",
+    ]
+    for name in ENGINES:
+        try:
+            require(name, os.environ)
+            lines.append(f"engine {name}: found")
+        except UnavailableError as error:
+            lines.append(f"engine {name}: {error.message}. {error.hint}")
+    return "\n".join(lines)
 
 
 def unknown_command_hint(name: str) -> str:
