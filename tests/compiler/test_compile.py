@@ -79,6 +79,7 @@ def test_the_job_of_a_package():
         application="tfyarn",
         version="1.10",
         user="ann",
+        called={"ps": "", "worker": ""},  # the scripts of these tests read no setting
         attempts=3,
         tfapp=__version__,
         components=(

@@ -12,6 +12,7 @@ from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import MAX, ComponentJob, ExportTemplate, Job, Limits, Resources, Settings
 from tfapp.package.amounts import seconds
 from tfapp.package.model import DOCKER, AppPackage, Component, ComponentResources, Export, setting
+from tfapp.package.rules.scripts import knows_its_program
 from tfapp.placeholders import REFERENCE
 from tfapp.problems import Problem
 
@@ -39,7 +40,10 @@ def build_job(
         nodes=options.nodes,
         class_path=options.class_path,
         attempts=int(shared.text("master.attempts")),
-        called=options.called,
+        called={
+            **{p.component.name: "" for p in plans if knows_its_program(p.component, package)},
+            **options.called,
+        },
         options=options.given,
         commit=options.commit,
         tfapp=__version__,

@@ -212,7 +212,8 @@ class Job(Coded):
     nodes: str = ""  # the module that tells more of ended containers than their master, or none
     class_path: str = ""  # yarn.application.classpath, for programs on the nodes of YARN
     attempts: int = 1  # masters of the application, one after another, where the engine starts them
-    called: Mapping[str, str] = dataclasses.field(default_factory=dict)  # component -> its program
+    # Component -> its program, where the settings do not name it; "": its script alone knows it.
+    called: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: tuple[str, ...] = ()  # as they were given: "KEY=VALUE"
     tfapp: str = ""  # its version
     commit: str = ""  # see `Ran`
@@ -257,9 +258,9 @@ def _ran(component: ComponentJob, called: str | None) -> RanComponent:
     has, docker = component.container, component.docker
     keys = ("user.scripts.entry", "user.scripts.args", "user.scripts.command")
     entry, args, command = map(component.settings.text, keys)
-    called = called or command
-    if component.role == "tensorboard":
+    if component.role == "tensorboard" or called == "":
         entry = ""  # it runs none, though the setting is everybody's
+    called = called or command
     return RanComponent(
         component=component.name,
         program=_shortened(f"{called or entry} {args}".strip() if entry else ""),

@@ -25,7 +25,8 @@ SERVER_ROLES = ("worker", "ps")
 PYTHON_SUFFIXES = (".py", ".pyw", ".pyz")
 _PYTHON_LINE = "#!/usr/bin/env python3"
 _OF_MACHINES = (b"MultiWorkerMirroredStrategy", b"ParameterServerStrategy")
-READ = b"user.scripts.entry"  # in a script that reads it from its context's `config`
+# In a script that reads it from its context's `config`, or has tfapp do so.
+READS = (b"user.scripts.entry", b"from tfapp.runner import entry")
 
 
 @rule("unsafe-path", "metainfo")
@@ -121,7 +122,7 @@ def missing_entry(package: AppPackage) -> Iterator[Found]:
 
     `site.global.user.scripts.entry` is a path below `files/`. A value that somebody gives is
     always looked for. The default only where a component may run it: its role is one that does
-    (chief, worker, ps, evaluator), and `user.scripts.entry` stands in the text of its script. A
+    (chief, worker, ps, evaluator), and its script reads that key, or imports tfapp.runner.entry. A
     package whose own scripts know what they run needs no such file. Reported at the value.
 
         site.global.user.scripts.entry: train.py     files/train.py is there     PASS
@@ -356,11 +357,23 @@ def is_looked_for(component: Component, package: AppPackage) -> bool:
         return False
     if entry is None or not entry.is_default:
         return entry is not None
+    return component.role in TRAINING_ROLES and reads_entry(component, package)
+
+
+def reads_entry(component: Component, package: AppPackage) -> bool:
+    """Whether a component's script runs what user.scripts.entry names."""
     try:
-        reads = READ in package.source.read(component.script)
+        source = package.source.read(component.script)
     except TfappError:  # missing-script, unsafe-path or script-syntax says so
         return False
-    return component.role in TRAINING_ROLES and reads
+    return any(words in source for words in READS)
+
+
+def knows_its_program(component: Component, package: AppPackage) -> bool:
+    """Whether a component's script runs a program that no setting names."""
+    values = package.config.components.get(component.name, {})
+    entry = setting(values, "user.scripts.entry")
+    return bool(entry and entry.is_default) and not reads_entry(component, package)
 
 
 def runs_as_ours(component: Component, package: AppPackage) -> bool:

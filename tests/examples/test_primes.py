@@ -1,0 +1,57 @@
+"""The package that write-a-package.md makes from nothing: what the page shows is what there is, its
+commands run, and its author's tests pass."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.readme import README
+
+ROOT = README.parent
+PACKAGE = ROOT / "examples" / "primes"
+BLOCK = re.compile(r"(?ms)^```(\w+)\n(.*?)^```$")
+PATIENCE = 600  # seconds
+
+
+def blocks() -> list[tuple[str, str]]:
+    return BLOCK.findall((ROOT / "docs" / "write-a-package.md").read_text(encoding="utf-8"))
+
+
+def run(command: list[str], cwd: Path, home: Path) -> str:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PATH": path, "TFAPP_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_each_file_is_shown_as_it_is():
+    shown = {code for language, code in blocks() if language not in ("sh", "text")}
+    texts = {
+        path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".json", ".yaml")
+    }
+    del texts["files/primes.py"]  # the page tells what matters of it
+    assert shown == set(texts.values())
+
+
+def test_its_commands_run(tmp_path):
+    (commands,) = [code for language, code in blocks() if language == "sh"]
+    said = run(["bash", "-euc", commands], ROOT, tmp_path)
+    assert "there are 17984 primes below 200000" in said
+
+
+def test_the_tests_of_its_author_pass(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "primes", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "primes"]
+    assert " 3 passed " in run(command, tmp_path, tmp_path / "home")
