@@ -254,7 +254,7 @@ def test_what_a_program_leaves_in_its_working_folder_is_kept(tfapp):
     tfapp.program(program.format(end="sys.exit(3)"))
     failed = tfapp("run", "program.py", "-w", 2, "--name", "app")
     assert failed.code == 65
-    assert "worker/1 keeps model.txt (9 bytes), own.txt (1 bytes)" in failed.err
+    assert "worker/1 keeps model.txt (9 bytes), own.txt (1 byte)" in failed.err
     assert "does not keep large.bin (70.0 MiB): more than 64 MiB" in failed.err
     status = tfapp.status("app")
     folder = f"{tfapp.home}/checkpoints/app.outputs/{status['id']}/worker_0"

@@ -11,7 +11,7 @@ from tfapp.contract.encoding import Coded, encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FINAL_STATES, LOST, STOPPED
-from tfapp.contract.usage import Usage
+from tfapp.contract.usage import Usage, amount
 from tfapp.frozen import frozen
 
 # ---- How an application ended -----------------------------------------------------------------
@@ -102,15 +102,11 @@ class Outputs(Coded):
 
 
 def _listed(files: Sequence[tuple[str, int]], count: int) -> str:
-    named = ", ".join(f"{path} ({_amount(size)})" for path, size in files[:_NAMED])
+    named = ", ".join(f"{path} ({amount(size)})" for path, size in files[:_NAMED])
     return named if count <= _NAMED else f"{named} and {count - _NAMED:,} more files"
 
 
 _NAMED = 3
-
-
-def _amount(size: int) -> str:
-    return f"{size:,} bytes" if size < 100_000 else f"{size / 2**20:,.1f} MiB"
 
 
 @frozen

@@ -53,8 +53,8 @@ def _memory(now: int, limit: int, peak: int) -> str:
 
 
 def amount(count: int) -> str:
-    """Bytes in words: "1.5 GiB", "12.0 KiB", "0 bytes"."""
+    """Bytes in words: "1.5 GiB", "12.0 KiB", "1 byte"."""
     for size, unit in _UNITS:
         if count >= size:
             return f"{count / size:,.1f} {unit}"
-    return f"{count} bytes"
+    return "1 byte" if count == 1 else f"{count} bytes"
