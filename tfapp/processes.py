@@ -396,6 +396,14 @@ def adopt_orphans() -> None:
         raise OSError(number, os.strerror(number))
 
 
+def redirect(flags: int, path: str, *descriptors: int) -> None:
+    """Lets `descriptors` of this process lead to a file, which is opened with `flags`."""
+    opened = os.open(path, flags)
+    for descriptor in descriptors:
+        os.dup2(opened, descriptor)
+    os.close(opened)
+
+
 def left_behind() -> tuple[Stat, ...]:
     """Descendants of this process in other sessions than its own, including zombies.
 

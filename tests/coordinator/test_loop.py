@@ -15,7 +15,7 @@ from tests.coordinator.world import NEVER, job
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Member
-from tfapp.contract.names import KEY_FEED, KEY_STATUS, KEY_STOP
+from tfapp.contract.names import KEY_FEED, KEY_LOST, KEY_STATUS, KEY_STOP
 from tfapp.contract.status import (
     SUSPENDS,
     ApplicationStatus,
@@ -165,6 +165,30 @@ def test_a_run_goes_on_after_a_suspension():
     ]
     assert moments[2][1] == "generation 5 starts, 2 instances"
     assert any("worker/0: SUCCEEDED" in line for line in said)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("left", [True, False])
+def test_a_second_master_says_whether_the_first_was_lost(lost, left):
+    """That is charged, also where the first one has left no status. Else it was a suspension."""
+    began = 1700000000.0 - 500
+    instances = (InstanceStatus("worker/0", "worker", "worker", "RUNNING"),)
+    earlier = ApplicationStatus("j", "RUNNING", 4, began, began, instances, restarts=1, losses=1)
+    master = PretendMaster({"worker/0": EXIT_0})
+    master.generation = 5 if left else 2 if lost else 1
+    if left:
+        master.store[KEY_STATUS] = (encode(earlier), None)
+    if lost:
+        master.store[KEY_LOST] = (b"", None)
+    made, _, _ = loop(master, "worker=1")
+    failure = make_failure_policy(max_losses=9)
+    made._state = new_state(job("worker=1", limits=LIMITS, failure=failure))
+    made._number = 2
+    status = made.run()
+    assert (status.state, status.generation) == ("SUCCEEDED", master.generation)
+    assert (status.restarts, status.losses) == (int(left), int(left) + int(lost))
+    told = "the application's master was lost and is back"
+    assert (told in [moment.text for moment in status.timeline]) == lost
 
 
 def test_a_web_address_among_the_exports_becomes_a_page():

@@ -110,15 +110,15 @@ def test_the_record_of_an_earlier_attempt():
     found = json.dumps(json.loads(records.encode(status))).encode()
     said: list[str] = []
     fresh = statuses()[0]
-    assert earlier(Store(2, found=found), fresh, said.append) == status
+    assert earlier(2, Store(2, found=found).read, fresh, said.append) == status
     assert said == []
-    assert earlier(Store(2, 2, found), fresh, said.append) == status
+    assert earlier(2, Store(2, 2, found).read, fresh, said.append) == status
     assert len(said) == 2
 
 
 def test_earlier_attempts_that_have_left_nothing_were_lost_all_the_same():
     fresh, said = statuses()[0], []
-    found = earlier(Store(3), fresh, said.append)
+    found = earlier(3, Store(3).read, fresh, said.append)
     assert (found.generation, found.losses, found.timeline) == (2, 1, fresh.timeline)
     assert said == ["the earlier master was lost before it left a record"]
 
@@ -126,4 +126,4 @@ def test_earlier_attempts_that_have_left_nothing_were_lost_all_the_same():
 def test_a_record_that_cannot_be_read_for_long(monkeypatch):
     monkeypatch.setattr(records, "READ_LIMIT", 0.1)
     with pytest.raises(UnavailableError, match="no NameNode"):
-        earlier(Store(failures=1000), statuses()[0], print)
+        earlier(2, Store(failures=1000).read, statuses()[0], print)

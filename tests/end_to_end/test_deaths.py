@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine, read_until
+from tests.end_to_end.command_line import (
+    LIMIT,
+    PLAIN_PACKAGE,
+    CommandLine,
+    known_of,
+    read_until,
+)
+from tests.waiting import wait
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.state import read_state
 
 PATIENT = """
 import signal, tempfile
@@ -75,25 +84,35 @@ def test_a_runner(running):
     )
 
 
-def test_the_coordinator(running):
-    os.kill(running.process("app", "", "tfapp-runtime\0coordinator"), signal.SIGKILL)
-    ended = running("wait", "app")
-    assert (ended.code, running.living()) == (65, [])
-    assert running.status("app")["status"]["verdict"]["summary"] == (
-        "The coordinator was lost: killed by SIGKILL (9), before it gave a verdict."
-    )
+def test_masters_one_after_another(running):
+    """The next one goes on, also after the death of a coordinator; the last one is the end."""
+    folder = Home(running.home).app("app").run(1)
+    waiting = running.start("wait", "app")
+    for attempt in (1, 2):
+        pid = read_state(folder).process.pid
+        if attempt == 2:
+            pid = running.process("app", "", "tfapp-runtime\0coordinator")
+        os.kill(pid, signal.SIGKILL)
 
+        def again(generation=attempt + 1):
+            found = running.status("app")["status"]
+            runs = [i["state"] for i in found["instances"]] == ["RUNNING"] * 2
+            return found if runs and found["generation"] == generation else None
 
-def test_the_master(running):
-    os.kill(running.process("app", "", "machine.daemon"), signal.SIGKILL)
-    found = running.status("app")
-    assert (found["live"], found["status"]["state"]) == (False, "FAILED")
-    assert found["status"]["verdict"]["summary"] == (
+        found = wait(again, "no further generation", LIMIT)
+        assert (found["losses"], found["restarts"]) == (attempt, 0)
+        environs = [known_of(pid)[0] for pid in running.living()]
+        assert not any(f"_{attempt:02d}_0000".encode() in environ for environ in environs)
+    told = [m["text"] for m in found["timeline"] if m["kind"] == "failure"]
+    assert told == ["the application's master was lost and is back"] * 2
+    os.kill(read_state(folder).process.pid, signal.SIGKILL)
+    _, err = waiting.communicate(timeout=LIMIT)
+    assert (waiting.returncode, running.living()) == (65, [])
+    assert err.splitlines()[-1].endswith(
         "The application master was lost: its process has ended without a verdict. All processes "
-        "of the application have been ended."
+        "of the application have been ended. It had 3 masters, and gets no more: "
+        "site.global.master.attempts."
     )
-    assert running.living() == []
-    assert running("wait", "app").code == 65
     running.ok("start", "app", "--detach", "--wait", LIMIT)
     assert running.status("app")["run"] == 2
     running.ok("stop", "app")

@@ -106,6 +106,7 @@ KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another n
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
+KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
 
 
 # ---- What a container finds in its working directory and in its environment -------------------

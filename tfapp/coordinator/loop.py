@@ -18,6 +18,7 @@ from tfapp.contract.names import (
     EXIT_PREFIX,
     KEY_FEED,
     KEY_FLEX,
+    KEY_LOST,
     KEY_STATUS,
     KEY_STOP,
     REPORT_PREFIX,
@@ -56,7 +57,8 @@ class Loop:
     """Runs one application from its start to its verdict. `clock` returns monotonic seconds,
     `calendar` seconds since 1970. `inbox`: the queue in which all messages arrive. `say` writes a
     line to the log. `nodes`: more information about containers than the master gives. `seed`: see
-    `events.Started`. `attempt`: where the application's record is kept."""
+    `events.Started`. `number`: of the master, from 1. `attempt`: where the application's record is
+    kept, if the master does not keep it."""
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Loop:
         nodes: Nodes | None = None,
         seed: int = 0,
         attempt: Attempt | None = None,
+        number: int = 1,
     ):
         self._state = new_state(job)
         self._connection = connection
@@ -79,8 +82,8 @@ class Loop:
         self._view = StoreView()
         self._attempt = attempt
         self._recorder = None if attempt is None else Recorder(attempt, say)
-        number = 1 if attempt is None else attempt.number
-        self._executor = Executor(connection, clock, inbox.put, nodes, number)
+        self._number = number if attempt is None else attempt.number
+        self._executor = Executor(connection, clock, inbox.put, nodes, self._number)
         self._waits = Waits(connection, clock, inbox.put, nodes)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
@@ -121,17 +124,27 @@ class Loop:
     def _started(self) -> events.Started:
         """A status that is there already is that of a coordinator before a suspension. A record
         is that of one whose master was lost."""
-        if self._attempt is not None and self._attempt.number > 1:
+        if self._is_second():
+            read = self._attempt.read if self._attempt else self._published
             fresh = self._publisher.status(self._state)
-            earlier = record.earlier(self._attempt, fresh, self._say)
+            earlier = record.earlier(self._number, read, fresh, self._say)
             resumed = self._publisher.resume(earlier)
             return events.Started(self._clock(), earlier, resumed, self._seed, lost=True)
-        value = self._connection.get(KEY_STATUS)
+        value = self._published()
         if value is None:
             return events.Started(self._clock(), seed=self._seed)
         earlier = ApplicationStatus.from_dict(json.loads(value))
         before = self._publisher.resume(earlier)
         return events.Started(self._clock(), earlier, before, self._seed)
+
+    def _is_second(self) -> bool:
+        """Whether a master of this run was lost before this one."""
+        if self._number == 1 or self._attempt is not None:
+            return self._number > 1
+        return self._connection.get(KEY_LOST) is not None  # else it was suspended
+
+    def _published(self) -> bytes | None:
+        return self._connection.get(KEY_STATUS)
 
     def _subscribe(self) -> Iterator[Event]:
         """Watches the reports (again). Yields the events of the reports that are there already."""

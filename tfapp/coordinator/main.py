@@ -16,7 +16,7 @@ from typing import Any
 
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
-from tfapp.contract.names import JOB_FILE, OWN_LINE, SUCCEEDED
+from tfapp.contract.names import JOB_FILE, OWN_LINE, SUCCEEDED, attempt_of
 from tfapp.contract.status import ApplicationStatus, format_diagnostics
 from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.coordinator.nodes import attempt as attempt_in
@@ -64,7 +64,8 @@ def coordinate(
         # It is no verdict when a container is moved away: the next attempt goes on.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     seed = int.from_bytes(os.urandom(8), "big")
-    loop = Loop(job, connection, inbox, time.monotonic, time.time, say, nodes, seed, attempt)
+    clocks, number = (time.monotonic, time.time), attempt_of(environ.get("CONTAINER_ID", ""))
+    loop = Loop(job, connection, inbox, *clocks, say, nodes, seed, attempt, number)
     try:
         with contextlib.ExitStack() as held:
             if nodes is not None and leads_to_pages(nodes):

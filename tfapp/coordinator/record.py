@@ -37,15 +37,19 @@ class Attempt(Protocol):
 
 
 def earlier(
-    attempt: Attempt, fresh: ApplicationStatus, say: Callable[[str], None]
+    number: int,
+    read: Callable[[], bytes | None],
+    fresh: ApplicationStatus,
+    say: Callable[[str], None],
 ) -> ApplicationStatus:
-    """The record that the earlier attempts have left. If they were lost before they wrote one, it
-    is `fresh`, the status of an application that begins, with what is certain: each was lost, and
-    had a generation. UnavailableError if it cannot be read for READ_LIMIT."""
+    """The record that the attempts before `number` have left, which `read` gives. If they were lost
+    before they wrote one, it is `fresh`, the status of an application that begins, with what is
+    certain: each was lost, and had a generation. UnavailableError if it cannot be read for
+    READ_LIMIT."""
     until, (pause, longest) = time.monotonic() + READ_LIMIT, PAUSES
     while True:
         try:
-            found = attempt.read()
+            found = read()
             break
         except UnavailableError as error:
             if time.monotonic() + pause > until:
@@ -56,7 +60,7 @@ def earlier(
     if found is not None:
         return ApplicationStatus.from_dict(json.loads(found))
     say("the earlier master was lost before it left a record")
-    before = attempt.number - 1
+    before = number - 1
     return dataclasses.replace(fresh, generation=before, losses=before - 1)
 
 

@@ -23,6 +23,7 @@ from tfapp.protocol.watch import Broken, Put, Watch
 # noticed between two of them, the last is long because the machine may be busy.
 DEADLINES = (0.25, 0.5, 1.0, 4.0)
 LOOK_EVERY = 5.0  # seconds between two looks whether a silent master still lives
+AGAIN = 1.0  # seconds after a stream has broken until the master, or the next one, is asked again
 END_DEADLINE = 30.0  # seconds for a master that ends to clean up
 SHUTDOWN_DEADLINE = 30.0  # seconds for a master to end its containers and itself
 
@@ -215,7 +216,7 @@ class Client:
                 if self.has_ended(decided=last is not None and last.verdict is not None):
                     return
                 raise
-            self._run.wait_for_end(LOOK_EVERY)
+            self._run.wait_for_end(AGAIN)
 
     def published(self) -> Iterator[ApplicationStatus]:
         """Yields the status at once and at each change, until the stream breaks or the run has

@@ -53,6 +53,7 @@ class Definition(Coded):
     gang: float = 600.0  # seconds until all instances must have exported
     queue: float = 0.0  # seconds for which a scheduler may hold it back; 0: see `queue_limit`
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
+    attempts: int = 1  # masters of a run, one after another
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -86,6 +87,7 @@ class Definition(Coded):
             gang=job.limits.gang,
             queue=job.limits.queue,
             checkpoint_dir=job.checkpoint_dir,
+            attempts=job.attempts,
             engine=engine or {},
         )
 

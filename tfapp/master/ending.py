@@ -46,6 +46,13 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def no_more(masters: int) -> str:
+    """What the verdict on a run says whose last of `masters` was lost; "" if there was one."""
+    if masters < 2:
+        return ""
+    return f" It had {masters} masters, and gets no more: site.global.master.attempts."
+
+
 def ending(
     final_status: str,
     diagnostics: str,

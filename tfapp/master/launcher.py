@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tfapp.contract.exit import Exit
+from tfapp.contract.names import attempt_of
+from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending, signal_name
+
+
+class SupersededError(UnavailableError):
+    """Another master has the run: this one was taken for lost, and may do nothing any more."""
+
+
+_EACH_ATTEMPT = 10_000  # numbers of containers
 
 
 class Told(Protocol):
@@ -82,7 +91,7 @@ class Launcher(Protocol):
 
 class Record(Protocol):
     """The record of a run, which its master writes. The methods are called in a thread of its own,
-    in order. TfappError if nothing can be written."""
+    in order. TfappError if nothing can be written; SupersededError if another master does."""
 
     def serving(self, address: str) -> None:
         """Clients can connect to `address` (host:port) from now on."""
@@ -95,6 +104,13 @@ class Record(Protocol):
         """All processes of the run have ended, and its master is about to exit."""
 
 
-def container_id(application: str, number: int) -> str:
-    """The id YARN would give to the application's container `number`; 1 is the master's."""
-    return f"container_{application.partition('_')[2]}_01_{number:06d}"
+def container_number(number: int, id: str) -> int:
+    """A number for container `number` of a service that no other one of it has, of any master.
+    Later ones have larger numbers."""
+    return (attempt_of(id) - 1) * _EACH_ATTEMPT + number
+
+
+def container_id(application: str, number: int, attempt: int = 1) -> str:
+    """The id YARN would give to the application's container `number`; 1 is the master's. `attempt`:
+    the number of the master."""
+    return f"container_{application.partition('_')[2]}_{attempt:02d}_{number:06d}"

@@ -21,6 +21,7 @@ from tfapp.contract.exit import container_message
 from tfapp.contract.names import (
     ENV_INSTANCE,
     GRANTED,
+    KEY_LOST,
     KEY_STATUS,
     WAITS_PREFIX,
     initial_instance,
@@ -30,7 +31,14 @@ from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 from tfapp.listener import LIMIT
 from tfapp.master.ending import ending
-from tfapp.master.launcher import Ended, Launcher, Record, Task, container_id
+from tfapp.master.launcher import (
+    Ended,
+    Launcher,
+    Record,
+    SupersededError,
+    Task,
+    container_id,
+)
 from tfapp.master.lifecycle import (
     EXIT_MESSAGES,
     FAILED,
@@ -56,14 +64,19 @@ log = logging.getLogger(__name__)
 @frozen
 class ServedApplication:
     """The application that a master runs. `spec`: Skein's ApplicationSpec, serialized. `accepted`:
-    its status until the coordinator publishes one. `earlier`: the status of a run that goes on
-    after a suspension; the coordinator finds it in the store."""
+    its status until the coordinator publishes one. `attempt`: the number of this master of the run.
+    `earlier`: the last status of the master before it; the coordinator finds it in the store.
+    `lost`: whether that one was lost, else there was a suspension. `another`: whether another
+    master follows if this one is lost."""
 
     id: str  # application_<milliseconds>_<run, 4 digits>
     user: str
     spec: bytes
     accepted: ApplicationStatus
     earlier: ApplicationStatus | None = None
+    attempt: int = 1
+    lost: bool = False
+    another: bool = False
 
 
 @frozen
@@ -85,7 +98,7 @@ class Endpoint:
 
 @frozen
 class _End:
-    final_status: str
+    final_status: str  # "": it is the end of this master alone, and another one goes on
     diagnostics: str
     driver: Ended | None = None
 
@@ -120,15 +133,21 @@ class Master:
         self._lifecycle = Lifecycle(rules, self, clock, has_driver)
         if application.earlier is not None:
             self._store.apply(StorePut(KEY_STATUS, encode(application.earlier)))
+        if application.lost:
+            self._store.apply(StorePut(KEY_LOST, b""))
 
     def end(self, status: str, message: str, driver: Ended | None = None) -> None:
         """Makes the application end. The first call counts."""
         if not self._ended.done():
             self._ended.set_result(_End(status, message, driver))
 
-    async def serve(self, ready: Callable[[str], None]) -> None:
-        """Runs the application to its end. Calls `ready(address)` once clients can connect.
-        TfappError or OSError when it cannot begin."""
+    def leave(self, why: str) -> None:
+        """Ends what runs, without an end of the application: another master goes on with it."""
+        self.end("", why)
+
+    async def serve(self, ready: Callable[[str], None]) -> bool:
+        """Runs the application to its end. Calls `ready(address)` once clients can connect. Returns
+        False if another master has to go on with it. TfappError or OSError when it cannot begin."""
         server, port = self._make_server()
         self._address = _join(self._endpoint.advertise, port)
         service = AppMaster(self._spec, self._store, self._watches, self._lifecycle, self.end)
@@ -145,16 +164,20 @@ class Master:
             await self._launcher.close()
             await server.stop(None)
             raise
-        log.info("ends: %s: %s", end.final_status, end.diagnostics.partition("\n")[0])
+        how = end.final_status or "another master goes on"
+        log.info("ends: %s: %s", how, end.diagnostics.partition("\n")[0])
         last_known = self._last_status()
         for task in self._tasks:
             task.cancel()
         await self._launcher.close()
         service.end_streams("the application has ended")
         await server.stop(STREAMS_GRACE)
+        if not end.final_status:
+            return False
         driver = (end.driver.exit, end.driver.last_lines) if end.driver else ()
         said = ending(end.final_status, end.diagnostics, last_known, self._clock(), *driver)
         await in_thread(self._record.ended, said)
+        return True
 
     def _make_server(self) -> tuple[grpc.aio.Server, int]:
         endpoint = self._endpoint
@@ -191,12 +214,14 @@ class Master:
             self._lifecycle.start()
             granted.set()
 
-        task = self._task(self._spec.master, container_id(self._application.id, 1))
+        task = self._task(self._spec.master, self._container_id(1))
         driver = asyncio.ensure_future(self._launcher.run(task, _OfDriver(begin)))
         waiting = asyncio.ensure_future(granted.wait())
-        await asyncio.wait({driver, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        # A master may be ended before: then its launcher starts nothing any more.
+        first: set[asyncio.Future[Any]] = {driver, waiting, self._ended}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if not granted.is_set():
+        if not granted.is_set() and not self._ended.done():
             driver.result()  # raises why not
             raise UnavailableError("the master script cannot be started")
         self._background(self._follow_driver(driver))
@@ -209,13 +234,19 @@ class Master:
             self.end(FAILED, f"The master script cannot be started: {error}")
             return
         code = 1 if ended.code is None else ended.code
+        if code < 0 and self._application.another and self._last_status().verdict is None:
+            self.leave(f"The coordinator was lost: {ended.exit.text}")
+            return
         status, message = driver_ending(code if code >= 0 else 128 - code)
         self.end(status, message, ended)
 
     # -- what the lifecycle wants --
     def launch(self, container: ContainerRecord) -> None:
-        container.engine_id = container_id(self._application.id, next(self._numbers))
+        container.engine_id = self._container_id(next(self._numbers))
         self._background(self._live(container))
+
+    def _container_id(self, number: int) -> str:
+        return container_id(self._application.id, number, self._application.attempt)
 
     def kill(self, container: ContainerRecord) -> None:
         self._background(self._launcher.kill(container.engine_id))
@@ -237,6 +268,8 @@ class Master:
             if entry is not None:
                 try:
                     await in_thread(self._record.published, entry.value)
+                except SupersededError as error:
+                    return self.leave(str(error))
                 except Exception as error:  # the next status may be written
                     log.error("the status cannot be written: %s", error)
             await asyncio.sleep(RECORD_INTERVAL)

@@ -109,7 +109,7 @@ class NoMaster:
         pass
 
     def wait_for_process(self):
-        return GONE
+        return GONE, GONE
 
     def go(self):
         pass

@@ -226,12 +226,25 @@ def test_pods_and_a_node_are_lost(tfapp, tmp_path):
     wait_for(lambda: tfapp.objects() == [], "end of all objects")
 
 
-def test_the_master_is_killed(tfapp, tmp_path):
+def test_the_master_is_killed(tfapp, namespace):
+    """Its Job starts another one, which goes on; no other one where that is the end."""
     script = tfapp.program(programs.GOES_ON)
     tfapp.run(script, "orphaned", "-w", 1)
     tfapp.delete("pods", tfapp.pods("orphaned")[""]["metadata"]["name"])
-    verdict = tfapp.wait("orphaned", 65)["verdict"]
-    assert "its pod was deleted" in verdict["summary"]
+    tfapp.forms("orphaned", 2)
+    status = tfapp.status("orphaned")["status"]
+    assert (status["generation"], status["losses"], status["restarts"]) == (2, 1, 0)
+    told = [moment["text"] for moment in status["timeline"]]
+    assert told.count("the application's master was lost and is back") == 1
+    tfapp.ok("stop", "orphaned")
+    job = f"/apis/batch/v1/namespaces/{namespace.name}/jobs/tfapp-orphaned-1"
+
+    def ended():
+        found = namespace.api.call("GET", job)["status"]
+        return "Failed" in [c["type"] for c in found.get("conditions", ())] and found
+
+    wait_for(ended, "end of the Job")
+    assert ended()["failed"] == 2
     tfapp.left()
     tfapp.ok("destroy", "orphaned")
     assert tfapp.objects() == []
@@ -259,15 +272,19 @@ def test_a_user_deletes_the_job_and_the_record(tfapp, namespace):
 
 
 def test_the_node_of_the_master_crashes(tfapp):
+    """Another one goes on elsewhere, while the pods of the lost node are still there."""
     tfapp.run(tfapp.program(programs.GOES_ON), "beheaded", "-w", 2)
     lost = tfapp.node(tfapp.pods("beheaded")[""])
     tfapp.cluster.kill_node(lost)
     try:
-        verdict = tfapp.wait("beheaded", 65)["verdict"]
-        assert f"node{lost} is lost" in verdict["summary"]
-        tfapp.left()
+        tfapp.forms("beheaded", 2)
+        status = tfapp.status("beheaded")["status"]
+        assert (status["generation"], status["losses"]) == (2, 1)
+
     finally:
         tfapp.cluster.start_node(lost)
+    tfapp.ok("stop", "beheaded")
+    tfapp.left()
     tfapp.ok("destroy", "beheaded")
     wait_for(lambda: tfapp.objects() == [], "end of all objects")
 

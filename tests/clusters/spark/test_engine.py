@@ -29,6 +29,8 @@ from tests.end_to_end.command_line import PLAIN_PACKAGE, STAMP, call
 from tests.engines.applications import eventually
 from tests.lacking import lacking
 from tfapp.engines import open_engine
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
@@ -139,6 +141,18 @@ def test_a_process_above_a_program_is_killed(spark, waiting, pids, what):
     assert status.generation == 2, status
     # What takes the container away is a loss of infrastructure, not a failure of the program.
     assert status.restarts == (1 if "runner" in what else 0), status
+
+
+def test_the_master_is_killed(spark, waiting, pids, tfapp_home):
+    """The agent in the driver follows it to the next one; all else ends, and forms anew."""
+    run = Home(tfapp_home / "spark").app("app").run(1)
+    with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
+        before = pids()
+        os.kill(read_state(run).process.pid, signal.SIGKILL)
+        assert application.wait().state == "SUCCEEDED"
+        status = application.status()
+    assert (status.generation, status.losses, status.restarts) == (2, 1, 0), status
+    assert not any(Path(f"/proc/{pid}").exists() for pid in before)
 
 
 def test_a_job_is_cancelled(spark, waiting, pids):

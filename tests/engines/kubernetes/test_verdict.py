@@ -23,6 +23,14 @@ def ended(code, **more):
     return pod(container={"terminated": {"exitCode": code, **more}})
 
 
+def test_the_last_of_several_masters_is_lost():
+    how = Death("its pod was deleted", "preempted")
+    assert verdict.ending(how, RUNNING, 9.0, masters=3).status.verdict.summary == (
+        "The application master was lost: its pod was deleted. All pods of the application are "
+        "ended. It had 3 masters, and gets no more: site.global.master.attempts."
+    )
+
+
 DEATHS = [
     (None, pod(), Death("its Job was deleted")),
     ({"metadata": {"deletionTimestamp": "t"}}, pod(), Death("its Job was deleted")),

@@ -245,7 +245,7 @@ class TestMasterLost:
         run = run_folder(engine)
         state = read_state(run)
         before = dataclasses.replace(state.process, boot="another")
-        write_json(run.state, dataclasses.replace(state, process=before))
+        write_json(run.state, dataclasses.replace(state, process=before, parent=None))
         assert not engine.find("app").live
         send(state.process, signal.SIGKILL)  # in truth it was not
 

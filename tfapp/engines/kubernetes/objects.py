@@ -121,7 +121,7 @@ def application_content(compiled: Compiled, at: Places) -> dict[str, bytes]:
     content = {
         SPEC: _spec_with_digests(compiled),
         PODS: _json(pods(plan, at)),
-        JOB: _json(_job(at, master, ttl_of(plan.package))),
+        JOB: _json(_job(at, master, ttl_of(plan.package), plan.job.attempts)),
         BOOTSTRAP: Path(bootstrap.__file__).read_bytes(),
         runtime: data[runtime],
     }
@@ -180,7 +180,7 @@ def rights(at: Places) -> list[Manifest]:
             _rule("", "events", "list"),
             {**_rule("", "configmaps", "get", "patch"), "resourceNames": [name]},
             _rule("", "configmaps", "create"),  # the owner of its pods
-            _rule("batch", "jobs", "get"),  # whether it is suspended
+            _rule("batch", "jobs", "get", "patch"),  # whether it goes on, and that it does not
         ],
     }
     binding = {
@@ -195,14 +195,16 @@ def _rule(group: str, resource: str, *verbs: str) -> Manifest:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 
-def _job(at: Places, pod: Manifest, ttl: int | None) -> Manifest:
-    """The master's Job, which starts a single pod. With a queue, Kueue suspends it until there is
-    room."""
+def _job(at: Places, pod: Manifest, ttl: int | None, attempts: int) -> Manifest:
+    """The master's Job, which starts a single pod, and another one when that is lost: `attempts`
+    altogether. It does so while the lost one is still terminating, as on a node that does not
+    answer: that is why it has no podFailurePolicy, and why the master itself makes an ending final.
+    With a queue, Kueue suspends it until there is room."""
     body = _object("Job", at, names.run_object(at.name, at.run), "batch/v1", of_a_run=True)
     body["metadata"]["labels"].update(at.queue_label)
     metadata = {key: pod["metadata"][key] for key in ("labels", "annotations")}
     spec: Manifest = {
-        "backoffLimit": 0,
+        "backoffLimit": attempts - 1,
         "template": {"metadata": metadata, "spec": pod["spec"]},
     }
     if ttl is not None:

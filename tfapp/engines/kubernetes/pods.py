@@ -57,6 +57,7 @@ NO_QUEUE = ("", "default")  # the flag's own default
 HOST = "kubernetes.io/hostname"
 
 RUNNER_MEMORY = 128  # MiB: of tfapp's own processes in a container, beside its program
+NODE_SECONDS = 10  # that a node may be known as lost before its master is given up
 MASTER_CPU = "100m"  # of a master whose yarn.vcores nobody gave
 MASTER_MARGIN = 30  # seconds that a master takes beyond the grace of the programs
 GRACE_MARGIN = 10  # seconds that a runner takes beyond the grace of its program
@@ -187,6 +188,7 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
         **_spec(configured, Resources(memory, vcores, label=package.master.container.label), job),
         # After a suspension it ends the other pods with their grace, and writes that down.
         "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace) + MASTER_MARGIN,
+        "tolerations": [*_off_the_node(), *map(dict, configured.tolerations)],
         "serviceAccountName": account,
         "automountServiceAccountToken": True,
         "volumes": [
@@ -201,6 +203,14 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
         more = {f"prometheus.io/{name}": value for name, value in scraped.items()}
         metadata["annotations"] = {**metadata["annotations"], **more}
     return {"metadata": metadata, "spec": spec}
+
+
+def _off_the_node() -> Iterator[dict[str, Any]]:
+    """Tolerations of a master for a node that is lost. Kubernetes gives pods five minutes by
+    itself; runners have ended their programs before it even knows of the loss."""
+    for what in ("not-ready", "unreachable"):
+        taint = {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute"}
+        yield {**taint, "tolerationSeconds": NODE_SECONDS}
 
 
 # ---- One component ----------------------------------------------------------------------------

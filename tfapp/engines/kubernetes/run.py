@@ -294,6 +294,8 @@ class KubernetesRun(Run):
                 f"waiting for {len(state.missing)} files, which `tfapp wait` sends where they are"
             )
         pod = self.master_pod()
+        if state is not None and pod is not None and verdict.is_over(pod):
+            return "waiting for another master: Kubernetes starts one, after 10 s or 20 s"
         if self.serves or verdict.waiting(pod):
             return verdict.waiting(pod)
         return verdict.waiting(pod, self._events(pod))
@@ -333,7 +335,9 @@ class KubernetesRun(Run):
         if run.stop is not None:  # by a command that has not come to its end
             found = verdict.stopped_early(run.last_known, run.stop, now)
         elif made:
-            found = verdict.ending(verdict.death(job, self.master_pod()), run.last_known, now)
+            how = verdict.death(job, self.master_pod())
+            masters = run.state.attempt if run.state else 1
+            found = verdict.ending(how, run.last_known, now, masters=masters)
         elif now < run.record.started + SUBMISSION:
             return False  # a command is about to make it
         else:
@@ -357,6 +361,12 @@ class KubernetesRun(Run):
         if self.serves:
             return False
         pod = self.master_pod()
+        if self.recorded.state is None and pod is not None and verdict.is_over(pod):
+            how = verdict.death(job, pod)
+            if how.reason in ("start", "exit"):  # so would the next ones of the Job
+                self.delete_pods()
+                self._write(verdict.ending(how, self.recorded.last_known, self._clock()))
+                return self.is_ending()
         waits = endings.waits(pod) if pod else endings.told_by_events(self._events(None))
         if not waits:
             return False

@@ -13,7 +13,7 @@ from tfapp.engines.kubernetes.pod import endings
 from tfapp.engines.kubernetes.pod.names import COMPONENT, MASTER_COMPONENT, QUEUE_LABEL
 from tfapp.errors import ExitCode
 from tfapp.frozen import frozen
-from tfapp.master.ending import Ending, signal_name
+from tfapp.master.ending import Ending, no_more, signal_name
 
 
 @frozen
@@ -79,10 +79,15 @@ def _of_memory(pod: Mapping[str, Any]) -> str:
 
 
 def ending(
-    how: Death, last_known: ApplicationStatus, now: float, state: str = FAILED, message: str = ""
+    how: Death,
+    last_known: ApplicationStatus,
+    now: float,
+    state: str = FAILED,
+    message: str = "",
+    masters: int = 1,
 ) -> Ending:
-    """The ending of a run whose master has died. `state` KILLED: deliberately, because of
-    `message`."""
+    """The ending of a run whose last master, number `masters`, has died; the verdict that it has
+    decided stands. `state` KILLED: deliberately, because of `message`."""
     if state == KILLED:
         summary = f"{message.rstrip('.') or 'Stopped'}. Its master did not answer and was killed."
     elif how.cannot_start:
@@ -90,12 +95,12 @@ def ending(
     else:
         summary = (
             f"The application master was lost: {how.text.rstrip('.')}. "
-            "All pods of the application are ended."
+            f"All pods of the application are ended.{no_more(masters)}"
         )
     exit = Exit(None, None, how.reason, f"the application master was lost: {how.text}")
     cause = Cause("", last_known.generation, "", "", exit, how.last_lines)
-    verdict = Verdict(state, int(ExitCode[state]), summary, cause)
-    return Ending(state, summary, conclude(last_known, verdict, now, LOST))
+    verdict = last_known.decided or Verdict(state, int(ExitCode[state]), summary, cause)
+    return Ending(verdict.state, verdict.summary, conclude(last_known, verdict, now, LOST))
 
 
 def stopped_early(last_known: ApplicationStatus, message: str, now: float) -> Ending:

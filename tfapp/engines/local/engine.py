@@ -13,10 +13,9 @@ from tfapp.engines.base import check_files_are_local, check_run_modes
 from tfapp.engines.definition import Definition, docker_engines, gpus_needed
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.gpus import check_enough, visible_gpus
-from tfapp.engines.machine.processes import KILL_DEADLINE, processes_of, sweep_docker
+from tfapp.engines.machine.processes import end_leftovers
 from tfapp.engines.machine.recorded import RecordedEngine
 from tfapp.engines.machine.state import RunConfig
-from tfapp.processes import kill_all
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
@@ -80,5 +79,4 @@ class LocalEngine(RecordedEngine):
         return visible_gpus(self._environ) if definition.gpus else ()
 
     def end_leftovers(self, run: RunFolder, config: RunConfig) -> None:
-        kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
-        sweep_docker(config.docker, self._python, config.environment)
+        end_leftovers(run, config, self._python)

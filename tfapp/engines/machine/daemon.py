@@ -1,10 +1,11 @@
 """`python -m tfapp.engines.machine.daemon LAUNCHER RUN_DIR`: an application master as a process
-that outlives the command that has started it. LAUNCHER is a module of an engine: see
-tfapp.engines.machine.serving.
+that outlives the command that has started it, and its parent, which starts another master when one
+is lost. LAUNCHER is a module of an engine: see tfapp.engines.machine.serving.
 
 It communicates with tfapp.engines.machine.starter over pipes. Standard input receives "go" once the
-run folder is complete. Standard output sends "pid N", and then "ready HOST:PORT" or "error
-SENTENCE", with a hint after a tab. Standard error is a third pipe until the run folder has a log.
+run folder is complete. Standard output sends "pid MASTER PARENT", and then "ready HOST:PORT" or
+"error SENTENCE", with a hint after a tab. Standard error is a third pipe until the run folder has a
+log.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import sys
 import time
 from collections.abc import Sequence
 
+from tfapp.processes import adopt_orphans, redirect
+
 GO = "go\n"
 HINT = "\t"  # between an error's sentence and what to do about it
+LOST = os.EX_TEMPFAIL  # exit code of a master after which another one has to go on
 
 
 def main(argv: Sequence[str]) -> int:
-    """Detaches from the starter, waits for "go", and serves until the end. Returns an exit code."""
+    """Detaches from the starter, and has masters serve until the end, in a process each. Returns an
+    exit code."""
     if os.fork():
         return 0  # the starter is not this process's parent: it never has to wait for it
     for number in (signal.SIGHUP, signal.SIGINT):
@@ -31,25 +36,40 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: None)
     # A shell ignores it in what it starts in the background.
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    _tell(f"pid {os.getpid()}")
+    parent, attempt = os.getpid(), 1
+    while child := os.fork():
+        if attempt == 1:
+            _tell(f"pid {child} {parent}")
+            redirect(os.O_RDWR, os.devnull, 0, 1, 2)  # the pipes are the master's
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0 and code != LOST:
+            return code
+        attempt += 1
+    return _serve(argv, attempt, parent)
+
+
+def _serve(argv: Sequence[str], attempt: int, parent: int) -> int:
+    """Serves as the master number `attempt`, the first one once there is "go". Returns an exit
+    code."""
     # While the starter still makes up its mind.
-    from tfapp.engines.machine.serving import prepare, run_master
-    from tfapp.processes import adopt_orphans
+    from tfapp.engines.machine.serving import Place, prepare, run_master
 
     launcher, run = argv
     prepared = prepare(launcher, time.time())
-    if sys.stdin.readline() != GO:
+    if attempt == 1 and sys.stdin.readline() != GO:
         return 1  # the starter gave up
     adopt_orphans()
     _allow_many_connections()
-    return run_master(
+    code = run_master(
         run,
         prepared,
         lambda address: _tell(f"ready {address}"),
         lambda sentence, hint: _tell(f"error {sentence}{HINT}{hint}"),
         time.time,
-        socket.gethostname(),
+        Place(socket.gethostname(), parent, attempt),
     )
+    return LOST if code is None else code
 
 
 def _tell(line: str) -> None:

@@ -9,6 +9,7 @@ apps/NAME/runs/N/            one run
     run.json spec.pb         what its master is to do (class RunConfig; Skein's message)
     security/                its credentials; deleted at the end
     state.json               its running master (class MasterState)
+    status.json              for the next master: what the coordinator has published last
     containers/ localized/   working directories and unpacked archives; deleted at the end
     logs/                    master/, coordinator/, one folder for each container
     verdict.json              how it ended (class Ending)
@@ -44,6 +45,7 @@ class RunFolder:
     config = Below("run.json")
     spec = Below("spec.pb")
     state = Below("state.json")
+    status = Below("status.json")
     ending = Below("verdict.json")
     security = Below("security")
     certificate = Below("security", "skein.crt")
@@ -64,6 +66,7 @@ class RunFolder:
         """Deletes the files that only a running application needs."""
         for folder in (self.containers, self.localized, self.security):
             delete_tree(folder)
+        self.status.unlink(missing_ok=True)
 
 
 @frozen

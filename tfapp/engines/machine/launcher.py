@@ -22,7 +22,7 @@ from tfapp.engines.machine.processes import Processes, Reaper, find_launcher, sw
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.frozen import frozen
-from tfapp.master.launcher import Ended, Task, Told
+from tfapp.master.launcher import Ended, Task, Told, container_number
 from tfapp.master.server import Endpoint
 from tfapp.temporary import sweep
 from tfapp.threads import in_thread
@@ -138,9 +138,10 @@ def log_file(run: RunFolder, task: Task) -> Path:
     if not task.name:
         make_private(run.driver_log.parent)
         return run.driver_log
-    folder = make_private(run.logs / task.name)
+    service, _, number = task.name.rpartition("_")
+    folder = make_private(run.logs / f"{service}_{container_number(int(number), task.id)}")
     (folder / INSTANCE_FILE).write_text(task.instance)
-    return folder / f"{task.name.rpartition('_')[0]}.log"
+    return folder / f"{service}.log"
 
 
 def local_environment(

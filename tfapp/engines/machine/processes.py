@@ -29,6 +29,7 @@ from tfapp.processes import (
     environment,
     identify,
     is_guard,
+    kill_all,
     left_behind,
     send,
     session,
@@ -164,7 +165,7 @@ def _signal_group(pid: int, number: int) -> None:
 def processes_of(run: RunFolder, config: RunConfig) -> list[Process]:
     """The living processes of a run's containers, except for guards. They are found by their
     environment or their initial working directory."""
-    prefix = container_id(config.application, 0)[:-6].encode()
+    prefix = container_id(config.application, 0)[: -len("01_000000")].encode()  # of all masters
     folder = os.fsencode(run.containers)
     told = with_environment(
         lambda env: (
@@ -173,6 +174,13 @@ def processes_of(run: RunFolder, config: RunConfig) -> list[Process]:
     )
     found = {*told, *working_under(str(run.containers.resolve()))}
     return [process for process in found if not is_guard(process)]
+
+
+def end_leftovers(run: RunFolder, config: RunConfig, python: str) -> list[str]:
+    """Ends the processes of containers of a run whose master was lost. Returns errors: a sentence
+    for each Docker engine that was not asked."""
+    kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
+    return sweep_docker(config.docker, python, config.environment)
 
 
 def sweep_docker(addresses: Iterable[str], python: str, environ: Mapping[str, str]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import sys
 import time
@@ -29,7 +28,7 @@ from tfapp.engines.machine.state import RunConfig, read_config, read_state
 from tfapp.engines.refusals import DamagedError
 from tfapp.engines.tidying import delete_shipped
 from tfapp.errors import UnknownApplicationError
-from tfapp.processes import is_alive, send, wait_for_exit
+from tfapp.processes import wait_for_exit
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled
@@ -135,7 +134,7 @@ class RecordedEngine(BaseEngine[RunFolder, MachineRun]):
         except BaseException:
             state = read_state(run)
             if state is not None:
-                send(state.process, signal.SIGKILL)
+                state.kill()
                 wait_for_exit(state.process, KILL_DEADLINE)
             self.end_leftovers(run, read_config(run))
             delete_tree(run.path)
@@ -235,7 +234,7 @@ def _is_over(run: MachineRun) -> bool:
     except DamagedError:
         with contextlib.suppress(DamagedError):
             state = read_state(run.folder)
-            return state is None or not is_alive(state.process)
+            return state is None or not state.lives
         return True
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import functools
-import signal
+import time
 from collections.abc import Iterator
 
 from tfapp.contract.names import FINAL_STATES, KILLED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines import refusals
 from tfapp.engines.base import Application
-from tfapp.engines.client import Address, Run
+from tfapp.engines.client import Address, Run, happens
 from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.runs import Runs, master_lost
+from tfapp.engines.machine.runs import Runs
 from tfapp.engines.machine.state import MasterState, RunConfig, read_config, read_ending, read_state
 from tfapp.errors import UnreachableError
 from tfapp.master.ending import Ending
-from tfapp.processes import is_alive, send, wait_for_exit
+from tfapp.processes import is_alive, wait_for_exit
 
 KILL_DEADLINE = 15.0  # seconds for a killed master to be gone
+BACK_LIMIT = 15.0  # seconds for another master to serve after one was lost
+BACK_EVERY = 0.05
 
 
 class MachineRun(Run):
@@ -66,7 +68,7 @@ class MachineRun(Run):
                 raise UnreachableError(
                     f"{name} was started on {self._state.host}", "Ask for it there."
                 )
-            if is_alive(self._state.process):
+            if self._state.lives:
                 return None
         if held:
             return self._runs.clear_up(self.folder)
@@ -76,7 +78,7 @@ class MachineRun(Run):
         if self._state is None:
             return None  # it is just being started
         # Another command clears it up.
-        return master_lost(self.config.accepted, self._runs.clock())
+        return self._runs.lost(self.folder, self.config)
 
     def ask(self) -> None:
         if self._state is not None and self._state.address:
@@ -91,7 +93,9 @@ class MachineRun(Run):
 
     # -- for its client --
     def address(self) -> Address:
-        """See Run.address. BadStateError if it is just being started."""
+        """See Run.address. BadStateError if it is just being started. After the loss of a master,
+        the next one has a few seconds to serve."""
+        happens(self._is_there, BACK_LIMIT, BACK_EVERY)
         if self._state is None or not self._state.address:
             raise refusals.starting(self.config.name)
         try:
@@ -103,6 +107,11 @@ class MachineRun(Run):
             raise UnreachableError(str(error), hint) from error
         return Address(self._state.address, certificate, key)
 
+    def _is_there(self) -> bool:
+        """Whether the master of the state, which is read again, lives, or none comes any more."""
+        self._state = read_state(self.folder)
+        return self._state is None or is_alive(self._state.process) or not self._state.lives
+
     def is_ending(self) -> bool:
         return not self.folder.certificate.exists()
 
@@ -110,12 +119,13 @@ class MachineRun(Run):
         if self._state is None:
             return False
         if timeout <= 0:
-            return not is_alive(self._state.process)
-        return wait_for_exit(self._state.process, timeout)
+            return not self._state.lives
+        end = time.monotonic() + timeout
+        return all(wait_for_exit(p, end - time.monotonic()) for p in self._state.processes)
 
     def kill(self) -> None:
         if self._state is not None:
-            send(self._state.process, signal.SIGKILL)
+            self._state.kill()
         self.wait_for_end(KILL_DEADLINE)
         with self._runs.home.lock(self.config.name) as held:
             if held:

@@ -13,9 +13,16 @@ from tfapp.disk import delete_tree, make_private, write_atomically, write_json, 
 from tfapp.engines.definition import Definition
 from tfapp.engines.machine.folders import Home, RunFolder
 from tfapp.engines.machine.starter import MasterStart, inherited
-from tfapp.engines.machine.state import MasterState, RunConfig, read_config, read_ending
+from tfapp.engines.machine.state import (
+    MasterState,
+    RunConfig,
+    read_config,
+    read_ending,
+    read_state,
+    read_status,
+)
 from tfapp.errors import ExitCode, UnavailableError
-from tfapp.master.ending import Ending
+from tfapp.master.ending import Ending, no_more
 
 
 class Facts(Protocol):
@@ -86,8 +93,8 @@ class Runs:
             ) as launch:
                 self._write(run, definition)
                 # It serves even if this process dies now: its process id must be written down.
-                process = launch.wait_for_process()
-                write_json(run.state, MasterState(process, self.hostname, ""))
+                process, parent = launch.wait_for_process()
+                write_json(run.state, MasterState(process, self.hostname, "", parent))
                 launch.go()
                 launch.wait()
         return run
@@ -106,6 +113,7 @@ class Runs:
             gpus=self._engine.gpus(definition),
             gpus_needed=definition.gpus,
             accepted=definition.accepted(now),
+            attempts=definition.attempts,
             tags=definition.tags,
             docker=definition.docker,
             engine=definition.engine,
@@ -124,11 +132,16 @@ class Runs:
             return ending
         config = read_config(run)
         self._engine.end_leftovers(run, config)
-        ending = master_lost(config.accepted, self.clock(), state)
+        ending = self.lost(run, config, state)
         with contextlib.suppress(OSError):  # a disk that is full or gone: said again next time
             run.delete_leftovers()
             write_json(run.ending, ending, durable=True)
         return ending
+
+    def lost(self, run: RunFolder, config: RunConfig, state: str = FAILED) -> Ending:
+        """The ending of a run whose last master has died. `state`: see `clear_up`."""
+        last_known, master = read_status(run) or config.accepted, read_state(run)
+        return master_lost(last_known, self.clock(), state, master.attempt if master else 1)
 
 
 @contextlib.contextmanager
@@ -140,15 +153,19 @@ def _all_or_nothing(run: RunFolder) -> Iterator[None]:
         raise
 
 
-def master_lost(last_known: ApplicationStatus, now: float, state: str = FAILED) -> Ending:
-    """The ending of a run whose master has died. `state` KILLED: it was killed deliberately."""
+def master_lost(
+    last_known: ApplicationStatus, now: float, state: str = FAILED, masters: int = 1
+) -> Ending:
+    """The ending of a run whose last master, number `masters`, has died. `state` KILLED: it was
+    killed deliberately."""
     summary = (
         "The application master was lost: its process has ended without a verdict. "
         "All processes of the application have been ended."
     )
+    summary += no_more(masters)
     if state == KILLED:
         summary = "The application master did not answer and was killed with the application."
     exit = Exit(None, None, "lost", "the application master was lost")
     cause = Cause("", last_known.generation, "", "", exit)
-    verdict = Verdict(state, int(ExitCode[state]), summary, cause)
-    return Ending(state, summary, conclude(last_known, verdict, now, LOST))
+    verdict = last_known.decided or Verdict(state, int(ExitCode[state]), summary, cause)
+    return Ending(verdict.state, verdict.summary, conclude(last_known, verdict, now, LOST))

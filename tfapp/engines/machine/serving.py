@@ -17,16 +17,24 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tfapp.contract.names import FAILED
-from tfapp.disk import write_atomically, write_json, writing
+from tfapp.disk import delete_tree, make_private, write_atomically, write_json, writing
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.state import MasterState, RunConfig, read_config
+from tfapp.engines.machine.processes import end_leftovers
+from tfapp.engines.machine.state import (
+    MasterState,
+    RunConfig,
+    read_config,
+    read_ending,
+    read_state,
+    read_status,
+)
 from tfapp.errors import TfappError
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
 from tfapp.master.launcher import Launcher
 from tfapp.master.server import Endpoint, Master, ServedApplication
-from tfapp.processes import identify
+from tfapp.processes import identify, redirect
 
 End = Callable[[str], None]  # ends the run as failed, with a sentence that says why
 # Opens the launcher of a run, in the master's event loop. TfappError when that cannot be.
@@ -42,6 +50,15 @@ class PreparedMaster:
     open_launcher: OpenLauncher
 
 
+@frozen
+class Place:
+    """What a master knows of itself: its machine, the process id of its parent, its number."""
+
+    host: str
+    parent: int
+    attempt: int = 1
+
+
 def prepare(launcher: str, now: float) -> PreparedMaster:
     """`launcher`: the module. `now`: seconds since 1970."""
     open_launcher: OpenLauncher = importlib.import_module(launcher).prepare()
@@ -54,12 +71,12 @@ def run_master(
     ready: Callable[[str], None],
     failed: Callable[[str, str], None],
     clock: Callable[[], float],
-    hostname: str,
-) -> int:
+    place: Place,
+) -> int | None:
     """Serves the run in `folder`. The starter is told by `ready`, with HOST:PORT, or by `failed`,
-    with a sentence and a hint. Returns an exit code."""
+    with a sentence and a hint. Returns an exit code; None if another master has to go on."""
     run = RunFolder(Path(folder))
-    _redirect(os.O_WRONLY | os.O_APPEND, run.master_log, 2)
+    redirect(os.O_WRONLY | os.O_APPEND, str(run.master_log), 2)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -67,10 +84,10 @@ def run_master(
     def serves(address: str) -> None:
         ready(address)
         # Else a reader of the starter's pipe would wait for the application's end.
-        _redirect(os.O_RDWR, Path(os.devnull), 0, 1)
+        redirect(os.O_RDWR, os.devnull, 0, 1)
 
     try:
-        asyncio.run(_serve(run, prepared, serves, clock, hostname))
+        return asyncio.run(_serve(run, prepared, serves, clock, place))
     except TfappError as error:
         logging.error("%s", error)
         failed(error.message, error.hint)
@@ -79,7 +96,6 @@ def run_master(
         logging.exception("the master has failed")
         failed(f"{type(error).__name__}: {error}", "")
         return 1
-    return 0
 
 
 async def _serve(
@@ -87,9 +103,13 @@ async def _serve(
     prepared: PreparedMaster,
     ready: Callable[[str], None],
     clock: Callable[[], float],
-    hostname: str,
-) -> None:
-    config = read_config(run)
+    place: Place,
+) -> int | None:
+    config, lost = read_config(run), place.attempt > 1
+    if lost:
+        if place.attempt > config.attempts or not _was_lost(run):
+            return 0
+        _clear(run, config)
     with writing(run.security):  # for clients of this user, and for the containers
         write_atomically(run.certificate, prepared.certificate)
         write_atomically(run.key, prepared.key)
@@ -99,47 +119,64 @@ async def _serve(
         master.end(FAILED, message)
 
     with prepared.open_launcher(run, config, endpoint, end) as launcher:
-        master = Master(
-            ServedApplication(
-                config.application, config.user, run.spec.read_bytes(), config.accepted
-            ),
-            endpoint,
-            launcher,
-            FolderRecord(run, hostname),
-            clock,
+        application = ServedApplication(
+            config.application,
+            config.user,
+            run.spec.read_bytes(),
+            config.accepted,
+            read_status(run) if lost else None,
+            place.attempt,
+            lost,
+            another=place.attempt < config.attempts,
         )
+        master = Master(application, endpoint, launcher, FolderRecord(run, place, config), clock)
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM,
             lambda: end("The application master was ended by a signal (SIGTERM)."),
         )
-        await master.serve(ready)
+        return 0 if await master.serve(ready) else None
+
+
+def _was_lost(run: RunFolder) -> bool:
+    """Whether an earlier master of `run` has served, and the run has no ending."""
+    state = read_state(run)
+    return state is not None and state.address != "" and read_ending(run) is None
+
+
+def _clear(run: RunFolder, config: RunConfig) -> None:
+    """Ends what is left of the master before this one."""
+    logging.info("the master was lost; this one goes on")
+    for failure in end_leftovers(run, config, sys.executable):
+        logging.error("%s", failure)
+    for folder in (run.containers, run.localized):
+        delete_tree(folder)
+        make_private(folder)
 
 
 class FolderRecord:
     """See tfapp.master.launcher.Record. It is stored in the folder of the run."""
 
-    def __init__(self, run: RunFolder, hostname: str):
+    def __init__(self, run: RunFolder, place: Place, config: RunConfig):
         self._run = run
-        self._hostname = hostname
+        self._place = place
+        self._attempts = config.attempts
 
     def serving(self, address: str) -> None:
-        process = identify(os.getpid())
+        place, process = self._place, identify(os.getpid())
         assert process is not None
+        parent = identify(place.parent)
         with writing(self._run.state):
-            write_json(self._run.state, MasterState(process, self._hostname, address))
+            state = MasterState(process, place.host, address, parent, place.attempt)
+            write_json(self._run.state, state)
 
     def published(self, status: bytes) -> None:
-        """See Record.published. Not stored: clients read it from the master."""
+        """See Record.published. For another master; clients read it from this one."""
+        if self._attempts > 1:
+            with writing(self._run.status):
+                write_atomically(self._run.status, status)
 
     def ended(self, ending: Ending) -> None:
         # Room is made first: the disk may be full.
         self._run.delete_leftovers()
         with writing(self._run.ending):
             write_json(self._run.ending, ending, durable=True)
-
-
-def _redirect(flags: int, path: Path, *descriptors: int) -> None:
-    opened = os.open(path, flags)
-    for descriptor in descriptors:
-        os.dup2(opened, descriptor)
-    os.close(opened)

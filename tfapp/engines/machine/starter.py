@@ -69,12 +69,13 @@ class MasterStart:
                 pipe.close()  # type: ignore[union-attr]
         process.wait()
 
-    def wait_for_process(self, timeout: float = READY_DEADLINE) -> Process:
-        """The process of the master. It ends by itself if this process ends before `go`."""
-        process = identify(int(self._expect("pid", time.monotonic() + timeout)))
-        if process is None:
+    def wait_for_process(self, timeout: float = READY_DEADLINE) -> tuple[Process, Process]:
+        """The master and its parent. They end by themselves if this process ends before `go`."""
+        told = self._expect("pid", time.monotonic() + timeout).split()
+        process, parent = (identify(int(pid)) for pid in told)
+        if process is None or parent is None:
             raise UnavailableError(_ENDED, self._last_line())
-        return process
+        return process, parent
 
     def go(self) -> None:
         """Tells the master that the run folder is complete."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tfapp import threads
 from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
+from tfapp.engines.machine.state import read_state
 from tfapp.engines.spark.control import CONTROL_FILE, WORDS_LIMIT
 from tfapp.engines.spark.session import (
     OWN_JOBS,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 LOOK_EVERY = 1.0  # seconds between two looks at the SparkContext
 LOOK_FOR_WORDS_EVERY = 0.1
 CONNECT_LIMIT = 20.0
+NEXT_LIMIT = 30.0  # seconds for the next master to serve after one was lost
+NEXT_EVERY = 0.1
 OVER = "The SparkContext was stopped."
 _ADDRESS = re.compile(r"([!-~]+):([0-9]{1,5})")  # host:port
 _LAST_PORT = 65535
@@ -49,11 +52,12 @@ _AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
 
 class Agent:
     """The agent of one run with a running master. It works in its own threads until the master
-    ends."""
+    ends. If that was lost, another agent follows, of the next master."""
 
     def __init__(self, context: SparkContext, run: RunFolder):
         """OSError if the master cannot be reached; ValueError if a file of the run is damaged."""
         self._context = context
+        self._run_folder, self._state = run, read_state(run)
         for path in (run.certificate, run.key):
             read_pem(path)
         tls = ssl.create_default_context(cafile=run.certificate)
@@ -84,6 +88,22 @@ class Agent:
                 else:
                     self._cancel(order["id"])
         self._end()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Starts the agent of the next master, if there is one."""
+        until = time.monotonic() + NEXT_LIMIT
+        while time.monotonic() < until and running(self._context):
+            state = read_state(self._run_folder)
+            if state is None or not state.lives:
+                return
+            if state.address and state != self._state:
+                try:
+                    Agent(self._context, self._run_folder).start()
+                    return
+                except (OSError, ValueError) as error:  # it is lost, too, or begins
+                    log.info("the next master cannot be reached: %s", error)
+            time.sleep(NEXT_EVERY)
 
     def _end(self) -> None:
         """Ends its jobs and connections, by which the master knows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tfapp.engines.base import check_files_are_local, check_run_modes
 from tfapp.engines.definition import Definition
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.processes import KILL_DEADLINE, processes_of
+from tfapp.engines.machine.processes import end_leftovers
 from tfapp.engines.machine.recorded import RecordedEngine
 from tfapp.engines.machine.state import RunConfig
 from tfapp.engines.spark import session
@@ -19,7 +20,6 @@ from tfapp.engines.spark.control import ON_DRIVER
 from tfapp.engines.spark.driver import Agent
 from tfapp.errors import InvalidPackageError, UnavailableError
 from tfapp.problems import Problem, has_errors
-from tfapp.processes import kill_all
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -102,7 +102,7 @@ class SparkEngine(RecordedEngine):
     def end_leftovers(self, run: RunFolder, config: RunConfig) -> None:
         """See RecordedEngine.end_leftovers: for processes on this machine. Keepers end their
         own."""
-        kill_all(lambda: processes_of(run, config), KILL_DEADLINE)
+        end_leftovers(run, config, sys.executable)
 
     def _opened(self, name: str, facts: Mapping[str, Any]) -> SparkContext:
         """The given session, or else the one of this process, or else a new one."""

@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.engines.kubernetes.api_server import Answer, ApiServer
-from tfapp.contract.names import ACCEPTED, FAILED, KEY_STATUS, SUCCEEDED, SUSPENDED
+from tfapp.contract.names import (
+    ACCEPTED,
+    FAILED,
+    KEY_LOST,
+    KEY_STATUS,
+    SUCCEEDED,
+    SUSPENDED,
+)
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
@@ -122,7 +129,7 @@ def test_files_that_no_secret_holds(server, place):
     where = place("cat large > ../seen; cat small >> ../seen", large=large, small=b"small")
 
     def story(now):
-        state = until(lambda: now().state)
+        state = until(lambda: now().state and now().state.missing and now().state)
         assert (state.address, state.missing) == ("", (digest,))
         there = MasterClient(state.files, *where.credentials)
         connection = http.client.HTTPSConnection(*there.address, context=there.tls, timeout=60)
@@ -197,7 +204,10 @@ def job(suspend=False, condition=""):
         (job(True, "Failed"), FAILED),
         (job(True), SUSPENDED),
         (job(True, "Suspended"), SUSPENDED),
-        (job(), ""),  # resumed already, or its controller has not seen the end yet
+        (job(), None),  # its controller has not seen the end yet
+        ({**job(), "spec": {"backoffLimit": 2}, "status": {"failed": 1}}, ""),
+        ({**job(), "spec": {"backoffLimit": 2}, "status": {"failed": 2}}, None),
+        ({**job(), "spec": {"backoffLimit": 2, "suspend": True}}, SUSPENDED),
     ],
 )
 def test_what_becomes_of_a_run_whose_master_is_ended(found, state):
@@ -271,7 +281,60 @@ def test_a_job_that_is_suspended_and_resumed(server, place, large):
     del server.requests[:]
     assert serve(server, second)[0] == 1
     assert server.objects[RECORD]["data"] == ended
-    assert {request.method for request in server.requests} == {"GET"}
+    writes = [(r.method, r.key) for r in server.requests if r.method != "GET"]
+    assert writes == [("PATCH", "Job/tfapp-a-1")]  # no other master comes and finds this
+
+
+def test_a_master_that_is_lost_while_its_job_goes_on(server, place):
+    """It writes no ending. The next one knows that it was lost; what that one says is final."""
+    where = place(FOREVER)
+    goes_on = {**job(), "spec": {"backoffLimit": 2}, "status": {"startTime": "t"}}
+    server.put("Job/tfapp-a-1", goes_on)
+
+    def lost(now):
+        until(lambda: now().state and now().state.address)
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            connection.put(KEY_STATUS, record.text(WAS_RUNNING).encode())
+            until(lambda: now().status)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert serve(server, where, lost)[0] == 1
+    left = read_run(server.objects[RECORD]["data"], 1)
+    assert (left.ending, left.status, left.state.since) == (None, WAS_RUNNING, "t")
+    own = {**server.objects["Pod/master"]["metadata"], "name": "second"}
+    server.put("Pod/second", {"metadata": own, "status": {}}, "ADDED")
+    server.put("Job/tfapp-a-1", {**goes_on, "status": {"startTime": "t", "failed": 1}})
+    shutil.rmtree(where.work)
+    where.work.mkdir()
+
+    def follows(now):
+        state = until(lambda: now().state.attempt == 2 and now().state.address and now().state)
+        with connect(state.address, CERTIFICATE, KEY) as connection:
+            told = connection.get(KEY_LOST), connection.get(KEY_STATUS)
+            connection.shutdown(FAILED, "enough")
+        return told
+
+    code, told = serve(server, dataclasses.replace(where, pod="second"), follows)
+    assert (code, told) == (1, (b"", record.text(WAS_RUNNING).encode()))
+    assert read_run(server.objects[RECORD]["data"], 1).ending.status.state == FAILED
+    assert server.objects["Job/tfapp-a-1"]["spec"] == {"backoffLimit": 0}
+
+
+def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):
+    where = place(FOREVER)
+
+    def story(now):
+        until(lambda: now().state and now().state.address)
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            known = server.objects[RECORD]
+            other = record.text(dataclasses.replace(now().state, pod="other", attempt=2))
+            data = {**known["data"], record.state_key(1): other}
+            server.put(RECORD, {"metadata": {"name": "tfapp-a"}, "data": data})
+            connection.put(KEY_STATUS, record.text(WAS_RUNNING).encode())
+        return data
+
+    code, data = serve(server, where, story)
+    assert (code, server.objects[RECORD]["data"]) == (1, data)
 
 
 def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
@@ -339,7 +402,7 @@ def test_the_status_is_in_the_record_until_there_is_an_ending(server, place):
     shown = ApplicationStatus("a", "RUNNING", 1, 1.0, 1.0, ())
 
     def story(now):
-        state = until(lambda: now().state)
+        state = until(lambda: now().state and now().state.address and now().state)
         with connect(state.address, CERTIFICATE, KEY) as connection:
             connection.put(KEY_STATUS, json.dumps(vars(shown)).encode())
             seen = until(lambda: now().status)
@@ -364,7 +427,7 @@ class TestRecord:
     @pytest.fixture
     def written(self, server, monkeypatch):
         monkeypatch.setattr(api_module, "LONGEST_PAUSE", 0.2)
-        return PodRecord(PodApi(server.environ, server.account), "tfapp-a", 1, "master")
+        return PodRecord(PodApi(server.environ, server.account), "a", 1, "master")
 
     def status(self, instances=0):
         values = {"pages": {"address": "http://h:1/" + "x" * 1000}}

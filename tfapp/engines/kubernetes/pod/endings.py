@@ -104,6 +104,12 @@ def is_suspended(job: Mapping[str, Any] | None) -> bool:
     return job is not None and bool(job.get("spec", {}).get("suspend")) and not has_ended(job)
 
 
+def failures_left(job: Mapping[str, Any]) -> int:
+    """How many more pods of its may fail before the Job does."""
+    limit, status = job.get("spec", {}).get("backoffLimit", 0), job.get("status", {})
+    return int(limit) - int(status.get("failed", 0))
+
+
 def waits(pod: Pod) -> str:
     """Why the main container has not started, in the words of the scheduler or the registry; "" if
     unknown."""

@@ -115,9 +115,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 async def serve(api: Api, place: PodFolders, clock: Callable[[], float]) -> int:
-    """Serves the run and always writes its ending, unless its Job is suspended. A run that has an
-    ending is left alone. TfappError if that fails."""
-    record = PodRecord(api, names.application_object(place.name), place.run, place.pod)
+    """Serves the run and writes its ending, unless its Job is suspended or starts another master. A
+    run that has an ending is left alone. TfappError if that fails."""
+    record = PodRecord(api, place.name, place.run, place.pod)
     try:
         data = await in_thread(record.read)
         known = read_run(data, place.run)
@@ -127,7 +127,7 @@ async def serve(api: Api, place: PodFolders, clock: Callable[[], float]) -> int:
     accepted = known.record.accepted
     try:
         await _serve(api, place, record, known, user, clock)
-    except SuspendedError as error:
+    except LeftError as error:
         log.info("%s", error)
     except (TfappError, OSError) as error:
         await in_thread(record.ended, ending(FAILED, str(error), accepted, clock()))
@@ -154,21 +154,26 @@ async def _serve(
     own = await in_thread(api.require, "Pod", place.pod, PATIENCE)
     terminated = Termination(api, place)
     spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
-    limits, attempt, earlier = _limits(place, spec), 1, None
+    limits, attempt, earlier, lost = _limits(place, spec), 1, None, False
+    job = await in_thread(_job, api, place)
+    since = job.get("status", {}).get("startTime", "")
     if known.state is not None and known.ending is None:
         attempt = known.state.attempt + 1
+        lost = since == known.state.since != ""
         await terminated.unless(_bury(api, place, limits))
         known = read_run(await in_thread(record.read), place.run)
-        earlier = dataclasses.replace(known.last_known, state=ACCEPTED)
+        earlier = known.status
+        if not lost:
+            earlier = dataclasses.replace(known.last_known, state=ACCEPTED)
     if known.ending is not None or known.stop is not None or known.last_known.verdict is not None:
         log.info("the run has ended: it is not started")
         await in_thread(record.ended, ending(FAILED, "", known.last_known, clock()))
         return
-    if earlier is not None:
-        await in_thread(record.begins, attempt)
+    await in_thread(record.begins, attempt, since)
+    if earlier is not None and not lost:
         _resize(spec, earlier)
     with FileServer(endpoint, stay=True) as files:
-        limit = FILES_LIMIT if earlier is None else math.inf
+        limit = FILES_LIMIT if attempt == 1 or lost else math.inf
         await terminated.unless(_with_files(place, spec, files, record, limit))
         pods = json.loads((place.app / "pods").read_text())
         owner = await in_thread(_owner, api, place, own)
@@ -178,12 +183,19 @@ async def _serve(
         launcher.start()
         made = known.record
         application = ServedApplication(
-            made.application, user, spec.SerializeToString(), made.accepted, earlier
+            made.application,
+            user,
+            spec.SerializeToString(),
+            made.accepted,
+            earlier,
+            attempt,
+            lost,
+            another=endings.failures_left(job) > 0,
         )
         master = Master(application, endpoint, launcher, record, clock)
 
         def end(state: str, why: str) -> None:
-            if state == SUSPENDED:
+            if state != FAILED:
                 launcher.grace = limits.stop_grace
             master.end(state, why)
 
@@ -191,15 +203,17 @@ async def _serve(
         await master.serve(lambda address: None)
 
 
-class SuspendedError(TfappError):
-    """The Job of this master was suspended before it served."""
+class LeftError(TfappError):
+    """This master ends before it served, and another one goes on: its Job was suspended, or starts
+    one."""
 
 
 class Termination:
     """The termination of this pod from outside, announced by SIGTERM. Create it in the event
-    loop. Where the Job goes on without this pod, it is a suspension (the Job's controller ends the
-    pods of a suspended Job), else the end of the run. While that is not known, it is taken for a
-    suspension: an ending that is missing is written by whoever finds that the Job has ended."""
+    loop. The Job tells what it is: a suspension (the Job's controller ends the pods of a suspended
+    Job), the loss of this master, after which the Job starts another one, or the end of the run.
+    While that is not known, it is taken for a loss: an ending that is missing is written by whoever
+    finds that the Job has ended."""
 
     def __init__(self, api: Api, place: PodFolders):
         self._api = api
@@ -211,19 +225,18 @@ class Termination:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._begin)
 
     async def unless(self, work: Any) -> Any:
-        """The result of `work`. UnavailableError or SuspendedError if the pod is terminated
-        before."""
+        """The result of `work`. UnavailableError or LeftError if the pod is terminated before."""
         doing = asyncio.ensure_future(work)
         await asyncio.wait({doing, self._end}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
             doing.cancel()
             state, why = self._end.result()
-            raise SuspendedError(why) if state == SUSPENDED else UnavailableError(why)
+            raise UnavailableError(why) if state == FAILED else LeftError(why)
         return doing.result()
 
     def tell(self, begins: Callable[[], None], end: Callable[[str, str], None]) -> None:
-        """Calls `begins` at once, and `end` with the state of the run, SUSPENDED or FAILED, and the
-        reason, when they are known."""
+        """Calls `begins` at once, and `end` with the state of the run, SUSPENDED, FAILED or "" if
+        another master goes on, and the reason, when they are known."""
         self._begins = begins
         if self._asking is not None:
             begins()
@@ -235,9 +248,9 @@ class Termination:
             self._begins()
 
     async def _ask(self) -> None:
-        why, state = "", ""
+        why, state = "", None
         until = time.monotonic() + OWN_POD_LIMIT
-        while not state and time.monotonic() < until:
+        while state is None and time.monotonic() < until:
             try:
                 pod = await self._get("Pod", self._pod)
                 why = endings.own_end(pod or {}) or why
@@ -247,23 +260,34 @@ class Termination:
             except TfappError as error:  # a service account without the right to get Jobs
                 log.error("whether the Job goes on cannot be learned: %s", error)
                 state = FAILED
-            if not state:
+            if state is None:
                 await asyncio.sleep(ASK_EVERY)
-        if state == FAILED:
-            told = f"The application master was ended: {why or 'by SIGTERM'}."
-            self._end.set_result((FAILED, told))
-        else:
-            self._end.set_result((SUSPENDED, "the application is suspended"))
+        told = f"The application master was ended: {why or 'by SIGTERM'}."
+        if state == SUSPENDED:
+            told = "the application is suspended"
+        self._end.set_result((state or "", told))
 
     async def _get(self, kind: str, name: str) -> dict[str, Any] | None:
         return await asyncio.wait_for(in_thread(self._api.get, kind, name), OWN_POD_LIMIT)
 
 
-def _state_after(job: Mapping[str, Any] | None) -> str:
-    """The state of a run after the end of its master's pod; "" if the Job does not tell yet."""
-    if endings.has_ended(job) or "deletionTimestamp" in (job or {}).get("metadata", {}):
+def _state_after(job: Mapping[str, Any] | None) -> str | None:
+    """The state of a run after the end of its master's pod, "" if another master goes on; None if
+    the Job does not tell yet."""
+    if job is None or endings.has_ended(job) or "deletionTimestamp" in job["metadata"]:
         return FAILED
-    return SUSPENDED if endings.is_suspended(job) else ""
+    if endings.is_suspended(job):
+        return SUSPENDED
+    return "" if endings.failures_left(job) > 0 else None
+
+
+def _job(api: Api, place: PodFolders) -> dict[str, Any]:
+    """The Job of this master; empty without the right to read it."""
+    try:
+        return api.require("Job", names.run_object(place.name, place.run), PATIENCE)
+    except TfappError as error:
+        log.error("the Job cannot be read: %s", error)
+        return {}
 
 
 async def _bury(api: Api, place: PodFolders, limits: Limits) -> None:
@@ -289,7 +313,7 @@ async def _bury(api: Api, place: PodFolders, limits: Limits) -> None:
             name = each["name"]
             if name in told:
                 continue
-            log.info("waits for the end of pod %s, from before the suspension", name)
+            log.info("waits for the end of pod %s, of an earlier master", name)
             told.add(name)
             if "deletionTimestamp" not in each and not _is_master(each):
                 with contextlib.suppress(TfappError):

@@ -12,15 +12,17 @@ from typing import Any
 
 from tfapp.contract.names import KILLED, SUCCEEDED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus, fitting
-from tfapp.engines.kubernetes.pod import record
+from tfapp.engines.kubernetes.pod import names, record
 from tfapp.engines.kubernetes.pod.api import Api, pauses
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
-from tfapp.engines.kubernetes.pod.record import RunState, read_run
+from tfapp.engines.kubernetes.pod.record import RecordedRun, RunState, read_run
 from tfapp.errors import TfappError, UnavailableError
 from tfapp.master.ending import Ending
 from tfapp.master.ending import ending as ending_of
+from tfapp.master.launcher import SupersededError
 
 PATIENCE = 600.0  # seconds for an API server that is away
+FINAL_LIMIT = 5.0  # seconds to tell the Job that there is an ending
 MAX_STATUS = 250_000  # bytes; the whole ConfigMap has room for 1 MiB
 MAX_ENDING = 60_000
 RECORD = "ConfigMap"
@@ -29,14 +31,16 @@ log = logging.getLogger(__name__)
 
 
 class PodRecord:
-    """See tfapp.master.launcher.Record. `name`: that of the ConfigMap. `run`: the number. `pod`:
-    that of the master."""
+    """See tfapp.master.launcher.Record, of run number `run` of the application `name`. `pod`: that
+    of the master."""
 
     def __init__(self, api: Api, name: str, run: int, pod: str):
         self._api = api
-        self._name = name
+        self._name = names.application_object(name)
+        self._job = names.run_object(name, run)
         self._run = run
         self._state = RunState(pod)
+        self._version = ""  # of the object after the last write, the first of which is `begins`
         self._over = threading.Event()
         self._writing = threading.Lock()
         self.succeeded = False
@@ -44,9 +48,10 @@ class PodRecord:
     def read(self) -> Mapping[str, str]:
         return dict(self._api.require(RECORD, self._name, PATIENCE).get("data") or {})
 
-    def begins(self, attempt: int) -> None:
-        """Records that this master goes on with a run of an earlier one."""
-        self._changed(attempt=attempt)
+    def begins(self, attempt: int, since: str) -> None:
+        """Records that this master has begun: see RunState. From now on an earlier one can write
+        nothing."""
+        self._changed(attempt=attempt, since=since)
 
     def waiting(self, files: str, missing: tuple[str, ...]) -> None:
         """Records the address of the master's file server, and the missing files."""
@@ -81,19 +86,29 @@ class PodRecord:
             while True:
                 item = self._told(self._api.require, PATIENCE)
                 known = read_run(item.get("data") or {}, self._run)
+                self._check_still_ours(known)
                 found = known.ending or _as_wanted(ending, known.stop)
                 self.succeeded = found.status.state == SUCCEEDED
                 if known.ending is not None:
-                    return
+                    return self._is_final()
                 version = {"resourceVersion": item["metadata"]["resourceVersion"]}
                 body = {"metadata": version, "data": self._values(found)}
                 with contextlib.suppress(ConflictError):
                     self._told(self._api.patch, body, PATIENCE)
-                    return
+                    return None if found.status.state == SUSPENDED else self._is_final()
+
+    def _is_final(self) -> None:
+        """Lets the Job start no other master, which would find the ending and end."""
+        if self.succeeded:
+            return  # so has the Job, then
+        try:
+            self._api.patch("Job", self._job, {"spec": {"backoffLimit": 0}}, FINAL_LIMIT)
+        except TfappError as error:
+            log.error("the Job may start another master, which ends at once: %s", error)
 
     def _values(self, ending: Ending) -> dict[str, str | None]:
         if ending.status.state == SUSPENDED:
-            gone = RunState(self._state.pod, attempt=self._state.attempt)
+            gone = RunState(self._state.pod, attempt=self._state.attempt, since=self._state.since)
             return {
                 record.status_key(self._run): fitting(ending.status, MAX_STATUS).decode(),
                 record.state_key(self._run): record.text(gone),
@@ -109,7 +124,22 @@ class PodRecord:
         }
 
     def _write(self, values: Mapping[str, Any], patience: float = 0.0) -> None:
-        self._told(self._api.patch, {"data": values}, patience)
+        """SupersededError if another master has begun."""
+        while True:
+            of = {"metadata": {"resourceVersion": self._version}} if self._version else {}
+            try:
+                item = self._told(self._api.patch, {**of, "data": values}, patience)
+            except ConflictError:
+                item = self._told(self._api.require, patience)
+                self._check_still_ours(read_run(item.get("data") or {}, self._run))
+                self._version = item["metadata"]["resourceVersion"]
+                continue
+            self._version = item["metadata"]["resourceVersion"]
+            return
+
+    def _check_still_ours(self, known: RecordedRun) -> None:
+        if self._version and known.state and known.state.attempt > self._state.attempt:
+            raise SupersededError("another master has the run")
 
     def _told(self, call: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
         try:

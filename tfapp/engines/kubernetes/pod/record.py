@@ -65,13 +65,15 @@ class RunRecord(Coded):
 class RunState(Coded):
     """The state of the master. Addresses are host:port, "" before it serves. `missing`: the SHA-256
     of files that it waits for; they are uploaded to its file server at `files`. `attempt`: the
-    number of the master; there is another one each time the run is resumed after a suspension."""
+    number of the master; there is another one each time one was lost, or the run is resumed after a
+    suspension. `since`: the Job's start, which is another one after a suspension."""
 
     pod: str
     address: str = ""  # of its gRPC server
     files: str = ""  # of its file server
     missing: tuple[str, ...] = ()
     attempt: int = 1
+    since: str = ""
 
 
 @frozen
