@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "storage",
         "temporary",
     },
-    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol"},
+    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol", "storage"},
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},

@@ -446,7 +446,7 @@ function showLog(toEnd) {
 function list() {
   return make("section", {}, doc.rows.length ? make("ul", { class: "apps" }, doc.rows.map((row) => make("li", {},
     make("div", { class: "bar" }, make("a", { class: "name", href: row.href }, row.name), state(row.state),
-      make("span", { class: "faint" }, [row.engine, `run ${row.run}`, when(row.started),
+      make("span", { class: "faint" }, [row.engine, row.run ? `run ${row.run}` : "", when(row.started),
         row.started ? long((row.live ? now() : row.updated) - row.started) : "", row.tags.join(", ")]
         .filter((text) => text).join(" \u00b7 "))),
     make("div", {}, row.words)))) : make("p", {}, "There are no applications yet."));

@@ -29,14 +29,18 @@ def s3(cluster, tmp_path):
 
 
 def test_a_lost_pod_goes_on_from_s3(tfapp, s3, tmp_path, monkeypatch):
-    """The image has TensorFlow, and nothing that opens URLs. Its keys are a Secret."""
+    """The image has TensorFlow, and nothing that opens URLs. Its keys are a Secret. The
+    master's pod keeps the run in a history there."""
     environ, address = s3
     secrets = tmp_path / "keys.env"
     secrets.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
     for name, value in {**environ, "S3_ENDPOINT": address}.items():
         monkeypatch.setenv(name, value)
     keys = ("--checkpoints", "s3://bucket/saved", "--secret-env-file", secrets)
+    keys += ("-O", "site.global.history.dir", "s3://bucket/history")
     saving = Saving(tfapp, "-w", 1, *keys, *FRUGAL)
     saved = saving.saves()
     tfapp.delete("pods", tfapp.pods("saving")["worker-0"]["metadata"]["name"])
     saving.check_it_goes_on("s3://bucket/saved/saving", saved)
+    tfapp.ok("destroy", "saving")
+    assert "worker/0  SUCCEEDED" in tfapp.asks("history", "saving", "--dir", "s3://bucket/history")

@@ -38,19 +38,20 @@ def run(args: argparse.Namespace, shell: Shell) -> None:
     if args.format == "json":
         shell.print(as_json(application, package))
     else:
-        shell.print(_text(application, package, shell.width))
+        shell.print(text(application, package, shell.width))
         if not engine.reaches_pages and any(_pages(application)):
             shell.note(INSIDE.format(application.name, application.engine))
 
 
-def _text(application: Application, package: str, width: int | None) -> str:
+def text(application: Application, package: str, width: int | None) -> str:
+    """All that the command shows, as lines of `width` columns."""
     status = application.status
     facts = [
         ("name", application.name),
         ("state", status.state),
         ("id", application.id),
         ("engine", application.engine),
-        ("run", str(application.run)),
+        ("run", str(application.run or "")),
         ("started", f"{when(status.started)}{clock_ahead(status)}"),
         ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
@@ -70,7 +71,7 @@ def _text(application: Application, package: str, width: int | None) -> str:
         facts.append(("verdict", status.verdict.summary))
     facts += [("outputs", line) for line in outputs_in_words(status)]
     facts += [("advice", line) for line in advice_in_words(status)]
-    lines = [fact_lines(facts, width)]
+    lines = [fact_lines([fact for fact in facts if fact[1]], width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
         lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows, width)]
