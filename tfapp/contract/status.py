@@ -154,6 +154,12 @@ class InstanceStatus(Coded):
         return (self.total - self.step) / self.steps_per_second  # type: ignore[operator]
 
 
+# A metric: the seconds of a step that an instance has needed itself, without what it has spent in
+# collectives. tfapp.program.keras has it too.
+OWN_STEP = "own_step_seconds"
+SLOW = 1.5  # so many times that of the others is told
+
+
 def how_long(seconds: float) -> str:
     """A time in its two largest units: "12s", "3m05s", "2h07m", "4d01h"."""
     left = max(round(seconds), 0)

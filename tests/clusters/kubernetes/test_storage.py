@@ -1,5 +1,6 @@
 """An unmodified program in pods that keeps its checkpoints on S3."""
 
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from kubernetes_cluster import relay, settings
 
 from tests.clusters.kubernetes.command import FRUGAL
+from tests.end_to_end.command_line import call
 from tests.storage import s3_server
 from tests.storage.saving import Saving
 
@@ -43,4 +45,6 @@ def test_a_lost_pod_goes_on_from_s3(tfapp, s3, tmp_path, monkeypatch):
     tfapp.delete("pods", tfapp.pods("saving")["worker-0"]["metadata"]["name"])
     saving.check_it_goes_on("s3://bucket/saved/saving", saved)
     tfapp.ok("destroy", "saving")
-    assert "worker/0  SUCCEEDED" in tfapp.asks("history", "saving", "--dir", "s3://bucket/history")
+    words = ("history", "saving", "--dir", "s3://bucket/history")
+    ended = call(words, dict(os.environ), tfapp.work)
+    assert "worker/0  SUCCEEDED" in ended.out, ended.err

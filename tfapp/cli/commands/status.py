@@ -20,7 +20,13 @@ from tfapp.contract.usage import Usage, amount
 from tfapp.engines.base import Application
 from tfapp.launch.display import measures, steps
 from tfapp.launch.sources import package_of
-from tfapp.page.document import advice_in_words, feed_in_words, outputs_in_words, ran_in_words
+from tfapp.page.document import (
+    advice_in_words,
+    feed_in_words,
+    outputs_in_words,
+    ran_in_words,
+    waited_for_in_words,
+)
 
 INSIDE = (
     "pages of instances have addresses inside the cluster: `tfapp tensorboard {} --engine {}` "
@@ -59,8 +65,7 @@ def text(application: Application, package: str, width: int | None) -> str:
     places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
     facts += [(name, place) for name, place in places if place]
     facts += ran_in_words(status)
-    if application.waits:
-        facts.append(("waits", application.waits))
+    facts += [("waits", application.waits), ("slowest", waited_for_in_words(status))]
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
         survived = [moment.text for moment in status.timeline if moment.kind == FAILURE]
