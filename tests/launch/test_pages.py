@@ -18,8 +18,9 @@ from tfapp.contract.history import PastRun
 from tfapp.coordinator.history import Limits, keep
 from tfapp.engines.base import Link
 from tfapp.errors import UnavailableError, UnreachableError
+from tfapp.launch import pages
 from tfapp.launch.history import History
-from tfapp.launch.pages import MAX_KEPT_LOGS, MOST_PAST, HistoryPages, Pages, Seldom, kept
+from tfapp.launch.pages import MAX_KEPT_LOGS, HistoryPages, Pages, Seldom, kept
 from tfapp.page.document import MAX_LINES
 from tfapp.page.html import policy
 from tfapp.page.server import HTML, PageServer
@@ -285,17 +286,18 @@ def test_an_application_that_was_started_again_is_found(tmp_path):
         client.close()
 
 
-def test_the_pages_of_a_history(tmp_path):
+def test_the_pages_of_a_history(tmp_path, monkeypatch):
     """The newest runs, each as its report is, by a page of this version."""
     place = place_at(str(tmp_path / "kept"))
     keep(place, JOB, STATUS, LOGS, "id_1", Limits())
-    for number in range(MOST_PAST + 5):
+    monkeypatch.setattr(pages, "MOST_PAST", 500)
+    for number in range(505):
         (tmp_path / "kept" / PastRun(number, 0, "KILLED", "bob", "b", f"b{number}").folder).mkdir()
     history = History.at("kept", {}, tmp_path)
     with PageServer(HistoryPages(history).answer).serving() as server:
         client = Client(server)
         shown = json.loads(client.ask("data.json")[2])["document"]
-        assert len(shown["rows"]) == MOST_PAST
+        assert (len(shown["rows"]), shown["name"]) == (500, "Runs that have ended")
         assert shown["notes"] == ["The newest 500 of 506 runs; `tfapp history` lists all."]
         row = shown["rows"][0]
         assert (row["name"], row["state"], row["words"]) == ("app", "FAILED", "Run id_1 of ann.")

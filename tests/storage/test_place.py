@@ -49,5 +49,7 @@ def test_what_cannot_be_had_is_told(tmp_path):
         with pytest.raises(UnavailableError, match="Not a directory"):
             call()
     assert os.listdir(tmp_path) == ["file"]
+    with pytest.raises(UnavailableError, match="/proc/none/one/a: No such file or directory"):
+        place_at("/proc/none").write("one", "a", b"")
     with pytest.raises(UnavailableError, match="tfapp opens no oss://"):
         place_at("oss://bucket/a", {})

@@ -21,9 +21,10 @@ from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import UnavailableError
 
 HISTORY_LIMIT = 20.0  # seconds
-TELL_LIMIT = 10.0  # seconds for all attempts
-CALL_LIMIT = 5.0  # seconds in which the receiver must say something
-PAUSE = 1.0  # seconds between two attempts; the next pause is twice as long
+# The end of the application is seen after all that: whoever is silent must not hold it up for long.
+TELL_LIMIT = 5.0  # seconds for all attempts
+CALL_LIMIT = 3.0  # seconds in which the receiver must say something
+PAUSE = 0.5  # seconds between two attempts; the next pause is twice as long
 
 Steps = list[tuple[str, float, Callable[[], None]]]  # what fails in words, its limit, the call
 

@@ -35,7 +35,7 @@ REST = 50.0  # between two of them: so many times what one took
 MAX_LOG = 64 * 1024  # bytes of a log that are shown
 MAX_KEPT_LOGS = 24  # logs in a page that is kept
 MAX_KEPT_LOG = 32 * 1024  # bytes of each
-MOST_PAST = 500  # runs of a history that are listed
+MOST_PAST = 5000  # runs of a history that are listed
 MAX_EARLIER = 10  # earlier runs to which a page has links
 _EARLIER = re.compile(r"runs/(?P<run>\d{1,9})/(data\.json)?")
 
@@ -232,8 +232,9 @@ class HistoryPages:
         runs = self._list.value()
         notes = []
         if len(runs) > MOST_PAST:
-            notes = [f"The newest {MOST_PAST} of {len(runs):,} runs; `tfapp history` lists all."]
-        return document.of_list([_row(run) for run in runs[:MOST_PAST]], notes)
+            notes = [f"The newest {MOST_PAST:,} of {len(runs):,} runs; `tfapp history` lists all."]
+        shown = document.of_list([_row(run) for run in runs[:MOST_PAST]], notes)
+        return {**shown, "name": "Runs that have ended"}
 
 
 def _row(run: PastRun) -> dict[str, Any]:

@@ -86,8 +86,6 @@ class _Local:
 def _using(path: Path) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise
     except OSError as error:
         raise UnavailableError(f"{path}: {error.strerror or error}") from error
 
