@@ -180,6 +180,7 @@ DOORS: dict[str, set[str]] = {
     "typing_extensions": {"tfapp.api.call", "tfapp.frozen"},  # for type checkers
     "tensorflow": {
         "tfapp.feed.program.context",
+        "tfapp.program.collectives",
         "tfapp.program.keras",
         "tfapp.program.keras_evaluator",
         "tfapp.program.keras_model",
