@@ -11,15 +11,17 @@ _NAMES = ("all_reduce", "_all_gather")  # of TensorFlow's CollectiveReplicaLaunc
 
 
 class CollectiveTime:
-    """Counts from its making on, in functions that are traced after that. `seconds` is 0.0 where
-    this TensorFlow has its collectives elsewhere. Not on a GPU: when its tensors are there is not
-    known to the processor, so the computation before counts as waiting."""
+    """Counts from its making on, in functions that are traced after that. It does not work
+    (`works`) where this TensorFlow has its collectives elsewhere, nor with a GPU: the processor
+    does not know when tensors are there, and a question would hold up the GPU."""
 
     def __init__(self) -> None:
         import tensorflow as tf
 
         self._tf = tf
         self.works = False
+        if tf.config.list_physical_devices("GPU"):
+            return
         with tf.device("CPU:0"):
             # Of no strategy: it is this process's alone.
             self._sum = tf.raw_ops.VarHandleOp(
