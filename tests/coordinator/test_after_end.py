@@ -157,9 +157,9 @@ def test_the_history_and_the_message_do_not_wait_for_each_other(follow, tmp_path
         failed = follow(history_dir="oss://bucket/a", on_end=there.url)
         assert len(there.got) == 1
     (line,) = failed
-    assert line.startswith("the run is not in the history at oss://bucket/a: ")
+    assert line.startswith("the history at oss://bucket/a: oss://bucket/a cannot be opened: ")
     (tmp_path / "file").write_text("")
     (line,) = follow(history_dir=str(tmp_path / "file"))
-    assert "Not a directory" in line
+    assert f"{tmp_path}/file: the run is not in it: " in line and "Not a directory" in line
     assert follow(history_dir=str(tmp_path / "kept"), history_max_mb="1") == []
     assert len([*(tmp_path / "kept").iterdir()]) == 1

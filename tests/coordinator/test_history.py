@@ -3,11 +3,14 @@
 import dataclasses
 import json
 
+import pytest
+
 from tests.coordinator.world import job
 from tests.page.applications import embedded, instance
 from tfapp.contract.history import MAX_LOGS, PastRun, past_runs
 from tfapp.contract.status import ApplicationStatus, Verdict
 from tfapp.coordinator.history import MOST_REMOVED, NOT_TOLD, Limits, keep
+from tfapp.errors import UnavailableError
 from tfapp.storage.place import place_at
 
 DAY = 86400
@@ -76,3 +79,15 @@ def test_old_runs_of_the_same_user_go(tmp_path):
     assert beyond == ["app", *(f"old{n}" for n in range(1, 31 - MOST_REMOVED))]
     assert left(size=5 << 20) == ["app", "old1", "old2", "old3", "old4"]
     assert left(size=1) == ["app"]
+
+
+def test_a_failure_says_whether_the_run_is_there(tmp_path):
+    place = place_at(str(tmp_path / "kept"))
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / PastRun(5, 0, "FAILED", "ann", "old", "id").folder).write_text("no folder")
+    with pytest.raises(UnavailableError, match="older runs stay in it: .*Not a directory"):
+        keep(place, JOB, STATUS, LOGS, "id_1", Limits(age=DAY))
+    assert [run.name for run in past_runs(place.names())] == ["app", "old"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnavailableError, match="the run is not in it: "):
+        keep(place_at(str(tmp_path / "file")), JOB, STATUS, LOGS, "id_1", Limits())

@@ -50,4 +50,4 @@ def test_a_run_outlives_its_application(tfapp, tmp_path):
     wait((tmp_path / "mark").exists, "the command has run", 60)
     timeline = tfapp.status("other")["status"]["timeline"]
     assert [moment["kind"] for moment in timeline][-2:] == ["ends", "after-end"]
-    assert "the run is not in the history at " in timeline[-1]["text"]
+    assert ": the run is not in it: " in timeline[-1]["text"]

@@ -44,7 +44,7 @@ def follow_up(
     id = environ.get("SKEIN_APPLICATION_ID", "")
     where, on_end = settings.text("history.dir"), OnEnd.of(settings.text("on.end"))
     if where:
-        failed = f"the run is not in the history at {where}"
+        failed = f"the history at {where}"
         steps.append(
             (failed, HISTORY_LIMIT, lambda: _keep(job, status, logs, id, where, environ, root))
         )

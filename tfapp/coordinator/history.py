@@ -3,7 +3,6 @@ last lines of its programs, which are there when its containers are gone."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from tfapp.contract.encoding import encode
@@ -19,6 +18,8 @@ from tfapp.contract.history import (
 from tfapp.contract.job import Job
 from tfapp.contract.names import FAILED, LOST
 from tfapp.contract.status import ApplicationStatus
+from tfapp.errors import UnavailableError
+from tfapp.frozen import frozen
 from tfapp.page.document import About, PageLog, of_application
 from tfapp.page.html import page
 from tfapp.storage.place import Place
@@ -28,7 +29,7 @@ LEFT_OUT = f"the logs of all instances are longer than {MAX_LOGS >> 20} MiB"
 NOT_TOLD = "its runner has told none: its container was lost, or its program has not run"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Limits:
     """How long runs of a user are kept: so many seconds, and so many bytes; 0: for ever."""
 
@@ -45,7 +46,8 @@ def keep(
     limits: Limits,
 ) -> None:
     """Writes the run `id`, whose `status` has its verdict, then removes the user's own runs that
-    are beyond `limits`. `logs`: instance -> last lines. UnavailableError."""
+    are beyond `limits`. `logs`: instance -> last lines. UnavailableError, which says whether the
+    run is there."""
     shown = _within(status, logs)
     about = About(job.name, id=id, live=False, tags=job.tags)
     files = {
@@ -57,13 +59,23 @@ def keep(
     size = sum(map(len, files.values()))
     times = int(status.updated), int(status.started)
     run = PastRun(*times, status.state, job.user, job.name, id, size, job.tags)
-    for name, content in files.items():
-        place.write(run.folder, name, content)
+    try:
+        for name, content in files.items():
+            place.write(run.folder, name, content)
+    except UnavailableError as error:
+        raise UnavailableError(f"the run is not in it: {error.message}") from error
+    try:
+        _remove_old(place, run, status.updated, limits)
+    except UnavailableError as error:
+        raise UnavailableError(f"older runs stay in it: {error.message}") from error
+
+
+def _remove_old(place: Place, newest: PastRun, now: float, limits: Limits) -> None:
     if limits.age or limits.size:
-        own = [one for one in past_runs(place.names()) if one.user == job.user]
-        old = surplus(own, status.updated, limits.age, limits.size)
+        own = [one for one in past_runs(place.names()) if one.user == newest.user]
+        old = surplus(own, now, limits.age, limits.size)
         for one in old[-MOST_REMOVED:]:
-            if one.folder != run.folder:
+            if one.folder != newest.folder:
                 place.remove(one.folder)
 
 
