@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "storage",
         "temporary",
     },
-    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol"},
+    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol", "storage"},
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},
@@ -180,6 +180,7 @@ DOORS: dict[str, set[str]] = {
     "typing_extensions": {"tfapp.api.call", "tfapp.frozen"},  # for type checkers
     "tensorflow": {
         "tfapp.feed.program.context",
+        "tfapp.program.collectives",
         "tfapp.program.keras",
         "tfapp.program.keras_evaluator",
         "tfapp.program.keras_model",

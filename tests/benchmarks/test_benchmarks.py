@@ -23,6 +23,13 @@ HERE = {
         f"{SECONDS}tfapp --help",
         f"{SECONDS}tfapp validate app-packages/tensorflow",
     ),
+    "history 20 --here --rounds 1": (
+        f"{SECONDS}python -c pass",
+        f"{SECONDS}a folder",
+        f"{SECONDS}a folder, of a user",
+        r"a folder: [\d.]+ s for 20 runs \((met|missed): at most 1 s\)",
+        r"a folder, of a user: [\d.]+ s for 20 runs \((met|missed): at most 1 s\)",
+    ),
     "overhead --seconds 0.5": (
         f"{SHARE} tfapp run",
         f"{SHARE} master",

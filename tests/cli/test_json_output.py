@@ -109,6 +109,7 @@ CALLS = [
     (("stacks", "app"), RUNS, 0),
     (("exports", "app"), FAILED, 0),
     (("packages",), RUNNING, 0),
+    (("history", "--dir", "none-yet"), RUNNING, 0),
     (("doctor",), RUNNING, 0),
     (("validate", TENSORFLOW), RUNNING, 0),
     (("validate", TENSORFLOW, "-O", "site.global.user.scripts.entrry", "x"), RUNNING, 77),

@@ -31,6 +31,7 @@ from tfapp.contract.job import (
     Private,
     Resources,
 )
+from tfapp.contract.names import STORAGE_DIR
 from tfapp.errors import InvalidPackageError
 from tfapp.package.model import CommandOrder
 from tfapp.problems import Position
@@ -310,3 +311,13 @@ def test_what_yarns_runtime_cannot_be_told_is_refused(containers, settings, mess
     with pytest.raises(InvalidPackageError) as caught:
         compile_with(built)
     assert {problem.message for problem in caught.value.problems} == {message}
+
+
+def test_a_master_that_writes_to_a_url_gets_what_opens_it(tmp_path):
+    libraries = tmp_path / "storage.tar.gz"
+    libraries.write_bytes(b"")
+    for folder, has in (("s3://bucket/history", True), ("/mnt/history", False), ("", False)):
+        settings = {"site.global.history.dir": folder} if folder else {}
+        compiled = compile_with(package(settings=settings), storage=libraries)
+        assert (STORAGE_DIR in compiled.spec.master.files) == has
+        assert STORAGE_DIR in compiled.spec.services["worker"].files

@@ -165,3 +165,14 @@ def test_credentials_that_cannot_be(built, secrets, expected):
     with pytest.raises(InvalidPackageError) as caught:
         compile_with(built, secrets=secrets)
     assert [str(problem) for problem in caught.value.problems] == [expected]
+
+
+def test_the_receiver_of_the_end_may_be_a_secret_of_either_kind():
+    told = package(settings={"site.global.on.end": "slack credential:HOOK"})
+    for kind in ("secrets", "secret_environment"):
+        compiled = compile_with(told, **{kind: {"HOOK": "https://x/secret"}})
+        assert "x/secret" not in str(compiled.spec.to_dict()) + str(compiled.job)
+    with pytest.raises(InvalidPackageError) as error:
+        compile_with(told, environment={"HOOK": "https://x/secret"})
+    (problem,) = [p for p in error.value.problems if p.code == "credential"]
+    assert "there is no credential 'HOOK'" in problem.message

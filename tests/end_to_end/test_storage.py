@@ -48,7 +48,9 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
         monkeypatch.setenv(name, value)
     (tfapp.work / "trains.py").write_text(TRAINS)
     given = [word for name in s3 for word in ("-e", name)]
-    flags = ("-w", "1", "--name", "app", "--checkpoints", "s3://bucket/saved")
+    history = "s3://bucket/history"
+    kept = ("-O", "site.global.history.dir", history, "-O", "site.global.history.max.age", "1 d")
+    flags = ("-w", "1", "--name", "app", "--checkpoints", "s3://bucket/saved", *kept)
     ran = tfapp("run", "trains.py", *flags, *given)
     assert ran.code == 0, ran.err + ran.out
     status = tfapp.status("app")["status"]
@@ -58,6 +60,13 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
     assert tfapp("wait", "app").code == 0
     restored = re.findall("^restores (.*)$", tfapp.ok("logs", "app", "worker/0"), re.MULTILINE)
     assert restored == ["s3://bucket/saved/app/ckpt-3"]
+    listed = json.loads(tfapp.asks("history", "--dir", history, "--format", "json"))["runs"]
+    assert [run["state"] for run in listed] == ["SUCCEEDED", "SUCCEEDED"]
+    ids = [run["id"] for run in listed]
+    assert "worker/0 step" in tfapp.asks("history", "--dir", history, *ids)
+    tfapp.asks("history", "--dir", history, ids[0], "--remove")
+    assert ids[1] in tfapp.asks("history", "--dir", history)
+    assert ids[0] not in tfapp.asks("history", "--dir", history)
 
     tfapp.ok("fetch", "app", "kept", "--outputs")
     assert (tfapp.work / "kept/worker_0/result.txt").read_text() == "6"

@@ -12,13 +12,19 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, failure, instance, status
+from tests.coordinator.test_history import JOB, LOGS, STATUS
 from tests.page.applications import embedded
+from tfapp.contract.history import PastRun
+from tfapp.coordinator.history import Limits, keep
 from tfapp.engines.base import Link
 from tfapp.errors import UnavailableError, UnreachableError
-from tfapp.launch.pages import MAX_KEPT_LOGS, Pages, _Seldom, kept
+from tfapp.launch import pages
+from tfapp.launch.history import History
+from tfapp.launch.pages import MAX_KEPT_LOGS, HistoryPages, Pages, Seldom, kept
 from tfapp.page.document import MAX_LINES
 from tfapp.page.html import policy
 from tfapp.page.server import HTML, PageServer
+from tfapp.storage.place import place_at
 
 RUNNING = status(
     "RUNNING",
@@ -214,7 +220,7 @@ def test_what_takes_long_is_done_seldom():
         made.append(now[0])
         return len(made)
 
-    seldom = _Seldom(make, 2.0, lambda: now[0])
+    seldom = Seldom(make, 2.0, lambda: now[0])
     assert [seldom.value(), seldom.value()] == [1, 1]
     now[0] += 24.0
     assert seldom.value() == 1
@@ -277,4 +283,35 @@ def test_an_application_that_was_started_again_is_found(tmp_path):
         engine.history = [dataclasses.replace(ENDED, state="FAILED", verdict=failure("chief/0"))]
         now[0] += 3600.0
         assert client.document()["state"] == "FAILED"
+        client.close()
+
+
+def test_the_pages_of_a_history(tmp_path, monkeypatch):
+    """The newest runs, each as its report is, by a page of this version."""
+    place = place_at(str(tmp_path / "kept"))
+    keep(place, JOB, STATUS, LOGS, "id_1", Limits())
+    monkeypatch.setattr(pages, "MOST_PAST", 500)
+    for number in range(505):
+        (tmp_path / "kept" / PastRun(number, 0, "KILLED", "bob", "b", f"b{number}").folder).mkdir()
+    history = History.at("kept", {}, tmp_path)
+    with PageServer(HistoryPages(history).answer).serving() as server:
+        client = Client(server)
+        shown = json.loads(client.ask("data.json")[2])["document"]
+        assert (len(shown["rows"]), shown["name"]) == (500, "Runs that have ended")
+        assert shown["notes"] == ["The newest 500 of 506 runs; `tfapp history` lists all."]
+        row = shown["rows"][0]
+        assert (row["name"], row["state"], row["words"]) == ("app", "FAILED", "Run id_1 of ann.")
+        code, _, body = client.ask(row["href"], Accept="text/html")
+        page = embedded(body.decode())
+        assert (code, page["words"], page["ways"]) == (
+            *(200, "Failed: worker/0: exit code 3"),
+            [["All runs", "../"]],
+        )
+        logs = {log["instance"]: (log["text"], log["missing"]) for log in page["logs"]}
+        assert logs == {
+            **{name: (text, "") for name, text in LOGS.items()},
+            "worker/1": ("", "none is kept"),
+        }
+        others = (shown["rows"][1]["href"], "nothing/", "../etc/", "app/", row["href"] + "report")
+        assert [client.ask(path)[0] for path in others] == [404] * len(others)
         client.close()

@@ -35,6 +35,8 @@ def test_entries_in_the_order_of_application():
 def test_the_options_for_people_to_read():
     program = ("site.global.user.scripts.args", "--epochs 8")
     assert Overrides(options=(program,)).in_words() == ()
+    hook = ("site.global.on.end", "slack https://hooks.slack.com/T/B/secret")
+    assert Overrides(options=(hook,)).in_words() == ("site.global.on.end",)
     assert ALL.in_words() == (
         "site.global.x=1",
         "yarn.memory=2",

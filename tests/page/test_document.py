@@ -10,6 +10,7 @@ from tests.page.applications import BEGUN, HOSTILE, embedded, instance, large, r
 from tfapp.contract.status import (
     ENDS,
     FAILURE,
+    OWN_STEP,
     REPLACED,
     RESTARTED,
     STARTS,
@@ -32,6 +33,7 @@ from tfapp.page.document import (
     of_list,
     ran_in_words,
     row,
+    waited_for_in_words,
 )
 from tfapp.page.history import FORMS, RUNS, Generation, Mark, Part, history
 from tfapp.page.html import page, policy
@@ -350,3 +352,28 @@ def test_a_suspension_ends_a_generation():
     assert in_words(status, "its Job is suspended") == (
         "Suspended: nothing runs now. Its Job is suspended."
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ((0.02, 0.31, 0.03), "worker/1 is waited for: 0.31 s of its own in each step, "),
+        ((0.02, 0.029), ""),
+        ((0.2,), ""),
+        ((0.2, None), ""),
+        ((0.2, "nan"), ""),
+        ((0.0, 0.5), "worker/1 is waited for: 0.5 s of its own in each step, the others 0 s"),
+    ],
+    ids=str,
+)
+def test_who_is_waited_for(own, told):
+    members = [
+        instance(f"worker/{n}", metrics={} if value is None else {OWN_STEP: value})
+        for n, value in enumerate(own)
+    ]
+    status = dataclasses.replace(restarted(), instances=tuple(members))
+    found = waited_for_in_words(status)
+    assert found.startswith(told) if told else found == ""
+    assert (found in in_words(status)) or not told
+    ended = [dataclasses.replace(one, state="SUCCEEDED") for one in members]
+    assert waited_for_in_words(dataclasses.replace(status, instances=tuple(ended))) == ""

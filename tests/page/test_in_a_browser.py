@@ -17,7 +17,7 @@ from tests.page.applications import HOSTILE, large, restarted
 from tests.page.browser import Browser, wait_for
 from tests.page.served import fetched, served
 from tfapp.contract.status import FeedStatus
-from tfapp.page.document import About, PageLog, of_application
+from tfapp.page.document import About, PageLog, of_application, of_list, row
 from tfapp.page.html import page
 
 PHONE = (375, 800)
@@ -230,3 +230,24 @@ def test_states_are_told_without_colour(window, tmp_path):
     assert "The cause: worker/17 on node-17 in generation 4" in window.text(".alert")
     assert "last words" in window.text(".alert pre")
     assert [text[-1] for text in window.texts("svg .mark-text")] == ["1", "2", "3", "4"]
+
+
+def test_a_long_list_is_searched(window, tmp_path):
+    """Of names, states, tags and sentences, each word for itself."""
+    rows = []
+    for number in range(400):
+        state = "FAILED" if number % 100 == 7 else "SUCCEEDED"
+        about = About(f"run-{number}", live=False, tags=(f"sweep-{number % 10}",))
+        rows.append(row(about, dataclasses.replace(restarted(), state=state)))
+    path = tmp_path / "list.html"
+    path.write_text(page({**of_list(rows, []), "pause": None}))
+    window.size(*PHONE)
+    window.open(path.as_uri())
+    assert len(window.texts(".apps li")) == 300
+    assert "and 100 older ones" in window.text("#part-list")
+    find = "const box = document.querySelector('input'); box.value = arguments[0]; "
+    window.run(find + "box.dispatchEvent(new Event('input'))", "FAILED sweep-7")
+    assert window.texts(".apps .name") == [f"run-{number}" for number in (7, 107, 207, 307)]
+    assert window.run("return document.querySelector('input').value") == "FAILED sweep-7"
+    assert window.widths() == (PHONE[0], PHONE[0])
+    assert window.complaints() == []

@@ -13,6 +13,7 @@ from tests import python_environments
 from tests.end_to_end.command_line import CommandLine
 from tests.program import calls
 from tests.program.digits import write_digits
+from tfapp.contract.status import OWN_STEP, SLOW
 from tfapp.shipped import app_packages_dir
 
 pytestmark = pytest.mark.trains
@@ -80,7 +81,7 @@ class Trained:
 
 
 def test_workers_go_on_from_their_backup_and_an_evaluator_measures_each_epoch(tfapp, tmp_path):
-    """worker/1 is killed at the end of epoch 3, before it is saved."""
+    """worker/1 is killed at the end of epoch 3, before it is saved, and slow in the last one."""
     digits = Trained(tfapp, tmp_path, "several_workers", worker=2, evaluator=1)
     assert digits.states() == dict.fromkeys(("worker/0", "worker/1", "evaluator/0"), "SUCCEEDED")
     assert (digits.status["generation"], digits.status["restarts"]) == (2, 1)
@@ -102,6 +103,9 @@ def test_workers_go_on_from_their_backup_and_an_evaluator_measures_each_epoch(tf
     assert {"saved_model.pb", "keras_metadata.pb", "variables"} <= saved
     # Metrics ride on the heartbeat: of the last epoch, each once.
     metrics = {i["instance"]: i["metrics"] for i in digits.status["instances"]}
+    # worker/1 sleeps 0.15 s for each step of the last epoch; the other one waits for it.
+    own = [metrics[f"worker/{index}"].pop(OWN_STEP) for index in range(2)]
+    assert own[1] > max(0.1, SLOW * own[0])
     assert metrics["worker/0"] == pytest.approx(first)
     assert metrics["evaluator/0"]["accuracy"] == pytest.approx(measured[5])
 

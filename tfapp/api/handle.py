@@ -21,6 +21,7 @@ from tfapp.engines.base import Engine
 from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.frozen import frozen
 from tfapp.interrupts import ctrl_c_asks
+from tfapp.launch import on_end
 from tfapp.launch.caller import Caller, require_working_folder
 from tfapp.launch.display import PlainDisplay, last_lines
 from tfapp.launch.fetch import fetch
@@ -334,6 +335,7 @@ class Application:
                 ended = follow(self._engine, self._application, shown, stopper)
             display.close()
             self._tell_end(ended, display.shown_instance)
+        on_end.run_command(self._caller, self._engine, ended)
         return ended.status
 
     def _tell_end(self, ended: base.Application, shown: str) -> None:

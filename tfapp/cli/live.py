@@ -14,6 +14,7 @@ from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine
 from tfapp.errors import ExitCode, UsageError
 from tfapp.interrupts import ctrl_c_asks
+from tfapp.launch import on_end
 from tfapp.launch.display import (
     PlainDisplay,
     component_states,
@@ -107,6 +108,7 @@ def follow_to_verdict(
         ended = follow(engine, application, display, stopper, wait)
         display.close()
     print_verdict(shell, ended.status, shown=display.shown_instance)
+    on_end.run_command(shell, engine, ended)
     if ended.status.verdict is not None and ended.status.verdict.exit_code == ExitCode.FAILED:
         from tfapp.launch.sources import missed_file
 

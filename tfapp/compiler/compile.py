@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfapp.compiler.contents import check_files, inspect_user_files
-from tfapp.compiler.credentials import build_private, check_credentials
+from tfapp.compiler.credentials import build_private, check_credentials, check_on_end
 from tfapp.compiler.job import build_job, check_resources
 from tfapp.compiler.options import CompileOptions, check_options
 from tfapp.compiler.plan import ComponentPlan, Plan, Travelling
@@ -68,6 +68,7 @@ def compile_application(package: AppPackage, options: CompileOptions) -> Compile
         (
             *check_resources(package, options.maximum),
             *check_credentials(package, options.secrets),
+            *check_on_end(package, (*options.secrets, *options.secret_environment)),
             *check_files(package),
             *check_archives(pythons.values(), options),
         )

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tfapp.compiler.settings import ENVIRONMENT
 from tfapp.contract.job import MIN_SECRET, Private
+from tfapp.contract.on_end import OnEnd
 from tfapp.errors import UsageError
-from tfapp.package.model import AppPackage, ConfigValue
+from tfapp.package.model import AppPackage, ConfigValue, setting
 from tfapp.package.safety import is_reserved_variable
 from tfapp.problems import Problem
 
@@ -132,6 +133,17 @@ def check_credentials(package: AppPackage, secrets: Mapping[str, str]) -> Iterat
         if alias not in secrets:
             message = f"the value of credential {alias!r} was not given"
             yield Problem(value.at, "credential", message)
+
+
+def check_on_end(package: AppPackage, secrets: Iterable[str]) -> Iterator[Problem]:
+    """An entry that site.global.on.end names and that is none of `secrets`."""
+    value = setting(package.config.global_, "on.end")
+    on_end = OnEnd.of(value.text) if value is not None else None
+    if value is not None and on_end is not None and on_end.credential not in ("", *secrets):
+        alias = on_end.credential
+        hint = f"Declare it in credentials, as in {alias}: 'env:{alias}', or give it by "
+        hint += "--secret-env-file."
+        yield Problem(value.at, "credential", f"there is no credential {alias!r}", hint=hint)
 
 
 def _redacted(values: Iterable[str]) -> tuple[str, ...]:

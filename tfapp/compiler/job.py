@@ -47,6 +47,8 @@ def build_job(
         options=options.given,
         commit=options.commit,
         tfapp=__version__,
+        tags=options.tags,
+        history_age=seconds(shared.text("history.max.age") or "0"),
         metrics_port=int(shared.text("metrics.port") or "0"),
     )
 

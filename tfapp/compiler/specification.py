@@ -62,7 +62,12 @@ def build_specification(
         acls=_acls(settings),
         file_systems=list(settings.names("hadoop.file.systems")),
         max_attempts=1,
-        master=_master(settled(package.master.container, options.maximum), shipment, coordinator),
+        master=_master(
+            settled(package.master.container, options.maximum),
+            shipment,
+            coordinator,
+            storage if "://" in settings.text("history.dir") else None,
+        ),
         services={
             component.name: _service(component, shipment, pythons[component.name], storage)
             for component in job.components
@@ -141,6 +146,11 @@ def _environment(python: Python) -> dict[str, skein.File]:
     return {PEX_FILE if found.is_pex else PYTHON_DIR: _travelling(found)}
 
 
+def _packages(storage: Travelling | None) -> dict[str, skein.File]:
+    """Those that open URLs, for programs, or for a master that writes to one."""
+    return {} if storage is None else {STORAGE_DIR: _travelling(storage)}
+
+
 def _travelling(found: Travelling) -> skein.File:
     from tfapp.skein_library import skein
 
@@ -149,7 +159,9 @@ def _travelling(found: Travelling) -> skein.File:
     return skein.File(source=found.url, type=kind, visibility=visibility)
 
 
-def _master(size: Resources, shipment: Shipment, python: Python) -> skein.Master:
+def _master(
+    size: Resources, shipment: Shipment, python: Python, storage: Travelling | None
+) -> skein.Master:
     from tfapp.skein_library import skein
 
     return skein.Master(
@@ -160,6 +172,7 @@ def _master(size: Resources, shipment: Shipment, python: Python) -> skein.Master
             JOB_FILE: _file(shipment.job),
             PRIVATE_FILE: _file(shipment.private),
             **_environment(python),
+            **_packages(storage),
         },
     )
 
@@ -181,7 +194,7 @@ def _service(
             JOB_FILE: _file(shipment.job),
             PRIVATE_FILE: _file(shipment.private),
             **_environment(python),
-            **({} if storage is None else {STORAGE_DIR: _travelling(storage)}),
+            **_packages(storage),
         },
         max_restarts=0,
         allow_failures=True,

@@ -217,6 +217,8 @@ class Job(Coded):
     options: tuple[str, ...] = ()  # as they were given: "KEY=VALUE"
     tfapp: str = ""  # its version
     commit: str = ""  # see `Ran`
+    tags: tuple[str, ...] = ()  # the user's
+    history_age: float = 0.0  # seconds that a run stays in the history; 0: for ever
     metrics_port: int = 0  # at which the coordinator serves its numbers; 0: it does not
     format: int = 1
 

@@ -150,6 +150,12 @@ class InstanceStatus(Coded):
         return (self.total - self.step) / self.steps_per_second  # type: ignore[operator]
 
 
+# A metric: the seconds of a step that an instance has needed itself, without what it has spent in
+# collectives. tfapp.program.keras has it too.
+OWN_STEP = "own_step_seconds"
+SLOW = 1.5  # so many times that of the others is told
+
+
 def how_long(seconds: float) -> str:
     """A time in its two largest units: "12s", "3m05s", "2h07m", "4d01h"."""
     left = max(round(seconds), 0)
@@ -174,6 +180,7 @@ RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 STALLS = "stalls"  # instances make no step any more, or make some again
 ENDS = "ends"  # the verdict is decided
+AFTER_END = "after-end"  # what was to follow has failed: the history, or telling the verdict
 
 
 @frozen

@@ -108,6 +108,11 @@ class Loop:
         """The status that was published last, or the initial one. For other threads."""
         return self._publisher.newest or self._publisher.status(self._state)
 
+    def last_lines(self) -> dict[str, str]:
+        """Instance -> the last lines of its program, of those whose runners have told them."""
+        instances = self._state.instances.values()
+        return {i.id: i.report.last_lines for i in instances if i.report is not None}
+
     def broken(self, error: BaseException) -> ApplicationStatus:
         """The final status after `run` raised `error`. A verdict that was decided before stands."""
         verdict = self._state.verdict or verdicts.bug(self._state, error)

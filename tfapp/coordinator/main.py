@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import queue
@@ -14,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.encoding import encode
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
-from tfapp.contract.names import JOB_FILE, OWN_LINE, SUCCEEDED, attempt_of
-from tfapp.contract.status import ApplicationStatus, format_diagnostics
+from tfapp.contract.names import JOB_FILE, KEY_STATUS, OWN_LINE, SUCCEEDED, attempt_of
+from tfapp.contract.status import AFTER_END, ApplicationStatus, Moment, format_diagnostics
+from tfapp.coordinator.after_end import follow_up
 from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.coordinator.nodes import attempt as attempt_in
 from tfapp.coordinator.nodes import leads_to_pages, load
@@ -87,7 +90,12 @@ def coordinate(
         status = loop.broken(error)
     # The master ends the coordinator as soon as it has the verdict.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    failed = follow_up(job, status, loop.last_lines(), environ)
     loop.recorded(status)
+    if sentences := failed():
+        status = _with_failures(status, sentences)
+        with contextlib.suppress(UnreachableError, RefusedError):
+            connection.put(KEY_STATUS, encode(status))
     if attempt is not None and another and status.state != SUCCEEDED:
         try:
             attempt.end(status.state, format_diagnostics(status))
@@ -98,6 +106,14 @@ def coordinate(
     except RefusedError as error:
         say(f"the application had been ended by somebody else: {error.message}")
     return int(ExitCode.SUCCESS)
+
+
+def _with_failures(status: ApplicationStatus, sentences: Sequence[str]) -> ApplicationStatus:
+    now, generation = time.time(), status.generation
+    for sentence in sentences:
+        say(sentence)
+    more = [Moment(now, sentence, AFTER_END, "", generation) for sentence in sentences]
+    return dataclasses.replace(status, timeline=(*status.timeline, *more))
 
 
 def shut_down(connection: Connection, status: ApplicationStatus) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tfapp import threads
+from tfapp.contract.history import PastRun
 from tfapp.contract.names import FAILED, LOST
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Engine, LogFile
-from tfapp.errors import TfappError, UnknownApplicationError
+from tfapp.errors import NotFoundError, TfappError, UnknownApplicationError
+from tfapp.launch.history import History, about_past
 from tfapp.launch.logs import last_lines_at, primary_instance
 from tfapp.page import document, registry, server
 from tfapp.page.document import MAX_LINES, About, PageAddress, PageLog
@@ -33,6 +35,7 @@ REST = 50.0  # between two of them: so many times what one took
 MAX_LOG = 64 * 1024  # bytes of a log that are shown
 MAX_KEPT_LOGS = 24  # logs in a page that is kept
 MAX_KEPT_LOG = 32 * 1024  # bytes of each
+MOST_PAST = 5000  # runs of a history that are listed
 MAX_EARLIER = 10  # earlier runs to which a page has links
 _EARLIER = re.compile(r"runs/(?P<run>\d{1,9})/(data\.json)?")
 
@@ -52,7 +55,7 @@ class Pages:
         self._engines, self._clock, self._calendar = engines, clock, calendar
         self._lock = threading.Lock()
         self._watches: dict[tuple[str, str], _Watch] = {}
-        self._list: _Seldom[dict[str, Any]] = _Seldom(self._listed, LIST_EVERY, clock)
+        self._list: Seldom[dict[str, Any]] = Seldom(self._listed, LIST_EVERY, clock)
 
     def answer(self, request: PageRequest) -> PageAnswer:
         """The list of applications at "", an application at its engine's name and its own, and
@@ -128,7 +131,7 @@ class _Watch:
         self._error: TfappError | None = None
         self._over: float | None = None  # since when there is nothing more to follow
         self._asked = clock()
-        self._logs: _Seldom[tuple[LogFile, ...]] | None = None
+        self._logs: Seldom[tuple[LogFile, ...]] | None = None
         self._run = 0
         threads.start_surely(f"page-{name}", self._follow)
 
@@ -155,7 +158,7 @@ class _Watch:
         with self._changed:
             if self._logs is None or self._run != application.run:
                 self._run = application.run
-                self._logs = _Seldom(
+                self._logs = Seldom(
                     lambda: self._engine.logs(self._name, application.run), LOGS_EVERY, self._clock
                 )
             listed = self._logs
@@ -180,7 +183,7 @@ class _Watch:
                 self._changed.notify_all()
 
 
-class _Seldom(Generic[_T]):
+class Seldom(Generic[_T]):
     """A value that is made anew when it is asked for, but not more often than each `every` seconds,
     and less often where making it takes long."""
 
@@ -198,6 +201,52 @@ class _Seldom(Generic[_T]):
                 end = self._clock()
                 self._made = value, end + max(self._every, REST * (end - begin))
             return self._made[0]
+
+
+class HistoryPages:
+    """Answers for the runs of a history: the list at "", a run at its folder's name and "/".
+    `clock` is monotonic."""
+
+    def __init__(self, history: History, clock: Callable[[], float] = time.monotonic):
+        self._history = history
+        self._list = Seldom(history.runs, AGAIN, clock)
+
+    def answer(self, request: PageRequest) -> PageAnswer:
+        try:
+            if request.path in ("", "data.json"):
+                return server.shown(self._listed(), request, time.time())
+            folder, slash, below = request.path.partition("/")
+            run = PastRun.of(folder)
+            if run is None or below not in ("", "data.json"):
+                return server.NOT_FOUND
+            if not slash:
+                return server.moved(f"{folder}/")
+            shown = self._history.document(run, [("All runs", "../")])
+            return server.shown(shown, request, time.time())
+        except NotFoundError:
+            return server.NOT_FOUND
+        except TfappError as error:
+            return server.failed(503, error.message)
+
+    def _listed(self) -> dict[str, Any]:
+        runs = self._list.value()
+        notes = []
+        if len(runs) > MOST_PAST:
+            notes = [f"The newest {MOST_PAST:,} of {len(runs):,} runs; `tfapp history` lists all."]
+        shown = document.of_list([_row(run) for run in runs[:MOST_PAST]], notes)
+        return {**shown, "name": "Runs that have ended"}
+
+
+def _row(run: PastRun) -> dict[str, Any]:
+    about = about_past(run)
+    ended = dataclasses.replace(
+        _NOTHING, name=run.name, state=run.state, started=run.started, updated=run.ended
+    )
+    words = f"Run {run.id} of {run.user}."
+    return {**document.row(about, ended), "words": words, "href": f"{run.folder}/"}
+
+
+_NOTHING = ApplicationStatus("", "", None, 0.0, 0.0, ())
 
 
 def kept(

@@ -30,7 +30,7 @@ from tfapp.engines.tidying import delete_unused, tidy
 from tfapp.engines.yarn import specification
 from tfapp.errors import ExistsError, InvalidPackageError, UnknownApplicationError
 from tfapp.frozen import frozen
-from tfapp.launch import checkpoints
+from tfapp.launch import checkpoints, on_end
 from tfapp.launch.caller import Caller
 from tfapp.launch.commit import commit_of
 from tfapp.launch.environments import (
@@ -167,6 +167,7 @@ def submit(
         with keeping_files(caller.home / CACHE):
             engine.ship(compiled)
             application = engine.create(request.name, compiled)
+        on_end.remember(caller, application, compiled.job)
     except BaseException:  # secrets are among them
         delete_unused(caller.home, (file.path.name for file in compiled.files))
         raise

@@ -40,6 +40,9 @@ class Override(NamedTuple):
         return self.path[1] if self.path[0] == "components" else None
 
 
+_UNTOLD = ("env.", f"{SITE_GLOBAL}on.end")  # keys whose values may be secrets
+
+
 @frozen
 class Overrides:
     """The options as they were given: (key, value), or (component, key, value), or
@@ -56,12 +59,13 @@ class Overrides:
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def in_words(self) -> tuple[str, ...]:
-        """The options for people to read, "KEY=VALUE" or "COMPONENT KEY=VALUE"; of variables
-        without the value, without counts and the program with its arguments."""
+        """The options for people to read, "KEY=VALUE" or "COMPONENT KEY=VALUE"; of variables, and
+        of the address of a chat, without the value, without counts and the program with its
+        arguments."""
         of_all = (("", *row) for row in (*self.options, *self.resopts))
         rows = (*of_all, *self.compopts, *self.rescompopts)
         return tuple(
-            f"{component} {key}".strip() + ("" if key.startswith("env.") else f"={value}")
+            f"{component} {key}".strip() + ("" if key.startswith(_UNTOLD) else f"={value}")
             for component, key, value in rows
             if not key.startswith(f"{SITE_GLOBAL}user.scripts.")
         )

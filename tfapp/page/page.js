@@ -4,6 +4,7 @@
 // shown as text, never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const MOST_ROWS = 300; // of a list that are shown
 const MANY = 30; // up to so many instances and exports, tables are shown open
 const SHAPES = { // a sign and a class for each state: readable without colours
   RUNNING: ["\u25b6", "busy"], SUCCEEDED: ["\u2714", "good"], FAILED: ["\u2716", "bad"],
@@ -18,6 +19,7 @@ const root = document.getElementById("page");
 let doc = JSON.parse(document.getElementById("data").textContent);
 let clock = 0; // seconds that the server's clock is ahead of this one
 let shownLog = doc.logs && doc.logs.length ? doc.logs[0].instance : "";
+let wanted = ""; // the words that are looked for in a list
 const drawn = new Map(); // id of a section -> the data that it was drawn from
 
 // ---- making elements ------------------------------------------------------------------------
@@ -443,13 +445,29 @@ function showLog(toEnd) {
 
 // ---- the list of applications ---------------------------------------------------------------
 
+function find() {
+  if (doc.rows.length <= MANY) return null;
+  const box = make("input", { type: "search", "aria-label": "search", placeholder: "search name, state, user, tag" });
+  box.value = wanted;
+  box.addEventListener("input", () => { wanted = box.value; show(); });
+  return make("p", {}, box);
+}
+
+function found() {
+  const words = wanted.toLowerCase().split(" ");
+  const text = (row) => [row.name, row.state, row.engine, row.words, ...row.tags].join(" ").toLowerCase();
+  return doc.rows.filter((row) => words.every((word) => text(row).includes(word)));
+}
+
 function list() {
-  return make("section", {}, doc.rows.length ? make("ul", { class: "apps" }, doc.rows.map((row) => make("li", {},
+  const rows = found(), more = rows.length - MOST_ROWS;
+  return make("section", {}, doc.rows.length ? make("ul", { class: "apps" }, rows.slice(0, MOST_ROWS).map((row) => make("li", {},
     make("div", { class: "bar" }, make("a", { class: "name", href: row.href }, row.name), state(row.state),
-      make("span", { class: "faint" }, [row.engine, `run ${row.run}`, when(row.started),
+      make("span", { class: "faint" }, [row.engine, row.run ? `run ${row.run}` : "", when(row.started),
         row.started ? long((row.live ? now() : row.updated) - row.started) : "", row.tags.join(", ")]
         .filter((text) => text).join(" \u00b7 "))),
-    make("div", {}, row.words)))) : make("p", {}, "There are no applications yet."));
+    make("div", {}, row.words)))) : make("p", {}, "There is nothing yet."),
+  more > 0 ? make("p", { class: "faint" }, `and ${more.toLocaleString("en")} older ones`) : null);
 }
 
 function notes() {
@@ -476,7 +494,8 @@ const PARTS = {
   list: [
     ["head", () => make("header", {}, make("h1", {}, doc.name)), () => doc.name],
     ["notes", notes, () => doc.notes],
-    ["list", list, () => [doc.rows, Math.floor(now())]],
+    ["find", find, () => doc.rows.length > MANY],
+    ["list", list, () => [doc.rows, wanted, doc.rows.some((row) => row.live) && Math.floor(now())]],
   ],
 };
 

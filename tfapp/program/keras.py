@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfapp.errors import ProgramError
+from tfapp.program.collectives import CollectiveTime
 from tfapp.program.context import Context
 from tfapp.program.experiment import KerasExperiment
 from tfapp.program.keras_evaluator import Evaluator
@@ -54,6 +55,7 @@ from tfapp.program.keras_model import (
 )
 
 BACKUP = "backup"
+OWN_STEP = "own_step_seconds"  # tfapp.contract.status has it too
 INTERVAL = 1.0  # seconds between two reports in an epoch
 
 SHARE = (
@@ -436,8 +438,12 @@ def _reporting(base: Any, trainer: _Trainer) -> Any:
         _supports_tf_logs = True  # so that no batch waits for numbers that nobody wants
         _begun = False
         _next = 0.0
+        _waits: CollectiveTime | None = None  # where several train in step
+        _last = (0, 0.0)  # the step of the last report, and its time
 
         def on_train_begin(self, logs: Any = None) -> None:
+            if trainer.several and not trainer.servers:
+                self._waits = CollectiveTime()
             self._next = time.monotonic() + INTERVAL
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -447,6 +453,7 @@ def _reporting(base: Any, trainer: _Trainer) -> Any:
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self._report({"epoch": epoch + 1, **(logs or {})})
+            self._last = (0, 0.0)  # what happens between two epochs is of no step
 
         def _report(self, logs: Mapping[str, Any]) -> None:
             step = int(self.model.optimizer.iterations.numpy())
@@ -459,7 +466,18 @@ def _reporting(base: Any, trainer: _Trainer) -> Any:
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if time.monotonic() >= self._next:
                 # Those of several workers are put together at the epoch's end alone.
-                self._report({} if trainer.several else logs or {})
+                self._report(self._own() if trainer.several else logs or {})
+
+        def _own(self) -> dict[str, float]:
+            """The seconds of a step that this instance has needed itself, since the last report."""
+            if self._waits is None or not self._waits.works:
+                return {}
+            step, now = int(self.model.optimizer.iterations.numpy()), time.monotonic()
+            (before, begun), waited = self._last, self._waits.take()
+            self._last = (step, now)
+            if not begun or step <= before:
+                return {}
+            return {OWN_STEP: max(now - begun - waited, 0.0) / (step - before)}
 
     # Under ParameterServerStrategy, what comes of a batch is still on its way.
     return Reporting() if trainer.servers else ReportingBatches()

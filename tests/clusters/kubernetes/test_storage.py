@@ -1,5 +1,6 @@
 """An unmodified program in pods that keeps its checkpoints on S3."""
 
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from kubernetes_cluster import relay, settings
 
 from tests.clusters.kubernetes.command import FRUGAL
+from tests.end_to_end.command_line import call
 from tests.storage import s3_server
 from tests.storage.saving import Saving
 
@@ -29,14 +31,20 @@ def s3(cluster, tmp_path):
 
 
 def test_a_lost_pod_goes_on_from_s3(tfapp, s3, tmp_path, monkeypatch):
-    """The image has TensorFlow, and nothing that opens URLs. Its keys are a Secret."""
+    """The image has TensorFlow, and nothing that opens URLs. Its keys are a Secret. The
+    master's pod keeps the run in a history there."""
     environ, address = s3
     secrets = tmp_path / "keys.env"
     secrets.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
     for name, value in {**environ, "S3_ENDPOINT": address}.items():
         monkeypatch.setenv(name, value)
     keys = ("--checkpoints", "s3://bucket/saved", "--secret-env-file", secrets)
+    keys += ("-O", "site.global.history.dir", "s3://bucket/history")
     saving = Saving(tfapp, "-w", 1, *keys, *FRUGAL)
     saved = saving.saves()
     tfapp.delete("pods", tfapp.pods("saving")["worker-0"]["metadata"]["name"])
     saving.check_it_goes_on("s3://bucket/saved/saving", saved)
+    tfapp.ok("destroy", "saving")
+    words = ("history", "saving", "--dir", "s3://bucket/history")
+    ended = call(words, dict(os.environ), tfapp.work)
+    assert "worker/0  SUCCEEDED" in ended.out, ended.err

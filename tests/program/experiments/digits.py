@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import numpy as np
 
@@ -36,6 +37,24 @@ def data(part):
     return found[f"{part}_x"], found[f"{part}_y"]
 
 
+class SlowInput(tf.keras.callbacks.Callback):
+    """In the last epoch the input of worker/1 is slow."""
+
+    slow = False
+
+    def on_epoch_begin(self, epoch, logs=None):
+        SlowInput.slow = epoch == EPOCHS - 1 and os.environ["TFAPP_INSTANCE"] == "worker/1"
+
+
+def slow_data():
+    def pause(x, y):
+        waits = tf.py_function(lambda: time.sleep(0.15 * SlowInput.slow), [], [])
+        with tf.control_dependencies([waits]):
+            return x, tf.identity(y)
+
+    return train_data().map(pause)
+
+
 def train_data():
     return tf.data.Dataset.from_tensor_slices(data("train")).shuffle(1500).batch(64)
 
@@ -58,9 +77,9 @@ def several_workers() -> KerasExperiment:
     return KerasExperiment(
         model=build(),
         train_params={"epochs": EPOCHS},
-        input_data_fn=train_data,
+        input_data_fn=slow_data,
         validation_data_fn=lambda: data("test"),
-        callbacks=[Lost("worker/1")],
+        callbacks=[Lost("worker/1"), SlowInput()],
     )
 
 

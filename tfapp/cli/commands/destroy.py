@@ -24,7 +24,7 @@ from tfapp.cli.several import act_on_each, add_names_or_tag, named, tagged
 from tfapp.cli.shell import Shell
 from tfapp.engines.base import Engine
 from tfapp.errors import ExitCode, TfappError, UnknownApplicationError, UsageError
-from tfapp.launch import checkpoints, sources
+from tfapp.launch import checkpoints, on_end, sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +59,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         with one_by_one:
             engine.destroy(name)
         sources.forget(shell, engine, name)
+        on_end.forget(shell, engine.name, name)
         more = checkpoints.settle(folder, engine, shell, args.checkpoints)
         return f"{name} is destroyed{'; ' if more else ''}{more}"
 

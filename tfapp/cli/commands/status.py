@@ -20,7 +20,13 @@ from tfapp.contract.usage import Usage, amount
 from tfapp.engines.base import Application
 from tfapp.launch.display import measures, steps
 from tfapp.launch.sources import package_of
-from tfapp.page.document import advice_in_words, feed_in_words, outputs_in_words, ran_in_words
+from tfapp.page.document import (
+    advice_in_words,
+    feed_in_words,
+    outputs_in_words,
+    ran_in_words,
+    waited_for_in_words,
+)
 
 INSIDE = (
     "pages of instances have addresses inside the cluster: `tfapp tensorboard {} --engine {}` "
@@ -38,19 +44,20 @@ def run(args: argparse.Namespace, shell: Shell) -> None:
     if args.format == "json":
         shell.print(as_json(application, package))
     else:
-        shell.print(_text(application, package, shell.width))
+        shell.print(text(application, package, shell.width))
         if not engine.reaches_pages and any(_pages(application)):
             shell.note(INSIDE.format(application.name, application.engine))
 
 
-def _text(application: Application, package: str, width: int | None) -> str:
+def text(application: Application, package: str, width: int | None) -> str:
+    """All that the command shows, as lines of `width` columns."""
     status = application.status
     facts = [
         ("name", application.name),
         ("state", status.state),
         ("id", application.id),
         ("engine", application.engine),
-        ("run", str(application.run)),
+        ("run", str(application.run or "")),
         ("started", f"{when(status.started)}{clock_ahead(status)}"),
         ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
@@ -58,8 +65,7 @@ def _text(application: Application, package: str, width: int | None) -> str:
     places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
     facts += [(name, place) for name, place in places if place]
     facts += ran_in_words(status)
-    if application.waits:
-        facts.append(("waits", application.waits))
+    facts += [("waits", application.waits), ("slowest", waited_for_in_words(status))]
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
         survived = [moment.text for moment in status.timeline if moment.kind == FAILURE]
@@ -70,7 +76,7 @@ def _text(application: Application, package: str, width: int | None) -> str:
         facts.append(("verdict", status.verdict.summary))
     facts += [("outputs", line) for line in outputs_in_words(status)]
     facts += [("advice", line) for line in advice_in_words(status)]
-    lines = [fact_lines(facts, width)]
+    lines = [fact_lines([fact for fact in facts if fact[1]], width)]
     if status.instances:
         rows = [_row(instance) for instance in status.instances]
         lines += ["", columns(("INSTANCE", "STATE", "HOST", "CONTAINER", "EXIT"), rows, width)]

@@ -131,7 +131,7 @@ def check(
 ) -> Iterator[Problem]:
     """The parts of a package that Kubernetes cannot fulfil, or not as written. `claims`: the access
     modes of known PersistentVolumeClaims, by name."""
-    found: dict[Problem, None] = {}
+    found = dict.fromkeys(_check_history(plan.package))
     for component in plan.job.components:
         built = _Built(plan, component, at)
         found.update(dict.fromkeys(built.problems))
@@ -490,6 +490,14 @@ def _refused(package: AppPackage, built: _Built) -> Iterator[Problem]:
         hint = "name the image that has what your program needs"
         yield Problem(package.positions.get("application", built.component.at), CODE, message,
                       WARNING, hint)  # fmt: skip
+
+
+def _check_history(package: AppPackage) -> Iterator[Problem]:
+    value = setting(package.config.global_, "history.dir")
+    if value is not None and "://" not in value.text.removeprefix("file://"):
+        message = f"the history {value.text} would end with the master's pod, which has no volume"
+        hint = "name a URL, such as s3://bucket/history"
+        yield Problem(value.at, CODE, message, ERROR, hint)
 
 
 def _check_checkpoints(built: _Built, claims: Mapping[str, Sequence[str]]) -> Iterator[Problem]:

@@ -13,7 +13,9 @@ from tfapp.package.rules.rule import Found, all_values, rule, settings
 from tfapp.problems import WARNING
 
 MAX_PORT = 65535
-FOLDER_KEYS = ("user.checkpoint.prefix", "user.data.dir")
+HISTORY = "history.dir"
+OF_PROGRAMS = ("user.checkpoint.prefix", "user.data.dir")
+FOLDER_KEYS = (*OF_PROGRAMS, HISTORY)
 _BY_ITSELF = ("file", "gs")  # TensorFlow opens them
 
 _DASHES = "\u2013\u2014\u2212"
@@ -64,6 +66,7 @@ def unclosed_quote(package: AppPackage) -> Iterator[Found]:
         "user.scripts.args": settings(package, "user.scripts.args"),
         "user.scripts.command": settings(package, "user.scripts.command"),
         "tensorboard.args": settings(package, "tensorboard.args"),
+        "on.end": settings(package, "on.end"),
     }
     for key, values in found.items():
         for value in values:
@@ -105,7 +108,7 @@ def storage_url(package: AppPackage) -> Iterator[Found]:
         user.data.dir: s3://bucket/digits                             PASS
         user.checkpoint.prefix: oss://bucket/digits                   WARNING
     """
-    for key in FOLDER_KEYS:
+    for key in OF_PROGRAMS:
         for value in settings(package, key):
             scheme, schemes = scheme_of(value.text), schemes_of(package)
             if scheme and scheme not in (*_BY_ITSELF, *schemes):
@@ -114,6 +117,24 @@ def storage_url(package: AppPackage) -> Iterator[Found]:
                     f"site.global.storage.schemes: {scheme}, if fsspec has it"
                 )
                 yield Found(value.at, f"TensorFlow opens no {scheme}://", hint, WARNING)
+
+
+@rule("history-url", "appConfig")
+def history_url(package: AppPackage) -> Iterator[Found]:
+    """The folder of the history is a URL that tfapp does not open. Reported at the value.
+
+    history.dir: /mnt/shared/history     PASS
+    history.dir: s3://bucket/history     PASS
+    history.dir: oss://bucket/history    FAIL
+    """
+    for value in settings(package, HISTORY):
+        scheme, schemes = scheme_of(value.text), schemes_of(package)
+        if scheme and scheme not in ("file", *schemes):
+            hint = (
+                f"write one of {', '.join(schemes)} or a path; or set "
+                f"site.global.storage.schemes: {scheme}, if fsspec has it"
+            )
+            yield Found(value.at, f"tfapp opens no {scheme}://", hint)
 
 
 def schemes_of(package: AppPackage) -> tuple[str, ...]:
