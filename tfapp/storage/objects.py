@@ -215,10 +215,6 @@ class Objects:
             return False
         return self.stat(path).is_folder
 
-    def _folder(self, path: str) -> None:
-        if not self.stat(path).is_folder:
-            raise NotADirectoryError(base.NO_FOLDER)
-
     def children(self, path: str) -> Sequence[str]:
         bucket, name = self._at(path)
         prefix = f"{name}/" if name else ""
@@ -232,7 +228,7 @@ class Objects:
             self._listed[path.rstrip("/")] = time.monotonic(), frozenset(files - folders)
         names = sorted(files | folders)
         if not names:
-            self._folder(path)
+            base.folder_of(self, path)
         return names
 
     def source(self, path: str) -> base.Source:
@@ -273,7 +269,7 @@ class Objects:
         self._folders.discard(path.rstrip("/"))
 
     def remove_tree(self, path: str) -> None:
-        self._folder(path)
+        base.folder_of(self, path)
         if names := list(self._names(path)):
             call("delete", self._at(path)[0], names)
         begin = f"{path.rstrip('/')}/"
@@ -287,7 +283,7 @@ class Objects:
         names = {new, *_later(new)}
         if any(one in names and self._object(one) for one in _later(old)):
             return  # it was written there at once
-        self._folder(old)
+        base.folder_of(self, old)
         begin = len(self._at(old)[1])
         ends = [name[begin:] for name in self._names(old)]
         pool = concurrent.futures.ThreadPoolExecutor(COPIES, "tfapp-copy")
