@@ -53,6 +53,7 @@ class Definition(Coded):
     gang: float = 600.0  # seconds until all instances must have exported
     queue: float = 0.0  # seconds for which a scheduler may hold it back; 0: see `queue_limit`
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
+    storage_schemes: str = ""  # see ApplicationStatus
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -86,6 +87,7 @@ class Definition(Coded):
             gang=job.limits.gang,
             queue=job.limits.queue,
             checkpoint_dir=job.checkpoint_dir,
+            storage_schemes=job.storage_schemes,
             engine=engine or {},
         )
 
@@ -100,6 +102,7 @@ class Definition(Coded):
             instances=self.instances,
             stop_grace=self.stop_grace,
             checkpoint_dir=self.checkpoint_dir,
+            storage_schemes=self.storage_schemes,
         )
 
     def sources(self) -> list[str]:
