@@ -45,6 +45,7 @@ _CLOCK = "Set the clock of this machine: S3 takes requests of the last 15 minute
 # What a server says, TensorFlow's code for it, and what to do.
 _ANSWERS = (
     (r"NoSuchBucket", base.NOT_FOUND, "Make the bucket first, or correct its name"),
+    (r"ContainerNotFound", base.NOT_FOUND, "Make the container first, or correct its name"),
     (r"NoSuchUpload", base.ABORTED,
      "It was ended, or the answer to its end was lost: look whether the file is there"),
     (r"code: 412", base.ABORTED, "It was replaced meanwhile: open it again"),
