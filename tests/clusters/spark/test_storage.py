@@ -14,6 +14,7 @@ from tests.clusters.spark.conftest import wait_for
 from tests.clusters.spark.test_engine import above, living
 from tests.end_to_end.command_line import CommandLine
 from tests.storage import s3_server
+from tests.storage.programs import check_doctor
 from tests.storage.saving import Saving
 
 pytestmark = pytest.mark.trains
@@ -34,12 +35,12 @@ def test_a_lost_executor_goes_on_from_s3(cluster, tfapp_home, tmp_path):
         environ = {**cluster.environ(), **s3, "TFAPP_ENGINE": "spark"}
         tfapp = CommandLine(tmp_path / "work", tfapp_home, environ=environ)
         saving = OfDriver(tfapp)
-        words = (
-            *saving.words(tfapp),
-            *("-w", 1, "--checkpoints", "s3://bucket/saved", "--secret-env-file", secrets),
+        flags = (
+            *("--secret-env-file", secrets),
             *("--option", "site.global.spark.master", cluster.master),
             *("--option", "site.global.spark.conf", "spark.cores.max=2, spark.executor.cores=2"),
         )
+        words = (*saving.words(tfapp), "-w", 1, "--checkpoints", "s3://bucket/saved", *flags)
         with tfapp.start(*words) as driver:
             try:
                 wait_for(lambda: "saving" in tfapp.names(), "application", 60)
@@ -53,6 +54,7 @@ def test_a_lost_executor_goes_on_from_s3(cluster, tfapp_home, tmp_path):
         assert driver.returncode == 0, problems
         assert "secret-of-tests" not in out + problems
         tfapp.ok("destroy", "saving")
+        check_doctor(tfapp, "s3://bucket/checked", *flags)
 
 
 DRIVER = """
