@@ -48,6 +48,8 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
      "Another program writes this file, or was killed while it did"),
     (r"InvalidToken|token.* is expired", base.UNAUTHENTICATED, _EXPIRED),
     (r"[Kk]erberos|GSS|(?i:sasl)|Authentication", base.UNAUTHENTICATED, _TICKET),
+    (r"No viewfs fallback", base.INVALID,
+     "hdfs-native needs fs.viewfs.mounttable.NAME.linkFallback in core-site.xml, as hdfs://CLUSTER/"),
     (r"No fs\.defaultFS setting|No viewfs", base.INVALID, _SETTINGS),
     (r"InvalidPathException", base.INVALID, "HDFS has no names with a colon"),
     (r"listener disconnected", base.UNAVAILABLE,
