@@ -124,7 +124,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "runner/docker": "application call deaths lines lost_engine pull_progress storage tfjob",
     "schema": "cases shipped_schemas",
     "standalone": "standalone",
-    "storage": "docs faults startup",
+    "storage": "azure docs faults startup",
 }
 
 # Libraries and the modules (or the rooms below) that may import them.

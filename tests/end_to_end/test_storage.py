@@ -80,7 +80,7 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
 
 
 def test_a_program_keeps_what_it_saves_by_a_protocol_of_fsspec(tfapp, tmp_path, monkeypatch):
-    """Which its key names. This machine opens such URLs with the variable that programs have."""
+    """Which its key names, also for commands on this machine, which has the credentials."""
     (tfapp.work / "trains.py").write_text(TRAINS)
     with sftp_server.running(tmp_path / "served") as (url, environ):
         secrets = tfapp.work / "sftp.env"
@@ -90,14 +90,17 @@ def test_a_program_keeps_what_it_saves_by_a_protocol_of_fsspec(tfapp, tmp_path, 
         ran = tfapp("run", "trains.py", *flags, *options)
         assert ran.code == 0, ran.err + ran.out
         assert "events/steps" in json.dumps(tfapp.status("app")["status"])
-        for name, value in environ.items():
-            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("FSSPEC_SFTP", environ["FSSPEC_SFTP"])
         again = tfapp("start", "app")
         assert f"it may go on from what earlier runs have saved in {url}/saved/app" in again.err
         assert tfapp("wait", "app").code == 0
         tfapp.ok("fetch", "app", "kept", "--outputs")
         assert (tfapp.work / "kept/worker_0/result.txt").read_text() == "6"
         tfapp.ok("fetch", "app", "model")
+        destroyed = tfapp("destroy", "app", "--checkpoints")
+        assert f"its files stay in {url}/saved/app and {url}/saved/app.outputs, which is" in (
+            destroyed.out + destroyed.err
+        )
     assert "ckpt-6.index" in {one.name for one in (tfapp.work / "model").iterdir()}
 
 

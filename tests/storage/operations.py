@@ -15,7 +15,7 @@ tfapp.storage.register()  # before TensorFlow is imported
 import tensorflow as tf  # noqa: E402
 
 BASE = sys.argv[1].rstrip("/")
-OBJECTS = BASE.startswith("s3")
+OBJECTS = BASE.startswith(("s3", "abfs"))
 gfile, errors = tf.io.gfile, tf.errors
 
 
@@ -104,7 +104,7 @@ def mistakes():
         read(folder)
     with raises((errors.NotFoundError, errors.FailedPreconditionError)):
         gfile.remove(folder)
-    if OBJECTS:
+    if BASE.startswith("s3"):
         with raises(errors.NotFoundError, "NoSuchBucket"):
             read("s3n://no-such-bucket/file")
         with raises(errors.NotFoundError, "NoSuchBucket"):

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.end_to_end.command_line import CommandLine
+
+THERE = "storage in a container"
 ROOT = Path(__file__).parents[2]
 STEPS = (
     "files large_files append mistakes checkpoints records models summaries other_libraries forked"
@@ -57,6 +60,22 @@ def check_killed(url: str, environ: Mapping[str, str]) -> None:
     done = run("killed", url, "6", environ=environ)
     expected = ["nothing half", "the newest complete checkpoint"]
     assert (done.returncode, done.stdout.splitlines()) == (0, expected), done.stderr
+
+
+def doctor(tfapp: CommandLine, url: str, *flags: object) -> tuple[int, list[dict[str, str]]]:
+    """The exit code of `tfapp doctor --storage`, and what was found in a container."""
+    ended = tfapp("doctor", "--storage", url, "--format", "json", *flags)
+    found = json.loads(ended.out)["findings"]
+    return ended.code, [one for one in found if one["subject"].startswith(THERE)]
+
+
+def check_doctor(tfapp: CommandLine, url: str, *flags: object) -> None:
+    """A container of the engine can do at `url` what programs do. Nothing of it is left."""
+    _, found = doctor(tfapp, url, *flags)
+    steps = ["credentials", "write", "read", "rename", "list", "speed", "delete"]
+    expected = [(THERE, "ok"), *((f"{THERE}: {step}", "ok") for step in steps)]
+    assert [(one["subject"], one["level"]) for one in found] == expected, found
+    assert not [name for name in tfapp.names() if name.startswith("doctor")]
 
 
 def check_page(base: str, environ: Mapping[str, str], folder: Path) -> None:

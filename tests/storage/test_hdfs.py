@@ -40,6 +40,15 @@ def test_a_url_without_an_address_needs_settings(monkeypatch):
         hdfs.Hdfs().stat("hdfs:///a")
 
 
+def test_a_mount_table_without_a_fallback_is_told_with_what_to_do(monkeypatch, tmp_path):
+    link = "<name>fs.viewfs.mounttable.cluster.link./a</name><value>hdfs://127.0.0.1:1/</value>"
+    site = tmp_path / "core-site.xml"
+    site.write_text(f"<configuration><property>{link}</property></configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(base.Failed, match=r"needs fs\.viewfs\.mounttable\.NAME\.linkFallback in"):
+        hdfs.Hdfs().stat("viewfs://cluster/a/b")
+
+
 def test_no_error_has_the_lines_of_java():
     error = FileNotFoundError("Parent directory doesn't exist: /a\n\tat org.apache.X.y(X.java:1)")
     found = hdfs.answered(error)

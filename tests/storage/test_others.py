@@ -10,6 +10,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.storage import programs, sftp_server
+from tfapp.api import returned
+from tfapp.program import returned as program
 from tfapp.storage import base, check, folders, others
 from tfapp.storage.base import Failed
 
@@ -64,6 +66,21 @@ def test_doctor_checks_it(url):
 def test_a_scheme_that_is_not_asked_for_is_not_opened(monkeypatch):
     monkeypatch.delenv("TFAPP_STORAGE_SCHEMES", raising=False)
     assert folders.store_of("sftp://host/a") is None
+    assert folders.store_of("sftp://host/a", schemes="webhdfs, sftp") is not None
+
+
+def test_a_large_value_that_a_function_returns_comes_from_there(sftp, monkeypatch, tmp_path):
+    """The caller has the credentials, and the record of the value says which schemes it opens."""
+    environ = {
+        **sftp[1],
+        "TFAPP_CHECKPOINT_DIR": f"{sftp[0]}/saved",
+        "TFAPP_COMPONENT": "worker",
+        "TFAPP_LOG_DIR": str(tmp_path),
+    }
+    program.write("x" * 2_000_000, environ=environ)
+    monkeypatch.setenv("FSSPEC_SFTP", sftp[1]["FSSPEC_SFTP"])
+    record = (tmp_path / program.FILE).read_bytes()
+    assert returned.decode(record) == "x" * 2_000_000
 
 
 def test_a_server_that_ends_is_an_error_and_its_successor_is_used(tmp_path):

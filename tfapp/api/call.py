@@ -103,7 +103,7 @@ def run(
         name, caller = name_of(call), caller_of(show)
         engine = _engine(call, caller)
         with interruptible(engine, name, caller) as stopper:
-            application = _submit(call, name, engine, caller, show)
+            application = submitted(call, name, engine, caller, show)
             status = application.follow_with(stopper, on_change)
         return application.finished(status)
 
@@ -130,7 +130,7 @@ def submit(
     call = made_call(program, components, more)
     with told_in_full():
         caller = caller_of(show)
-        return _submit(call, name_of(call), _engine(call, caller), caller, show)
+        return submitted(call, name_of(call), _engine(call, caller), caller, show)
 
 
 def open(
@@ -231,7 +231,8 @@ def _engine(call: Call, caller: Caller) -> Engine:
     return engine
 
 
-def _submit(call: Call, name: str, engine: Engine, caller: Caller, show: bool) -> Application:
+def submitted(call: Call, name: str, engine: Engine, caller: Caller, show: bool) -> Application:
+    """Submits the application of `call`. Raises the errors of `submit`."""
     feeding = None
     if call.feed:
         from tfapp.api.feeding import Feeding

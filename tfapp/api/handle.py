@@ -443,4 +443,9 @@ def caller_of(show: bool) -> Caller:
     working folder has been deleted."""
     require_working_folder()
     caller = notebook.caller_here()
-    return caller if show else dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())
+    return caller if show else quiet(caller)
+
+
+def quiet(caller: Caller) -> Caller:
+    """As `caller`, but it prints nothing."""
+    return dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())

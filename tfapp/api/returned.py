@@ -155,10 +155,10 @@ def decode(data: bytes, pickles: bool = False) -> object:
         raise ReturnedError(DAMAGED) from error
 
 
-def _read_file(path: str, size: int, sha256: str) -> bytes:
+def _read_file(path: str, size: int, sha256: str, schemes: str = "") -> bytes:
     what = f"what it returned, {size / (1 << 20):.4g} MiB, is in {path}"
     try:
-        store = folders.store_of(path)
+        store = folders.store_of(path, schemes=schemes)
         if store is not None:
             with folders.opening(path):
                 return _checked(folders.read(store, path, size), what, sha256)

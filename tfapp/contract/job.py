@@ -251,6 +251,11 @@ class Job(Coded):
                 return "" if "${" in prefix else f"{prefix.rstrip('/')}/{self.name}"
         return ""
 
+    @property
+    def storage_schemes(self) -> str:
+        """site.global.storage.schemes, which all components have."""
+        return next((one.settings.text("storage.schemes") for one in self.components), "")
+
 
 MAX_OPTIONS = 50  # that are told again
 MAX_OPTION = 500  # characters of one, and of a program with its arguments

@@ -282,6 +282,7 @@ class ApplicationStatus(Coded):
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
+    storage_schemes: str = ""  # those of URLs that it opens by site.global.storage.schemes
     feed: FeedStatus | None = None  # None where nothing is fed
     ran: Ran | None = None  # None where no coordinator has told
     held: Held | None = None  # None where something was granted

@@ -180,6 +180,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
         stop_grace=state.job.limits.stop_grace,
         checkpoint_dir=state.job.checkpoint_dir,
+        storage_schemes=state.job.storage_schemes,
         feed=state.feed,
         ran=state.job.ran,
         held=_held(state, zero),

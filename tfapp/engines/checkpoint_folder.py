@@ -89,14 +89,15 @@ class UrlCheckpoints:
                 folders.fetch(self._store, url, target)
 
 
-def stored_checkpoints(name: str, folder: str) -> Checkpoints:
+def stored_checkpoints(name: str, folder: str, schemes: str = "") -> Checkpoints:
     """The checkpoints of the application `name` in `folder`: a path, a URL, or "" for none.
-    NotFoundError for none, UnavailableError for a URL that cannot be opened here."""
+    `schemes`: ApplicationStatus.storage_schemes. NotFoundError for none, UnavailableError for a URL
+    that cannot be opened here."""
     if not folder:
         raise refusals.no_checkpoints(name)
     if not is_url(folder):
         return FolderCheckpoints(Path(folder.removeprefix("file://")))
-    store = folders.store_of(folder)
+    store = folders.store_of(folder, schemes=schemes)
     if store is None:
         raise UnavailableError(
             f"{folder} is not a folder of this machine",

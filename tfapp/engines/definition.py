@@ -54,6 +54,7 @@ class Definition(Coded):
     queue: float = 0.0  # seconds for which a scheduler may hold it back; 0: see `queue_limit`
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
     attempts: int = 1  # masters of a run, one after another
+    storage_schemes: str = ""  # see ApplicationStatus
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -88,6 +89,7 @@ class Definition(Coded):
             queue=job.limits.queue,
             checkpoint_dir=job.checkpoint_dir,
             attempts=job.attempts,
+            storage_schemes=job.storage_schemes,
             engine=engine or {},
         )
 
@@ -102,6 +104,7 @@ class Definition(Coded):
             instances=self.instances,
             stop_grace=self.stop_grace,
             checkpoint_dir=self.checkpoint_dir,
+            storage_schemes=self.storage_schemes,
         )
 
     def sources(self) -> list[str]:

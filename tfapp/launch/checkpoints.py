@@ -32,12 +32,12 @@ def home_of(engine: Engine, caller: Caller, tensorflow: bool = True) -> str:
     return engine.checkpoint_home() if tensorflow else ""
 
 
-def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool) -> None:
+def prepare(folder: str, engine: Engine, caller: Caller, fresh: bool, schemes: str = "") -> None:
     """Called before an application is created that saves into `folder`. Notes that the folder has
-    files of an earlier application; with `fresh`, moves them aside. UsageError if that cannot be
-    done from this machine."""
+    files of an earlier application; with `fresh`, moves them aside. `schemes`:
+    ApplicationStatus.storage_schemes. UsageError if that cannot be done from this machine."""
     try:
-        place = _seen(folder, engine)
+        place = _seen(folder, engine, schemes)
         why = "" if place else f"this machine does not see the checkpoints in {folder}"
         used = place is not None and place.has_files()
     except UnavailableError as error:
@@ -64,7 +64,8 @@ def kept_by(name: str, engine: Engine) -> str:
     """What the next run of the application `name` finds in its checkpoint folder, as a sentence. ""
     where this machine does not see the folder of the containers."""
     with contextlib.suppress(TfappError), engine.checkpoints(name) as checkpoints:
-        place = _seen(checkpoints.place, engine)
+        schemes = engine.find(name).status.storage_schemes
+        place = _seen(checkpoints.place, engine, schemes)
         if place is not None and place.has_files():
             return f"it may go on from what earlier runs have saved in {checkpoints.place}"
         if place is not None:
@@ -72,17 +73,19 @@ def kept_by(name: str, engine: Engine) -> str:
     return ""
 
 
-def settle(folder: str, engine: Engine, caller: Caller, delete: bool) -> str:
+def settle(folder: str, engine: Engine, caller: Caller, delete: bool, schemes: str = "") -> str:
     """Decides what happens to the files in `folder` when its application is destroyed, and returns
-    a sentence about it. With `delete` they are deleted, if tfapp chose the folder. "" where there
-    are no files, or none that this machine can see."""
+    a sentence about it. With `delete` they are deleted, if tfapp chose the folder. `schemes`: see
+    `prepare`. "" where there are no files, or none that this machine can see."""
     kept = [folder]
     place = None
     with contextlib.suppress(UnavailableError):
-        place = _seen(folder, engine)
+        place = _seen(folder, engine, schemes)
         if place is not None:
             both = (folder, f"{folder}{OUTPUTS}")
-            kept = [one for one in both if (found := _seen(one, engine)) and found.has_files()]
+            kept = [
+                one for one in both if (found := _seen(one, engine, schemes)) and found.has_files()
+            ]
             if not kept:
                 return "it has saved nothing"
     if not folder or not delete:
@@ -90,7 +93,7 @@ def settle(folder: str, engine: Engine, caller: Caller, delete: bool) -> str:
     if place is None or folder.rpartition("/")[0] != home_of(engine, caller):
         return f"its files stay in {' and '.join(kept)}, which is not tfapp's own place"
     for one in kept:
-        found = _seen(one, engine)
+        found = _seen(one, engine, schemes)
         assert found is not None
         found.delete()
     return f"its files in {' and '.join(kept)} are deleted"
@@ -105,12 +108,12 @@ class _Place(Protocol):
     def delete(self) -> None: ...
 
 
-def _seen(folder: str, engine: Engine) -> _Place | None:
+def _seen(folder: str, engine: Engine, schemes: str) -> _Place | None:
     """None where containers see another folder, or where it ends with the container.
     UnavailableError for a URL without its library."""
     if folder.startswith("/"):
         return _Local(Path(folder)) if engine.sees_home else None
-    store = folders.store_of(folder)
+    store = folders.store_of(folder, schemes=schemes)
     return None if store is None else _Remote(store, folder)
 
 

@@ -160,7 +160,8 @@ def submit(
             clear_away(request.name, engine, caller)
     more = (*unpassed_variables(compiled, caller), *_data_not_there(compiled, engine))
     _accept([*warnings, *more], caller)
-    checkpoints.prepare(compiled.job.checkpoint_dir, engine, caller, fresh)
+    job = compiled.job
+    checkpoints.prepare(job.checkpoint_dir, engine, caller, fresh, job.storage_schemes)
     check_environment(compiled, caller.home / CACHE / "environments", caller, engine, request.needs)
     _tell_checkpoints(compiled, request.name, caller, engine)
     try:

@@ -6,7 +6,7 @@ of the following keys. Without any of them the function returned None.
 
     "value"  the encoded value, of at most 1 MiB
     "file"   {"path", "size", "sha256"} of a larger value, below the checkpoint folder; the path may
-             be a URL
+             be a URL, and "schemes" are those that the program opens by tfapp besides tfapp's own
     "error"  a sentence: why the value cannot be returned
 
 Numbers, text, None, lists and dictionaries with text keys are encoded as in JSON. Other values are
@@ -109,7 +109,10 @@ def _outcome(value: Any, pickles: bool, environ: Mapping[str, str]) -> dict[str,
         _write_atomically(Path(path), data)
     hashlib = importlib.import_module("hashlib")  # seldom needed, and large
     digest = hashlib.sha256(data).hexdigest()
-    return {"file": {"path": path, "size": len(data), "sha256": digest}}
+    file = {"path": path, "size": len(data), "sha256": digest}
+    if schemes := environ.get("TFAPP_STORAGE_SCHEMES"):
+        file["schemes"] = schemes
+    return {"file": file}
 
 
 def _shared_folder(environ: Mapping[str, str], size: int) -> str:

@@ -157,6 +157,20 @@ def split(path: str) -> tuple[str, str, str]:
     return scheme, host, "/".join(part for part in name.split("/") if part)
 
 
+def file_of(store: Store, path: str) -> Status:
+    """That of a file. IsADirectoryError for a folder."""
+    found = store.stat(path)
+    if found.is_folder:
+        raise IsADirectoryError(NO_FILE)
+    return found
+
+
+def folder_of(store: Store, path: str) -> None:
+    """NotADirectoryError for a file."""
+    if not store.stat(path).is_folder:
+        raise NotADirectoryError(NO_FOLDER)
+
+
 def blocks(source: Source) -> Iterator[bytes]:
     """All bytes of a file."""
     for offset in range(0, source.length, BLOCK):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import platform
 import secrets
 import socket
 import threading
@@ -46,6 +47,16 @@ def check(url: str, environ: Mapping[str, str], limit: float = LIMIT) -> Results
         if own.begun and own.removed(LAST_LIMIT):
             logging.getLogger(__name__).warning("%s may be left", own.folder)
         raise
+
+
+def in_plain_data(url: str) -> tuple[str, list[tuple[str, str, str, bool]]]:
+    """What a program returns that checks `url` where it runs: the place, and of each step its name,
+    what it found or why it failed, what to do, and whether it went well."""
+    steps = [
+        (step, text, "", True) if failed is None else (step, failed.words, failed.hint, False)
+        for step, text, failed in check(url, os.environ)
+    ]
+    return f"on {socket.gethostname()}, by Python {platform.python_version()}", steps
 
 
 def _credentials(url: str, environ: Mapping[str, str]) -> str:

@@ -20,11 +20,12 @@ from tfapp.storage.base import BLOCK, Store, blocks, told
 NEEDS = "Install the extra: pip install 'tfapp[storage]'. It needs Python 3.10 or newer."
 
 
-def store_of(url: str, environ: Mapping[str, str] = os.environ) -> Store | None:
-    """The store that opens `url`, None for a path and for other schemes. UnavailableError if its
-    library is not installed."""
+def store_of(url: str, environ: Mapping[str, str] = os.environ, schemes: str = "") -> Store | None:
+    """The store that opens `url`, None for a path and for other schemes than tfapp's, those of
+    `schemes` (an application's) and those of the variable. UnavailableError if its library is not
+    installed."""
     scheme = url.partition("://")[0] if "://" in url else ""
-    if scheme not in opened_schemes(environ.get(ENV_STORAGE_SCHEMES, "")):
+    if scheme not in opened_schemes(f"{schemes},{environ.get(ENV_STORAGE_SCHEMES, '')}"):
         return None
     library = "obstore" if scheme in OPENED_SCHEMES else "fsspec"
     library = "hdfs_native" if scheme in HDFS_SCHEMES else library

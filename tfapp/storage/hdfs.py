@@ -48,6 +48,8 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
      "Another program writes this file, or was killed while it did"),
     (r"InvalidToken|token.* is expired", base.UNAUTHENTICATED, _EXPIRED),
     (r"[Kk]erberos|GSS|(?i:sasl)|Authentication", base.UNAUTHENTICATED, _TICKET),
+    (r"No viewfs fallback", base.INVALID,
+     "hdfs-native needs fs.viewfs.mounttable.NAME.linkFallback in core-site.xml, as hdfs://CLUSTER/"),
     (r"No fs\.defaultFS setting|No viewfs", base.INVALID, _SETTINGS),
     (r"InvalidPathException", base.INVALID, "HDFS has no names with a colon"),
     (r"listener disconnected", base.UNAVAILABLE,
@@ -141,30 +143,20 @@ class Hdfs:
     def is_folder(self, path: str) -> bool:
         return self.stat(path).is_folder
 
-    def _file(self, path: str) -> Status:
-        found = self.stat(path)
-        if found.is_folder:
-            raise IsADirectoryError(base.NO_FILE)
-        return found
-
-    def _folder(self, path: str) -> None:
-        if not self.stat(path).is_folder:
-            raise NotADirectoryError(base.NO_FOLDER)
-
     def children(self, path: str) -> Sequence[str]:
-        self._folder(path)
+        base.folder_of(self, path)
         client, name = self._at(path)
         found = self.done(lambda: list(client.list_status(name)))
         return base.finished(one.path.rpartition("/")[2] for one in found)
 
     def source(self, path: str) -> base.Source:
-        self._file(path)
+        base.file_of(self, path)
         return _Source(self, self._call("read", path))
 
     def writer(self, path: str, append: bool) -> base.Writer:
         client, name = self._at(path)
         try:
-            found = self._file(path)
+            found = base.file_of(self, path)
         except FileNotFoundError:
             append = False
         if not append:
@@ -180,15 +172,15 @@ class Hdfs:
         self._call("mkdirs", path, 0o755, parents)
 
     def remove(self, path: str) -> None:
-        self._file(path)
+        base.file_of(self, path)
         self._call("delete", path, False)
 
     def remove_folder(self, path: str) -> None:
-        self._folder(path)
+        base.folder_of(self, path)
         self._call("delete", path, False)
 
     def remove_tree(self, path: str) -> None:
-        self._folder(path)
+        base.folder_of(self, path)
         self._call("delete", path, True)
 
     def rename(self, old: str, new: str) -> None:

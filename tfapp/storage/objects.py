@@ -45,6 +45,7 @@ _CLOCK = "Set the clock of this machine: S3 takes requests of the last 15 minute
 # What a server says, TensorFlow's code for it, and what to do.
 _ANSWERS = (
     (r"NoSuchBucket", base.NOT_FOUND, "Make the bucket first, or correct its name"),
+    (r"ContainerNotFound", base.NOT_FOUND, "Make the container first, or correct its name"),
     (r"NoSuchUpload", base.ABORTED,
      "It was ended, or the answer to its end was lost: look whether the file is there"),
     (r"code: 412", base.ABORTED, "It was replaced meanwhile: open it again"),
@@ -215,10 +216,6 @@ class Objects:
             return False
         return self.stat(path).is_folder
 
-    def _folder(self, path: str) -> None:
-        if not self.stat(path).is_folder:
-            raise NotADirectoryError(base.NO_FOLDER)
-
     def children(self, path: str) -> Sequence[str]:
         bucket, name = self._at(path)
         prefix = f"{name}/" if name else ""
@@ -232,7 +229,7 @@ class Objects:
             self._listed[path.rstrip("/")] = time.monotonic(), frozenset(files - folders)
         names = sorted(files | folders)
         if not names:
-            self._folder(path)
+            base.folder_of(self, path)
         return names
 
     def source(self, path: str) -> base.Source:
@@ -273,7 +270,7 @@ class Objects:
         self._folders.discard(path.rstrip("/"))
 
     def remove_tree(self, path: str) -> None:
-        self._folder(path)
+        base.folder_of(self, path)
         if names := list(self._names(path)):
             call("delete", self._at(path)[0], names)
         begin = f"{path.rstrip('/')}/"
@@ -287,7 +284,7 @@ class Objects:
         names = {new, *_later(new)}
         if any(one in names and self._object(one) for one in _later(old)):
             return  # it was written there at once
-        self._folder(old)
+        base.folder_of(self, old)
         begin = len(self._at(old)[1])
         ends = [name[begin:] for name in self._names(old)]
         pool = concurrent.futures.ThreadPoolExecutor(COPIES, "tfapp-copy")

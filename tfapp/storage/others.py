@@ -111,18 +111,8 @@ class Others:
     def is_folder(self, path: str) -> bool:
         return self.stat(path).is_folder
 
-    def _file(self, path: str) -> Status:
-        found = self.stat(path)
-        if found.is_folder:
-            raise IsADirectoryError(base.NO_FILE)
-        return found
-
-    def _folder(self, path: str) -> None:
-        if not self.is_folder(path):
-            raise NotADirectoryError(base.NO_FOLDER)
-
     def children(self, path: str) -> Sequence[str]:
-        self._folder(path)
+        base.folder_of(self, path)
 
         def names(system: Any, folder: str) -> Iterator[str]:
             found = (one.rstrip("/") for one in system.ls(folder, detail=False))
@@ -131,7 +121,7 @@ class Others:
         return base.finished(self._call(path, names))
 
     def source(self, path: str) -> base.Source:
-        return _Source(self, path, self._file(path).length)
+        return _Source(self, path, base.file_of(self, path).length)
 
     def read(self, path: str, offset: int, count: int) -> bytes:
         """A part of a file."""
@@ -143,7 +133,7 @@ class Others:
     def writer(self, path: str, append: bool) -> base.Writer:
         before = None
         with contextlib.suppress(FileNotFoundError):
-            self._file(path)
+            base.file_of(self, path)
             before = self.source(path) if append else None
         self.make_folder(path.rpartition("/")[0], parents=True)
         writer = KeptWriter(_File(self, path))
@@ -157,14 +147,14 @@ class Others:
                 raise FileExistsError("there is a folder or a file of this name")
             return
         if not parents and "/" in _place(path)[1]:
-            self._folder(path.rstrip("/").rpartition("/")[0])
+            base.folder_of(self, path.rstrip("/").rpartition("/")[0])
         if parents:
             self._call(path, lambda system, name: system.makedirs(name, exist_ok=True))
         else:
             self._call(path, lambda system, name: system.mkdir(name, create_parents=False))
 
     def remove(self, path: str) -> None:
-        self._file(path)
+        base.file_of(self, path)
         self._call(path, lambda system, name: system.rm_file(name))
 
     def remove_folder(self, path: str) -> None:
@@ -173,7 +163,7 @@ class Others:
         self._call(path, lambda system, name: system.rmdir(name))
 
     def remove_tree(self, path: str) -> None:
-        self._folder(path)
+        base.folder_of(self, path)
         self._call(path, lambda system, name: system.rm(name, recursive=True))
 
     def rename(self, old: str, new: str) -> None:

@@ -10,6 +10,7 @@ from kubernetes_cluster import relay, settings
 from tests.clusters.kubernetes.command import FRUGAL
 from tests.end_to_end.command_line import call
 from tests.storage import s3_server
+from tests.storage.programs import check_doctor
 from tests.storage.saving import Saving
 
 pytestmark = pytest.mark.trains
@@ -44,6 +45,7 @@ def test_a_lost_pod_goes_on_from_s3(tfapp, s3, tmp_path, monkeypatch):
     saved = saving.saves()
     tfapp.delete("pods", tfapp.pods("saving")["worker-0"]["metadata"]["name"])
     saving.check_it_goes_on("s3://bucket/saved/saving", saved)
+    check_doctor(tfapp, "s3://bucket/checked", *keys[2:4], *FRUGAL)
     tfapp.ok("destroy", "saving")
     words = ("history", "saving", "--dir", "s3://bucket/history")
     ended = call(words, dict(os.environ), tfapp.work)

@@ -119,7 +119,10 @@ def test_a_ticket_that_has_expired(cluster, ann, keytab):
 # Where it has no ticket, with the tokens of its container alone.
 SAVES = """
 import os
+import time
 import tensorflow as tf
+from tfapp.storage import expiry
+assert 6 < (expiry.of_hdfs(os.environ) - time.time()) / 86400 <= 7
 assert not {"KRB5CCNAME", "KRB5KEYTAB"} & os.environ.keys()
 checkpoint = tf.train.Checkpoint(step=tf.Variable(7))
 print("saved", checkpoint.save(os.environ["TFAPP_CHECKPOINT_DIR"] + "/ckpt"), flush=True)

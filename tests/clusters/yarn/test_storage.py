@@ -1,6 +1,5 @@
 """TensorFlow on a real HDFS."""
 
-import json
 import os
 import re
 
@@ -11,6 +10,7 @@ from tests.end_to_end.command_line import call
 from tests.end_to_end.trainings import RUNNER
 from tests.storage import programs
 from tests.storage.saving import Saving
+from tfapp.storage import check
 
 
 @pytest.mark.trains
@@ -61,19 +61,12 @@ def test_the_programs_of_the_page_on_training_data(cluster, tmp_path):
     programs.check_page(base, {**cluster.environ(), **programs.SECOND_OF_TWO}, tmp_path)
 
 
-def test_doctor_checks_a_folder_of_hdfs(user, cluster):
+def test_doctor_checks_a_folder_of_hdfs(tfapp, user, cluster):
+    """From a container; and from this machine one that is not there."""
     own = f"{cluster.storage}/user/{program.user()}"
-
-    def doctor(url):
-        done = user.call("doctor", "--storage", url, "--format", "json")
-        found = json.loads(done.stdout)["findings"]
-        return done.returncode, [one for one in found if one["subject"].startswith("storage ")]
-
-    code, found = doctor(own)
-    steps = ["credentials", "write", "read", "rename", "list", "speed", "delete"]
-    assert (code, [one["subject"] for one in found]) == (0, [f"storage {step}" for step in steps])
-    assert found[-1]["text"] == "nothing is left"
-    code, (_, failed, _) = doctor(f"{own}/none")
-    assert (code, failed["subject"]) == (53, "storage write")
-    assert failed["mend"] == "Make this folder first, or name one that is there."
-    assert failed["text"] == f"Parent directory doesn't exist: /user/{program.user()}/none"
+    programs.check_doctor(tfapp, own)
+    *_, failed, _ = check.check(f"{own}/none", user.environ)
+    assert (failed[0], failed[2].words) == (
+        *("write", f"Parent directory doesn't exist: /user/{program.user()}/none"),
+    )
+    assert failed[2].hint == "Make this folder first, or name one that is there."

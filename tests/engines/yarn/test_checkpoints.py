@@ -1,7 +1,7 @@
 import pytest
 
 from tfapp.engines.base import StoredFile
-from tfapp.engines.checkpoint_folder import FolderCheckpoints
+from tfapp.engines.checkpoint_folder import FolderCheckpoints, UrlCheckpoints
 from tfapp.engines.yarn.checkpoints import HadoopCheckpoints, checkpoints_of, parse_listing
 from tfapp.errors import NotFoundError, UnavailableError
 
@@ -24,6 +24,9 @@ def test_files_of_a_listing(place):
 def test_which_reads_it(tmp_path):
     (tmp_path / "app").mkdir()
     assert isinstance(checkpoints_of("app", "hdfs://n1/saved/app", {}), HadoopCheckpoints)
+    # Hadoop has a client of sftp, too.
+    assert isinstance(checkpoints_of("app", "sftp://n1/app", {}), HadoopCheckpoints)
+    assert isinstance(checkpoints_of("app", "sftp://n1/app", {}, "sftp"), UrlCheckpoints)
     assert isinstance(checkpoints_of("app", f"{tmp_path}/app", {}), FolderCheckpoints)
     assert isinstance(checkpoints_of("app", f"file://{tmp_path}/app", {}), FolderCheckpoints)
     with pytest.raises(NotFoundError, match="has no checkpoint folder that outlives"):

@@ -6,6 +6,7 @@ from tests.end_to_end.command_line import CommandLine
 from tests.end_to_end.trainings import RUNNER
 from tests.runner.docker.flags import in_docker
 from tests.storage import s3_server
+from tests.storage.programs import check_doctor
 from tests.storage.saving import Saving
 
 pytestmark = pytest.mark.trains
@@ -30,4 +31,6 @@ def test_a_lost_container_goes_on_from_s3(tfapp, engine, tmp_path, monkeypatch):
         saved = saving.saves()
         saving.signal("worker/0", RUNNER)
         saving.check_it_goes_on("s3://bucket/saved/saving", saved)
+        assert engine.containers() == []
+        check_doctor(tfapp, "s3://bucket/checked", *given, *host, *in_docker())
         assert engine.containers() == []

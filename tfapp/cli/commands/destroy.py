@@ -55,25 +55,27 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     def destroy(name: str) -> str:
         if args.force:
             engine.stop(name, "destroyed", force=True)
-        folder = _checkpoints(engine, name)
+        folder, schemes = _checkpoints(engine, name)
         with one_by_one:
             engine.destroy(name)
         sources.forget(shell, engine, name)
         on_end.forget(shell, engine.name, name)
-        more = checkpoints.settle(folder, engine, shell, args.checkpoints)
+        more = checkpoints.settle(folder, engine, shell, args.checkpoints, schemes)
         return f"{name} is destroyed{'; ' if more else ''}{more}"
 
     return act_on_each(named(args, engine) if names is None else names, shell, destroy)
 
 
-def _checkpoints(engine: Engine, name: str) -> str:
-    """The folder of its checkpoints, "" where it has none that lasts or none that is known."""
+def _checkpoints(engine: Engine, name: str) -> tuple[str, str]:
+    """The folder of its checkpoints, "" where it has none that lasts or none that is known; and the
+    schemes of URLs that it opens besides tfapp's own."""
     try:
-        return engine.find(name).status.checkpoint_dir
+        status = engine.find(name).status
+        return status.checkpoint_dir, status.storage_schemes
     except UnknownApplicationError:
         raise
     except TfappError:  # damaged, or a silent master: it may be destroyed all the same
-        return ""
+        return "", ""
 
 
 def _ended(args: argparse.Namespace, engine: Engine) -> tuple[str, ...]:

@@ -16,8 +16,13 @@ hdfs://namenode:8020/user/me or s3://bucket/folder, from this machine. It says h
 which credentials are in use. It needs the extra tfapp[storage]. What it makes there has a folder of
 its own, .tfapp-doctor-..., which it deletes.
 
+With another engine than the local one, and with -i, -e, --secret-env-file or --option, --storage
+checks the same from a container of the engine, too, by a small application: what programs there
+can do, with the credentials that they have. Its record is deleted afterwards.
+
   tfapp doctor --engine yarn
   tfapp doctor --engine yarn --python /opt/tensorflow/bin/python
+  tfapp doctor --engine kubernetes --storage s3://bucket/data -i IMAGE --secret-env-file keys.env
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ import argparse
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tfapp.cli.flags import (
     add_engine_options,
@@ -37,8 +43,12 @@ from tfapp.cli.flags import (
 )
 from tfapp.cli.json_output import document
 from tfapp.cli.shell import Shell
+from tfapp.engines import DEFAULT_ENGINE
 from tfapp.engines.diagnosis import Finding
 from tfapp.errors import ExitCode
+
+if TYPE_CHECKING:
+    from tfapp.engines.base import Engine
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -50,6 +60,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--storage", metavar="URL", type=_url, help="a folder, as s3://bucket/folder, to check"
+    )
+    there = parser.add_argument_group("--storage from a container")
+    there.add_argument("-i", "--image", metavar="IMAGE", help="the image of the container")
+    there.add_argument(
+        "-e",
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="a variable there, by default with the value that it has here; may be repeated",
+    )
+    there.add_argument(
+        "--secret-env-file",
+        metavar="FILE",
+        type=Path,
+        help="a file with variables there whose values are struck out of logs",
+    )
+    there.add_argument(
+        "-O",
+        "--option",
+        metavar=("KEY", "VALUE"),
+        nargs=2,
+        action="append",
+        default=[],
+        help="a key of appConfig for the application that checks; may be repeated",
     )
     add_format_flag(parser)
 
@@ -85,7 +120,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 
 def _findings(args: argparse.Namespace, shell: Shell) -> Iterator[Finding]:
-    yield from engine_of(args, shell).examine(args.python, engine_options_of(args, shell))
+    engine = engine_of(args, shell)
+    yield from engine.examine(args.python, engine_options_of(args, shell))
     if args.storage is not None:
         from tfapp.engines.diagnosis import OK, PROBLEM
         from tfapp.storage.check import check
@@ -94,6 +130,26 @@ def _findings(args: argparse.Namespace, shell: Shell) -> Iterator[Finding]:
             for step, text, failed in results:
                 found = (PROBLEM, failed.words, failed.hint) if failed else (OK, text)
                 yield Finding(f"storage {step}", *found)
+        given = (args.image, args.env, args.secret_env_file, args.option)
+        if args.engine != DEFAULT_ENGINE or any(given):
+            yield from _from_container(args, engine, shell)
+
+
+def _from_container(args: argparse.Namespace, engine: Engine, shell: Shell) -> Iterator[Finding]:
+    from tfapp.api.arguments import Call
+    from tfapp.api.storage_check import check_there
+    from tfapp.launch.env_file import read_variables
+
+    call = Call(
+        engine=args.engine,
+        env=read_variables(args.env, "-e", shell.environ),
+        secret_env_file=args.secret_env_file,
+        python=args.python,
+        image=args.image,
+        queue=args.queue,
+        options=dict(args.option),
+    )
+    return check_there(args.storage, call, engine, shell)
 
 
 def _as_dict(finding: Finding) -> dict[str, Any]:

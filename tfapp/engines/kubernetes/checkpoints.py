@@ -138,12 +138,13 @@ class _Chunks(io.RawIOBase):
 
 @contextlib.contextmanager
 def reading(
-    cluster: KubernetesCluster, name: str, run: int, folder: str, uid: str
+    cluster: KubernetesCluster, name: str, run: int, folder: str, uid: str, schemes: str = ""
 ) -> Iterator[Checkpoints]:
     """A context manager: the checkpoint folder `folder`, as in the containers of the application
-    `name`. `run`: the newest run. `uid`: that of the record. NotFoundError, UnavailableError."""
+    `name`. `run`: the newest run. `uid`: that of the record. `schemes`: see stored_checkpoints.
+    NotFoundError, UnavailableError."""
     if not folder or is_url(folder):
-        yield stored_checkpoints(name, folder)
+        yield stored_checkpoints(name, folder, schemes)
         return
     folder = folder.removeprefix("file://")
     pods = _manifests(cluster, name)

@@ -204,9 +204,10 @@ class KubernetesEngine(BaseEngine[KubernetesRecord, KubernetesRun]):
         from tfapp.engines.kubernetes.checkpoints import reading
 
         run = self._run(name)
-        folder = run.recorded.last_known.checkpoint_dir
-        place = folder and f"{folder}{beside}"
-        return reading(self._cluster, name, run.number, place, run.found.uid)
+        known = run.recorded.last_known
+        place = known.checkpoint_dir and f"{known.checkpoint_dir}{beside}"
+        schemes = known.storage_schemes
+        return reading(self._cluster, name, run.number, place, run.found.uid, schemes)
 
     def reach(
         self, name: str, instance: str, address: str

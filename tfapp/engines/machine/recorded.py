@@ -173,7 +173,7 @@ class RecordedEngine(BaseEngine[RunFolder, MachineRun]):
         folder = self._run(name).folder
         status = self._listed(name, folder.number, folder).status
         place = status.checkpoint_dir and f"{status.checkpoint_dir}{beside}"
-        return contextlib.nullcontext(stored_checkpoints(name, place))
+        return contextlib.nullcontext(stored_checkpoints(name, place, status.storage_schemes))
 
     # -- ending --
     def destroy(self, name: str) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfapp.contract.names import AZURE_SCHEMES, S3_SCHEMES
+from tfapp.contract.names import HDFS_SCHEMES, opened_schemes
 from tfapp.engines import refusals
 from tfapp.engines.base import Checkpoints, StoredFile
 from tfapp.engines.checkpoint_folder import is_url, stored_checkpoints
@@ -82,12 +82,16 @@ def parse_listing(text: str, place: str) -> tuple[StoredFile, ...]:
     return tuple(sorted(found, key=lambda file: file.path))
 
 
-def checkpoints_of(name: str, folder: str, environ: Mapping[str, str]) -> Checkpoints:
-    """The checkpoints of the application `name` in `folder`, as on the nodes. NotFoundError if
-    there are none, UnavailableError for a folder of the nodes that this machine does not have."""
-    if is_url(folder) and folder.partition("://")[0] not in (*S3_SCHEMES, *AZURE_SCHEMES):
+def checkpoints_of(
+    name: str, folder: str, environ: Mapping[str, str], schemes: str = ""
+) -> Checkpoints:
+    """The checkpoints of the application `name` in `folder`, as on the nodes. `schemes`: see
+    stored_checkpoints. NotFoundError if there are none, UnavailableError for a folder of the nodes
+    that this machine does not have."""
+    by_tfapp = {*opened_schemes(schemes)} - {*HDFS_SCHEMES}
+    if is_url(folder) and folder.partition("://")[0] not in by_tfapp:
         return HadoopCheckpoints(environ, folder)
-    here = stored_checkpoints(name, folder)
+    here = stored_checkpoints(name, folder, schemes)
     if not is_url(folder) and not Path(here.place).is_dir():
         raise UnavailableError(
             f"{here.place} is a folder of the cluster's nodes, and this machine does not see it",

@@ -200,10 +200,12 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
         self, name: str, beside: str = ""
     ) -> contextlib.AbstractContextManager[Checkpoints]:
         run = self._run(name)
-        folder = run.accepted.checkpoint_dir
-        folder = folder or self._register.accepted(run.report, fetch=True).checkpoint_dir
-        place = folder and f"{folder}{beside}"
-        return contextlib.nullcontext(checkpoints_of(name, place, self._environ))
+        known = run.accepted
+        if not known.checkpoint_dir:
+            known = self._register.accepted(run.report, fetch=True)
+        place = known.checkpoint_dir and f"{known.checkpoint_dir}{beside}"
+        found = checkpoints_of(name, place, self._environ, known.storage_schemes)
+        return contextlib.nullcontext(found)
 
     def destroy(self, name: str) -> None:
         """See Engine.destroy. YARN keeps its own reports and logs as configured. tfapp hides them,
