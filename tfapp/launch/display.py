@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
-from tfapp.contract.names import FORMING, RUNNING, exported_pages
+from tfapp.contract.names import FORMING, REQUESTED, RUNNING, exported_pages
 from tfapp.contract.status import (
     ApplicationStatus,
     InstanceStatus,
@@ -137,10 +137,12 @@ def _state_words(status: ApplicationStatus, waits: str = "") -> Iterator[tuple[s
     yield status.name, status.state
     if waits:
         yield f"{status.name} waits", waits
-    for component, states in component_states(status).items():
+    absent = status.absent
+    for component, states in component_states(status, absent).items():
         if len(states) == 1:
             state, count = next(iter(states.items()))
-            yield component, f"{count} {state}"
+            late = sum(instance.component == component for instance in absent)
+            yield component, f"{count} of {count + late} {state}" if late else f"{count} {state}"
     for instance in status.instances:
         if instance.state in ("FAILED", "LOST"):
             text = instance.exit.text if instance.exit else ""
@@ -157,10 +159,15 @@ def pages(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
             yield f"{instance.instance} shows", address
 
 
-def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
-    """The number of instances in each state, by component, in job order."""
+def component_states(
+    status: ApplicationStatus, without: Container[InstanceStatus] = ()
+) -> dict[str, Counter[str]]:
+    """The number of instances in each state, by component, in job order. Those in `without` do not
+    count."""
     found: dict[str, Counter[str]] = {}
     for instance in status.instances:
+        if instance in without:
+            continue
         found.setdefault(instance.component, Counter())[instance.state] += 1
     return found
 
@@ -202,10 +209,12 @@ def measured_component(status: ApplicationStatus) -> dict[str, str]:
 
 def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
     """What each component is preparing, according to its first instance that does so:
-    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
+    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)").
+    Nothing of those that others run without, while they have no container."""
     found: dict[str, list[InstanceStatus]] = {}
+    absent = [i for i in status.absent if i.state == REQUESTED]
     for instance in status.instances:
-        if instance.preparing:
+        if instance.preparing and instance not in absent:
             found.setdefault(instance.component, []).append(instance)
     return {
         component: (first.instance, first.preparing + (f" (and {len(more)} more)" if more else ""))

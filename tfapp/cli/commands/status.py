@@ -60,6 +60,8 @@ def _text(application: Application, package: str, width: int | None) -> str:
     facts += ran_in_words(status)
     if application.waits:
         facts.append(("waits", application.waits))
+    if status.absent and not status.verdict:
+        facts.append(("cluster", f"{status.size} instances; the others join when they come"))
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
         survived = [moment.text for moment in status.timeline if moment.kind == FAILURE]
@@ -125,8 +127,9 @@ def _restarts(status: ApplicationStatus) -> str:
 
 
 def _row(instance: InstanceStatus) -> tuple[str, ...]:
+    task = "" if instance.task is None else f" (task {instance.task})"
     return (
-        instance.instance,
+        f"{instance.instance}{task}",
         instance.state,
         instance.host or "-",
         _container(instance),
