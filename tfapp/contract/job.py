@@ -196,6 +196,11 @@ class ComponentJob(Coded):
     elastic_min: int = 0  # a generation forms with so many instances; 0: with all
 
     @property
+    def needed(self) -> int:
+        """The fewest instances with which the application trains."""
+        return self.elastic_min or self.instances
+
+    @property
     def settings(self) -> Settings:
         """`site.global.*` of the component."""
         return Settings(self.site)

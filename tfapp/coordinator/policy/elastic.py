@@ -22,6 +22,8 @@ from tfapp.coordinator.policy.state import Instance, Intent, Stage, State
 def go_without(state: State, time: float) -> State:
     """Notes since when enough instances are ready. When the time for the others is over, the
     generation does without them."""
+    if state.phase == FORMING:
+        state = forming.all_needed(state, state.generation)
     absent = missing(state)
     if not absent:
         return dataclasses.replace(state, enough_since=math.inf)

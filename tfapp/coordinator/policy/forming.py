@@ -185,7 +185,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     the others. It is announced before those are there, because the announcement makes every runner
     kill its program. The cluster is published after `delay` seconds at the earliest."""
     generation = state.generation + 1
-    state = _all_needed(state)
+    state = all_needed(state, generation, ended=True)
     instances = {i.id: _again(state, i, generation) for i in state.instances.values()}
     abandoned = (i for i in state.instances.values() if i.lost and i.intent is not Intent.IGNORE)
     ended = tuple(action for instance in abandoned for action in _abandon(instance))
@@ -212,20 +212,24 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     )
 
 
-def _all_needed(state: State) -> State:
-    """The state in which no instance is LATE of a component that has too few others left."""
-    found = state.instances.values()
+def all_needed(state: State, generation: int, ended: bool = False) -> State:
+    """The state in which no instance is LATE of a component that has too few others left: they take
+    part in `generation`. `ended`: also those that have ended, and get other containers."""
     few = {c.name for c in state.job.components if c.elastic_min and lacks(state, c, ready=False)}
-    needed = [i for i in found if i.intent is Intent.LATE and i.component in few]
-    return state.with_instances(dataclasses.replace(i, intent=Intent.RUN) for i in needed)
+    return state.with_instances(
+        dataclasses.replace(i, intent=Intent.RUN, joined=generation)
+        for i in state.instances.values()
+        if i.intent is Intent.LATE and i.component in few and (ended or not i.ended)
+    )
 
 
 def lacks(state: State, component: ComponentJob, ready: bool = True) -> bool:
     """Whether fewer instances of `component` than a generation needs take part, or fewer of those
-    are `ready`."""
+    are `ready`. What is ignored, was refused, or has ended before the others begin is not
+    needed."""
     mine = [i for i in state.instances.values() if i.component == component.name]
     mine = [i for i in mine if i.intent is not Intent.IGNORE]
-    mine = [i for i in mine if i.joins or not (ready and i.ended)]
+    mine = [i for i in mine if not i.ended or (i.due < math.inf if i.joins else not ready)]
     there = sum(not i.joins and (i.answer is not None or not ready) for i in mine)
     return there < min(component.elastic_min, len(mine))
 
@@ -333,6 +337,8 @@ def complete(state: State, time: float) -> Step:
     if state.phase != FORMING or state.failure is not None or not expected:
         return state, ()
     if not all_answered(state) or state.ticked < state.not_before:
+        return state, ()
+    if any(component.elastic_min and lacks(state, component) for component in state.job.components):
         return state, ()
     held = frozenset(_held(state))
     state = dataclasses.replace(

@@ -112,9 +112,12 @@ def tick(state: State, event: events.Tick) -> Step:
     if time < state.resumed + CATCH_UP:
         return state, ()
     state, done = forming.hold(state, time)
+    if not (state.decided or _recovers(state)):
+        state = elastic.go_without(state, time)
+    state, told = forming.remind(state, time)
     state, settled = stacks.settle(state, time)
     state, asked = stacks.stall(state, time)
-    done += (*settled, *asked)
+    done += (*told, *settled, *asked)
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
@@ -134,11 +137,7 @@ def tick(state: State, event: events.Tick) -> Step:
 
 def _go_on(state: State, time: float) -> Step:
     """Acts on failures and on pending work, then on the deadlines that end the application."""
-    if not _recovers(state):
-        state = elastic.go_without(state, time)
-    state, told = forming.remind(state, time)
     state, done = judging.look(state, time)
-    done = (*told, *done)
     if state.failure is None and not state.decided:
         state, formed = forming.complete(state, time)
         state, released = forming.release(state)

@@ -105,6 +105,7 @@ class Runs:
             gpu_locks=str(self.home.gpus),
             gpus=self._engine.gpus(definition),
             gpus_needed=definition.gpus,
+            gpus_most=definition.gpus_most,
             accepted=definition.accepted(now),
             tags=definition.tags,
             docker=definition.docker,

@@ -19,7 +19,7 @@ from tfapp.processes import Process
 class RunConfig(Coded):
     """The configuration of a master. `environment`: the part of the submitting user's environment
     that containers inherit. `gpus`: the ids that this run may use; `gpus_needed`: the number that
-    it must get. `accepted`: the status until the coordinator publishes one. `engine`: see
+    it must get, `gpus_most`: that it takes where more are free. `accepted`: the status until the coordinator publishes one. `engine`: see
     Definition."""
 
     name: str
@@ -32,6 +32,7 @@ class RunConfig(Coded):
     gpus: tuple[str, ...]
     gpus_needed: int
     accepted: ApplicationStatus
+    gpus_most: int = 0
     tags: tuple[str, ...] = ()
     docker: tuple[str, ...] = ()  # see Definition
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
