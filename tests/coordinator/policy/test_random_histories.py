@@ -559,13 +559,11 @@ def test_random_histories(block):
 
 
 IN_QUEUES = (
-    *("advance",) * 8,
-    *("answer all",) * 6,
+    *("advance",) * 12,
+    *("answer all",) * 10,
     *("grant",) * 4,
-    *("hold",) * 4,
-    *("preempt",) * 3,
-    *("full",) * 2,
-    *("exit", "lose", "cut", "silence", "flex", "pause"),
+    *("hold", "preempt") * 2,
+    *("full", "exit", "lose", "silence", "flex", "pause"),
 )
 
 

@@ -44,7 +44,9 @@ def missing(state: State) -> tuple[Instance, ...]:
     it needs one of them."""
     if state.phase != FORMING or not any(c.elastic_min for c in state.job.components):
         return ()
-    there = [i for i in state.instances.values() if not i.ended and not i.joins]
+    there = [i for i in state.instances.values() if i.intent is Intent.RUN]
+    if any(i.ended and not i.succeeded for i in there):
+        return ()  # it gets another container
     absent = tuple(i for i in there if i.answer is None)
     components = {c.name: c for c in state.job.components}
     if not all(_spared(state, i, components[i.component]) for i in absent):
