@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.end_to_end.command_line import LIMIT, CommandLine
-from tests.end_to_end.trainings import Digits, assert_continued, wait_until
+from tests.end_to_end.trainings import Digits, assert_continued
 
 pytestmark = pytest.mark.trains
 

@@ -39,8 +39,9 @@ _WORD = re.compile(r"[ -~]{1,100}\Z")
 @frozen
 class Definition(Coded):
     """`spec`: Skein's application spec as plain data, without credentials. `instances`: the initial
-    instances, in job order. `gpus`, `gpus_most`: those that it needs, and takes at most. `docker`: the addresses of the Docker engines that containers use; ""
-    for that of the environment. `engine`: data for the engine alone."""
+    instances, in job order. `gpus`, `gpus_most`: those that it needs, and takes at most. `docker`:
+    the addresses of the Docker engines that containers use; "" for that of the environment.
+    `engine`: data for the engine alone."""
 
     name: str
     user: str

@@ -55,13 +55,18 @@ def _text(application: Application, package: str, width: int | None) -> str:
         ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
     ]
-    places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
+    size = f"{status.size} instances; the others join when they come"
+    alone = bool(status.absent) and status.verdict is None
+    places = (
+        ("cluster", size if alone else ""),
+        ("package", package),
+        ("saves to", status.checkpoint_dir),
+        ("logs", application.logs),
+    )
     facts += [(name, place) for name, place in places if place]
     facts += ran_in_words(status)
     if application.waits:
         facts.append(("waits", application.waits))
-    if status.absent and not status.verdict:
-        facts.append(("cluster", f"{status.size} instances; the others join when they come"))
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
         survived = [moment.text for moment in status.timeline if moment.kind == FAILURE]

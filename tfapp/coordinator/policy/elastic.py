@@ -30,9 +30,7 @@ def go_without(state: State, time: float) -> State:
     state = dataclasses.replace(state, enough_since=min(state.enough_since, time))
     if time < forms_at(state):
         return state
-    late = (
-        dataclasses.replace(i, intent=Intent.LATE, joined=state.generation + 1) for i in absent
-    )
+    late = (dataclasses.replace(i, intent=Intent.LATE, joined=state.generation + 1) for i in absent)
     has = "has" if len(absent) == 1 else "have"
     who = f"{verdicts.names([i.id for i in absent])} {has} not come"
     text = f"{who}: generation {state.generation} forms without"

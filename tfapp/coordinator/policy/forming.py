@@ -289,11 +289,7 @@ def request(instance: Instance, generation: int) -> Action:
 
 def _expected(state: State, joining: bool = False) -> tuple[Instance, ...]:
     """The instances that take part in this generation and have not ended."""
-    return tuple(
-        i
-        for i in state.instances.values()
-        if not i.ended and (joining or not i.joins)
-    )
+    return tuple(i for i in state.instances.values() if not i.ended and (joining or not i.joins))
 
 
 def announce(state: State) -> Step:

@@ -96,9 +96,7 @@ def master_lost(state: State, objection: str) -> Verdict:
 def gang_incomplete(state: State) -> Verdict:
     limit = duration(state.job.limits.gang)
     absent = [
-        i
-        for i in state.instances.values()
-        if i.answer is None and not i.ended and not i.joins
+        i for i in state.instances.values() if i.answer is None and not i.ended and not i.joins
     ]
     missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
     since = f"after generation {state.generation} began"

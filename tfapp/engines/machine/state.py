@@ -19,8 +19,8 @@ from tfapp.processes import Process
 class RunConfig(Coded):
     """The configuration of a master. `environment`: the part of the submitting user's environment
     that containers inherit. `gpus`: the ids that this run may use; `gpus_needed`: the number that
-    it must get, `gpus_most`: that it takes where more are free. `accepted`: the status until the coordinator publishes one. `engine`: see
-    Definition."""
+    it must get; `gpus_most`: that it takes where so many are free. `accepted`: the status until the
+    coordinator publishes one. `engine`: see Definition."""
 
     name: str
     application: str  # application_<milliseconds>_<run>

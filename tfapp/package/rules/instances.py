@@ -142,8 +142,8 @@ def elastic_minimum(package: AppPackage) -> Iterator[Found]:
         at, has = asked.place(LEAST), f"{LEAST} of '{component.name}' is {asked.least}"
         if component.role not in ELASTIC_ROLES:
             message = f"{LEAST} of '{component.name}': all instances of role {component.role} are"
-            message += " always needed"
-            yield Found(at, message, f"remove it; roles that may have it: {', '.join(ELASTIC_ROLES)}")
+            hint = f"remove it; roles that may have it: {', '.join(ELASTIC_ROLES)}"
+            yield Found(at, f"{message} always needed", hint)
         elif asked.least > asked.instances:
             message = f"{has}, more than its {asked.instances} instances"
             yield Found(at, message, f"lower it, or raise {INSTANCES}")
