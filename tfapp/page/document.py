@@ -154,8 +154,8 @@ def in_words(status: ApplicationStatus, waits: str = "") -> str:
         return f"Accepted: nothing runs yet.{waiting}"
     if status.state == SUSPENDED:
         return f"Suspended: nothing runs now.{waiting}"
-    absent = status.absent
-    states = Counter(one.state for one in status.instances if one not in absent)
+    absent = {one.instance for one in status.absent}
+    states = Counter(one.state for one in status.instances if one.instance not in absent)
     counts = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
     total = len(status.instances)
     whose = f"{status.size} instance{'' if total == 1 else 's'}: {counts}." if total else ""

@@ -281,8 +281,9 @@ class Referee:
 
     def least(self, state: State) -> int:
         """The members without which no generation forms."""
-        needed = [c.elastic_min or c.instances for c in state.job.components]
-        return min(sum(needed), sum(is_member(i) for i in state.instances.values()))
+        members = Counter(i.component for i in state.instances.values() if is_member(i))
+        components = state.job.components
+        return sum(min(members[c.name], c.elastic_min or c.instances) for c in components)
 
     def check_given_back(self, before: State, after: State, wanted: tuple) -> None:
         """All, after the gang's time and longer each time; it costs nothing, and comes again."""
