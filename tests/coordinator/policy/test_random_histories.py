@@ -273,11 +273,12 @@ class Referee:
                 numbers = [task_index(m.instance, action.cluster.members) for m in mine]
                 assert numbers == [*range(len(mine))], "numbers are dense"
         begins = after.generation > before.generation and before.phase == RUNNING
-        unforced = begins and after.failure is None and before.failure is None
-        if unforced and isinstance(event, events.Tick) and not came_by_flex(before):
+        joined = begins and any(m.text.endswith(" joined") for m in after.timeline[-2:])
+        if joined and not came_by_flex(before):
             self.joined += 1
             assert self.world.now >= self.formed + limits.elastic_interval, "not too often"
-            assert after.charges == before.charges, "free of charge"
+            if before.failure is None:  # one that was ignored may be closed at the same time
+                assert after.charges == before.charges, "free of charge"
 
     def least(self, state: State) -> int:
         """The members without which no generation forms."""
