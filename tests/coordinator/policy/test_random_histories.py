@@ -569,7 +569,7 @@ IN_QUEUES = (
 )
 
 
-@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 1500), marks=SLOW)])
+@pytest.mark.parametrize("seeds", [range(150)])
 def test_elastic_histories_in_full_queues(seeds):
     """In what many of them go through: a cluster without some, who join, or fail before that."""
     seen = Counter()
