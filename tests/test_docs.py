@@ -84,10 +84,12 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_is_run_or_marked(page):
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
-    configurations = [code for _, code in blocks if code.startswith("global:\n")]
-    for code in configurations:  # a part of an appConfig: its keys and values are right
+    kinds = {"global:": "appConfig", "components:": "resources"}
+    configurations = [code for _, code in blocks if code.partition("\n")[0] in kinds]
+    for code in configurations:  # a part of a document: its keys and values are right
         document, problems = read_document(page.name, code.encode(), "yaml")
-        assert document is not None and (*problems, *check_document(document, "appConfig")[1]) == ()
+        kind = kinds[code.partition("\n")[0]]
+        assert document is not None and (*problems, *check_document(document, kind)[1]) == ()
     unmarked = collections.Counter(
         language
         for language, code in blocks

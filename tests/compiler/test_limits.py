@@ -1,5 +1,7 @@
 """Deadlines, in all units, and the components that have to show progress."""
 
+import dataclasses
+
 from tests.compiler.packages import component, package
 from tests.contract_values import make_limits
 from tfapp.compiler.job import progress_timeout, read_limits
@@ -13,9 +15,12 @@ def test_as_appconfig_says():
             "site.global.application.lifetime": "1.5 d",
             "site.global.evaluator.timeout": "1.5",
             "site.global.stop.grace": "0",
+            "site.global.elastic.wait": "2 min",
+            "site.global.elastic.interval": "1 h",
         }
     )
     limits = make_limits(gang=600, lifetime=129600, evaluator=1.5, stop_grace=0, settle=6)
+    limits = dataclasses.replace(limits, elastic_wait=120, elastic_interval=3600)
     assert read_limits(settings, settle=6) == limits
 
 

@@ -79,7 +79,7 @@ def ended(workers: int, metrics: int) -> ApplicationStatus:
     ("workers", "metrics", "kept"),
     [
         (2, 25, {"chief/0", "worker/0", "worker/1"}),
-        (30, 25, {"chief/0", "worker/0"}),
+        (28, 25, {"chief/0", "worker/0"}),
         (70, 25, set()),
     ],
 )

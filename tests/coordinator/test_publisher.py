@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests.contract_values import make_limits
 from tests.coordinator.world import World, job
 from tfapp.contract.messages import Answer, Beat
 from tfapp.contract.status import (
@@ -16,7 +17,7 @@ from tfapp.contract.status import (
 )
 from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy import events
-from tfapp.coordinator.policy.state import Instance, Stage
+from tfapp.coordinator.policy.state import Instance, Intent, Stage
 from tfapp.coordinator.publisher import (
     INTERVAL,
     INTERVAL_EACH,
@@ -305,3 +306,20 @@ def test_the_verdict_s_line_keeps_as_many_points_as_fit():
         assert after.points[0] == before.points[0]
         assert after.points[-1] == before.points[-1]
         assert len(after.points) > 8
+
+
+def test_it_tells_who_is_late_and_the_numbers_of_the_others_in_their_cluster():
+    world = World(job("ps=1 worker=4:2", limits=make_limits(elastic_wait=5)))
+    history = "0 worker/0 waits queue\n0 worker/2 waits queue\n1 all answer"
+    world.play(f"{history}\n9 worker/3 reports 7 loss=0.5")
+    found = status(world.state, 0.0, 10.0)
+    assert (found.state, found.size) == ("RUNNING", "3 of 5")
+    assert [i.instance for i in found.absent] == ["worker/0", "worker/2"]
+    assert {i.instance: i.task for i in found.instances if i.task is not None} == {
+        "worker/1": 0,
+        "worker/3": 1,
+    }
+    curves = Curves()
+    late, there = instance("worker/0"), instance("worker/1", loss=course(3))
+    curves.observe((dataclasses.replace(late, intent=Intent.LATE), there), SINCE)
+    assert [curve.instance for curve in curves.known()] == ["worker/1"], "the first that is there"

@@ -49,7 +49,9 @@ NEVER = make_failure_policy(max_restarts=0, max_losses=0)
 STORE_ACTIONS = (actions.Announce, actions.PublishCluster, actions.PublishReleased)
 
 
-def component(name: str, instances: int, requires: tuple[str, ...] = ()) -> ComponentJob:
+def component(
+    name: str, instances: int, requires: tuple[str, ...] = (), least: int = 0
+) -> ComponentJob:
     roles = ("chief", "worker", "ps", "evaluator", "tensorboard")
     return make_component(
         name=name,
@@ -57,6 +59,7 @@ def component(name: str, instances: int, requires: tuple[str, ...] = ()) -> Comp
         instances=instances,
         site={"site.global.user.checkpoint.prefix": "/checkpoints"},
         requires=requires,
+        elastic_min=least,
     )
 
 
@@ -66,13 +69,15 @@ def job(
     limits: Limits = DEFAULTS,
     failure: FailurePolicy = NEVER,
 ) -> Job:
-    """ "chief=1 ps=2 worker=2>ps": instances, and after > what they require. The default success
-    policy unless one is given."""
+    """ "chief=1 ps=2 worker=4:2>ps": instances, after : with how many a generation forms, and after
+    > what they require. The default success policy unless one is given."""
     components = []
     for word in layout.split():
         name, _, rest = word.partition("=")
         count, _, requires = rest.partition(">")
-        components.append(component(name, int(count), tuple(filter(None, requires.split(",")))))
+        count, _, least = count.partition(":")
+        required = tuple(filter(None, requires.split(",")))
+        components.append(component(name, int(count), required, int(least or 0)))
     names = {c.name for c in components if c.instances}
     default = ("chief",) if "chief" in names else ("worker",) if "worker" in names else ()
     return make_job(

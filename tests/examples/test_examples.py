@@ -16,7 +16,7 @@ from tfapp.package.source import collect_user_files
 from tfapp.shipped import app_packages_dir
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ("digits-multiworker", "digits-parameter-server", "single")
+NAMES = ("digits-elastic", "digits-multiworker", "digits-parameter-server", "single")
 PATIENCE = 550  # seconds; they take half a minute on two cores
 
 

@@ -88,3 +88,23 @@ def test_metrics_in_a_line():
     assert words(step=1200, steps_per_second=35.123, metrics=many) == (
         "step 1200, 35.1 steps/s, train/epoch_loss nan, validation/epoch_loss 0.31, accuracy 0.9123"
     )
+
+
+def test_instances_that_come_later_are_counted_and_not_awaited(tmp_path):
+    members = (
+        instance("worker/0", "REQUESTED", preparing="waiting for 1 GPU"),
+        instance("worker/1", "RUNNING", step=3),
+        instance("worker/2", "RUNNING"),
+    )
+    told = dataclasses.replace(status("RUNNING", *members), generation=2, joined={"worker/0": 3})
+    a_shell = shell(tmp_path)
+    StateLines(a_shell).update(told)
+    assert (
+        a_shell.err.text.splitlines()
+        == [
+            "app: RUNNING",
+            "worker/1: step 3",
+            "app: RUNNING",
+            "worker: 2 of 3 RUNNING",
+        ][1:]
+    )

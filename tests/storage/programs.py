@@ -19,8 +19,9 @@ STEPS = (
 
 # The variables of a worker, for the programs of docs/reading-data.md.
 SECOND_OF_TWO = {
-    "TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}),
-    "TFAPP_INDEX": "1",
+    "TF_CONFIG": json.dumps(
+        {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    ),
 }
 
 

@@ -20,8 +20,15 @@ def context(instance, *members):
         component=role,
         index=int(index),
         cluster={"worker": ["h:1"]},
+        task=(role, [one for one in members if one.startswith(role)].index(instance)),
         members=found,
     )
+
+
+def test_its_number_is_that_of_the_cluster():
+    """Without worker/0 and worker/2, which have not come."""
+    found = TFNodeContext(context("worker/3", "worker/1", "worker/3"), Place("file://", "/", ""))
+    assert (found.task_index, found.num_workers, found.executor_id) == (1, 2, 1)
 
 
 def test_arguments_are_those_of_tensorflowonspark():

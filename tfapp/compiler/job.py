@@ -75,6 +75,7 @@ def _component_job(
         failure_threshold=asked.failure_threshold,
         failure_window=asked.failure_window,
         progress_timeout=progress_timeout(package, component),
+        elastic_min=asked.least if asked.least and asked.least < asked.instances else 0,
     )
 
 
@@ -139,6 +140,8 @@ def read_limits(
         stop_grace=seconds(settings.text("stop.grace")),
         settle=settle,
         container_grace=container_grace,
+        elastic_wait=seconds(settings.text("elastic.wait")),
+        elastic_interval=seconds(settings.text("elastic.interval")),
     )
 
 

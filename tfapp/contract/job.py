@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tfapp.contract.encoding import Coded
-from tfapp.contract.names import NODES
+from tfapp.contract.names import NODES, trains_alone
 from tfapp.contract.status import Ran, RanComponent
 from tfapp.frozen import frozen
 
@@ -98,6 +98,10 @@ class Limits:
     # What a container has between SIGTERM and SIGKILL, where the engine gives less than stop_grace.
     container_grace: float = 86400.0
     queue: float = 0.0  # a scheduler may hold a generation back for so long; 0: see `queue_limit`
+    # Where enough instances of elastic components are ready, containers that do not come have so
+    # long; then instances that come later join so long after a cluster has formed.
+    elastic_wait: float = 60.0
+    elastic_interval: float = 600.0
 
 
 NODES_LIMIT = 1800.0  # seconds for which an application waits for nodes unless it says otherwise
@@ -189,6 +193,12 @@ class ComponentJob(Coded):
     failure_threshold: int = 0
     failure_window: float = 0.0  # seconds of real time; 0: the application's whole life
     progress_timeout: float = 0.0  # a program that shows none for so long hangs; 0: it may
+    elastic_min: int = 0  # a generation forms with so many instances; 0: with all
+
+    @property
+    def needed(self) -> int:
+        """The fewest instances with which the application trains."""
+        return self.elastic_min or self.instances
 
     @property
     def settings(self) -> Settings:
@@ -233,6 +243,11 @@ class Job(Coded):
     def decides(self, component: str, instance: str) -> bool:
         """Whether this instance of `component` has to exit with 0."""
         return component in self.success or instance in self.success
+
+    def trains_alone(self, roles: Iterable[str]) -> bool:
+        """As `names.trains_alone`, of the instances with these roles. Those of an elastic component
+        never do: others may join, or have trained before."""
+        return trains_alone(roles) and not any(c.elastic_min for c in self.components)
 
     def component(self, name: str) -> ComponentJob:
         """The component of this name. KeyError if there is none."""

@@ -131,6 +131,8 @@ class InstanceStatus(Coded):
     usage: Usage | None = None  # of its machine, by its program; None: not known
     # Seconds since 1970: its last step, where it has made none for much longer than usual.
     no_step_since: float | None = None
+    # Its number among those of its role in TF_CONFIG, where that is not the number in its name.
+    task: int | None = None
     outputs: Outputs | None = None  # of its program, once that has ended
     # Name -> version of what its program runs with, from the first instance of a component.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -278,7 +280,7 @@ class ApplicationStatus(Coded):
     losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
     curves: tuple[Curve, ...] = ()  # of each component's first instance
-    # Instances that came by flex -> the generation from which on they take part.
+    # Instances that came after the first generation -> that from which on they take part.
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
@@ -293,9 +295,21 @@ class ApplicationStatus(Coded):
         """The verdict, also while programs are still being stopped."""
         return self.verdict or (self.record.verdict if self.record else None)
 
+    @property
+    def absent(self) -> tuple[InstanceStatus, ...]:
+        """The instances without which the present generation runs: they join a later one."""
+        now = self.generation or 0
+        return tuple(i for i in self.instances if self.joined.get(i.instance, 0) > now)
+
+    @property
+    def size(self) -> str:
+        """How many instances take part: "8", or "6 of 8"."""
+        total, absent = len(self.instances), len(self.absent)
+        return f"{total - absent} of {total}" if absent else str(total)
+
     def __repr__(self) -> str:
         """One line, for who looks at it in a notebook or a debugger."""
-        words = self.verdict.summary if self.verdict else f"{len(self.instances)} instances"
+        words = self.verdict.summary if self.verdict else f"{self.size} instances"
         return f"<{self.name}: {self.state}, {words}>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -139,6 +140,9 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
     charges = charged(state).charges
     zero = since - (state.started - state.before)  # seconds since 1970 of the clock's 0
     final = state.phase == FINISHED and state.verdict is not None
+    tasks, members = _tasks(state), [i for i in state.instances.values() if not i.joins]
+    firsts = {i.component: i for i in reversed(members) if i.answer}
+    told = {i.id: i.answer.versions for i in firsts.values() if i.answer}
     return ApplicationStatus(
         name=state.job.name,
         state=state.verdict.state if final and state.verdict else _shown_phase(state),
@@ -165,8 +169,9 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 total=instance.total,
                 usage=instance.usage,
                 no_step_since=_last_step(instance, zero),
+                task=tasks.get(instance.id),
                 outputs=instance.report.outputs if instance.report else None,
-                versions=instance.answer.versions if instance.answer else {},
+                versions=told.get(instance.id, {}),
             )
             for instance in state.instances.values()
         ),
@@ -186,6 +191,20 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         held=_held(state, zero),
         record=None if final else _record(state, zero),
     )
+
+
+def _tasks(state: State) -> dict[str, int]:
+    """As `InstanceStatus.task`, of the present cluster."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for instance in state.instances.values():
+        answer = instance.answer
+        if not state.formed or instance.joins or not answer or answer.generation < state.generation:
+            continue
+        if counts[instance.role] != instance.index:
+            found[instance.id] = counts[instance.role]
+        counts[instance.role] += 1
+    return found
 
 
 def _last_step(instance: Instance, zero: float) -> float | None:
@@ -220,7 +239,8 @@ def _held(state: State, zero: float) -> Held | None:
 
 def _shown_phase(state: State) -> str:
     """The phase to show: FORMING, not RUNNING, until one of the programs runs."""
-    waits = all(shown_state(state, i) == WAITING for i in state.instances.values())
+    members = (i for i in state.instances.values() if not i.joins)
+    waits = all(shown_state(state, i) == WAITING for i in members)
     return FORMING if state.phase == RUNNING and waits else state.phase
 
 
@@ -236,7 +256,8 @@ def progress(state: State) -> float:
 
 
 class Curves:
-    """The metrics of each component's first instance over time: MAX_CURVES of an application."""
+    """The metrics of each component's first instance over time: MAX_CURVES of an application. The
+    first is that which takes part."""
 
     def __init__(self, earlier: Iterable[Curve] = ()) -> None:
         self._curves = {(c.instance, c.metric): _Curve(c.points) for c in earlier}
@@ -246,7 +267,7 @@ class Curves:
         1970."""
         seen: set[str] = set()
         for instance in instances:
-            if instance.component in seen:
+            if instance.component in seen or instance.joins:
                 continue
             seen.add(instance.component)
             for metric, points in instance.points.items():

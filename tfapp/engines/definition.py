@@ -39,8 +39,9 @@ _WORD = re.compile(r"[ -~]{1,100}\Z")
 @frozen
 class Definition(Coded):
     """`spec`: Skein's application spec as plain data, without credentials. `instances`: the initial
-    instances, in job order. `docker`: the addresses of the Docker engines that containers use; ""
-    for that of the environment. `engine`: data for the engine alone."""
+    instances, in job order. `gpus`, `gpus_most`: those that it needs, and takes at most. `docker`:
+    the addresses of the Docker engines that containers use; "" for that of the environment.
+    `engine`: data for the engine alone."""
 
     name: str
     user: str
@@ -51,6 +52,7 @@ class Definition(Coded):
     docker: tuple[str, ...] = ()
     stop_grace: float = 30.0  # seconds
     gang: float = 600.0  # seconds until all instances must have exported
+    gpus_most: int = 0
     queue: float = 0.0  # seconds for which a scheduler may hold it back; 0: see `queue_limit`
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
     attempts: int = 1  # masters of a run, one after another
@@ -81,6 +83,7 @@ class Definition(Coded):
             user=job.user,
             tags=tuple(tags),
             gpus=gpus_needed(job),
+            gpus_most=sum(c.instances * c.container.gpus for c in job.components),
             instances=_requested(job),
             spec=_plain(spec),
             docker=docker_engines(job),
@@ -145,7 +148,8 @@ class Definition(Coded):
 
 
 def gpus_needed(job: Job) -> int:
-    return sum(component.instances * component.container.gpus for component in job.components)
+    """Without which it does not train."""
+    return sum(component.needed * component.container.gpus for component in job.components)
 
 
 def docker_engines(job: Job) -> tuple[str, ...]:

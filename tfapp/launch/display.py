@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from tfapp.contract.names import FORMING, RUNNING, exported_pages
+from tfapp.contract.names import FORMING, REQUESTED, RUNNING, exported_pages
 from tfapp.contract.status import (
     ApplicationStatus,
     InstanceStatus,
@@ -35,6 +35,7 @@ class PlainDisplay:
         self.shown_instance = ""  # whose output is shown
         self._caller, self._engine = caller, engine
         self._printer: LogPrinter | None = None
+        self._printed = ""  # the instance whose output it prints
         self._without_output = False  # the engine cannot give it, for this reason:
         self._reason = ""
         self._closed_output = False
@@ -52,7 +53,11 @@ class PlainDisplay:
         primary = primary_instance(self.application.status)
         if primary is None or self._without_output or self._closed_output:
             return
+        if self._printer is not None and self._printed != primary.instance:
+            self._printer.close()
+            self._printer = None  # another one is the first that takes part
         if self._printer is None:
+            self._printed = primary.instance
             self._printer = LogPrinter(
                 self._caller, self._engine, self.application, primary.instance, parted=True
             )
@@ -137,10 +142,12 @@ def _state_words(status: ApplicationStatus, waits: str = "") -> Iterator[tuple[s
     yield status.name, status.state
     if waits:
         yield f"{status.name} waits", waits
-    for component, states in component_states(status).items():
+    late_of = Counter(instance.component for instance in status.absent)
+    for component, states in component_states(status, present=True).items():
         if len(states) == 1:
             state, count = next(iter(states.items()))
-            yield component, f"{count} {state}"
+            late = late_of[component]
+            yield component, f"{count} of {count + late} {state}" if late else f"{count} {state}"
     for instance in status.instances:
         if instance.state in ("FAILED", "LOST"):
             text = instance.exit.text if instance.exit else ""
@@ -157,10 +164,14 @@ def pages(status: ApplicationStatus) -> Iterator[tuple[str, str]]:
             yield f"{instance.instance} shows", address
 
 
-def component_states(status: ApplicationStatus) -> dict[str, Counter[str]]:
-    """The number of instances in each state, by component, in job order."""
+def component_states(status: ApplicationStatus, present: bool = False) -> dict[str, Counter[str]]:
+    """The number of instances in each state, by component, in job order. `present`: of those that
+    take part."""
+    absent = {instance.instance for instance in status.absent} if present else ()
     found: dict[str, Counter[str]] = {}
     for instance in status.instances:
+        if instance.instance in absent:
+            continue
         found.setdefault(instance.component, Counter())[instance.state] += 1
     return found
 
@@ -202,10 +213,12 @@ def measured_component(status: ApplicationStatus) -> dict[str, str]:
 
 def preparations(status: ApplicationStatus) -> dict[str, tuple[str, str]]:
     """What each component is preparing, according to its first instance that does so:
-    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)")."""
+    "worker": ("worker/0", "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB (and 1 more)").
+    Nothing of those that others run without, while they have no container."""
     found: dict[str, list[InstanceStatus]] = {}
+    absent = {i.instance for i in status.absent if i.state == REQUESTED}
     for instance in status.instances:
-        if instance.preparing:
+        if instance.preparing and instance.instance not in absent:
             found.setdefault(instance.component, []).append(instance)
     return {
         component: (first.instance, first.preparing + (f" (and {len(more)} more)" if more else ""))

@@ -226,12 +226,14 @@ def _lines(piece: bytes) -> list[bytes]:
 
 def primary_instance(status: ApplicationStatus) -> InstanceStatus | None:
     """The instance whose output stands for the application's: the chief, else the first worker,
-    else the first of all. None while no instance is known."""
+    else the first of all that take part. None while no instance is known."""
+    absent = {instance.instance for instance in status.absent}
+    there = [i for i in status.instances if i.instance not in absent] or status.instances
     for role in ("chief", "worker"):
-        for instance in status.instances:
+        for instance in there:
             if instance.role == role:
                 return instance
-    return status.instances[0] if status.instances else None
+    return there[0] if there else None
 
 
 def select_logs(logs: Sequence[LogFile], what: str) -> tuple[LogFile, ...]:

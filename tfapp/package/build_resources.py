@@ -46,6 +46,7 @@ def _component(
     return ComponentResources(
         name=name,
         instances=values.get("yarn.component.instances", 1),
+        least=values.get("yarn.component.instances.min"),
         container=Resources(
             memory=MAX if values["yarn.memory"] == "max" else mebibytes(values["yarn.memory"]),
             vcores=MAX if values["yarn.vcores"] == "max" else values["yarn.vcores"],

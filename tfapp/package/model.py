@@ -157,6 +157,7 @@ class ComponentResources:
     failure_window: float  # seconds that a failure counts as recent; 0: for ever
     at: Position = dataclasses.field(compare=False)
     positions: Mapping[str, Position] = dataclasses.field(compare=False, default_factory=dict)
+    least: int | None = None  # with how many instances the application trains; None: with all
 
     def place(self, key: str) -> Position:
         """The position of `key`, or else of the component."""

@@ -164,10 +164,11 @@ def in_words(status: ApplicationStatus, waits: str = "") -> str:
         return f"Accepted: nothing runs yet.{waiting}"
     if status.state == SUSPENDED:
         return f"Suspended: nothing runs now.{waiting}"
-    states = Counter(instance.state for instance in status.instances)
+    absent = {one.instance for one in status.absent}
+    states = Counter(one.state for one in status.instances if one.instance not in absent)
     counts = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
     total = len(status.instances)
-    whose = f"{total} instance{'' if total == 1 else 's'}: {counts}." if total else ""
+    whose = f"{status.size} instance{'' if total == 1 else 's'}: {counts}." if total else ""
     number = "" if status.generation is None else f" {status.generation}"
     begin = {
         FORMING: f"Generation{number} is forming.",
@@ -333,7 +334,7 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
     return {
         "name": instance.instance,
         "component": instance.component,
-        "role": instance.role,
+        "role": instance.role + ("" if instance.task is None else f", task {instance.task}"),
         "state": instance.state,
         "host": instance.host,
         "restarts": max(lane.starts - 1, 0),

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES, trains_alone
+from tfapp.contract.names import HDFS_SCHEMES, OPENED_SCHEMES
 from tfapp.runner import tensorflow_env
 from tfapp.runner.tensorflow_env import without_proxy as without_proxy
 from tfapp.script import Context, Handle, Program, ProgramMissingError, ScriptError
@@ -173,7 +173,7 @@ def is_call(path: Path) -> bool:
 
 def restarts(context: Context) -> str:
     """What a restart means where no other instance sees the checkpoints."""
-    alone = trains_alone(member.role for member in context.members)
+    alone = context.job.trains_alone(member.role for member in context.members)
     return "" if alone else "; after any restart all instances begin anew, with empty folders"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Cluster, ExitReport
-from tfapp.contract.names import MAX_LAST_LINES, MAX_MISSED, instance_id, trains_alone
+from tfapp.contract.names import MAX_LAST_LINES, MAX_MISSED, instance_id
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.contract.status import Outputs
 from tfapp.frozen import frozen
@@ -101,7 +101,7 @@ class Supervisor:
             exports=self._exports,
             ports=self._settings.ports,
             pid=os.getpid(),
-            versions={} if self._container.index else self._versions(),
+            versions=self._versions(),
         )
 
     def _versions(self) -> dict[str, str]:
@@ -121,7 +121,8 @@ class Supervisor:
         """Asks the script for the program. FailedError when the cluster lacks an address."""
         settings, generation = self._settings, cluster.generation
         self._attempt = attempt
-        if not attempt.number and not trains_alone(member.role for member in cluster.members):
+        roles = (member.role for member in cluster.members)
+        if not attempt.number and not self._container.job.trains_alone(roles):
             self._clear_checkpoints()
         try:
             self._context = context = contexts.build_context(
@@ -252,9 +253,15 @@ class Supervisor:
     def _told(self, reading: metrics.Reading) -> metrics.Reading:
         secrets = self._container.private.redact
         told = {redact(name, secrets): value for name, value in reading.metrics.items()}
-        first = not self._container.index  # only its curves are shown
-        points = {redact(name, secrets): one for name, one in reading.points.items() if first}
+        points = {redact(name, secrets): one for name, one in reading.points.items() if self._first}
         return dataclasses.replace(reading, metrics=told, points=points)
+
+    @property
+    def _first(self) -> bool:
+        """Whether it is the first of its component in the cluster: only its curves are shown."""
+        members = self._context.members if self._context else ()
+        own = [one.instance for one in members if one.component == self._container.component.name]
+        return own[:1] == [self.name]
 
     def stacks(
         self, request: StacksRequest, container_id: str, ends: bool

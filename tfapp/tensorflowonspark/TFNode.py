@@ -66,7 +66,7 @@ class TFNodeContext:
         self.defaultFS, self.working_dir = place.default_fs, place.working_dir
         names = {"chief": place.master} if place.master else {}
         self.job_name = names.get(context.component, context.component)
-        self.task_index = context.index
+        self.task_index = context.task[1] if context.task else context.index
         self.cluster_spec = {
             names.get(role, role): list(addresses) for role, addresses in context.cluster.items()
         }

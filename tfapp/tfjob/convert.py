@@ -247,7 +247,8 @@ class _Conversion:
             self.global_[f"{SITE}queue.timeout"] = seconds
         if "minAvailable" in scheduling.data:
             why = "no program starts before all instances are there"
-            scheduling.left("minAvailable", why)
+            hint = "yarn.component.instances.min lets workers begin with fewer"
+            scheduling.left("minAvailable", why, hint)
         if "queue" in scheduling.data:
             hint = "with Kueue, give a local queue with --queue"
             scheduling.left("queue", "it is a queue of Volcano, and PodGroups are not used", hint)

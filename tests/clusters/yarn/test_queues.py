@@ -59,3 +59,40 @@ def test_two_applications_do_not_keep_what_the_other_needs(tfapp):
     print(json.dumps([(m["time"] - told[0]["started"], m["text"]) for m in moments], indent=1))
     for status in told:
         assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
+
+
+# Waits until there are three.
+JOINS = """
+import json, os, signal
+config = json.loads(os.environ["TF_CONFIG"])
+index, workers = config["task"]["index"], config["cluster"]["worker"]
+print(f"worker {index} of {len(workers)}", flush=True)
+if len(workers) < 3:
+    signal.pause()
+"""
+
+
+def test_an_application_trains_with_what_there_is_room_for(tfapp):
+    """One node is taken, and two workers of three fit the other. The third joins later."""
+    script = tfapp.program(programs.GOES_ON, "goes_on.py")
+    tfapp.ok("run", script, "-w", 1, "--name", "holder", *MEMORY, 6000, "--detach", "--wait", LIMIT)
+    script = tfapp.program(JOINS, "joins.py")
+    least = ("--rescompopt", "worker", "yarn.component.instances.min", 2)
+    times = ("--option", "site.global.elastic.wait", 5, "--option", "site.global.elastic.interval")
+    words = (*MEMORY, 3000, *least, *times, 5, "--detach", "--wait", LIMIT)
+    tfapp.ok("run", script, "-w", 3, "--name", "elastic", *words)
+    text = tfapp.asks("status", "elastic")
+    assert "2 of 3 instances; the others join when they come" in text
+    assert "waiting for a container in the queue default" in text
+    status = tfapp.status("elastic")["status"]
+    (late,) = status["joined"]
+    assert (status["generation"], status["state"], status["held"]) == (1, "RUNNING", None)
+    tfapp.ok("stop", "holder", "--force")
+    assert tfapp("wait", "elastic").code == 0, tfapp.asks("diagnostics", "elastic")
+    status = tfapp.status("elastic")["status"]
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 0)
+    assert {i["state"] for i in status["instances"]} == {"SUCCEEDED"}
+    log = tfapp.asks("logs", "elastic")
+    for words in ("0 of 2", "1 of 2", "0 of 3", "1 of 3", "2 of 3"):
+        assert log.count(f"worker {words}") == 1, log
+    assert f"{late} joined" in [moment["text"] for moment in status["timeline"]]

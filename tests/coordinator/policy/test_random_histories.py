@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import random
+from collections import Counter
 
 import hypothesis
 import pytest
@@ -33,6 +34,7 @@ from tfapp.contract.names import (
     NODES,
     QUEUE,
     QUOTA,
+    RUNNING,
     STOPPING,
     SUCCEEDED,
 )
@@ -53,6 +55,7 @@ from tfapp.coordinator.policy.state import (
     success_instances,
 )
 from tfapp.coordinator.policy.step import CATCH_UP, PAUSED, next_deadline
+from tfapp.runner.tensorflow_env import task_index
 
 LAYOUTS = (
     "worker=1",
@@ -65,7 +68,11 @@ LAYOUTS = (
     "evaluator=1 chief=1",
     "other=2",
     "tensorboard=1",
+    "worker=4:2",
+    "chief=1 worker=3:1 ps=1 evaluator=1",
 )
+ELASTIC_LAYOUTS = LAYOUTS[-2:]
+ELASTIC = {"elastic_wait": 2.0, "elastic_interval": 4.0}
 LIMITS = (
     make_limits(gang=20, evaluator=8, stop_grace=3, heartbeat=1, heartbeat_lost=4, settle=0.5),
     make_limits(
@@ -124,6 +131,9 @@ class Referee:
         self.requested: dict[str, str] = {}  # instance -> the last container
         self.replaced = 0
         self.flexed = 0
+        self.joined = 0  # generations that began because late ones had come
+        self.formed = 0.0  # when the newest generation did
+        self.came: dict[str, float] = {}  # answers in the present generation
         self.charged: set[int] = set()  # generations
         self.starved: tuple[float, float] | None = None  # since when, and since when by nodes only
         self.fed = 0.0  # the last time at which something was held back
@@ -144,6 +154,7 @@ class Referee:
         self.check_actions(before, after, wanted)
         self.check_waits(before, after, wanted)
         self.check_scheduler(before, after, event, wanted)
+        self.check_elastic(before, after, event, wanted)
         if gave_back(before, after):
             self.check_given_back(before, after, wanted)
         self.check_charge(before, after)
@@ -210,7 +221,7 @@ class Referee:
             self.repeated += (
                 isinstance(event, events.Tick) and after.generation == before.generation
             )
-        paused = after.ask_at < math.inf
+        paused = min(before.ask_at, after.ask_at) < math.inf  # there is nobody to tell
         if looked and after.phase == FORMING and after.hold is not None and not paused:
             for first in holding(after)[: held_until(after) == math.inf]:
                 assert first.held in (QUEUE, QUOTA) and first.preparing, "a queue is named"
@@ -224,6 +235,56 @@ class Referee:
                 assert self.starved is not None
                 since = self.starved[0] + limits.queue
                 assert now >= (since if limits.queue else self.starved[1] + NODES_LIMIT)
+
+    def check_elastic(self, before: State, after: State, event: events.Event, wanted) -> None:
+        """A generation forms with enough instances, not too early, and others join together."""
+        if after.generation > before.generation:
+            self.came = {}
+        if isinstance(event, events.Answered):
+            self.came.setdefault(event.answer.instance, self.world.now)
+        late = {i.id: i for i in after.instances.values() if i.intent is Intent.LATE}
+        new = [i for name, i in late.items() if before.instances[name].intent is not Intent.LATE]
+        limits = self.world.job.limits
+        if new and not after.decided and after.generation == before.generation:
+            assert before.phase == FORMING
+            assert not gave_back(before, after), "what is enough is not given back"
+            for one in new:
+                component = after.job.component(one.component)
+                assert component.elastic_min and one.role not in ("chief", "ps", "evaluator")
+                assert one.answer is None, "who is ready takes part"
+            ready = [self.came[i.id] for i in after.instances.values() if is_member(i)]
+            # The last that it needs came as long ago as the others have time.
+            enough = max(sorted(ready)[: self.least(after)])
+            assert self.world.now >= enough + limits.elastic_wait
+        for action in wanted:
+            if not isinstance(action, actions.PublishCluster) or before.formed:
+                continue
+            if action.cluster.generation < after.generation:
+                continue  # those that flex has added joined at once
+            members = [m.instance for m in action.cluster.members]
+            assert not set(members) & set(late), "who is late is no member"
+            self.formed = self.world.now
+            for one in after.job.components:
+                mine = [m for m in action.cluster.members if m.component == one.name]
+                able = [i for i in after.instances.values() if i.component == one.name]
+                able = [i for i in able if i.intent is not Intent.JOIN]
+                ended = [i for i in able if i.ended and not i.joins]
+                assert len(mine) >= min(one.elastic_min or len(able), len(able) - len(ended))
+                numbers = [task_index(m.instance, action.cluster.members) for m in mine]
+                assert numbers == [*range(len(mine))], "numbers are dense"
+        begins = after.generation > before.generation and before.phase == RUNNING
+        joined = begins and any(m.text.endswith(" joined") for m in after.timeline[-2:])
+        if joined and not came_by_flex(before):
+            self.joined += 1
+            assert self.world.now >= self.formed + limits.elastic_interval, "not too often"
+            if before.failure is None:  # one that was ignored may be closed at the same time
+                assert after.charges == before.charges, "free of charge"
+
+    def least(self, state: State) -> int:
+        """The members without which no generation forms."""
+        members = Counter(i.component for i in state.instances.values() if is_member(i))
+        components = state.job.components
+        return sum(min(members[c.name], c.elastic_min or c.instances) for c in components)
 
     def check_given_back(self, before: State, after: State, wanted: tuple) -> None:
         """All, after the gang's time and longer each time; it costs nothing, and comes again."""
@@ -244,7 +305,7 @@ class Referee:
         awaited = [
             self.world.runners[i.id]
             for i in before.instances.values()
-            if i.intent is not Intent.JOIN and not i.ended and i.container
+            if not i.joins and not i.ended and i.container
         ]
         held = [r.held for r in awaited if r.held]
         if not held or len(held) == len(awaited):
@@ -288,7 +349,7 @@ class Referee:
         assert state.charges.losses <= policy.max_losses
         uncharged = state.failure is not None or state.verdict is not None
         charged = state.charges.restarts + state.charges.losses + uncharged
-        assert state.generation <= 1 + charged + 2 * self.flexed
+        assert state.generation <= 1 + charged + 2 * self.flexed + self.joined
         for component in state.job.components:
             window, threshold = component.failure_window, component.failure_threshold
             charged = state.charges.components.get(component.name, ())
@@ -336,6 +397,14 @@ def is_ignored(state: State, end: Instance) -> bool:
     return end.role == "tensorboard" and end.component not in state.job.success
 
 
+def is_member(instance: Instance) -> bool:
+    return instance.answer is not None and not instance.joins and not instance.ended
+
+
+def came_by_flex(state: State) -> bool:
+    return any(i.intent is Intent.JOIN for i in state.instances.values())
+
+
 def gave_back(before: State, after: State) -> bool:
     return after.given_back > before.given_back
 
@@ -372,9 +441,8 @@ def final_checks(world: World, referee: Referee) -> None:
     assert sum(isinstance(a, actions.Shutdown) for a in world.actions) == 1
     assert isinstance(world.actions[-1], actions.Shutdown)
     count = len(world.state.instances)
-    rounds = (
-        world.state.generation + world.state.charges.restarts + referee.replaced + referee.flexed
-    )
+    rounds = world.state.generation + world.state.charges.restarts
+    rounds += referee.replaced + referee.flexed
     most = rounds * (2 * count + len(world.job.components) + 3) + referee.repeated
     assert world.store_calls <= most
     unfinished = [i for i in world.state.instances.values() if i.exit is None]
@@ -454,7 +522,7 @@ HAPPENINGS = (
 
 def drawn(layout: str, limits: Limits, policy: FailurePolicy) -> Job:
     """A job whose components fail twice within 30 s at most."""
-    made = job(layout, limits=limits, failure=policy)
+    made = job(layout, limits=dataclasses.replace(limits, **ELASTIC), failure=policy)
     components = tuple(
         dataclasses.replace(component, failure_threshold=2, failure_window=30.0)
         for component in made.components
@@ -490,6 +558,37 @@ def test_random_histories(block):
         seen |= {"success after a restart"} if restarted_well(world.state) else set()
     assert ends == {0, 65, 66, 67}, "the histories reach every kind of end"
     assert seen == {*WORDS, "given back", "loss", "success after a restart"}
+
+
+IN_QUEUES = (
+    *("advance",) * 12,
+    *("answer all",) * 10,
+    *("grant",) * 4,
+    *("hold", "preempt") * 2,
+    *("full", "exit", "lose", "silence", "flex", "pause"),
+)
+
+
+@pytest.mark.parametrize("seeds", [range(150)])
+def test_elastic_histories_in_full_queues(seeds):
+    """In what many of them go through: a cluster without some, who join, or fail before that."""
+    seen = Counter()
+    for seed in seeds:
+        chance = random.Random(seed)
+        world = World(drawn(chance.choice(ELASTIC_LAYOUTS), chance.choice(LIMITS), POLICIES[4]))
+        world.seed, referee = seed, Referee(world)
+        world.begin()
+        for name in world.state.instances:
+            happen(world, "hold" if chance.random() < 0.4 else "advance", name, chance.randrange(3))
+        for _ in range(chance.randrange(40, 80)):
+            names = tuple(world.state.instances)
+            happen(world, chance.choice(IN_QUEUES), chance.choice(names), chance.randrange(24))
+        final_checks(world, referee)
+        texts = [moment.text for moment in world.state.timeline]
+        seen["without"] += any("forms without" in text for text in texts)
+        seen["joined"] += referee.joined
+        seen["failed before"] += any("does not join" in text for text in texts)
+    assert min(seen.values()) >= len(seeds) // 20, seen
 
 
 FAILURES = ("exits 1", "exits 7", "killed 9", "killed 6", "hangs", "lost", "preempted")

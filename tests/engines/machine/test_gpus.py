@@ -3,7 +3,14 @@ import os
 
 import pytest
 
-from tfapp.engines.machine.gpus import GpuPool, check_enough, hold, parse_listing, visible_gpus
+from tfapp.engines.machine.gpus import (
+    GpuPool,
+    check_enough,
+    hold,
+    parse_listing,
+    take_free,
+    visible_gpus,
+)
 from tfapp.errors import UnavailableError
 
 WHOLE = "GPU 0: NVIDIA H200 (UUID: GPU-a)\nGPU 1: NVIDIA H200 (UUID: GPU-b)\n"
@@ -87,3 +94,22 @@ def test_pool():
     assert pool.take(0) == ()
     pool.give_back(("a",))
     assert pool.take(2) == ("c", "a")
+
+
+def test_a_pool_takes_what_others_give_back(tmp_path):
+    ids = ("GPU-a", "GPU-b", "GPU-c")
+    with contextlib.ExitStack() as mine, contextlib.ExitStack() as theirs:
+        hold(tmp_path, ids, 1, theirs)
+        taken = hold(tmp_path, ids, 1, mine, most=3)
+        assert taken == ("GPU-b", "GPU-c"), "as many as are free"
+        asked = []
+
+        def more(number: int) -> tuple[str, ...]:
+            asked.append(number)
+            return take_free(tmp_path, ("GPU-a",), number, mine)
+
+        pool = GpuPool(taken, more)
+        assert pool.take(3) is None
+        theirs.close()
+        assert pool.take(3) == ("GPU-b", "GPU-c", "GPU-a")
+        assert asked == [1, 1]

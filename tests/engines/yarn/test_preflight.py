@@ -223,7 +223,7 @@ def worker_findings(cluster=(SMALL, LARGE, FAST), exclusive=set, **container) ->
     asked = dataclasses.replace(
         MASTER, name="worker", container=Resources(memory=1024, vcores=1, **container)
     )
-    worker = SimpleNamespace(name="worker", container=asked.container, instances=1)
+    worker = SimpleNamespace(name="worker", container=asked.container, instances=1, needed=1)
     package = SimpleNamespace(resources={"worker": asked})
     job = SimpleNamespace(components=(worker,))
     master = ContainerRequest(MASTER, "", 1024, 1, 0)

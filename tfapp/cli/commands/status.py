@@ -62,7 +62,14 @@ def text(application: Application, package: str, width: int | None) -> str:
         ("duration", duration(application)),
         *(("page", link.address) for link in application.links if not link.instance),
     ]
-    places = (("package", package), ("saves to", status.checkpoint_dir), ("logs", application.logs))
+    size = f"{status.size} instances; the others join when they come"
+    alone = bool(status.absent) and status.verdict is None
+    places = (
+        ("cluster", size if alone else ""),
+        ("package", package),
+        ("saves to", status.checkpoint_dir),
+        ("logs", application.logs),
+    )
     facts += [(name, place) for name, place in places if place]
     facts += ran_in_words(status)
     facts += [("waits", application.waits), ("slowest", waited_for_in_words(status))]
@@ -131,8 +138,9 @@ def _restarts(status: ApplicationStatus) -> str:
 
 
 def _row(instance: InstanceStatus) -> tuple[str, ...]:
+    task = "" if instance.task is None else f" (task {instance.task})"
     return (
-        instance.instance,
+        f"{instance.instance}{task}",
         instance.state,
         instance.host or "-",
         _container(instance),

@@ -10,6 +10,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.names import CANNOT_START, FORMING
 from tfapp.coordinator.policy import (
     actions,
+    elastic,
     ending,
     events,
     flexing,
@@ -121,6 +122,8 @@ def _ended(state: State, instance: Instance, time: float) -> Step:
         return state, ()
     if instance.intent is Intent.JOIN:
         return flexing.withdraw(state, (instance,), time)
+    if instance.intent is Intent.LATE:
+        return elastic.ended(state, instance, time)
     if not instance.succeeded:
         return judging.collect(state, instance, time), ()
     return ending.check_success(state, time), ()

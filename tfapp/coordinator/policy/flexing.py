@@ -112,7 +112,7 @@ def _resize(
         )
     leaving = have[count:]
     state, done = _remove(state, leaving)
-    if all(instance.intent is Intent.JOIN for instance in leaving):
+    if all(instance.joins for instance in leaving):
         return state, done
     state, more = forming.next_generation(state, time)
     return state, (*done, *more)
@@ -138,16 +138,26 @@ def join(state: State, time: float) -> Step:
     newcomers = [i for i in state.instances.values() if i.intent is Intent.JOIN]
     if not newcomers or state.phase != RUNNING:
         return state, ()
-    late = [i for i in newcomers if i.answer is None or not has_left(state, i)]
+    late = [i for i in newcomers if not is_ready(state, i)]
     if late and time < _join_by(state):
         return state, ()
     state, done = withdraw(state, late, time)
-    ready = [i.id for i in state.instances.values() if i.intent is Intent.JOIN]
-    if not ready:
+    if not any(i.intent is Intent.JOIN for i in state.instances.values()):
         return state, done
-    state = state.noted(time, f"{verdicts.names(ready)} joined", RESIZED)
-    state, more = forming.next_generation(state, time)
+    state, more = all_join(state, time)
     return state, (*done, *more)
+
+
+def all_join(state: State, time: float) -> Step:
+    """Begins the next generation, with all others that are ready."""
+    ready = [i.id for i in state.instances.values() if i.joins and is_ready(state, i)]
+    state = state.noted(time, f"{verdicts.names(ready)} joined", RESIZED)
+    return forming.next_generation(state, time)
+
+
+def is_ready(state: State, newcomer: Instance) -> bool:
+    """Whether it can take part in the next generation."""
+    return newcomer.answer is not None and not newcomer.ended and has_left(state, newcomer)
 
 
 def left(state: State, container: str, generation: int) -> Step:
@@ -225,7 +235,7 @@ def _without(failure: Failure | None, gone: set[str]) -> Failure | None:
 
 
 def _may_have_program(state: State, instance: Instance) -> bool:
-    unheard = instance.intent is Intent.JOIN or instance.heard is None
+    unheard = instance.joins or instance.heard is None
     ready = instance.answer is not None and not state.formed
     return not (unheard or ready or instance.ended)
 

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Collection
 
+from tfapp.contract.job import ComponentJob
 from tfapp.contract.messages import Cluster, Member
 from tfapp.contract.names import FORMING, GRANTED, NODES, RUNNING, initial_container
 from tfapp.contract.status import BEGINS, GIVEN_BACK, STARTS
@@ -64,7 +65,7 @@ def _resized(state: State, asked: Collection[str]) -> Step:
     return state, (
         *announced,
         *map(actions.KillContainer, sorted(surplus)),
-        *(_request(i, state.generation) for i in added),
+        *(request(i, state.generation) for i in added),
     )
 
 
@@ -91,8 +92,7 @@ def waits(state: State, event: events.Waits) -> Step:
 
 def hold(state: State, time: float) -> Step:
     """Notes whether a scheduler holds containers back. When that ends, the deadline for the
-    instances begins to count; until then there is one for the containers that are there. Runners
-    that wait learn from announcements that their coordinator does."""
+    instances begins to count; until then there is one for the containers that are there."""
     before, held = state.hold, holding(state)
     if not held:
         if before is None:
@@ -101,18 +101,38 @@ def hold(state: State, time: float) -> Step:
         state = dataclasses.replace(state, hold=None, counted=time, join_by=join_by)
         return announce(state) if state.phase == FORMING else (state, ())
     kind = held[0].held
-    now = Hold(kind, time, time, -math.inf) if before is None else before
+    now = Hold(kind, time, time) if before is None else before
     if (now.kind == NODES) != (kind == NODES):
         now = dataclasses.replace(now, of_kind=time)
-    again = state.phase == FORMING and time >= now.announced + state.job.limits.gang / 2
-    now = dataclasses.replace(now, kind=kind, announced=time if again else now.announced)
+    now = dataclasses.replace(now, kind=kind)
     there = state.phase == FORMING and any(i.granted is not None for i in _expected(state))
     if there and now.back_at == math.inf:
         now = dataclasses.replace(now, back_at=time + longer(state, state.job.limits.gang))
     elif not there:
         now = dataclasses.replace(now, back_at=math.inf)
-    state = dataclasses.replace(state, hold=now)
-    return announce(state) if again else (state, ())
+    return dataclasses.replace(state, hold=now), ()
+
+
+def remind(state: State, time: float) -> Step:
+    """Announces the generation again to runners that wait for longer than the gang deadline: they
+    learn from it that their coordinator still waits too."""
+    if not waits_long(state):
+        return dataclasses.replace(state, reminded=-math.inf), ()
+    if time < reminder(state):
+        return state, ()
+    return announce(dataclasses.replace(state, reminded=time))
+
+
+def waits_long(state: State) -> bool:
+    if state.phase == FORMING:
+        return state.hold is not None or state.enough_since < math.inf
+    late = (i for i in state.instances.values() if i.intent is Intent.LATE)
+    return state.phase == RUNNING and any(i.answer is not None for i in late)
+
+
+def reminder(state: State) -> float:
+    """The time of the next announcement to runners that wait for long; infinity for none."""
+    return state.reminded + state.job.limits.gang / 2 if waits_long(state) else math.inf
 
 
 def give_back(state: State, time: float) -> Step:
@@ -130,7 +150,7 @@ def give_back(state: State, time: float) -> Step:
     words = holding(state)[0].preparing
     state = state.with_instances(
         dataclasses.replace(
-            _fresh(i, state.generation, i.asked),
+            fresh(i, state.generation, i.asked),
             intent=i.intent,
             held=hold.kind,
             preparing=words,
@@ -151,7 +171,7 @@ def ask_again(state: State, time: float) -> Step:
     again = [i for i in _expected(state, joining=True) if not i.container]
     state = dataclasses.replace(state, ask_at=math.inf)
     state = state.with_instances(dataclasses.replace(i, asked=time) for i in again)
-    return state, tuple(_request(i, state.generation) for i in again)
+    return state, tuple(request(i, state.generation) for i in again)
 
 
 def _granted(instance: Instance, time: float) -> Instance:
@@ -165,6 +185,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     the others. It is announced before those are there, because the announcement makes every runner
     kill its program. The cluster is published after `delay` seconds at the earliest."""
     generation = state.generation + 1
+    state = all_needed(state, generation, ended=True)
     instances = {i.id: _again(state, i, generation) for i in state.instances.values()}
     abandoned = (i for i in state.instances.values() if i.lost and i.intent is not Intent.IGNORE)
     ended = tuple(action for instance in abandoned for action in _abandon(instance))
@@ -179,6 +200,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
         ask_at=math.inf,
         not_before=time + delay,
         formed=False,
+        enough_since=math.inf,
         held=frozenset(),
         listing=False,
     ).noted(time, f"generation {generation} begins", BEGINS)
@@ -186,17 +208,38 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     return state, (
         actions.Announce(generation, living),
         *ended,
-        *(_request(i, generation) for i in _expected(state, joining=True) if not i.container),
+        *(request(i, generation) for i in _expected(state, joining=True) if not i.container),
     )
 
 
+def all_needed(state: State, generation: int, ended: bool = False) -> State:
+    """The state in which no instance is LATE of a component that has too few others left: they take
+    part in `generation`. `ended`: also those that have ended, and get other containers."""
+    few = {c.name for c in state.job.components if c.elastic_min and lacks(state, c, ready=False)}
+    return state.with_instances(
+        dataclasses.replace(i, intent=Intent.RUN, joined=generation)
+        for i in state.instances.values()
+        if i.intent is Intent.LATE and i.component in few and (ended or not i.ended)
+    )
+
+
+def lacks(state: State, component: ComponentJob, ready: bool = True) -> bool:
+    """Whether fewer instances of `component` than a generation needs take part, or fewer of those
+    are `ready`. What is ignored, was refused, or has ended before the others begin is not
+    needed."""
+    mine = [i for i in state.instances.values() if i.component == component.name]
+    mine = [i for i in mine if i.intent is not Intent.IGNORE]
+    mine = [i for i in mine if not i.ended or (i.due < math.inf if i.joins else not ready)]
+    there = sum(not i.joins and (i.answer is not None or not ready) for i in mine)
+    return there < min(component.elastic_min, len(mine))
+
+
 def _again(state: State, instance: Instance, generation: int) -> Instance:
-    joining = instance.intent is Intent.JOIN
-    if joining and (instance.answer is None or not has_left(state, instance)):
+    if instance.joins and (instance.answer is None or not has_left(state, instance)):
         return dataclasses.replace(instance, answer=None, joined=generation + 1)
     if not instance.lost:
         return dataclasses.replace(
-            _fresh(instance, instance.requested_in, instance.asked),
+            fresh(instance, instance.requested_in, instance.asked),
             container=instance.container,
             host=instance.host,
             heard=instance.heard,
@@ -206,10 +249,11 @@ def _again(state: State, instance: Instance, generation: int) -> Instance:
             stage=Stage.WAITING,
         )
     ignored = instance.intent is Intent.IGNORE
-    return instance if ignored else _fresh(instance, generation, state.ticked)
+    return instance if ignored else fresh(instance, generation, state.ticked)
 
 
-def _fresh(instance: Instance, generation: int, asked: float) -> Instance:
+def fresh(instance: Instance, generation: int, asked: float) -> Instance:
+    """The instance without a container, which is requested at `asked` for `generation`."""
     return Instance(
         instance.id,
         instance.component,
@@ -228,9 +272,8 @@ def _fresh(instance: Instance, generation: int, asked: float) -> Instance:
 
 def replace_container(state: State, instance: Instance) -> Step:
     """Asks for another container for an instance that lost its own, in the same generation."""
-    fresh = _fresh(instance, state.generation, state.ticked)
-    request = _request(fresh, state.generation)
-    return state.with_instance(fresh), (*_abandon(instance), request)
+    again = fresh(instance, state.generation, state.ticked)
+    return state.with_instance(again), (*_abandon(instance), request(again, state.generation))
 
 
 def _abandon(instance: Instance) -> tuple[Action, ...]:
@@ -239,17 +282,14 @@ def _abandon(instance: Instance) -> tuple[Action, ...]:
     return () if over else (actions.KillContainer(instance.container),)
 
 
-def _request(instance: Instance, generation: int) -> Action:
+def request(instance: Instance, generation: int) -> Action:
+    """Asks for its container."""
     return actions.RequestContainer(instance.id, instance.component, generation)
 
 
 def _expected(state: State, joining: bool = False) -> tuple[Instance, ...]:
     """The instances that take part in this generation and have not ended."""
-    return tuple(
-        i
-        for i in state.instances.values()
-        if not i.ended and (joining or i.intent is not Intent.JOIN)
-    )
+    return tuple(i for i in state.instances.values() if not i.ended and (joining or not i.joins))
 
 
 def announce(state: State) -> Step:
@@ -278,8 +318,9 @@ def answered(state: State, event: events.Answered) -> Step:
         stage=stage,
         preparing="",
     )
-    joining = instance.intent is Intent.JOIN
-    replaced = state.phase == RUNNING and instance.answer is None and not joining
+    replaced = state.phase == RUNNING and instance.answer is None and not instance.joins
+    if state.phase == FORMING and instance.intent is Intent.LATE and has_left(state, instance):
+        changed = dataclasses.replace(changed, intent=Intent.RUN, joined=state.generation)
     state = state.with_instance(changed)
     if replaced:  # the other programs go on; the new runner needs the cluster
         return state, (actions.PublishCluster(_cluster(state)),)
@@ -293,9 +334,21 @@ def complete(state: State, time: float) -> Step:
         return state, ()
     if not all_answered(state) or state.ticked < state.not_before:
         return state, ()
+    if any(component.elastic_min and lacks(state, component) for component in state.job.components):
+        return state, ()
     held = frozenset(_held(state))
-    state = dataclasses.replace(state, phase=RUNNING, formed=True, held=held, given_back=0)
-    count = f"{len(expected)} instance{'s' if len(expected) > 1 else ''}"
+    state = dataclasses.replace(
+        state,
+        phase=RUNNING,
+        formed=True,
+        formed_at=time,
+        enough_since=math.inf,
+        held=held,
+        given_back=0,
+    )
+    late = sum(i.intent is Intent.LATE for i in state.instances.values())
+    of_all = f"{len(expected)} of {len(expected) + late}" if late else str(len(expected))
+    count = f"{of_all} instance{'s' if len(expected) + late > 1 else ''}"
     state = state.noted(time, f"generation {state.generation} starts, {count}", STARTS)
     return state, (actions.PublishCluster(_cluster(state)),)
 

@@ -56,6 +56,7 @@ class Stage(enum.Enum):
 class Intent(enum.Enum):
     RUN = "RUN"  # it takes part
     JOIN = "JOIN"  # it came by flex, and takes part from the next generation on
+    LATE = "LATE"  # the generation has formed without it; it takes part in a later one
     RESTART = "RESTART"  # its program starts again in the same container, when `due`
     STOP = "STOP"  # it is told to stop, when `due`
     IGNORE = "IGNORE"  # it has failed, and the application does without it
@@ -137,6 +138,11 @@ class Instance:
             total=said.total,
             points=said.points,
         )
+
+    @property
+    def joins(self) -> bool:
+        """Whether it takes part in a later generation, and not in the present one."""
+        return self.intent in (Intent.JOIN, Intent.LATE)
 
     @property
     def ended(self) -> bool:
@@ -221,7 +227,6 @@ class Hold:
     kind: str
     since: float
     of_kind: float  # since when it is of this kind
-    announced: float  # when the generation was announced last
     back_at: float = math.inf  # when its other containers are given back; infinity without any
 
 
@@ -260,6 +265,9 @@ class State:
     ticked: float = 0.0  # the last tick
     resumed: float = -math.inf  # the end of the coordinator's own last pause
     formed: bool = False  # the generation's cluster is published: programs start
+    formed_at: float = -math.inf  # when that was, of the newest generation that has formed
+    enough_since: float = math.inf  # since when it could form without the instances that it lacks
+    reminded: float = -math.inf  # when runners that wait for long were told last that it goes on
     held: frozenset[str] = frozenset()  # components whose programs may not start yet
     containers: Mapping[str, ContainerInfo] = dataclasses.field(default_factory=dict)
     listing: bool = False  # the gang deadline has passed and the master was asked for containers
@@ -379,7 +387,7 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
 def success_instances(state: State) -> tuple[Instance, ...]:
     """The instances that must all exit with 0 for the application to succeed: those that the job
     names, by their component or themselves, or else all that end by themselves, or else all."""
-    everybody = tuple(i for i in state.instances.values() if i.intent is not Intent.JOIN)
+    everybody = tuple(i for i in state.instances.values() if not i.joins)
     named = tuple(i for i in everybody if state.job.decides(i.component, i.id))
     ending = tuple(i for i in everybody if i.role not in (*SERVICE_ROLES, "evaluator"))
     return named or ending or everybody
@@ -430,7 +438,9 @@ def holding(state: State) -> tuple[Instance, ...]:
         return ()
     joining = state.phase == names.RUNNING
     everybody = state.instances.values()
-    awaited = [i for i in everybody if not i.ended and (i.intent is Intent.JOIN) == joining]
+    awaited = [
+        i for i in everybody if not i.ended and i.intent is not Intent.LATE and i.joins == joining
+    ]
     asked = max((i.asked for i in awaited), default=0.0)
     if joining and any(i.granted is not None and i.granted >= asked for i in awaited):
         return ()
@@ -454,10 +464,10 @@ def keeps(state: State) -> bool:
         for i in state.instances.values()
         if i.requested_in < state.generation and i.heard is not None and not i.ended
     ]
-    if any(i.answer is None and i.intent is not Intent.JOIN for i in old):
+    if any(i.answer is None and not i.joins for i in old):
         return True
     lasts = any(c.settings.text("user.checkpoint.prefix") for c in state.job.components)
-    alone = names.trains_alone(i.role for i in state.instances.values())
+    alone = state.job.trains_alone(i.role for i in state.instances.values())
     return alone and not lasts and any(not names.trains_alone((i.role, i.role)) for i in old)
 
 

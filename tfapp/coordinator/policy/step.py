@@ -11,6 +11,7 @@ from typing import Any
 from tfapp.contract.names import FORMING
 from tfapp.coordinator.policy import (
     actions,
+    elastic,
     ending,
     ends,
     events,
@@ -111,9 +112,12 @@ def tick(state: State, event: events.Tick) -> Step:
     if time < state.resumed + CATCH_UP:
         return state, ()
     state, done = forming.hold(state, time)
+    if not (state.decided or _recovers(state)):
+        state = elastic.go_without(state, time)
+    state, told = forming.remind(state, time)
     state, settled = stacks.settle(state, time)
     state, asked = stacks.stall(state, time)
-    done += (*settled, *asked)
+    done += (*told, *settled, *asked)
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
@@ -145,7 +149,7 @@ def _go_on(state: State, time: float) -> Step:
         if _gang(state) <= time:
             state = dataclasses.replace(judging.close(state), listing=True)
             return state, (*done, actions.ListContainers())
-        if state.phase == FORMING and held_until(state) <= time:
+        if state.phase == FORMING and _held_until(state) <= time:
             state = judging.close(state)
             return ending.decide(state, time, verdicts.held_too_long(state)), done
         if _lifetime(state) <= time:
@@ -161,6 +165,8 @@ def _go_on(state: State, time: float) -> Step:
     joined: tuple[actions.Action, ...] = ()
     if state.failure is None:
         state, joined = flexing.join(state, time)
+        state, later = elastic.go_on(state, time)
+        joined += later
     return state, (*done, *restarted, *joined)
 
 
@@ -182,10 +188,10 @@ def _deadlines(state: State) -> tuple[float, ...]:
     restarts = (i.due for i in state.instances.values() if i.intent is Intent.RESTART)
     if _recovers(state):
         return (failure, *restarts)
+    limits = (_gang(state), *_held(state), elastic.forms_at(state), _lifetime(state))
     if state.failure is not None:
-        return (failure, _gang(state), *_held(state), _lifetime(state), *restarts)
-    limits = (_gang(state), *_held(state), _lifetime(state))
-    return (*limits, _backed_off(state), flexing.due(state), *restarts)
+        return (failure, *limits, *restarts)
+    return (*limits, _backed_off(state), flexing.due(state), elastic.due(state), *restarts)
 
 
 def _recovers(state: State) -> bool:
@@ -214,21 +220,30 @@ def _silence(state: State, instance: Instance) -> float:
 def _gang(state: State) -> float:
     if state.phase != FORMING or state.listing or state.hold is not None:
         return math.inf
+    if state.enough_since < math.inf:
+        return math.inf  # it forms without those that are missing
     return max(state.counted, state.not_before) + state.job.limits.gang
 
 
 def _held(state: State) -> tuple[float, ...]:
-    """The end of a wait for a scheduler, and the next announcement during it; when containers that
-    wait for others are given back, and when they are requested again."""
+    """The end of a wait for a scheduler, and the next announcement during a long wait; when
+    containers that wait for others are given back, and when they are requested again."""
+    reminder = forming.reminder(state)
     if state.phase != FORMING or state.hold is None:
-        return (state.ask_at,)
-    announced = state.hold.announced + state.job.limits.gang / 2
-    return (held_until(state), announced, _back_at(state), state.ask_at)
+        return (reminder, state.ask_at)
+    return (_held_until(state), reminder, _back_at(state), state.ask_at)
+
+
+def _held_until(state: State) -> float:
+    """The end of the time for which a scheduler may hold back what the generation needs."""
+    return held_until(state) if state.enough_since == math.inf else math.inf
 
 
 def _back_at(state: State) -> float:
     if state.phase != FORMING or state.hold is None or not holding(state) or keeps(state):
         return math.inf
+    if state.enough_since < math.inf:
+        return math.inf  # it forms soon with what is there
     return state.hold.back_at
 
 

@@ -96,9 +96,7 @@ def master_lost(state: State, objection: str) -> Verdict:
 def gang_incomplete(state: State) -> Verdict:
     limit = duration(state.job.limits.gang)
     absent = [
-        i
-        for i in state.instances.values()
-        if i.answer is None and not i.ended and i.intent is not Intent.JOIN
+        i for i in state.instances.values() if i.answer is None and not i.ended and not i.joins
     ]
     missing = [f"{i.id} ({_whereabouts(state, i)})" for i in absent]
     since = f"after generation {state.generation} began"
@@ -167,7 +165,7 @@ def _beginning(state: State) -> str:
     number, instances = state.generation, state.instances.values()
     if number == 1 or any(c.settings.text("user.checkpoint.prefix") for c in state.job.components):
         return ""
-    if not trains_alone(instance.role for instance in instances):
+    if not state.job.trains_alone(instance.role for instance in instances):
         return f" Generation {number} began with empty checkpoint folders ({_PREFIX} is not set)."
     for one in instances:
         if one.requested_in > 1 and not trains_alone((one.role, one.role)):

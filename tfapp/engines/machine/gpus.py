@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tfapp import tools
@@ -66,15 +66,14 @@ def check_enough(needed: int, gpus: Iterable[str]) -> None:
         )
 
 
-def hold(
-    locks: Path, gpus: Iterable[str], needed: int, stack: contextlib.ExitStack
+def take_free(
+    locks: Path, gpus: Iterable[str], most: int, stack: contextlib.ExitStack
 ) -> tuple[str, ...]:
-    """Locks `needed` of `gpus` that no other application of this user uses, until `stack` is closed
-    or this process ends. UnavailableError if there are too few."""
+    """Locks at most `most` of `gpus` that no application of this user uses, until `stack` is closed
+    or this process ends."""
     taken: list[str] = []
-    candidates = tuple(gpus)
-    for gpu in candidates:
-        if len(taken) == needed:
+    for gpu in gpus:
+        if len(taken) >= most:
             break
         attempt = contextlib.ExitStack()
         if attempt.enter_context(locked(locks / re.sub(r"[^A-Za-z0-9_.-]", "_", gpu))):
@@ -82,13 +81,23 @@ def hold(
             taken.append(gpu)
         else:
             attempt.close()
+    return tuple(taken)
+
+
+def hold(
+    locks: Path, gpus: Iterable[str], needed: int, stack: contextlib.ExitStack, most: int = 0
+) -> tuple[str, ...]:
+    """As `take_free`, `most` or `needed` of them. UnavailableError if there are fewer than
+    `needed`."""
+    candidates = tuple(gpus)
+    taken = take_free(locks, candidates, max(needed, most), stack)
     if len(taken) < needed:
         raise UnavailableError(
             f"the application asks for {count(needed)}; of this machine's {len(candidates)} only "
             f"{len(taken) or 'none'} is free, the others are in use by other applications",
             "`tfapp list` shows them; wait for their end or stop one.",
         )
-    return tuple(taken)
+    return taken
 
 
 def count(number: int) -> str:
@@ -96,13 +105,17 @@ def count(number: int) -> str:
 
 
 class GpuPool:
-    """The GPUs of a run that no container uses at present."""
+    """The GPUs of a run that no container uses at present. `more(n)` takes up to n others that have
+    become free on the machine."""
 
-    def __init__(self, gpus: Iterable[str]):
+    def __init__(self, gpus: Iterable[str], more: Callable[[int], Iterable[str]] = lambda _: ()):
         self._free = list(gpus)
+        self._more = more
 
     def take(self, number: int) -> tuple[str, ...] | None:
         """`number` GPUs; None if there are too few at present."""
+        if number > len(self._free):
+            self._free.extend(self._more(number - len(self._free)))
         if number > len(self._free):
             return None
         taken, self._free = self._free[:number], self._free[number:]

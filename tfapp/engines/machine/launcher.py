@@ -16,7 +16,7 @@ from pathlib import Path
 from tfapp.contract.names import INSTANCE_FILE, MAX_LAST_LINES, NODES
 from tfapp.disk import delete_tree, make_private, needing_room
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.gpus import GpuPool, hold
+from tfapp.engines.machine.gpus import GpuPool, hold, take_free
 from tfapp.engines.machine.localize import Localizer
 from tfapp.engines.machine.processes import Processes, Reaper, find_launcher, sweep_docker
 from tfapp.engines.machine.serving import End, OpenLauncher
@@ -40,6 +40,9 @@ class Machine:
     docker: tuple[str, ...] = ()
 
 
+GPUS_EVERY = 5.0  # seconds between two looks for GPUs that other applications have given back
+
+
 def prepare() -> OpenLauncher:
     return functools.partial(open_launcher, find_launcher())
 
@@ -54,8 +57,16 @@ def open_launcher(
     reaper = Reaper()
     reaper.start()
     with contextlib.ExitStack() as held:
-        gpus = hold(Path(config.gpu_locks), config.gpus, config.gpus_needed, held)
-        yield LocalLauncher(run, node, Processes(reaper, prefix), GpuPool(gpus))
+        locks, most = Path(config.gpu_locks), max(config.gpus_needed, config.gpus_most)
+        taken = list(hold(locks, config.gpus, config.gpus_needed, held, most))
+
+        def more(number: int) -> tuple[str, ...]:
+            others = [gpu for gpu in config.gpus if gpu not in taken]
+            found = take_free(locks, others, min(number, most - len(taken)), held)
+            taken.extend(found)
+            return found
+
+        yield LocalLauncher(run, node, Processes(reaper, prefix), GpuPool(tuple(taken), more))
 
 
 class LocalLauncher:
@@ -119,7 +130,8 @@ class LocalLauncher:
                 return gpus
             told.waits(f"waiting for {number} GPU{'s' if number > 1 else ''}", NODES)
             self._gpus_changed.clear()
-            await self._gpus_changed.wait()
+            with contextlib.suppress(asyncio.TimeoutError):  # other applications end too
+                await asyncio.wait_for(self._gpus_changed.wait(), GPUS_EVERY)
         return ()
 
     async def _make_folder(self, task: Task) -> Path:

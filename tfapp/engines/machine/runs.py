@@ -112,6 +112,7 @@ class Runs:
             gpu_locks=str(self.home.gpus),
             gpus=self._engine.gpus(definition),
             gpus_needed=definition.gpus,
+            gpus_most=definition.gpus_most,
             accepted=definition.accepted(now),
             attempts=definition.attempts,
             tags=definition.tags,

@@ -22,8 +22,8 @@ from tfapp.processes import Process, is_alive, send
 class RunConfig(Coded):
     """The configuration of a master. `environment`: the part of the submitting user's environment
     that containers inherit. `gpus`: the ids that this run may use; `gpus_needed`: the number that
-    it must get. `accepted`: the status until the coordinator publishes one. `engine`: see
-    Definition."""
+    it must get; `gpus_most`: that it takes where so many are free. `accepted`: the status until the
+    coordinator publishes one. `engine`: see Definition."""
 
     name: str
     application: str  # application_<milliseconds>_<run>
@@ -35,6 +35,7 @@ class RunConfig(Coded):
     gpus: tuple[str, ...]
     gpus_needed: int
     accepted: ApplicationStatus
+    gpus_most: int = 0
     attempts: int = 1  # masters, one after another: site.global.master.attempts
     tags: tuple[str, ...] = ()
     docker: tuple[str, ...] = ()  # see Definition

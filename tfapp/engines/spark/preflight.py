@@ -74,8 +74,10 @@ def _slots(
     if not components:
         return
     per_task = session.cores_of_task(context)
-    cores = sum(component.container.vcores * component.instances for component in components)
-    containers = sum(component.instances for component in components)
+    # What joins later would take the slot that feeding needs.
+    counts = [component.instances if fed else component.needed for component in components]
+    cores = sum(c.container.vcores * count for c, count in zip(components, counts))
+    containers = sum(counts)
     usual = cores == containers * per_task
     wanted = f"{containers} containers on executors{'' if usual else f' with {cores} cores'}"
     place = _at(compiled, components[-1], "yarn.component.instances")

@@ -73,7 +73,7 @@ def check(
         label = wanted.label or master.label
         size = (wanted.memory, wanted.vcores, wanted.gpus)
         if component.instances:
-            requests.append(ContainerRequest(asked, label, *size, count=component.instances))
+            requests.append(ContainerRequest(asked, label, *size, count=component.needed))
     facts = queue_facts(queue, queues, rules)
     defaults = {found.default_label for found in facts}
     exclusive = functools.cache(exclusive)

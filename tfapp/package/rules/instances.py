@@ -9,6 +9,8 @@ from tfapp.package.rules.rule import Found, rule
 from tfapp.problems import WARNING, Position
 
 INSTANCES = "yarn.component.instances"
+LEAST = "yarn.component.instances.min"
+ELASTIC_ROLES = ("worker", "other")
 ENDLESS_ROLES = ("ps", "tensorboard")
 
 
@@ -116,6 +118,38 @@ def instance_count(package: AppPackage) -> Iterator[Found]:
             yield Found(at, f"{has} wants at least {least}", hint)
         elif most is not None and count > most:
             yield Found(at, f"{has} allows at most {most}", f"lower {INSTANCES} of '{name}'")
+
+
+@rule("elastic-minimum", "metainfo", "resources")
+def elastic_minimum(package: AppPackage) -> Iterator[Found]:
+    """With fewer instances than a component may have, or of a component that is always needed.
+
+    `yarn.component.instances.min` says with how many instances the application trains where there
+    is no room for all. It lies between `minInstanceCount` of metainfo and
+    `yarn.component.instances`. Only workers, and components of role `other`, can be fewer: a
+    cluster without its chief, or with some of its parameter servers, does not train, and there is
+    only one evaluator. Reported at the number.
+
+        worker: instances 8, min 4                          PASS
+        worker: instances 2, min 4                          FAIL
+        worker: instances 8, min 1, minInstanceCount: 2     FAIL
+        ps: instances 2, min 1                              FAIL
+    """
+    for component in package.components:
+        asked = package.resources.get(component.name)
+        if asked is None or asked.least is None:
+            continue
+        at, has = asked.place(LEAST), f"{LEAST} of '{component.name}' is {asked.least}"
+        if component.role not in ELASTIC_ROLES:
+            message = f"{LEAST} of '{component.name}': all instances of role {component.role} are"
+            hint = f"remove it; roles that may have it: {', '.join(ELASTIC_ROLES)}"
+            yield Found(at, f"{message} always needed", hint)
+        elif asked.least > asked.instances:
+            message = f"{has}, more than its {asked.instances} instances"
+            yield Found(at, message, f"lower it, or raise {INSTANCES}")
+        elif asked.least < component.min_instances:
+            message = f"{has}, metainfo wants at least {component.min_instances} instances"
+            yield Found(at, message, "raise it to minInstanceCount of metainfo")
 
 
 @rule("success-policy", "metainfo", "resources")
