@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import pickle
 
 import pytest
 
-from tfapp.frozen import frozen
+from tfapp.frozen import frozen, replace
 
 
 @frozen
@@ -104,6 +105,30 @@ def test_it_can_be_copied_and_sent(place):
     for other in (copy.copy(place), copy.deepcopy(place), pickle.loads(pickle.dumps(place))):
         assert other == place and vars(other) == vars(place)
     assert hash(place) == hash(copy.copy(place))
+
+
+def test_a_changed_copy_is_the_librarys():
+    for place in (Place("a", 3, ("x",), {"n": "1"}, b"k"), Inner("a")):
+        for changes in ({}, {"line": 4}, {"file": "b", "notes": {"n": "2"}}):
+            ours, theirs = replace(place, **changes), dataclasses.replace(place, **changes)
+            assert type(ours) is type(place) and vars(ours) == vars(theirs)
+    with pytest.raises(TypeError, match=r"Place has no fields for \['size'\]"):
+        replace(Place("a"), size=1)
+
+
+def test_a_changed_copy_computes_anew():
+    @frozen
+    class Sized:
+        """A size."""
+
+        side: int
+
+        @functools.cached_property
+        def area(self) -> int:
+            return self.side**2
+
+    small = Sized(2)
+    assert (small.area, replace(small, side=3).area) == (4, 9)
 
 
 def test_a_class_keeps_its_own_methods():

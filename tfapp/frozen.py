@@ -71,6 +71,21 @@ def frozen(cls: type[T]) -> type[T]:
     return cls
 
 
+def replace(value: T, **changes: Any) -> T:
+    """As `dataclasses.replace`, for an instance of a `@frozen` class without an `__init__` of its
+    own, in a tenth of the time: the coordinator does it several times for each message."""
+    fields, values = type(value).__dataclass_fields__, value.__dict__  # type: ignore[attr-defined]
+    if not changes.keys() <= fields.keys():
+        unknown = sorted(changes.keys() - fields.keys())
+        raise TypeError(f"{type(value).__name__} has no fields for {unknown}")
+    if len(values) > len(fields):  # some are of a cached_property
+        values = {name: values[name] for name in fields}
+    new = object.__new__(type(value))
+    new.__dict__.update(values)
+    new.__dict__.update(changes)
+    return new
+
+
 def __setattr__(self: Any, name: str, value: object) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 

@@ -15,6 +15,7 @@ from tests.contract_values import make_failure_policy, make_limits
 from tests.coordinator.world import World, job
 from tfapp.contract.job import FailurePolicy, FailureRule, Limits
 from tfapp.coordinator.policy.state import FINISHED
+from tfapp.frozen import replace
 
 LIMITS = make_limits(gang=60, evaluator=100, heartbeat=2, heartbeat_lost=10, settle=0.5)
 
@@ -56,12 +57,12 @@ class Histories:
         }
         success = tuple(changes.pop("success", ()))
         limits = {f.name for f in dataclasses.fields(Limits)} & changes.keys()  # type: ignore[arg-type]
-        limited = dataclasses.replace(LIMITS, **{name: changes.pop(name) for name in limits})
+        limited = replace(LIMITS, **{name: changes.pop(name) for name in limits})
         if "rules" in changes:
             changes["rules"] = tuple(map(FailureRule.from_dict, changes["rules"]))
-        made = job(layout, success, limited, dataclasses.replace(self.failure, **changes))
-        components = tuple(dataclasses.replace(c, **counted) for c in made.components)
-        return World(dataclasses.replace(made, components=components))
+        made = job(layout, success, limited, replace(self.failure, **changes))
+        components = tuple(replace(c, **counted) for c in made.components)
+        return World(replace(made, components=components))
 
     def check(self, title: str, update: bool) -> None:
         """The paragraph says what happens; with `update`, from now on."""

@@ -18,9 +18,10 @@ from tfapp.contract.job import Private
 from tfapp.contract.names import PRIVATE_FILE
 from tfapp.contract.status import Cause, Verdict
 from tfapp.coordinator import after_end
+from tfapp.frozen import replace
 
 CAUSE = Cause("worker/0", 2, "node-1", "c1", Exit(3, None, "exit", "exit code 3"), "a\n<b> & c")
-ENDED = dataclasses.replace(STATUS, verdict=Verdict("FAILED", 65, "Failed: why.", CAUSE))
+ENDED = replace(STATUS, verdict=Verdict("FAILED", 65, "Failed: why.", CAUSE))
 
 
 @dataclasses.dataclass
@@ -67,8 +68,8 @@ def follow(tmp_path, monkeypatch):
         env = {one.name: env or {} for one in JOB.components}
         (tmp_path / PRIVATE_FILE).write_bytes(encode(Private(env=env)))
         site = {f"site.global.{key.replace('_', '.')}": value for key, value in settings.items()}
-        components = [dataclasses.replace(one, site=site) for one in JOB.components]
-        job = dataclasses.replace(JOB, components=tuple(components))
+        components = [replace(one, site=site) for one in JOB.components]
+        job = replace(JOB, components=tuple(components))
         environ = {"SKEIN_APPLICATION_ID": "id_1"}
         return after_end.follow_up(job, ENDED, LOGS, environ, tmp_path)()
 

@@ -1,6 +1,5 @@
 """What the coordinator keeps of a run in the history."""
 
-import dataclasses
 import json
 
 import pytest
@@ -11,11 +10,12 @@ from tfapp.contract.history import MAX_LOGS, PastRun, past_runs
 from tfapp.contract.status import ApplicationStatus, Verdict
 from tfapp.coordinator.history import MOST_REMOVED, NOT_TOLD, Limits, keep
 from tfapp.errors import UnavailableError
+from tfapp.frozen import replace
 from tfapp.storage.place import place_at
 
 DAY = 86400
 END = 1_800_000_000
-JOB = dataclasses.replace(job("chief=1 worker=2"), name="app", user="ann", tags=("nightly",))
+JOB = replace(job("chief=1 worker=2"), name="app", user="ann", tags=("nightly",))
 STATUS = ApplicationStatus(
     *("app", "FAILED", 2, END - 60.7, END + 0.9),
     (instance("chief/0", "KILLED"), instance("worker/0", "FAILED"), instance("worker/1", "LOST")),

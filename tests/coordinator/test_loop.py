@@ -30,6 +30,7 @@ from tfapp.coordinator.loop import Loop, StoreView, Terminated
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.state import new_state
 from tfapp.errors import UnreachableError
+from tfapp.frozen import replace
 from tfapp.protocol.watch import Deleted, Put
 
 LIMITS = make_limits(settle=0.0)
@@ -126,7 +127,7 @@ def test_an_application_from_start_to_end():
     ]
     assert untimed(status.verdict.summary) == untimed(status.timeline[-1].text)
     published = ApplicationStatus.from_dict(json.loads(master.store[KEY_STATUS][0]))
-    assert dataclasses.replace(published, updated=status.updated) == status
+    assert replace(published, updated=status.updated) == status
 
 
 def test_a_run_goes_on_after_a_suspension():

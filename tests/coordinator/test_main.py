@@ -1,6 +1,5 @@
 """The coordinator as a process, beside a real master, with runners that have no programs."""
 
-import dataclasses
 import json
 import os
 import shlex
@@ -27,6 +26,7 @@ from tests.engines.applications import (
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import JOB_FILE, RUNNING
 from tfapp.contract.status import STARTS, ApplicationStatus
+from tfapp.frozen import replace
 from tfapp.processes import with_environment
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def create(engine, tmp_path, behaviours, job_text=b"", environ=None, **changes):
     environ = {**THIS_TFAPP, **(environ or {})}
     layout = " ".join(f"{name}=1" for name in behaviours)
     limits = make_limits(gang=60.0, settle=0.2, stop_grace=5.0)
-    chosen = dataclasses.replace(job(layout, limits=limits), name="app", **changes)
+    chosen = replace(job(layout, limits=limits), name="app", **changes)
     job_file = tmp_path / "job.json"
     job_file.write_bytes(job_text or encode(chosen))
     script = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(COORDINATOR)}"

@@ -1,7 +1,6 @@
 """What Prometheus reads of an application, by Prometheus' own parser."""
 
 import contextlib
-import dataclasses
 import http.client
 import math
 import socket
@@ -13,6 +12,7 @@ from tests.page.applications import instance, large, restarted
 from tfapp.contract.status import FeedStatus
 from tfapp.contract.usage import Usage
 from tfapp.coordinator.openmetrics import TYPE, served, text
+from tfapp.frozen import replace
 
 NAME = 'a"b\\c'
 USAGE = Usage(9.0, 1.5, 1.2, 2, 1 << 30, 2 << 30, 8 << 30, 5, 6)
@@ -34,7 +34,7 @@ def test_what_is_told():
     training = instance(
         "worker/0", step=1200, total=5000, steps_per_second=35.2, metrics=metrics, usage=USAGE
     )
-    status = dataclasses.replace(
+    status = replace(
         restarted(),
         name=NAME,
         instances=(training, instance("worker/1", "WAITING")),
@@ -78,7 +78,7 @@ def test_no_sentence_address_or_log_is_told(status):
 
 def test_what_is_not_known_is_left_out():
     """An application that has ended without a last status of its coordinator."""
-    unknown = dataclasses.replace(restarted(), generation=None, restarts=None, losses=None)
+    unknown = replace(restarted(), generation=None, restarts=None, losses=None)
     names = {key[0] for key in values(unknown)}
     assert names == {"tfapp_state", "tfapp_instances", "tfapp_step"}
 

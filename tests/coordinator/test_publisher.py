@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tests.contract_values import make_limits
@@ -30,6 +28,7 @@ from tfapp.coordinator.publisher import (
     status,
 )
 from tfapp.course import MAX_CURVES, MAX_POINTS, Course
+from tfapp.frozen import replace
 
 SINCE = 1000.0  # the application's start
 
@@ -96,7 +95,7 @@ def test_nothing_new_is_not_published():
     publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
     for time in range(5):
         now[0] = float(time)
-        world.state = dataclasses.replace(world.state, ticked=float(time))
+        world.state = replace(world.state, ticked=float(time))
         publisher.publish(world.state)
     assert sink.puts == 1
 
@@ -127,7 +126,7 @@ def test_it_runs_once_one_of_its_programs_does():
     world = World(job("worker=2"))
     world.play("1 all answer")
     running = tuple(world.state.instances.values())
-    first, second = (dataclasses.replace(one, stage=Stage.WAITING) for one in running)
+    first, second = (replace(one, stage=Stage.WAITING) for one in running)
     shown = [
         status(world.state.with_instances(instances), 0.0, 0.0).state
         for instances in ((first, second), (first, running[1]), running)
@@ -296,7 +295,7 @@ def test_the_verdict_s_line_keeps_as_many_points_as_fit():
     curves.observe((instance("worker/0", **told),), SINCE)
     verdict = Verdict("SUCCEEDED", 0, "Done.")
     status = ApplicationStatus("a", "SUCCEEDED", 1, 1.0, 2.0, (), verdict)
-    status = dataclasses.replace(status, curves=curves.known())
+    status = replace(status, curves=curves.known())
     text = format_diagnostics(status)
     found = parse_diagnostics(text)
     assert found is not None
@@ -321,5 +320,5 @@ def test_it_tells_who_is_late_and_the_numbers_of_the_others_in_their_cluster():
     }
     curves = Curves()
     late, there = instance("worker/0"), instance("worker/1", loss=course(3))
-    curves.observe((dataclasses.replace(late, intent=Intent.LATE), there), SINCE)
+    curves.observe((replace(late, intent=Intent.LATE), there), SINCE)
     assert [curve.instance for curve in curves.known()] == ["worker/1"], "the first that is there"

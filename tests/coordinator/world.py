@@ -41,6 +41,7 @@ from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.coordinator.policy.state import FINISHED, new_state
 from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.engines.yarn.nodes import reason_of
+from tfapp.frozen import replace
 
 TICK = 1.0
 OBEYS_AFTER = 0.5
@@ -284,7 +285,7 @@ class World:
     def said(self, runner: Runner, state: str) -> Beat:
         host = host_of(runner.instance)
         beat = Beat(runner.generation, runner.sequence, state, "", runner.container, host)
-        return dataclasses.replace(beat, **self.measured(runner)) if runner.program else beat
+        return replace(beat, **self.measured(runner)) if runner.program else beat
 
     def measured(self, runner: Runner) -> dict[str, Any]:
         """A runner's heartbeat with its program's metrics. One names the instance."""

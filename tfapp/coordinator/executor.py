@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -27,6 +26,7 @@ from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.events import ContainerInfo, Event
 from tfapp.errors import RefusedError, UnreachableError
+from tfapp.frozen import replace
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
 PATIENCE = 30.0  # seconds for which a request for a container is tried again
@@ -171,7 +171,7 @@ class Executor:
         if self._nodes is None or container.reason:
             return container
         reason = self._nodes.reason_of(container.message)
-        return dataclasses.replace(container, reason=reason)
+        return replace(container, reason=reason)
 
     def _told(self) -> Event:
         """The event with the present state of all containers."""

@@ -3,7 +3,6 @@ actions carried out."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +36,7 @@ from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_sta
 from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.coordinator.publisher import Publisher
 from tfapp.coordinator.record import Attempt, Recorder
-from tfapp.frozen import frozen
+from tfapp.frozen import frozen, replace
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put, Watch
 
@@ -117,7 +116,7 @@ class Loop:
         """The final status after `run` raised `error`. A verdict that was decided before stands."""
         verdict = self._state.verdict or verdicts.bug(self._state, error)
         status = self._publisher.status(self._state)
-        return dataclasses.replace(status, state=verdict.state, verdict=verdict)
+        return replace(status, state=verdict.state, verdict=verdict)
 
     def recorded(self, status: ApplicationStatus) -> None:
         """Has the final `status` recorded, and waits for that for a few seconds."""

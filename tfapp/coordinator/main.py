@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import queue
@@ -25,6 +24,7 @@ from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.coordinator.nodes import attempt as attempt_in
 from tfapp.coordinator.nodes import leads_to_pages, load
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnavailableError, UnreachableError
+from tfapp.frozen import replace
 from tfapp.protocol.connection import Connection, from_current
 
 # Deadline of one call, in seconds. A master that was silent for longer is gone, and so are the
@@ -113,7 +113,7 @@ def _with_failures(status: ApplicationStatus, sentences: Sequence[str]) -> Appli
     for sentence in sentences:
         say(sentence)
     more = [Moment(now, sentence, AFTER_END, "", generation) for sentence in sentences]
-    return dataclasses.replace(status, timeline=(*status.timeline, *more))
+    return replace(status, timeline=(*status.timeline, *more))
 
 
 def shut_down(connection: Connection, status: ApplicationStatus) -> None:

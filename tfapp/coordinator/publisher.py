@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,6 +22,7 @@ from tfapp.coordinator.policy.state import (
     success_instances,
 )
 from tfapp.course import MAX_CURVES, thinned
+from tfapp.frozen import replace
 from tfapp.protocol.connection import Connection
 
 # Least seconds between two publications, unless the application's own state changes.
@@ -96,7 +96,7 @@ class Publisher:
 
     def status(self, state: State) -> ApplicationStatus:
         now = status(state, self._since, self._now())
-        return dataclasses.replace(now, curves=self._curves.known())
+        return replace(now, curves=self._curves.known())
 
     def _now(self) -> float:
         """Seconds since 1970."""
@@ -179,8 +179,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         restarts=charges.restarts,
         losses=charges.losses,
         timeline=tuple(
-            dataclasses.replace(moment, time=round(zero + moment.time, 3))
-            for moment in state.timeline
+            replace(moment, time=round(zero + moment.time, 3)) for moment in state.timeline
         ),
         joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
         stop_grace=state.job.limits.stop_grace,

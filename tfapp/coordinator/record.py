@@ -3,7 +3,6 @@ next coordinator goes on from. The loop never waits for where it lies."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import time
@@ -14,6 +13,7 @@ from tfapp import threads
 from tfapp.contract.encoding import encode
 from tfapp.contract.status import ApplicationStatus
 from tfapp.errors import UnavailableError
+from tfapp.frozen import replace
 
 READ_LIMIT = 120.0  # seconds in which the record of an earlier attempt must be read
 LAST_LIMIT = 10.0  # seconds that the end of an application waits for its verdict to be written
@@ -61,7 +61,7 @@ def earlier(
         return ApplicationStatus.from_dict(json.loads(found))
     say("the earlier master was lost before it left a record")
     before = number - 1
-    return dataclasses.replace(fresh, generation=before, losses=before - 1)
+    return replace(fresh, generation=before, losses=before - 1)
 
 
 def facts(status: ApplicationStatus) -> tuple[Any, ...]:

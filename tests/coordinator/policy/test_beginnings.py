@@ -1,11 +1,10 @@
 """What a verdict says of where the last generation began, without a folder that all see."""
 
-import dataclasses
-
 import pytest
 
 from tests.contract_values import make_failure_policy
 from tests.coordinator.world import World, job
+from tfapp.frozen import replace
 
 UNSET = "(site.global.user.checkpoint.prefix is not set)."
 KILLED, LOST = "9 worker/0 killed 9", "9 worker/0 lost"
@@ -36,8 +35,8 @@ MOVED = (
 def test_the_verdict_says_where_the_last_generation_began(layout, happens, shared, said):
     made = job(layout, success=("worker",), failure=make_failure_policy())
     if not shared:
-        bare = (dataclasses.replace(c, site={}) for c in made.components)
-        made = dataclasses.replace(made, components=tuple(bare))
+        bare = (replace(c, site={}) for c in made.components)
+        made = replace(made, components=tuple(bare))
     world = World(made).play(
         f"""
         1 all answer

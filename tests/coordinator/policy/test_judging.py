@@ -15,6 +15,7 @@ from tfapp.contract.status import GIVEN_BACK
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.state import Charges
 from tfapp.coordinator.publisher import status
+from tfapp.frozen import replace
 
 DEFAULT = make_failure_policy()
 HISTORIES = Histories(Path(__file__).with_name("judging.txt"))
@@ -248,8 +249,8 @@ FLEXES = [
 def test_flex_is_answered(asked, reply):
     chosen = job("chief=1 worker=2", limits=LIMITS)
     chief, worker = chosen.components
-    worker = dataclasses.replace(worker, min_instances=1, max_instances=4)
-    world = World(dataclasses.replace(chosen, components=(chief, worker)))
+    worker = replace(worker, min_instances=1, max_instances=4)
+    world = World(replace(chosen, components=(chief, worker)))
     world.play(f"1 all answer\n2 flex {asked}")
     assert world.replies == [reply]
 
@@ -279,7 +280,7 @@ def test_flex_is_too_late_at_the_end():
 )
 def test_the_only_checkpoints_are_not_given_back(layout, lost, kept):
     made = job(layout, limits=LIMITS, failure=DEFAULT)
-    bare = tuple(dataclasses.replace(c, site={}) for c in made.components)
-    world = World(dataclasses.replace(made, components=bare))
+    bare = tuple(replace(c, site={}) for c in made.components)
+    world = World(replace(made, components=bare))
     world.play(f"1 all answer\n20 full queue\n20 {lost} preempted\n21 all answer\n300")
     assert any(m.kind == GIVEN_BACK for m in world.state.timeline) is not kept

@@ -55,6 +55,7 @@ from tfapp.coordinator.policy.state import (
     success_instances,
 )
 from tfapp.coordinator.policy.step import CATCH_UP, PAUSED, next_deadline
+from tfapp.frozen import replace
 from tfapp.runner.tensorflow_env import task_index
 
 LAYOUTS = (
@@ -522,12 +523,12 @@ HAPPENINGS = (
 
 def drawn(layout: str, limits: Limits, policy: FailurePolicy) -> Job:
     """A job whose components fail twice within 30 s at most."""
-    made = job(layout, limits=dataclasses.replace(limits, **ELASTIC), failure=policy)
+    made = job(layout, limits=replace(limits, **ELASTIC), failure=policy)
     components = tuple(
-        dataclasses.replace(component, failure_threshold=2, failure_window=30.0)
+        replace(component, failure_threshold=2, failure_window=30.0)
         for component in made.components
     )
-    return dataclasses.replace(made, components=components)
+    return replace(made, components=components)
 
 
 BLOCKS = (pytest.param(0, id="some"), *(pytest.param(n, marks=SLOW) for n in range(1, 3)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tests.coordinator.world import World, job
@@ -14,6 +12,7 @@ from tfapp.contract.status import STALLS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.step import next_deadline, step
 from tfapp.coordinator.publisher import status
+from tfapp.frozen import replace
 
 HANGS = Exit(None, None, "hang", "for 60 s it wrote nothing")
 
@@ -94,9 +93,7 @@ def test_who_has_ended_meanwhile_is_not_waited_for():
 def test_a_peer_that_has_ended_before_is_named():
     """As a worker is whose failures are ignored, and for which the others wait for ever."""
     hang = Hang("worker=3")
-    ended = dataclasses.replace(
-        hang.state.instances["worker/2"], exit=Exit(3, None, "exit", "exit code 3")
-    )
+    ended = replace(hang.state.instances["worker/2"], exit=Exit(3, None, "exit", "exit code 3"))
     hang.state = hang.state.with_instance(ended)
     (request,) = hang.beat(5.0)
     assert request.instances == ("worker/0", "worker/1")
@@ -157,7 +154,7 @@ def test_nobody_is_asked_for_a_word_that_is_not_possible_now(wrong):
 
 def test_nobody_is_asked_before_programs_run_or_once_all_is_decided():
     forming = Hang()
-    forming.state = dataclasses.replace(forming.state, phase="FORMING")
+    forming.state = replace(forming.state, phase="FORMING")
     assert forming.beat(5.0) == []
     stopping = Hang()
     stopping.send(events.StopRequested(4.0, "stopped"))

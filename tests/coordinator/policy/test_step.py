@@ -17,6 +17,7 @@ from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.state import Stage
 from tfapp.coordinator.policy.step import step
 from tfapp.coordinator.publisher import status
+from tfapp.frozen import replace
 
 HISTORIES = Histories(Path(__file__).with_name("step.txt"), NEVER)
 
@@ -88,7 +89,7 @@ def test_of_two_losses_at_once_the_first_is_the_cause():
 
 def test_a_report_after_the_loss_changes_nothing():
     world = World(job("worker=2")).play("1 all answer")
-    lost = dataclasses.replace(
+    lost = replace(
         world.state.instances["worker/0"], stage=Stage.GONE, exit=Exit(None, None, "lost", "gone")
     )
     before = world.state.with_instance(lost)
@@ -135,7 +136,7 @@ def test_metrics_are_those_of_the_instance_s_last_program_that_reported_some():
         told = Beat(generation, 1, "running", container=container)
         if measured:
             metrics, step, speed = measured
-            told = dataclasses.replace(told, metrics=metrics, step=step, steps_per_second=speed)
+            told = replace(told, metrics=metrics, step=step, steps_per_second=speed)
         world.feed(events.Beaten(world.now, name, told))
 
     def measured(name: str) -> tuple[object, ...]:
@@ -145,7 +146,7 @@ def test_metrics_are_those_of_the_instance_s_last_program_that_reported_some():
     world = World(
         job(
             "worker=2",
-            limits=dataclasses.replace(LIMITS, heartbeat_lost=0.0),
+            limits=replace(LIMITS, heartbeat_lost=0.0),
             failure=make_failure_policy(),
         )
     )
@@ -170,8 +171,6 @@ def test_metrics_are_those_of_the_instance_s_last_program_that_reported_some():
     assert measured("worker/0") == ({"loss": 0.25}, 5, None)
     assert measured("worker/1") == ({"loss": "nan"}, 11, None)
     # What a report says comes from its program's end.
-    last = dataclasses.replace(
-        report("worker/1", 2), metrics={"loss": 0.125}, step=20, steps_per_second=4.0
-    )
+    last = replace(report("worker/1", 2), metrics={"loss": 0.125}, step=20, steps_per_second=4.0)
     world.feed(events.Exited(world.now, last))
     assert measured("worker/1") == ({"loss": 0.125}, 20, 4.0)

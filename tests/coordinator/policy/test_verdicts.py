@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from tests.contract_values import make_docker
@@ -10,6 +8,7 @@ from tfapp.contract.names import MAX_LAST_LINES
 from tfapp.contract.status import MAX_DIAGNOSTICS_JSON, format_diagnostics, parse_diagnostics
 from tfapp.coordinator.policy import events, verdicts
 from tfapp.coordinator.publisher import status
+from tfapp.frozen import replace
 
 DURATIONS = {
     0.0: "0 s",
@@ -66,7 +65,7 @@ def test_every_kind_of_exit_has_its_sentence(sentence):
 
 
 def test_many_missing_instances_are_counted():
-    limits = dataclasses.replace(job("worker=1").limits, gang=5.0)
+    limits = replace(job("worker=1").limits, gang=5.0)
     world = World(job("worker=13", limits=limits)).play("9")
     assert world.state.verdict is not None
     assert world.state.verdict.summary.endswith(
@@ -76,13 +75,12 @@ def test_many_missing_instances_are_counted():
 
 
 def test_who_is_still_pulling_an_image_is_named_with_the_limit_of_that():
-    limits = dataclasses.replace(job("worker=1").limits, gang=600.0)
+    limits = replace(job("worker=1").limits, gang=600.0)
     plain = job("worker=2 ps=1", limits=limits)
     components = tuple(
-        dataclasses.replace(c, docker=make_docker("mine:1", pull_timeout=1800.0))
-        for c in plain.components
+        replace(c, docker=make_docker("mine:1", pull_timeout=1800.0)) for c in plain.components
     )
-    world = World(dataclasses.replace(plain, components=components))
+    world = World(replace(plain, components=components))
     world.begin()
     world.answer("ps/0")
     pulling = "pulling image mine:1: 1 of 2 layers, 30 of 120 MiB"
@@ -100,11 +98,11 @@ def test_who_is_still_pulling_an_image_is_named_with_the_limit_of_that():
 
 
 def test_why_a_container_has_not_begun_is_told_in_its_engines_words():
-    limits = dataclasses.replace(job("worker=1").limits, gang=600.0)
+    limits = replace(job("worker=1").limits, gang=600.0)
     docker = make_docker("mine:1", pull_timeout=1800.0)  # no sentence on it: nothing is pulled
     plain = job("worker=3", limits=limits)
-    components = tuple(dataclasses.replace(c, docker=docker) for c in plain.components)
-    world = World(dataclasses.replace(plain, components=components))
+    components = tuple(replace(c, docker=docker) for c in plain.components)
+    world = World(replace(plain, components=components))
     world.begin()
     world.answer("worker/0")
     waits = "waiting for a node: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
@@ -150,7 +148,7 @@ WHEREABOUTS = {
 def test_where_a_missing_instance_is(sentence):
     container, info = WHEREABOUTS[sentence]
     state = World(job("worker=1")).state
-    instance = dataclasses.replace(state.instances["worker/0"], container=container)
+    instance = replace(state.instances["worker/0"], container=container)
     if info is not None:
-        state = dataclasses.replace(state, containers={container: info})
+        state = replace(state, containers={container: info})
     assert verdicts._whereabouts(state, instance) == sentence

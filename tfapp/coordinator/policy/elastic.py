@@ -8,7 +8,6 @@ which begins `elastic_interval` after the present one started.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from tfapp.contract.job import ComponentJob
@@ -17,6 +16,7 @@ from tfapp.contract.status import RESIZED
 from tfapp.coordinator.policy import actions, flexing, forming, verdicts
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import Instance, Intent, Stage, State
+from tfapp.frozen import replace
 
 
 def go_without(state: State, time: float) -> State:
@@ -26,11 +26,11 @@ def go_without(state: State, time: float) -> State:
         state = forming.all_needed(state, state.generation)
     absent = missing(state)
     if not absent:
-        return dataclasses.replace(state, enough_since=math.inf)
-    state = dataclasses.replace(state, enough_since=min(state.enough_since, time))
+        return replace(state, enough_since=math.inf)
+    state = replace(state, enough_since=min(state.enough_since, time))
     if time < forms_at(state):
         return state
-    late = (dataclasses.replace(i, intent=Intent.LATE, joined=state.generation + 1) for i in absent)
+    late = (replace(i, intent=Intent.LATE, joined=state.generation + 1) for i in absent)
     has = "has" if len(absent) == 1 else "have"
     who = f"{verdicts.names([i.id for i in absent])} {has} not come"
     text = f"{who}: generation {state.generation} forms without"
@@ -79,7 +79,7 @@ def ended(state: State, instance: Instance, time: float) -> Step:
     text = f"{instance.id} does not join: {instance.exit.text}"
     again = time + state.job.limits.elastic_interval if instance.container else math.inf
     runs = instance.stage is not Stage.GONE
-    gone = dataclasses.replace(instance, stage=Stage.GONE, answer=None, due=again)
+    gone = replace(instance, stage=Stage.GONE, answer=None, due=again)
     state = state.with_instance(gone).noted(time, text, RESIZED, instance.id)
     return state, (actions.KillContainer(instance.container),) if runs else ()
 
@@ -87,9 +87,7 @@ def ended(state: State, instance: Instance, time: float) -> Step:
 def go_on(state: State, time: float) -> Step:
     """Requests containers again for which that is due, and lets those join that have come."""
     again = tuple(
-        dataclasses.replace(
-            forming.fresh(i, state.generation, time), intent=Intent.LATE, joined=i.joined
-        )
+        replace(forming.fresh(i, state.generation, time), intent=Intent.LATE, joined=i.joined)
         for i in _late(state)
         if i.ended and i.due <= time
     )

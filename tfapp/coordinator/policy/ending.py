@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -24,6 +23,7 @@ from tfapp.coordinator.policy.state import (
     started,
     success_instances,
 )
+from tfapp.frozen import replace
 
 # Seconds that a runner gets beyond its grace to end the process tree and to report.
 STOP_MARGIN = 10.0
@@ -51,7 +51,7 @@ def check_success(state: State, time: float) -> State:
 
 def decide(state: State, time: float, verdict: Verdict) -> State:
     """Fixes the verdict. From now on instances are stopped, and failures do not count."""
-    state = dataclasses.replace(state, phase=STOPPING, verdict=verdict, finish_by=time)
+    state = replace(state, phase=STOPPING, verdict=verdict, finish_by=time)
     state = state.noted(time, verdict.summary, ENDS)
     if not state.formed:
         return state  # no program has been started
@@ -63,13 +63,11 @@ def ended_before(
 ) -> State:
     """The state of a run that finds the `verdict` of an earlier one: nothing starts again, and the
     instances are as they ended."""
-    begun = dataclasses.replace(state, started=event.time, before=event.before, ticked=event.time)
+    begun = replace(state, started=event.time, before=event.before, ticked=event.time)
     found = resumed(begun, earlier)
     exits = {i.instance: i.exit or _STOPPED for i in earlier.instances}
-    instances = (
-        dataclasses.replace(i, stage=Stage.GONE, exit=exits[i.id]) for i in found.instances.values()
-    )
-    return dataclasses.replace(
+    instances = (replace(i, stage=Stage.GONE, exit=exits[i.id]) for i in found.instances.values())
+    return replace(
         found.with_instances(instances),
         generation=earlier.generation or 1,
         timeline=found.timeline[:-1],  # without the beginning of a generation
@@ -104,13 +102,10 @@ def _stop_at(instance: Instance) -> float:
 
 def _plan(state: State, stop_at: Mapping[str, float]) -> State:
     state = state.with_instances(
-        dataclasses.replace(state.instances[i], intent=Intent.STOP, due=at)
-        for i, at in stop_at.items()
+        replace(state.instances[i], intent=Intent.STOP, due=at) for i, at in stop_at.items()
     )
     running = [_stop_at(i) for i in state.instances.values() if started(state, i)]
-    return dataclasses.replace(
-        state, finish_by=max(running, default=-math.inf) + grace(state) + STOP_MARGIN
-    )
+    return replace(state, finish_by=max(running, default=-math.inf) + grace(state) + STOP_MARGIN)
 
 
 def _patience(state: State, instance: Instance) -> float:
@@ -144,10 +139,10 @@ def stop(state: State, time: float) -> Step:
         return state, dismissed
     order = Order(state.generation, "stop", grace(state))
     # A coordinator that was paused sends the orders late, so the grace counts from now on.
-    told = (dataclasses.replace(i, stage=Stage.STOPPING, due=time) for i in due)
+    told = (replace(i, stage=Stage.STOPPING, due=time) for i in due)
     state = state.with_instances(told)
     finish_by = max(state.finish_by, time + order.grace + STOP_MARGIN)
-    state = dataclasses.replace(state, finish_by=finish_by)
+    state = replace(state, finish_by=finish_by)
     return state, (*dismissed, actions.SendOrders({instance.id: order for instance in due}))
 
 
@@ -163,7 +158,7 @@ def dismiss(state: State) -> Step:
     if not due:
         return state, ()
     orders = {i.id: Order(state.generation, "exit") for i in due}
-    state = state.with_instances(dataclasses.replace(i, stage=Stage.GONE) for i in due)
+    state = state.with_instances(replace(i, stage=Stage.GONE) for i in due)
     return state, (actions.SendOrders(orders),)
 
 
@@ -172,8 +167,6 @@ def _finish(state: State) -> Step:
     verdict = state.verdict
     assert verdict is not None
     left = (i for i in state.instances.values() if i.exit is None)
-    state = state.with_instances(
-        dataclasses.replace(i, exit=_STOPPED, stage=Stage.GONE) for i in left
-    )
-    state = dataclasses.replace(state, phase=FINISHED)
+    state = state.with_instances(replace(i, exit=_STOPPED, stage=Stage.GONE) for i in left)
+    state = replace(state, phase=FINISHED)
     return state, (actions.Shutdown(verdict),)

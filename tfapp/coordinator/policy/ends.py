@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -23,6 +22,7 @@ from tfapp.coordinator.policy.events import ContainerInfo
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import Instance, Intent, Stage, State
 from tfapp.coordinator.policy.verdicts import duration
+from tfapp.frozen import replace
 
 UNREPORTED = "its container ended without a report"
 
@@ -37,7 +37,7 @@ def exited(state: State, event: events.Exited) -> Step:
     counted = (report.generation, report.attempt) == (state.generation, instance.attempt)
     if not counted or instance.ended:
         return judging.collect_late(state, report), ()
-    instance = dataclasses.replace(
+    instance = replace(
         instance,
         stage=Stage.ENDED,
         exit=stacks.explained(state, instance, report.exit),
@@ -60,14 +60,12 @@ def container_ended(state: State, event: events.ContainerEnded) -> Step:
     if instance.stage is Stage.GONE or cut_off(state, instance, event.time):
         return state, ()
     if instance.ended and instance.intent is not Intent.RESTART:
-        return state.with_instance(dataclasses.replace(instance, stage=Stage.GONE)), ()
+        return state.with_instance(replace(instance, stage=Stage.GONE)), ()
     exit = Exit(None, None, "lost", UNREPORTED)
     if instance.heard is not None and _fenced_itself(state, instance, event.time):
         exit = silence(event.time - instance.heard)
     intent = Intent.RUN if instance.intent is Intent.RESTART else instance.intent
-    instance = dataclasses.replace(
-        instance, stage=Stage.GONE, intent=intent, exit=exit, report=None
-    )
+    instance = replace(instance, stage=Stage.GONE, intent=intent, exit=exit, report=None)
     state, more = _ended(state, instance, event.time)
     if state.decided:
         return state, more
@@ -100,7 +98,7 @@ def refused(state: State, event: events.Refused) -> Step:
     if instance is None:
         return state, ()
     exit = Exit(None, None, "start", f"its container was refused: {event.message}")
-    instance = dataclasses.replace(instance, stage=Stage.GONE, exit=exit)
+    instance = replace(instance, stage=Stage.GONE, exit=exit)
     state, more = _ended(state, instance, event.time)
     state, announced = forming.announce(state)
     return state, (*more, *announced)
@@ -109,7 +107,7 @@ def refused(state: State, event: events.Refused) -> Step:
 def silent(state: State, instance: Instance, time: float) -> Step:
     """A runner was silent for too long: its container is killed."""
     exit = silence(time - (instance.heard or 0.0))
-    instance = dataclasses.replace(instance, stage=Stage.GONE, exit=exit)
+    instance = replace(instance, stage=Stage.GONE, exit=exit)
     state, more = _ended(state, instance, time)
     # The master may know the reason, such as a lost node.
     return state, (*more, actions.KillContainer(instance.container), actions.ListContainers())
@@ -134,7 +132,7 @@ def listed(state: State, event: events.Listed) -> Step:
     """Handles the master's list of containers. Its reasons are added to the losses that are
     known."""
     told = tuple(_told(instance, event.containers) for instance in state.instances.values())
-    state = dataclasses.replace(state, containers=event.containers).with_instances(told)
+    state = replace(state, containers=event.containers).with_instances(told)
     if state.failure is not None:
         known = tuple(_told(end, event.containers) for end in state.failure.ends)
         state = state.with_failure(ends=known, looked=False)
@@ -148,10 +146,10 @@ def _told(instance: Instance, containers: Mapping[str, ContainerInfo]) -> Instan
     info = containers.get(instance.container)
     if info is None:
         return instance
-    instance = dataclasses.replace(instance, host=instance.host or info.host)
+    instance = replace(instance, host=instance.host or info.host)
     if not (info.message and instance.exit) or info.log_by > -math.inf:
         return instance
-    return dataclasses.replace(instance, exit=completed(instance.exit, info))
+    return replace(instance, exit=completed(instance.exit, info))
 
 
 def silence(seconds: float) -> Exit:

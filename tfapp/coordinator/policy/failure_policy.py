@@ -3,7 +3,6 @@ how much of the budgets is used."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import signal
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from tfapp.contract.metrics import Measure
 from tfapp.contract.status import FAILURE, LastFailure
 from tfapp.coordinator.policy.state import Charges, Failure, Instance, State
 from tfapp.coordinator.policy.verdicts import duration, times
+from tfapp.frozen import replace
 
 # Evaluators and TensorBoard are not in the cluster spec, so no other program waits for them.
 _ACTION_OF_ROLE = {"tensorboard": IGNORE, "evaluator": RESTART_INSTANCE}
@@ -179,12 +179,12 @@ def _signature(cause: Instance) -> tuple[int, str] | None:
 def charge(state: State, cause: Instance, time: float) -> Charges:
     """The budgets' use after a failure at `time` was charged to `cause`."""
     assert cause.exit is not None
-    charges = dataclasses.replace(state.charges, recent=(*_recently(state, time), time))
+    charges = replace(state.charges, recent=(*_recently(state, time), time))
     if cause.exit.reason in INFRASTRUCTURE_REASONS:
-        return dataclasses.replace(charges, losses=charges.losses + 1)
+        return replace(charges, losses=charges.losses + 1)
     components = dict(charges.components)
     components[cause.component] = (*_failures(state, cause.component, time), time)
-    return dataclasses.replace(charges, restarts=charges.restarts + 1, components=components)
+    return replace(charges, restarts=charges.restarts + 1, components=components)
 
 
 def objection_to_loss(state: State) -> str | None:
@@ -198,8 +198,8 @@ def charge_master(state: State, time: float) -> State:
     """The state in which the loss of the master, seen at `time`, is charged and told."""
     charges = state.charges
     recent = (*_recently(state, time), time)
-    charges = dataclasses.replace(charges, losses=charges.losses + 1, recent=recent)
-    state = dataclasses.replace(state, charges=charges)
+    charges = replace(charges, losses=charges.losses + 1, recent=recent)
+    state = replace(state, charges=charges)
     return state.noted(time, "the application's master was lost and is back", FAILURE)
 
 

@@ -8,7 +8,6 @@ is cut off from the master ends its program later than the others.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 
@@ -31,6 +30,7 @@ from tfapp.coordinator.policy.state import (
     has_left,
     held_until,
 )
+from tfapp.frozen import replace
 
 
 def requested(state: State, event: events.FlexRequested) -> Step:
@@ -106,7 +106,7 @@ def _resize(
             for index in range(len(have), count)
         ]
         state = _with_count(state.with_instances(new), component.name)
-        state = dataclasses.replace(state, join_by=time + state.job.limits.gang)
+        state = replace(state, join_by=time + state.job.limits.gang)
         return state, tuple(
             actions.RequestContainer(i.id, i.component, state.generation) for i in new
         )
@@ -187,7 +187,7 @@ def leave(state: State, time: float) -> Step:
 
 def _let_go(state: State, containers: tuple[str, ...]) -> Step:
     leaving = {name: who for name, who in state.leaving.items() if name not in containers}
-    state = dataclasses.replace(state, leaving=leaving)
+    state = replace(state, leaving=leaving)
     return state, tuple(map(actions.KillContainer, containers))
 
 
@@ -211,7 +211,7 @@ def _remove(state: State, leaving: Iterable[Instance]) -> Step:
     kept = {name: i for name, i in state.instances.items() if name not in gone}
     at_work = tuple(i for i in leaving if _may_have_program(state, i))
     later = {i.container: _leaving(state, i) for i in at_work}
-    state = dataclasses.replace(
+    state = replace(
         state,
         instances=kept,
         failure=_without(state.failure, gone),
@@ -231,7 +231,7 @@ def _without(failure: Failure | None, gone: set[str]) -> Failure | None:
     if failure is None or failure.recovery is not Recovery.NONE:
         return failure
     ends = tuple(end for end in failure.ends if end.id not in gone)
-    return dataclasses.replace(failure, ends=ends) if ends else None
+    return replace(failure, ends=ends) if ends else None
 
 
 def _may_have_program(state: State, instance: Instance) -> bool:
@@ -251,9 +251,9 @@ def _with_count(state: State, component: str) -> State:
     in job order."""
     counts = {c.name: len(_instances(state, c.name)) for c in state.job.components}
     components = tuple(
-        dataclasses.replace(c, instances=counts[c.name]) if c.name == component else c
+        replace(c, instances=counts[c.name]) if c.name == component else c
         for c in state.job.components
     )
     ordered = {i.id: i for component in components for i in _instances(state, component.name)}
-    job = dataclasses.replace(state.job, components=components)
-    return dataclasses.replace(state, job=job, instances=ordered)
+    job = replace(state.job, components=components)
+    return replace(state, job=job, instances=ordered)

@@ -3,7 +3,6 @@ releases the components that commandOrders hold back."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection
 
@@ -25,6 +24,7 @@ from tfapp.coordinator.policy.state import (
     resumed,
 )
 from tfapp.coordinator.policy.verdicts import duration
+from tfapp.frozen import replace
 
 Step = tuple[State, tuple[Action, ...]]
 
@@ -44,13 +44,11 @@ _STAGE_OF_BEAT = {
 def begin(state: State, event: events.Started) -> Step:
     """Announces the first generation to the containers that the master requested at its start."""
     now = event.time
-    state = dataclasses.replace(
-        state, started=now, began=now, counted=now, ticked=now, seed=event.seed
-    )
+    state = replace(state, started=now, began=now, counted=now, ticked=now, seed=event.seed)
     if event.earlier is None:
         return announce(state)
     asked = {i.id for i in state.instances.values()}
-    state = resumed(dataclasses.replace(state, before=event.before), event.earlier)
+    state = resumed(replace(state, before=event.before), event.earlier)
     return _resized(state, asked) if event.lost else announce(state)
 
 
@@ -59,7 +57,7 @@ def _resized(state: State, asked: Collection[str]) -> Step:
     `asked`: as many as at the beginning. Those of instances that flex has removed are ended, and
     some are requested for those that it has added."""
     added = [i for i in state.instances.values() if i.id not in asked]
-    state = state.with_instances(dataclasses.replace(i, container="") for i in added)
+    state = state.with_instances(replace(i, container="") for i in added)
     surplus = [initial_container(name) for name in asked if name not in state.instances]
     state, announced = announce(state)
     return state, (
@@ -74,7 +72,7 @@ def requested(state: State, event: events.Requested) -> Step:
     instance = state.instances.get(event.instance)
     if instance is None or instance.container:
         return state, (actions.KillContainer(event.container),)  # it is not wanted any more
-    return announce(state.with_instance(dataclasses.replace(instance, container=event.container)))
+    return announce(state.with_instance(replace(instance, container=event.container)))
 
 
 def waits(state: State, event: events.Waits) -> Step:
@@ -83,11 +81,11 @@ def waits(state: State, event: events.Waits) -> Step:
     instance = state.instances.get(event.instance)
     if instance is None or instance.container != event.container or instance.heard is not None:
         return state, ()
-    instance = dataclasses.replace(instance, preparing=event.text)
+    instance = replace(instance, preparing=event.text)
     if event.kind == GRANTED:
         return state.with_instance(_granted(instance, event.time)), ()
     granted = None if event.kind else instance.granted
-    return state.with_instance(dataclasses.replace(instance, held=event.kind, granted=granted)), ()
+    return state.with_instance(replace(instance, held=event.kind, granted=granted)), ()
 
 
 def hold(state: State, time: float) -> Step:
@@ -98,29 +96,29 @@ def hold(state: State, time: float) -> Step:
         if before is None:
             return state, ()
         join_by = time + state.job.limits.gang if state.phase == RUNNING else state.join_by
-        state = dataclasses.replace(state, hold=None, counted=time, join_by=join_by)
+        state = replace(state, hold=None, counted=time, join_by=join_by)
         return announce(state) if state.phase == FORMING else (state, ())
     kind = held[0].held
     now = Hold(kind, time, time) if before is None else before
     if (now.kind == NODES) != (kind == NODES):
-        now = dataclasses.replace(now, of_kind=time)
-    now = dataclasses.replace(now, kind=kind)
+        now = replace(now, of_kind=time)
+    now = replace(now, kind=kind)
     there = state.phase == FORMING and any(i.granted is not None for i in _expected(state))
     if there and now.back_at == math.inf:
-        now = dataclasses.replace(now, back_at=time + longer(state, state.job.limits.gang))
+        now = replace(now, back_at=time + longer(state, state.job.limits.gang))
     elif not there:
-        now = dataclasses.replace(now, back_at=math.inf)
-    return dataclasses.replace(state, hold=now), ()
+        now = replace(now, back_at=math.inf)
+    return replace(state, hold=now), ()
 
 
 def remind(state: State, time: float) -> Step:
     """Announces the generation again to runners that wait for longer than the gang deadline: they
     learn from it that their coordinator still waits too."""
     if not waits_long(state):
-        return dataclasses.replace(state, reminded=-math.inf), ()
+        return replace(state, reminded=-math.inf), ()
     if time < reminder(state):
         return state, ()
-    return announce(dataclasses.replace(state, reminded=time))
+    return announce(replace(state, reminded=time))
 
 
 def waits_long(state: State) -> bool:
@@ -149,7 +147,7 @@ def give_back(state: State, time: float) -> Step:
     )
     words = holding(state)[0].preparing
     state = state.with_instances(
-        dataclasses.replace(
+        replace(
             fresh(i, state.generation, i.asked),
             intent=i.intent,
             held=hold.kind,
@@ -157,11 +155,11 @@ def give_back(state: State, time: float) -> Step:
         )
         for i in all_of_it
     )
-    state = dataclasses.replace(
+    state = replace(
         state,
         given_back=state.given_back + 1,
         ask_at=time + pause,
-        hold=dataclasses.replace(hold, back_at=math.inf),
+        hold=replace(hold, back_at=math.inf),
     ).noted(time, text, GIVEN_BACK)
     return state, tuple(actions.KillContainer(i.container) for i in all_of_it if i.container)
 
@@ -169,15 +167,15 @@ def give_back(state: State, time: float) -> Step:
 def ask_again(state: State, time: float) -> Step:
     """Requests the containers that were given back."""
     again = [i for i in _expected(state, joining=True) if not i.container]
-    state = dataclasses.replace(state, ask_at=math.inf)
-    state = state.with_instances(dataclasses.replace(i, asked=time) for i in again)
+    state = replace(state, ask_at=math.inf)
+    state = state.with_instances(replace(i, asked=time) for i in again)
     return state, tuple(request(i, state.generation) for i in again)
 
 
 def _granted(instance: Instance, time: float) -> Instance:
     """The instance, of whose container it is known that it has a place."""
     granted = time if instance.granted is None else instance.granted
-    return dataclasses.replace(instance, granted=granted, held="")
+    return replace(instance, granted=granted, held="")
 
 
 def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
@@ -189,7 +187,7 @@ def next_generation(state: State, time: float, delay: float = 0.0) -> Step:
     instances = {i.id: _again(state, i, generation) for i in state.instances.values()}
     abandoned = (i for i in state.instances.values() if i.lost and i.intent is not Intent.IGNORE)
     ended = tuple(action for instance in abandoned for action in _abandon(instance))
-    state = dataclasses.replace(
+    state = replace(
         state,
         instances=instances,
         generation=generation,
@@ -217,7 +215,7 @@ def all_needed(state: State, generation: int, ended: bool = False) -> State:
     part in `generation`. `ended`: also those that have ended, and get other containers."""
     few = {c.name for c in state.job.components if c.elastic_min and lacks(state, c, ready=False)}
     return state.with_instances(
-        dataclasses.replace(i, intent=Intent.RUN, joined=generation)
+        replace(i, intent=Intent.RUN, joined=generation)
         for i in state.instances.values()
         if i.intent is Intent.LATE and i.component in few and (ended or not i.ended)
     )
@@ -236,9 +234,9 @@ def lacks(state: State, component: ComponentJob, ready: bool = True) -> bool:
 
 def _again(state: State, instance: Instance, generation: int) -> Instance:
     if instance.joins and (instance.answer is None or not has_left(state, instance)):
-        return dataclasses.replace(instance, answer=None, joined=generation + 1)
+        return replace(instance, answer=None, joined=generation + 1)
     if not instance.lost:
-        return dataclasses.replace(
+        return replace(
             fresh(instance, instance.requested_in, instance.asked),
             container=instance.container,
             host=instance.host,
@@ -310,7 +308,7 @@ def answered(state: State, event: events.Answered) -> Step:
     if answer.container != instance.container:
         return state, ()
     stage = Stage.WAITING if instance.stage is Stage.REQUESTED else instance.stage
-    changed = dataclasses.replace(
+    changed = replace(
         _granted(instance, event.time),
         answer=answer,
         host=answer.host,
@@ -320,7 +318,7 @@ def answered(state: State, event: events.Answered) -> Step:
     )
     replaced = state.phase == RUNNING and instance.answer is None and not instance.joins
     if state.phase == FORMING and instance.intent is Intent.LATE and has_left(state, instance):
-        changed = dataclasses.replace(changed, intent=Intent.RUN, joined=state.generation)
+        changed = replace(changed, intent=Intent.RUN, joined=state.generation)
     state = state.with_instance(changed)
     if replaced:  # the other programs go on; the new runner needs the cluster
         return state, (actions.PublishCluster(_cluster(state)),)
@@ -337,7 +335,7 @@ def complete(state: State, time: float) -> Step:
     if any(component.elastic_min and lacks(state, component) for component in state.job.components):
         return state, ()
     held = frozenset(_held(state))
-    state = dataclasses.replace(
+    state = replace(
         state,
         phase=RUNNING,
         formed=True,
@@ -383,15 +381,15 @@ def beaten(state: State, event: events.Beaten) -> Step:
     if instance is None or beat.container not in ("", instance.container):
         return state, ()
     host = beat.host or instance.host
-    instance = dataclasses.replace(_granted(instance, event.time), heard=event.time, host=host)
+    instance = replace(_granted(instance, event.time), heard=event.time, host=host)
     if instance.ended:
         return state.with_instance(instance), ()
     preparing = "" if instance.answer else beat.preparing
-    instance = dataclasses.replace(instance, preparing=preparing)
+    instance = replace(instance, preparing=preparing)
     # A heartbeat that was sent before the order to stop may arrive after it.
     if beat.generation == state.generation and instance.stage is not Stage.STOPPING:
         stage = _STAGE_OF_BEAT[beat.state]
-        instance = dataclasses.replace(instance, stage=stage, docker=beat.docker)
+        instance = replace(instance, stage=stage, docker=beat.docker)
     if beat.generation == state.generation:
         instance = instance.measured(beat)
     return release(state.with_instance(instance))
@@ -405,7 +403,7 @@ def release(state: State) -> Step:
     if held == state.held:
         return state, ()
     may_start = tuple(c.name for c in state.job.components if c.requires and c.name not in held)
-    state = dataclasses.replace(state, held=held)
+    state = replace(state, held=held)
     return state, (actions.PublishReleased(state.generation, may_start),)
 
 

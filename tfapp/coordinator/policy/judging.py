@@ -8,7 +8,6 @@ cause, and judges the failure when that is due: it becomes the verdict, or is ch
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -22,6 +21,7 @@ from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.failure_policy import action_of
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import Failure, Instance, Intent, Recovery, Stage, State
+from tfapp.frozen import replace
 
 
 # ---- which failure is the cause ---------------------------------------------------------------
@@ -53,7 +53,7 @@ def collect(state: State, instance: Instance, time: float) -> State:
         failure = Failure(state.generation - before, time, settled, (instance,))
     elif _belongs(state, failure, instance, time):
         failure = failure.with_end(instance)
-    return dataclasses.replace(state, failure=failure)
+    return replace(state, failure=failure)
 
 
 def collect_late(state: State, report: ExitReport) -> State:
@@ -66,8 +66,8 @@ def collect_late(state: State, report: ExitReport) -> State:
     if report.generation != failure.generation or known:
         return state
     instance = state.instances[report.instance]
-    end = dataclasses.replace(instance, stage=Stage.ENDED, exit=report.exit, report=report)
-    return dataclasses.replace(state, failure=failure.with_end(end))
+    end = replace(instance, stage=Stage.ENDED, exit=report.exit, report=report)
+    return replace(state, failure=failure.with_end(end))
 
 
 def _belongs(state: State, failure: Failure, instance: Instance, time: float) -> bool:
@@ -174,7 +174,7 @@ def hasten(state: State, time: float) -> tuple[State, bool]:
 
 def close(state: State) -> State:
     """Closes the open failure as survived, and charges it to its cause if a recovery has begun."""
-    return dataclasses.replace(charged(state), failure=None)
+    return replace(charged(state), failure=None)
 
 
 def charged(state: State) -> State:
@@ -189,7 +189,7 @@ def charged(state: State) -> State:
     repeatable = state.repeatable
     if failure.recovery is Recovery.GENERATION:
         repeatable = failure_policy.repeatable(state, failure, cause)
-    return dataclasses.replace(state, charges=charges, repeatable=repeatable)
+    return replace(state, charges=charges, repeatable=repeatable)
 
 
 def _log_by(state: State) -> float:
@@ -216,7 +216,7 @@ def _fail(state: State, time: float, objection: str) -> State:
     failure, _, cause = _open(state)
     # The failure itself is not counted among the earlier restarts in the verdict.
     verdict = verdicts.failed(state, cause, failure.generation, objection)
-    return ending.decide(dataclasses.replace(state, failure=None), time, verdict)
+    return ending.decide(replace(state, failure=None), time, verdict)
 
 
 def _ignore(state: State, time: float) -> Step:
@@ -234,10 +234,10 @@ def _ignore(state: State, time: float) -> Step:
         sentence = verdicts.sentence(end, failure.generation)
         text = f"{sentence}, which is ignored"
         state = state.noted(time, text, IGNORED, end.id, failure.generation)
-        state = state.with_instance(dataclasses.replace(current, intent=Intent.IGNORE))
+        state = state.with_instance(replace(current, intent=Intent.IGNORE))
     if _cause(state, failure) is not None:
         return state, ()
-    return dataclasses.replace(state, failure=None), ()
+    return replace(state, failure=None), ()
 
 
 def _is_same(current: Instance, end: Instance) -> bool:
@@ -290,7 +290,7 @@ def _keeps_its_address(state: State, cause: Instance, alone: bool) -> bool:
 
 def _restart_program(state: State, cause: Instance, alone: bool, time: float, delay: float) -> Step:
     state = state.noted(time, f"{cause.id} starts again at its old address", RESTARTED, cause.id)
-    again = dataclasses.replace(cause, intent=Intent.RESTART, due=time + delay)
+    again = replace(cause, intent=Intent.RESTART, due=time + delay)
     return state.with_instance(again), ()
 
 
@@ -301,7 +301,7 @@ def _nobody_knows_its_address(state: State, cause: Instance, alone: bool) -> boo
 
 def _replace_alone(state: State, cause: Instance, alone: bool, time: float, delay: float) -> Step:
     later = max(state.not_before, time + delay)
-    return _replace(dataclasses.replace(state, not_before=later), cause, time)
+    return _replace(replace(state, not_before=later), cause, time)
 
 
 def _form_again(state: State, cause: Instance, alone: bool, time: float, delay: float) -> Step:
@@ -331,7 +331,7 @@ def _replace(state: State, instance: Instance, time: float) -> Step:
 def restart_programs(state: State, time: float) -> Step:
     """Orders the restart, at their old address, of the programs for which it is due."""
     again = [
-        dataclasses.replace(
+        replace(
             instance,
             stage=Stage.WAITING,
             intent=Intent.RUN,

@@ -7,7 +7,6 @@ and nothing follows from it."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -19,6 +18,7 @@ from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import AskedStacks, Instance, Pace, Stage, State, live, started
 from tfapp.coordinator.policy.verdicts import duration, names
+from tfapp.frozen import replace
 
 # Seconds after a request in which another program that hangs does so for the same reason: the first
 # may be ended meanwhile, and tells nothing any more.
@@ -39,9 +39,9 @@ def hanging(state: State, event: events.Beaten) -> Step:
         if hung in asked.hung:
             return state, ()
         if not asked.over or (asked.hung and event.time < asked.until + _RECENT):
-            asked = dataclasses.replace(asked, hung=(*asked.hung, hung))
+            asked = replace(asked, hung=(*asked.hung, hung))
             over = (actions.PublishStacks(StacksRequest(asked.id, over=True)),)
-            return dataclasses.replace(state, stacks=asked), over if asked.over else ()
+            return replace(state, stacks=asked), over if asked.over else ()
     return _ask(state, event.time, hung=(hung,))
 
 
@@ -51,7 +51,7 @@ def _ask(state: State, time: float, **why: Any) -> Step:
     id = f"{next(iter(why))}-{state.generation}-{time:.3f}"
     asked = AskedStacks(id, state.generation, time + END_LIMIT, expected, gone=_gone(state), **why)
     request = StacksRequest(asked.id, expected, log=True)
-    return dataclasses.replace(state, stacks=asked), (actions.PublishStacks(request),)
+    return replace(state, stacks=asked), (actions.PublishStacks(request),)
 
 
 def told(state: State, event: events.StacksTold) -> Step:
@@ -63,8 +63,8 @@ def told(state: State, event: events.StacksTold) -> Step:
         return state, ()
     if found.instance not in asked.expected or found.container != instance.container:
         return state, ()
-    asked = dataclasses.replace(asked, places={**asked.places, found.instance: found.place})
-    return dataclasses.replace(state, stacks=asked), ()
+    asked = replace(asked, places={**asked.places, found.instance: found.place})
+    return replace(state, stacks=asked), ()
 
 
 def settle(state: State, time: float) -> Step:
@@ -77,8 +77,8 @@ def settle(state: State, time: float) -> Step:
     if left and time < asked.until and asked.generation == state.generation:
         return state, ()
     places = {**asked.places, **dict.fromkeys(left, _SILENT)}
-    asked = dataclasses.replace(asked, over=True, places=places)
-    state = dataclasses.replace(state, stacks=asked)
+    asked = replace(asked, over=True, places=places)
+    state = replace(state, stacks=asked)
     stalled = [name for name in asked.stalled if name in state.instances]
     if stalled and asked.generation == state.generation:
         pace = state.instances[stalled[0]].pace
@@ -94,16 +94,16 @@ def settle(state: State, time: float) -> Step:
 def stall(state: State, time: float) -> Step:
     """Asks for stacks when chiefs or workers begin to stall, and notes that none does any more."""
     if state.phase != RUNNING or state.decided:
-        return dataclasses.replace(state, stalled=frozenset()), ()
+        return replace(state, stalled=frozenset()), ()
     now = frozenset(i.id for i in state.instances.values() if stalls(i))
     if now and state.stalled:  # one after the other, for the same reason
-        return dataclasses.replace(state, stalled=now), ()
+        return replace(state, stalled=now), ()
     if state.stalled:
         state = state.noted(time, "steps are made again", STALLS)
-        return dataclasses.replace(state, stalled=now), ()
+        return replace(state, stalled=now), ()
     if not now or (state.stacks is not None and not state.stacks.over):
         return state, ()
-    return _ask(dataclasses.replace(state, stalled=now), time, stalled=tuple(sorted(now)))
+    return _ask(replace(state, stalled=now), time, stalled=tuple(sorted(now)))
 
 
 def stalls(instance: Instance) -> bool:
@@ -123,7 +123,7 @@ def paced(state: State, event: events.Beaten) -> State:
     pace = Pace(count, event.time, event.time)
     if instance.pace is not None:
         pace = instance.pace.next(count, event.time)
-    return state.with_instance(dataclasses.replace(instance, pace=pace))
+    return state.with_instance(replace(instance, pace=pace))
 
 
 def _gone(state: State) -> str:
@@ -157,4 +157,4 @@ def explained(state: State, instance: Instance, exit: Exit) -> Exit:
     words = _words(asked)
     if not words or (instance.id, instance.attempt) not in asked.hung:
         return exit
-    return dataclasses.replace(exit, text=f"{exit.text}. Before its end, {words}")
+    return replace(exit, text=f"{exit.text}. Before its end, {words}")

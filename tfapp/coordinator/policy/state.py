@@ -32,7 +32,7 @@ from tfapp.contract.status import (
 )
 from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy.events import ContainerInfo
-from tfapp.frozen import frozen
+from tfapp.frozen import frozen, replace
 
 FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing changes any more
 
@@ -77,7 +77,7 @@ class Pace:
         if count < self.count:
             return Pace(count, time, time)  # of another program
         if count == self.count:
-            return dataclasses.replace(self, seen=time)
+            return replace(self, seen=time)
         gap = time - self.at
         usual = gap if self.usual is None else self.usual + (gap - self.usual) / 10
         return Pace(count, time, time, usual, max(self.longest, gap))
@@ -126,10 +126,10 @@ class Instance:
     def measured(self, said: Beat | ExitReport) -> Instance:
         """The instance with the metrics and the usage that its runner reports."""
         if said.usage is not None:
-            self = dataclasses.replace(self, usage=said.usage)
+            self = replace(self, usage=said.usage)
         if not said.metrics and said.step is None and said.epoch is None:
             return self
-        return dataclasses.replace(
+        return replace(
             self,
             metrics=said.metrics,
             step=said.step,
@@ -196,7 +196,7 @@ class Failure:
 
     def with_end(self, end: Instance) -> Failure:
         """The failure with one more instance that failed."""
-        return dataclasses.replace(self, ends=(*self.ends, end), looked=False)
+        return replace(self, ends=(*self.ends, end), looked=False)
 
 
 @frozen
@@ -300,12 +300,12 @@ class State:
         generation = self.generation if generation is None else generation
         moment = Moment(time, text, kind, instance, generation)
         timeline = (*self.timeline, moment)[-MAX_TIMELINE:]
-        return dataclasses.replace(self, timeline=timeline)
+        return replace(self, timeline=timeline)
 
     def with_failure(self, **changes: Any) -> State:
         """The state with these changes of the open failure."""
         assert self.failure is not None
-        return dataclasses.replace(self, failure=dataclasses.replace(self.failure, **changes))
+        return replace(self, failure=replace(self.failure, **changes))
 
     def with_instance(self, instance: Instance) -> State:
         """The state with `instance` in place of the one with the same id."""
@@ -315,7 +315,7 @@ class State:
         """The state with the instances `changed` in place of those with the same ids."""
         instances = dict(self.instances)
         instances.update((instance.id, instance) for instance in changed)
-        return dataclasses.replace(self, instances=instances)
+        return replace(self, instances=instances)
 
 
 def new_state(job: Job) -> State:
@@ -362,12 +362,10 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
     )
     instances = {instance.id: instance for instance in found}
     counts = [i.component for i in instances.values()]
-    components = (
-        dataclasses.replace(c, instances=counts.count(c.name)) for c in state.job.components
-    )
-    return dataclasses.replace(
+    components = (replace(c, instances=counts.count(c.name)) for c in state.job.components)
+    return replace(
         state,
-        job=dataclasses.replace(state.job, components=tuple(components)),
+        job=replace(state.job, components=tuple(components)),
         instances=instances,
         generation=generation,
         charges=Charges(
@@ -377,9 +375,7 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
             here(record.recent),
         ),
         repeatable=record.last,
-        timeline=tuple(
-            dataclasses.replace(m, time=zero + m.time - earlier.started) for m in earlier.timeline
-        ),
+        timeline=tuple(replace(m, time=zero + m.time - earlier.started) for m in earlier.timeline),
         feed=earlier.feed,
     ).noted(state.started, f"generation {generation} begins", BEGINS)
 

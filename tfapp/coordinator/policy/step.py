@@ -3,7 +3,6 @@ pass at ticks only."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +33,7 @@ from tfapp.coordinator.policy.state import (
     holding,
     keeps,
 )
+from tfapp.frozen import replace
 
 # The loop ticks every second. If more than this many seconds lie between two ticks, the coordinator
 # itself was paused, and the silence of runners is counted anew.
@@ -77,7 +77,7 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
 
 def _fed(state: State, event: events.Fed) -> Step:
     """Notes the counters of the feed; they affect no decision."""
-    return dataclasses.replace(state, feed=event.feed), ()
+    return replace(state, feed=event.feed), ()
 
 
 def _answered(state: State, event: events.Answered) -> Step:
@@ -147,7 +147,7 @@ def _go_on(state: State, time: float) -> Step:
         return state, done
     if not _recovers(state):
         if _gang(state) <= time:
-            state = dataclasses.replace(judging.close(state), listing=True)
+            state = replace(judging.close(state), listing=True)
             return state, (*done, actions.ListContainers())
         if state.phase == FORMING and _held_until(state) <= time:
             state = judging.close(state)
@@ -203,12 +203,12 @@ def _recovers(state: State) -> bool:
 
 def _after_pause(state: State, time: float) -> State:
     paused = time - state.ticked > PAUSED
-    state = dataclasses.replace(state, ticked=time)
+    state = replace(state, ticked=time)
     if not paused:
         return state
-    state = dataclasses.replace(state, resumed=time)
+    state = replace(state, resumed=time)
     heard = (i for i in state.instances.values() if i.heard is not None)
-    return state.with_instances(dataclasses.replace(i, heard=time) for i in heard)
+    return state.with_instances(replace(i, heard=time) for i in heard)
 
 
 def _silence(state: State, instance: Instance) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from tfapp.contract.encoding import encode
@@ -13,6 +12,7 @@ from tfapp.contract.names import FAILED, KILLED, SUCCEEDED, trains_alone
 from tfapp.contract.status import Cause, Verdict
 from tfapp.coordinator.policy.state import Instance, Intent, State, holding, success_instances
 from tfapp.errors import ExitCode
+from tfapp.frozen import replace
 
 _MAX_LINES = 10 * 1024  # bytes of a cause's last lines as JSON, so that they fit the diagnostics
 _MAX_TEXT = 1000  # characters of somebody else's message inside a sentence of tfapp
@@ -68,7 +68,7 @@ def failed(state: State, instance: Instance, generation: int, objection: str = "
         generation=generation,
         host=instance.host,
         container=instance.container,
-        exit=dataclasses.replace(exit, text=_cut(exit.text)),
+        exit=replace(exit, text=_cut(exit.text)),
         last_lines=_fitting(report.last_lines) if report else "",
     )
     code = ExitCode.TIMED_OUT if late else ExitCode.FAILED
