@@ -151,6 +151,8 @@ class Referee:
             assert set(instance.metrics) <= {"age", instance.id}, "metrics are the instance's own"
         if isinstance(event, events.Tick):
             assert next_deadline(after) > event.time or wanted, "a tick deals with what is due"
+        asked = [one.instance for one in wanted if isinstance(one, actions.RequestContainer)]
+        assert len({*asked}) == len(asked), "nobody gets two containers"
         self.observe(before, event)
         self.check_actions(before, after, wanted)
         self.check_waits(before, after, wanted)
@@ -253,9 +255,9 @@ class Referee:
                 component = after.job.component(one.component)
                 assert component.elastic_min and one.role not in ("chief", "ps", "evaluator")
                 assert one.answer is None, "who is ready takes part"
-            ready = [self.came[i.id] for i in after.instances.values() if is_member(i)]
-            # The last that it needs came as long ago as the others have time.
-            enough = max(sorted(ready)[: self.least(after)])
+            # The last that it needs came as long ago as the others have time. One that came first
+            # may have ended since.
+            enough = sorted(self.came.values())[self.least(after) - 1]
             assert self.world.now >= enough + limits.elastic_wait
         for action in wanted:
             if not isinstance(action, actions.PublishCluster) or before.formed:
@@ -423,7 +425,8 @@ def final_checks(world: World, referee: Referee) -> None:
         world.advance(world.now + CATCH_UP + 1)  # a tick knows of holds
         if world.state.ask_at < math.inf:
             world.advance(world.state.ask_at + CATCH_UP + 1)
-            assert world.state.ask_at == math.inf, "what was given back is asked for again"
+            again = world.state.ask_at == math.inf
+            assert again or world.state.decided, "what was given back is asked for again"
         if world.state.hold is not None:
             queued = held_until(world.state) == math.inf
             world.advance(world.now + 5 * limits.gang if queued else held_until(world.state) + 2)
@@ -570,7 +573,7 @@ IN_QUEUES = (
 )
 
 
-@pytest.mark.parametrize("seeds", [range(150)])
+@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(1100, 1200), marks=SLOW)])
 def test_elastic_histories_in_full_queues(seeds):
     """In what many of them go through: a cluster without some, who join, or fail before that."""
     seen = Counter()

@@ -96,8 +96,12 @@ def test_the_death_of_a_runner_or_of_the_master_leaves_no_container(
     folder.mkdir()
     first = Submission(folder, restarts=1).start(engine)
     kill(tfapp_home, RUNNER)
-    another(engine, first)
+    second = another(engine, first)
     assert first not in engine.containers()
+    _, master = sorted(of_application(tfapp_home, MASTER))  # its parent starts another one
+    os.kill(master, signal.SIGKILL)
+    another(engine, second)
+    eventually(lambda: second not in engine.containers(), "the container's end")
     kill(tfapp_home, MASTER)
     eventually(lambda: engine.containers() == [], "the container's end")
     assert tfapp("wait", "app").returncode == 65
@@ -116,13 +120,18 @@ def test_what_nobody_was_left_to_remove_goes_with_the_application(
 
 
 def kill(home: Path, *whose: str) -> None:
-    """All at once, of this test's application and of no other on this machine."""
-    found = [pid for who in whose for pid in processes_with(who) if belongs(pid, home)]
-    assert len(found) == len(whose)
+    """All at once, the master with its parent."""
+    found = [pid for who in whose for pid in of_application(home, who)]
+    assert len(found) == len(whose) + whose.count(MASTER)
     for pid in found:
         os.kill(pid, signal.SIGSTOP)
     for pid in found:
         os.kill(pid, signal.SIGKILL)
+
+
+def of_application(home: Path, who: str) -> list[int]:
+    """The processes of this test's application and of no other on this machine."""
+    return [pid for pid in processes_with(who) if belongs(pid, home)]
 
 
 def belongs(pid: int, home: Path) -> bool:

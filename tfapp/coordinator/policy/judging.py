@@ -49,6 +49,7 @@ def collect(state: State, instance: Instance, time: float) -> State:
     failure = state.failure
     if failure is None:
         before = _is_old_loss(state, instance) and not _heard_since(state, instance)
+        before = before and state.charged < state.generation - 1  # else its failure is closed
         settled = time + state.job.limits.settle
         failure = Failure(state.generation - before, time, settled, (instance,))
     elif _belongs(state, failure, instance, time):
@@ -186,10 +187,11 @@ def charged(state: State) -> State:
         return state
     cause = failure.ends[number]
     charges = failure_policy.charge(state, cause, failure.begun)
-    repeatable = state.repeatable
-    if failure.recovery is Recovery.GENERATION:
-        repeatable = failure_policy.repeatable(state, failure, cause)
-    return replace(state, charges=charges, repeatable=repeatable)
+    state = replace(state, charges=charges)
+    if failure.recovery is not Recovery.GENERATION:
+        return state
+    repeatable = failure_policy.repeatable(state, failure, cause)
+    return replace(state, repeatable=repeatable, charged=failure.generation)
 
 
 def _log_by(state: State) -> float:

@@ -274,6 +274,7 @@ class State:
     failure: Failure | None = None
     charges: Charges = Charges()
     repeatable: LastFailure = LastFailure()
+    charged: int = 0  # the newest generation whose failure, by which another formed, is charged
     leaving: Mapping[str, Leaving] = dataclasses.field(default_factory=dict)  # by container
     join_by: float = math.inf  # deadline for new instances to be ready
     timeline: tuple[Moment, ...] = ()  # times of the coordinator's clock

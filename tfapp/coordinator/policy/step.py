@@ -46,7 +46,19 @@ def step(state: State, event: events.Event) -> Step:
     """The state after `event`, and the actions to carry out, in their order."""
     if state.phase == FINISHED:
         return state, ()
-    return _HANDLERS[type(event)](state, event)
+    state, done = _HANDLERS[type(event)](state, event)
+    return state, _once(done)
+
+
+def _once(done: tuple[actions.Action, ...]) -> tuple[actions.Action, ...]:
+    """Without requests that a later one for the same instance replaces: a tick may deal with two
+    failures, and nobody knows of the first one's containers yet."""
+    last = {one.instance: one for one in done if isinstance(one, actions.RequestContainer)}
+    return tuple(
+        one
+        for one in done
+        if not isinstance(one, actions.RequestContainer) or last[one.instance] is one
+    )
 
 
 def _begin(state: State, event: events.Started) -> Step:
