@@ -99,7 +99,7 @@ def test_masters_one_after_another(running):
             runs = [i["state"] for i in found["instances"]] == ["RUNNING"] * 2
             return found if runs and found["generation"] == generation else None
 
-        found = wait(again, "no further generation", LIMIT)
+        found = wait(again, lambda: running.asks("diagnostics", "app"), LIMIT)
         assert (found["losses"], found["restarts"]) == (attempt, 0)
         environs = [known_of(pid)[0] for pid in running.living()]
         assert not any(f"_{attempt:02d}_0000".encode() in environ for environ in environs)

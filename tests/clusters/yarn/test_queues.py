@@ -75,7 +75,7 @@ if len(workers) < 3:
 def test_an_application_trains_with_what_there_is_room_for(tfapp):
     """One node is taken, and two workers of three fit the other. The third joins later."""
     script = tfapp.program(programs.GOES_ON, "goes_on.py")
-    tfapp.ok("run", script, "-w", 1, "--name", "holder", *MEMORY, 6000, "--detach", "--wait", LIMIT)
+    tfapp.ok("run", script, "-w", 1, "--name", "taker", *MEMORY, 6000, "--detach", "--wait", LIMIT)
     script = tfapp.program(JOINS, "joins.py")
     least = ("--rescompopt", "worker", "yarn.component.instances.min", 2)
     times = ("--option", "site.global.elastic.wait", 5, "--option", "site.global.elastic.interval")
@@ -87,7 +87,7 @@ def test_an_application_trains_with_what_there_is_room_for(tfapp):
     status = tfapp.status("elastic")["status"]
     (late,) = status["joined"]
     assert (status["generation"], status["state"], status["held"]) == (1, "RUNNING", None)
-    tfapp.ok("stop", "holder", "--force")
+    tfapp.ok("stop", "taker", "--force")
     assert tfapp("wait", "elastic").code == 0, tfapp.asks("diagnostics", "elastic")
     status = tfapp.status("elastic")["status"]
     assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 0)
