@@ -173,6 +173,7 @@ class Master:
         service.end_streams("the application has ended")
         await server.stop(STREAMS_GRACE)
         if not end.final_status:
+            await self._write_status()  # what the next one goes on from
             return False
         driver = (end.driver.exit, end.driver.last_lines) if end.driver else ()
         said = ending(end.final_status, end.diagnostics, last_known, self._clock(), *driver)
@@ -264,15 +265,23 @@ class Master:
         while True:
             await self._published.wait()
             self._published.clear()
-            entry = self._store.get(KEY_STATUS)
-            if entry is not None:
-                try:
-                    await in_thread(self._record.published, entry.value)
-                except SupersededError as error:
-                    return self.leave(str(error))
-                except Exception as error:  # the next status may be written
-                    log.error("the status cannot be written: %s", error)
+            if not await self._write_status():
+                return
             await asyncio.sleep(RECORD_INTERVAL)
+
+    async def _write_status(self) -> bool:
+        """Returns False if another master writes the record now: then this one leaves."""
+        entry = self._store.get(KEY_STATUS)
+        if entry is None:
+            return True
+        try:
+            await in_thread(self._record.published, entry.value)
+        except SupersededError as error:
+            self.leave(str(error))
+            return False
+        except Exception as error:  # the next status may be written
+            log.error("the status cannot be written: %s", error)
+        return True
 
     async def _live(self, container: ContainerRecord) -> None:
         service = self._spec.services[container.service]
