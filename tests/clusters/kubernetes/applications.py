@@ -57,7 +57,7 @@ class Application:
         self.instances = 1
         self.certificate, self.key = new_credentials(time.time())
         runtime = read_runtime(MASTER_FILES, compiled=False)
-        self.runtime = pack(ArchiveEntry(*file) for file in runtime)
+        self.runtime = pack((ArchiveEntry(*file) for file in runtime), small=True)
 
     def create(self) -> None:
         """All objects, the Job last."""
