@@ -1,5 +1,6 @@
 """What is broken around an application: one clear sentence, the right exit code, nothing left."""
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -65,13 +66,14 @@ def test_a_full_quota_is_waited_for(tfapp, namespace):
         return ended.out + ended.err
 
     now = {"spec": {"hard": {"pods": "3"}}}
-    for call in (
-        ("DELETE", f"{namespace.path}/pods/other"),
-        ("PATCH", counted, now, "application/merge-patch+json"),
+    for state, call in (
+        ("ACCEPTED", ("DELETE", f"{namespace.path}/pods/other")),
+        ("FORMING", ("PATCH", counted, now, "application/merge-patch+json")),
     ):
-        wait(lambda: "exceeded quota: pods" in shown(), shown, 60)
+        waits = re.compile(rf"^state +{state}$.*exceeded quota: pods", re.MULTILINE | re.DOTALL)
+        wait(lambda waits=waits: waits.search(shown()), shown, 120)
         time.sleep(12)  # longer than the gang's time
-        assert "exceeded quota: pods" in shown()
+        assert waits.search(shown()), shown()
         namespace.api.call(*call)
     assert tfapp("wait", "app").code == 0
     tfapp.ok("destroy", "app")

@@ -47,9 +47,8 @@ def test_every_way_in_which_a_container_ends_or_does_not_begin(application):
         "v": {"main": {"envFrom": [{"secretRef": {"name": "gone"}}]}},
     }
     app.create()
-    wait_for(lambda: app.recorded().state, "state")
     missing = hashlib.sha256(app.large["data"]).hexdigest()
-    assert app.recorded().state.missing == (missing,)
+    wait_for(lambda: getattr(app.recorded().state, "missing", ()) == (missing,), "state")
     assert app.put("data") == (200, "")
     waiting = {
         "a_0": "waiting for a node: 0/2 nodes are available",
