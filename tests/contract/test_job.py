@@ -41,6 +41,15 @@ def test_what_runs():
     )
 
 
+def test_a_program_that_no_setting_names_is_not_told():
+    """Its script alone knows it: the default of the entry is not what runs. A command is."""
+    command = {ENTRY: "train.py", "site.global.user.scripts.command": "serve"}
+    own = make_component(name="own", role="other", site={ENTRY: "train.py"})
+    given = make_component(name="given", role="other", site=command)
+    ran = make_job(own, given, called={"own": "", "given": ""}).ran
+    assert [one.program for one in ran.components] == ["", "serve"]
+
+
 def test_what_is_told_of_it_is_bounded():
     site = {ENTRY: "fit.py", ARGS: "x" * 100_000}
     ran = make_job(make_component(site=site), options=("k=" + "v" * 1000,) * 1000).ran

@@ -258,7 +258,7 @@ def _ran(component: ComponentJob, called: str | None) -> RanComponent:
     has, docker = component.container, component.docker
     keys = ("user.scripts.entry", "user.scripts.args", "user.scripts.command")
     entry, args, command = map(component.settings.text, keys)
-    if component.role == "tensorboard" or called == "":
+    if component.role == "tensorboard" or (called == "" and not command):
         entry = ""  # it runs none, though the setting is everybody's
     called = called or command
     return RanComponent(
