@@ -166,10 +166,16 @@ def tfapp(user, cluster, tmp_path) -> Iterator[OnCluster]:
 
 
 @pytest.fixture
-def nothing_left(cluster) -> Iterator[None]:
+def nothing_left(cluster, user) -> Iterator[None]:
     """After the test no container runs, no process of one, and the staging folder is empty."""
     yield
-    wait_for(lambda: cluster.metric("containersAllocated") == 0, "end of all containers")
+    try:
+        wait_for(lambda: cluster.metric("containersAllocated") == 0, "end of all containers")
+    except AssertionError:  # else the next tests find them again
+        for found in json.loads(user.call("list", "--format", "json").stdout)["applications"]:
+            if found["live"]:
+                user.call("stop", found["name"], "--force")
+        raise
     with contextlib.suppress(AssertionError):
         wait(lambda: not cluster.container_processes(), "", 180)
     left = cluster.container_processes()

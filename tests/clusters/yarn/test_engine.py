@@ -243,12 +243,13 @@ def test_it_waits_for_its_queue_and_is_stopped_there(user, script, tmp_path):
         try:
             wait_for(lambda: "patient waits: " in said.read_text(), "word of why")
             wait_for(lambda: "waiting for resources" in said.read_text(), "YARN's reason")
-            assert user.call("stop", "patient").returncode == 0
+            done = user.call("stop", "patient", "--message", "no patience")
+            assert done.returncode == 0, done.stderr
             assert waiting.wait(180) == 66
         finally:
             waiting.kill()
             waiting.wait()
-    assert "patient: Stopped through YARN: " in said.read_text()
+    assert said.read_text().endswith("patient: no patience\n")
     assert user.call("stop", "filler", "--force").returncode == 0
 
 

@@ -148,18 +148,15 @@ def beside_the_master(cluster, application: Application) -> tuple[str, int]:
     return host, int(host.rpartition(".")[2]) - 1
 
 
-def test_what_ends_an_application(tfapp, cluster, colleague, tmp_path):
+def test_what_ends_an_application(tfapp, cluster, colleague):
     """Three applications at once, to save time: the same failure until the budget is spent, too
-    much memory, and as many masters as YARN allows, which is two. The second goes on from the
-    checkpoint, without a person."""
+    much memory, and as many masters as YARN allows, which is two."""
     failing = "import sys\nprint('no such data set', file=sys.stderr)\nsys.exit(3)\n"
     policy = "{maxRestarts: 1, startupSeconds: 0, endOnRepeatedFailure: false}"
     spent = Script(tfapp, "spent", failing, policy=policy, wait=False)
     label = ("--rescompopt", "worker", "yarn.label.expression", "special")
     greedy = Script(tfapp, "greedy", programs.GREEDY, *label, policy="{maxRestarts: 0}", wait=False)
-    prefix = ("--option", "site.global.user.checkpoint.prefix", tmp_path)
-    masterless = Script(tfapp, "masterless", SAVES_STEPS.replace('== "1"', '!= "0"'), *prefix)
-    wait_until(lambda: "\nstep 3\n" in masterless.log("worker/0"), masterless.told)
+    masterless = Script(tfapp, "masterless", programs.GOES_ON)
     os.kill(tfapp.process("masterless", "", COORDINATOR), signal.SIGKILL)
 
     status = spent.wait_for_end(65)
@@ -191,16 +188,8 @@ def test_what_ends_an_application(tfapp, cluster, colleague, tmp_path):
     assert status["verdict"]["cause"]["exit"]["reason"] == "memory"
 
     status = masterless.forms(2)
-    assert (status["restarts"], status["losses"], status["verdict"]) == (0, 1, None)
-    told = [moment["text"] for moment in status["timeline"]]
-    assert told.count(LOST_AND_BACK) == 1
-    began = re.compile("^goes on at step (.*)$", re.MULTILINE)
-
-    def resumed() -> bool:
-        found = began.findall(masterless.log("worker/0"))
-        return bool(found) and int(found[-1]) >= 3
-
-    wait_until(resumed, masterless.told)
+    assert (status["restarts"], status["losses"]) == (0, 1)
+    assert LOST_AND_BACK in masterless.told()
     os.kill(tfapp.process("masterless", "", JAVA), signal.SIGKILL)
     summary = masterless.wait_for_end(65)["verdict"]["summary"]
     assert summary.startswith("It ended without a verdict: Application application_")
@@ -208,6 +197,24 @@ def test_what_ends_an_application(tfapp, cluster, colleague, tmp_path):
     assert " It had 2 masters, and gets no more: site.global.master.attempts" in summary
     assert summary.endswith("`tfapp start masterless --engine yarn` runs it again.")
     assert of_yarn(cluster, masterless)["state"] == "FAILED"
+
+
+def test_a_killed_master_is_followed_by_another_that_goes_on(tfapp, cluster, tmp_path):
+    """From its checkpoint, without a person."""
+    digits = Digits(tfapp, tmp_path, "digits-multiworker", name="led")
+    digits.trains()
+    before = digits.trained()
+    os.kill(tfapp.process("led", "", JAVA), signal.SIGKILL)
+    status = digits.forms(2)
+    assert (status["restarts"], status["losses"], status["verdict"]) == (0, 1, None)
+    told = [moment["text"] for moment in status["timeline"]]
+    assert told.count(LOST_AND_BACK) == 1
+    digits.trains()
+    assert digits.trained() > before
+    status = digits.enough()
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)
+    trainings.assert_continued(digits.epochs("worker/0"), generations=2)
+    assert of_yarn(cluster, digits)["finalStatus"] == "SUCCEEDED"
 
 
 DOES_NOT_END = """

@@ -11,6 +11,7 @@ from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.engines.definition import TAG
+from tfapp.engines.yarn.cluster import YarnCluster
 from tfapp.engines.yarn.engine import YarnEngine
 from tfapp.engines.yarn.run import YarnRun
 from tfapp.errors import (
@@ -268,6 +269,25 @@ def test_yarn_kills_it(engine, played, monkeypatch):
     stopped = engine.stop("app", "enough", timeout=0.05)
     assert stopped.status.verdict == Verdict("KILLED", 66, "enough")
     assert engine.find("app").status.verdict == stopped.status.verdict
+
+
+def test_who_sees_the_kill_first_gives_the_reason_of_who_stopped_it(
+    engine, played, files, tmp_path, monkeypatch
+):
+    """A `create` that waits and a `stop` are two processes; the first of them keeps the end."""
+    engine.create("app", small())
+    waits = YarnEngine(tmp_path / "home", files.environ, user="ann")
+    seen = []
+    kill = YarnCluster.kill
+
+    def killed(self, application):
+        kill(self, application)
+        monkeypatch.setattr(YarnCluster, "kill", kill)
+        seen.append(waits.find("app").status.verdict)
+
+    monkeypatch.setattr(YarnCluster, "kill", killed)
+    stopped = engine.stop("app", "enough", timeout=0.05)
+    assert seen[0] == stopped.status.verdict == Verdict("KILLED", 66, "enough")
 
 
 # ---- following -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ yarn/applications/ID/        one run that was submitted or looked at from here
     cluster                  which cluster that was for (SharedFolder.cluster), and the name
     report.json              what YARN said of it last (class tfapp.engines.yarn.cluster.YarnReport)
     ended.json               how it ended, as it was last seen
+    stopped                  why it was last asked to stop from here
     skein.crt skein.pem      its credentials; deleted at the end
     logs/CONTAINER/FILE      copies
     logs-complete            they are whole
@@ -82,6 +83,7 @@ class YarnRunFolder(CredentialFolder):
     cluster = Below("cluster")
     report = Below("report.json")
     ended = Below("ended.json")
+    stopped = Below("stopped")
     logs = Below("logs")
     logs_complete = Below("logs-complete")
     returned_complete = Below("returned-complete")

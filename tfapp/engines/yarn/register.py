@@ -150,6 +150,20 @@ class YarnRegister:
         ended = self._home.run(report.id).ended
         return refusals.read_if_whole(ended, ApplicationStatus.from_dict)
 
+    def note_stop(self, report: YarnReport, message: str) -> None:
+        """Keeps why a run is about to be stopped from here: whoever looks next, in whatever
+        process, gives that reason, and not YARN's words for a kill."""
+        folder = self._home.run(report.id)
+        if not report.ended and folder.cluster.exists():
+            with contextlib.suppress(OSError):  # a full disk must not prevent the stop
+                write_atomically(folder.stopped, message.encode())
+
+    def reason_to_stop(self, report: YarnReport) -> str:
+        """What `note_stop` has kept; "" for nothing."""
+        with contextlib.suppress(OSError):
+            return self._home.run(report.id).stopped.read_text(errors="replace")
+        return ""
+
     def definition(self, runs: Sequence[YarnReport]) -> Definition | None:
         """The definition of the newest run, with its files on this machine; None if it was created
         on another machine and the cluster does not have it. UnavailableError if the file system of

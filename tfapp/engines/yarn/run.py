@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tfapp.contract.names import (
     CANNOT_START,
     FINAL_STATES,
-    KILLED,
     PAGE_ROUTE,
     exported_pages,
     page_route,
@@ -65,7 +64,6 @@ class YarnRun(Run):
         self._logs = logs
         self._published: ApplicationStatus | None = None
         self._links: tuple[Link, ...] = ()
-        self._asked = ""  # why it was asked to stop from here
         self._waits = verdict.waiting(report)
         self._patient_until = time.monotonic() + PATIENCE
 
@@ -162,9 +160,8 @@ class YarnRun(Run):
                 self._register.clean_up(report)
             last_known = self._published or self.accepted
             cause = next(self._cause(), verdict.UNKNOWN)
-            told = noted.verdict if noted is not None else None
-            before = told.summary if told is not None and told.state == KILLED else ""
-            status = verdict.ended(report, last_known, cause, self._asked or before)
+            asked = self._register.reason_to_stop(report)
+            status = verdict.ended(report, last_known, cause, asked)
             self._register.note_end(report, status)
         return status
 
@@ -193,8 +190,8 @@ class YarnRun(Run):
         return Address(report.address, credentials.certificate, credentials.key)
 
     def stop(self, message: str, force: bool, timeout: float | None) -> None:
-        """See Run. YARN takes no message: who looks from elsewhere reads YARN's own words."""
-        self._asked = message
+        """See Run. YARN takes no message: who looks from another machine reads YARN's own words."""
+        self._register.note_stop(self.report, message)
         super().stop(message, force, timeout)
 
     def kill(self) -> None:
