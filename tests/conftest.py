@@ -96,10 +96,21 @@ def pytest_collection_modifyitems(config, items):
         item.user_properties.append(("part", part))
         if part != parts.REST or "slow" in marks:
             item.add_marker(pytest.mark.cluster)
+    leave_out_weekly(config, items)
     if hasattr(config, "workerinput"):  # one of several processes
         from tests.distribution import rank
 
         items.sort(key=lambda item: rank(item.nodeid))
+
+
+def leave_out_weekly(config, items):
+    """The weekly tests run where -m names them, or one is named by itself."""
+    if "weekly" in config.option.markexpr or any("::" in word for word in config.args):
+        return
+    weekly = [item for item in items if item.get_closest_marker("weekly")]
+    if weekly:
+        config.hook.pytest_deselected(items=weekly)
+        items[:] = [item for item in items if not item.get_closest_marker("weekly")]
 
 
 def pytest_runtest_setup(item):
