@@ -93,6 +93,7 @@ def test_ci_takes_its_test_command_from_here():
     assert done.stdout == TEST
 
 
+@pytest.mark.weekly
 @pytest.mark.trains
 def test_the_guide_works_as_it_stands(tmp_path):
     (tmp_path / "work").mkdir()

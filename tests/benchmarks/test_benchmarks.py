@@ -114,12 +114,14 @@ def test_each_is_run_and_documented():
         assert re.search(rf"benchmarks.*\b{name}\b", (ROOT / tests).read_text()), name
 
 
+def marks(words: str) -> list[str]:
+    weekly = ["weekly"] if words.startswith("storage") else []
+    return [*weekly, "trains"] if re.search("steps|storage", words) else weekly
+
+
 @pytest.mark.parametrize(
     "words",
-    [
-        pytest.param(w, marks=[pytest.mark.trains] if re.search("steps|storage", w) else [])
-        for w in HERE
-    ],
+    [pytest.param(w, marks=[getattr(pytest.mark, name) for name in marks(w)]) for w in HERE],
 )
 def test_it_ends(words, tmp_path):
     environ = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -79,6 +79,7 @@ def test_a_program_keeps_what_it_saves_on_s3(tfapp, s3, monkeypatch):
     )
 
 
+@pytest.mark.weekly
 def test_a_program_keeps_what_it_saves_by_a_protocol_of_fsspec(tfapp, tmp_path, monkeypatch):
     """Which its key names, also for commands on this machine, which has the credentials."""
     (tfapp.work / "trains.py").write_text(TRAINS)

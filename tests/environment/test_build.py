@@ -237,6 +237,7 @@ def test_for_another_platform_it_is_made_of_wheels(tmp_path, environ, wheels, mo
     assert "only wheels are installed from here" in error.value.hint
 
 
+@pytest.mark.weekly
 @pytest.mark.slow  # pip makes environments
 def test_an_environment_is_added_to_what_is_installed(tmp_path, environ, wheels):
     """Its own packages come first; what it is added to is not installed again, but must agree."""

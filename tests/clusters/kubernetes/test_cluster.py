@@ -140,6 +140,7 @@ def test_bridges_keep_their_hardware_address_when_nodes_and_pods_come_and_go(clu
     assert addresses == {(name, settings.BRIDGE_MAC) for name in ("br0", settings.POD_BRIDGE)}
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("disturb", "repair"),
     [(Cluster.pause_node, Cluster.resume_node), (Cluster.cut_node, Cluster.join_node)],
@@ -173,6 +174,7 @@ def test_a_silent_node_is_lost_and_comes_back(cluster, namespace, disturb, repai
     assert namespace.pod("other")["status"]["phase"] == "Running"
 
 
+@pytest.mark.weekly
 def test_pods_go_on_while_the_api_server_is_away(cluster, namespace):
     namespace.run("counts", "import time\nfor i in range(3600): print(i); time.sleep(1)")
     before = namespace.wait("counts", "Running")["status"]
@@ -260,6 +262,7 @@ def traces(folder: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.weekly
 def test_a_second_cluster_runs_beside_it_and_leaves_nothing(second):
     before = traces(second.folder)
     exports = second.ok("start", "--nodes", "1")
@@ -307,6 +310,7 @@ def test_a_second_cluster_runs_beside_it_and_leaves_nothing(second):
     assert not network_namespaces(all_pids()) & networks
 
 
+@pytest.mark.weekly
 def test_nothing_is_left_of_a_start_that_was_killed(second):
     before = traces(second.folder)
     start = subprocess.Popen(

@@ -250,6 +250,7 @@ def test_the_master_is_killed(tfapp, namespace):
     assert tfapp.objects() == []
 
 
+@pytest.mark.weekly
 def test_a_user_deletes_the_job_and_the_record(tfapp, namespace):
     script = tfapp.program(programs.GOES_ON)
     names = ("jobless", "unrecorded")
@@ -405,6 +406,7 @@ def test_ctrl_c_during_submission_leaves_nothing(tfapp):
     assert tfapp.names() == []
 
 
+@pytest.mark.weekly
 def test_the_benchmark_of_its_start(tfapp, tmp_path):
     """Its parts: what is compared is measured once, two pods alone are left out."""
     config = yaml.safe_load(tfapp.cluster.kubeconfig.read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from kubernetes_cluster.images import PYTHON, python_image
 
 from tests.clusters.kubernetes.namespace import wait_for
@@ -20,6 +21,7 @@ print(os.getuid(), *[name for name in names if found(name)])
 ADD = "import tensorflow as tf, grpc\nprint(int(tf.constant(20) + 22))"
 
 
+@pytest.mark.weekly
 def test_what_each_image_has_for_a_user_who_is_not_root(namespace):
     user = {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}
     images = {"bare": PYTHON, "grpc": GRPC, "tensorflow": TENSORFLOW}

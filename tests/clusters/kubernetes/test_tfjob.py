@@ -81,6 +81,7 @@ def tfapp(cluster, namespace, tmp_path):
     tfapp("destroy", "multi-worker", "--force")
 
 
+@pytest.mark.weekly
 def test_an_imported_tfjob_trains_and_survives_a_killed_worker(
     tfapp, namespace, shared_volume, tmp_path
 ):

@@ -86,6 +86,7 @@ def test_each_worker_offers_gpus(cluster):
     assert found == {cluster.address(name): ["0", "1"] for name in BOTH}
 
 
+@pytest.mark.weekly
 def test_a_driver_can_be_a_process_of_its_own(cluster, drivers, spark):
     """It has executors beside those of the session in this process."""
     printed = drivers.run("spark-submit", PROGRAM.with_name("hosts.py"), "6")
@@ -93,6 +94,7 @@ def test_a_driver_can_be_a_process_of_its_own(cluster, drivers, spark):
     assert printed.splitlines() == expected
 
 
+@pytest.mark.weekly
 def test_a_killed_worker_is_noticed_and_comes_back(cluster, spark):
     """An application that has a container on each goes on, on the other one."""
     (before,) = cluster.executors(2)
@@ -120,6 +122,7 @@ def test_a_killed_worker_is_noticed_and_comes_back(cluster, spark):
     assert set(cluster.registered()) == BOTH
 
 
+@pytest.mark.weekly
 def test_workers_that_say_nothing_are_given_up(cluster, spark, tmp_path):
     """One is paused, the other is cut off; both come back. Programs elsewhere get every row once
     that their executors feed meanwhile."""
@@ -176,6 +179,7 @@ spark.sparkContext.parallelize([0], 1).foreach(lambda _: __import__("time").slee
 """
 
 
+@pytest.mark.weekly
 def test_stop_leaves_nothing(cluster, drivers, tmp_path):
     """Of a second cluster, beside the first, whose task has started a process of its own."""
     before = links()
@@ -196,6 +200,7 @@ def test_stop_leaves_nothing(cluster, drivers, tmp_path):
     assert set(cluster.registered()) == BOTH
 
 
+@pytest.mark.weekly
 def test_a_start_that_was_killed_leaves_nothing_after_stop(cluster, tmp_path):
     run = [sys.executable, str(PROGRAM)]
     where = ["--dir", str(tmp_path / "c"), "--cache", str(cluster.cache)]
@@ -215,6 +220,7 @@ def test_a_start_that_was_killed_leaves_nothing_after_stop(cluster, tmp_path):
     wait_for(lambda: links() == before, "end of the link to its network")
 
 
+@pytest.mark.weekly
 def test_without_namespaces(cluster, tmp_path):
     """As for who is not root."""
     run = [sys.executable, str(PROGRAM)]

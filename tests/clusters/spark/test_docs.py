@@ -90,6 +90,7 @@ def examples(page: str) -> list[str]:
     return re.findall(r"(?ms)^```python\n(.*?)^```$", text)
 
 
+@pytest.mark.weekly
 @pytest.mark.timeout(1000)
 def test_the_pages(drivers, tmp_path):
     train, restore, streams, inference = examples("feed.md")

@@ -240,6 +240,7 @@ print("up", jobs())
 """
 
 
+@pytest.mark.weekly
 def test_ctrl_c_in_a_shell_spares_what_tfapp_runs(cluster, drivers, tfapp_home, tmp_path):
     """At the prompt of a real pyspark, and in the middle of a job of the user's, which ends."""
     (tmp_path / "program.py").write_text(SHELL)
@@ -264,6 +265,7 @@ def test_ctrl_c_in_a_shell_spares_what_tfapp_runs(cluster, drivers, tfapp_home, 
         shell.say("go.touch(), app.result().restarts, app.status().state", "(None, 0, 'SUCCEEDED')")
 
 
+@pytest.mark.weekly
 def test_machines_that_do_not_answer(cluster, spark, shared, waiting, pids):
     """The worker of one instance is paused, that of the other is cut off: one executor ends when
     Spark has given up its worker, the other goes on. Both instances run again on the first."""
@@ -570,6 +572,7 @@ def test_no_spark_to_be_had(cluster, tfapp_home, tmp_path, monkeypatch, master, 
     )
 
 
+@pytest.mark.weekly
 def test_the_benchmark_of_its_start(spark, tmp_path, shared):
     """Its parts, once each; the end of a killed driver is a test of its own here."""
     bench = benchmarks.Bench(shared, spark, containers=2)

@@ -625,6 +625,7 @@ def test_a_wrong_number_of_answers_is_told_at_once(spark, submit):
             app.infer(rows(spark, 100, 1), "x float")
 
 
+@pytest.mark.weekly
 def test_the_benchmarks(spark, shared, tmp_path, capsys, request):
     """Their parts at a small size: of spark_feed one kind of data and inference; of
     tensorflowonspark what tfapp's driver does."""

@@ -86,6 +86,7 @@ spark.stop()
 """
 
 
+@pytest.mark.weekly
 def test_programs_of_tensorflowonspark_with_py_files_and_archives(
     cluster, drivers, tfapp_home, tmp_path
 ):

@@ -147,7 +147,7 @@ def test_inference_keeps_order_and_what_is_wrong_is_told(spark):
     ("name", "option", "result"),
     [
         ("digits-spark", "--export_dir", "saved_model.pb"),
-        ("digits-tf", "--model_dir", "weights-0006.index"),
+        pytest.param(*("digits-tf", "--model_dir", "weights-0006.index"), marks=pytest.mark.weekly),
     ],
 )
 def test_an_example(drivers, tmp_path, name, option, result):
@@ -166,6 +166,7 @@ def test_an_example(drivers, tmp_path, name, option, result):
     assert (tmp_path / "made" / result).exists()
 
 
+@pytest.mark.weekly
 def test_an_estimator_of_an_older_tensorflow(spark, digits, tmp_path):
     tmp_path.chmod(0o777)
     python_environments.share_with_estimators(tmp_path / "home")
@@ -222,6 +223,7 @@ def answers(url):
     return False
 
 
+@pytest.mark.weekly
 def test_a_shutdown_that_takes_too_long_stops_the_cluster(spark, tmp_path):
     """Its TensorBoard runs meanwhile."""
 

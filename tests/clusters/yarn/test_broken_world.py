@@ -84,6 +84,7 @@ def test_the_resource_manager_is_down(stranger, configured):
     assert done.stderr.splitlines()[0] == "error: YARN did not list applications within 10 s"
 
 
+@pytest.mark.weekly
 def test_the_resource_manager_is_silent_while_an_application_is_followed(
     user, cluster, configured, tmp_path
 ):

@@ -56,6 +56,7 @@ def test_its_queues(cluster):
     assert states == {**dict.fromkeys(running, "RUNNING"), "closed": "STOPPED"}
 
 
+@pytest.mark.weekly
 def test_a_second_cluster_runs_beside_it_and_leaves_nothing(cluster, tmp_path):
     folder = tmp_path / "second"
     run = [sys.executable, str(PROGRAM)]

@@ -13,6 +13,7 @@ EXAMPLE = ROOT / "examples" / "digits-multiworker"
 ARGUMENTS = "--checkpoint-dir ${CHECKPOINT_DIR} --epochs 6"
 
 
+@pytest.mark.weekly
 def test_the_two_worker_example_trains_on_two_nodes(user, docker_engine, tmp_path):
     done = user.call(
         *("create", "digits-docker", "--appdef", "app-packages/tensorflow"),

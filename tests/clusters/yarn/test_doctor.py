@@ -5,6 +5,8 @@ import platform
 import re
 import sys
 
+import pytest
+
 
 def findings(user, *flags: str) -> tuple[int, dict[str, str], dict[str, str]]:
     """The exit code, and by subject the levels and the texts."""
@@ -25,6 +27,7 @@ def test_a_cluster_that_is_well(user):
     assert set(found.values()) == {"ok"}
 
 
+@pytest.mark.weekly
 def test_an_interpreter_on_every_node(user, cluster, tmp_path):
     """It is there, and on one of them it does not run."""
     broken = cluster.host(2)

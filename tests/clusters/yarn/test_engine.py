@@ -318,6 +318,7 @@ def archives(cluster) -> list[str]:
     return hadoop(cluster, "-stat", "%a %n %Y", ".tfapp/cache/*.zip").splitlines()
 
 
+@pytest.mark.weekly
 def test_what_runs_is_what_a_dry_run_prints(user, cluster, script, tmp_path):
     flags = ("--files", script(programs.GOES_ON))
     words = ("create", "printed", "--appdef", "app-packages/tensorflow", *flags)
@@ -351,6 +352,7 @@ def running(user, name: str) -> bool:
     return user.status(name)["status"]["state"] == "RUNNING"
 
 
+@pytest.mark.weekly
 def test_the_benchmark_of_its_start(user, tmp_path):
     environ = {**user.environ, "TFAPP_HOME": str(user.home)}
     words = [sys.executable, "-m", "benchmarks.yarn_startup", "--rounds", "1"]

@@ -257,6 +257,7 @@ def said_attempts(cluster, application: Application) -> list[dict]:
     return json.loads(cluster.web(f"apps/{id}/appattempts"))["appAttempts"]["appAttempt"]
 
 
+@pytest.mark.weekly
 def test_containers_that_end_come_and_go_and_a_host_that_pauses(tfapp, cluster, tmp_path):
     training = Counting(tfapp, tmp_path / "checkpoints")
     training.counted("worker/0")

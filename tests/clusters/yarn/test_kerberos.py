@@ -208,6 +208,7 @@ def test_it_is_well(service):
     assert {subject: told for subject, told in found.items() if told[0] != "ok"} == {}
 
 
+@pytest.mark.weekly
 def test_the_kdc_is_down_or_a_keytab_of_no_use(cluster, ann, service, keytab, tmp_path):
     get_ticket(cluster, ann, keytab)
     no_answer = "Kerberos' KDC does not answer: Connection refused"

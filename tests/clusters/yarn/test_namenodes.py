@@ -26,6 +26,7 @@ def pair(cluster, tmp_path, monkeypatch):
         made.stop()
 
 
+@pytest.mark.weekly
 def test_a_lost_namenode_and_two_mount_points(pair, cluster):
     """What is being written then is whole, or an error and not seen; all else goes on at the other
     NameNode. What is below one mount point can be renamed there, and not to another."""

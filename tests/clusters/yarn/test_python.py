@@ -88,6 +88,7 @@ def test_environments_travel(user, tmp_path):
     assert (tmp_path / "server").read_text() == "../tfapp-python PEX"
 
 
+@pytest.mark.weekly
 def test_environments_that_fail(user, cluster, tmp_path):
     """On HDFS, an archive of which the end is missing, and one that is none; an interpreter that
     one node lacks, and one that all lack. At the same time, to save some."""

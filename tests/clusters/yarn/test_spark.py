@@ -87,6 +87,7 @@ def spark(cluster) -> Path:
     return package_in(cluster.cache)
 
 
+@pytest.mark.weekly
 @pytest.mark.timeout(900)
 def test_executors_of_yarn(cluster, user, spark, tmp_path):
     """An executor is ended for its memory, which is told, and its container is replaced. What does

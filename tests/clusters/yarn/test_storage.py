@@ -61,6 +61,7 @@ def test_the_programs_of_the_page_on_training_data(cluster, tmp_path):
     programs.check_page(base, {**cluster.environ(), **programs.SECOND_OF_TWO}, tmp_path)
 
 
+@pytest.mark.weekly
 def test_doctor_checks_a_folder_of_hdfs(tfapp, user, cluster):
     """From a container; and from this machine one that is not there."""
     own = f"{cluster.storage}/user/{program.user()}"

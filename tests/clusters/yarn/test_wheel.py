@@ -11,6 +11,7 @@ from tests.clusters.yarn.conftest import ROOT
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.trains]
 
 
+@pytest.mark.weekly
 def test_it_trains(user, tmp_path):
     python = wheel.installed(tmp_path)
     work = tmp_path / "work"

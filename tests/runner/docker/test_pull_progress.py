@@ -85,6 +85,7 @@ def test_the_deadline_of_a_pull_says_how_far_it_was(slow, tmp_path, monkeypatch)
     assert share.fullmatch(told)
 
 
+@pytest.mark.weekly
 def test_the_gang_deadline_says_that_an_image_is_still_pulled(slow, submission, monkeypatch):
     _, image = slow
     monkeypatch.setenv("TERM", "xterm")

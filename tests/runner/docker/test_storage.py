@@ -20,6 +20,7 @@ def tfapp(engine, tmp_path):
     tfapp.ok("destroy", "saving", "--force")
 
 
+@pytest.mark.weekly
 def test_a_lost_container_goes_on_from_s3(tfapp, engine, tmp_path, monkeypatch):
     with s3_server.running(tmp_path / "s3", ("bucket",)) as environ:
         for name, value in environ.items():
