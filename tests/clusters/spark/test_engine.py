@@ -306,7 +306,7 @@ def test_more_containers_than_slots(spark, shared, waiting):
     with pytest.raises(tfapp.errors.InvalidPackageError, match="at most 6 tasks at a time"):
         tfapp.submit(waiting, seven, spark=spark, name="app", show=False)
     held = spark.sparkContext.parallelize(range(5), 5)
-    limits = {"site.global.gang.timeout": 4, "site.global.queue.timeout": 15}
+    limits = {"site.global.gang.timeout": 2, "site.global.queue.timeout": 40}
     more = {"spark": spark, "show": False, "options": limits}
 
     def hold(_, shared=str(shared)):
