@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.clusters.kubernetes.pod_images import TENSORFLOW
 from tests.clusters.spark.conftest import package_in
 
@@ -46,6 +48,7 @@ spark.stop()
 """
 
 
+@pytest.mark.weekly
 def test_pods_are_fed_from_spark(cluster, cache, namespace, tmp_path):
     """The driver and its executor are where pods have addresses."""
     spark = package_in(cache)

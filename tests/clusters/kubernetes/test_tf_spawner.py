@@ -61,6 +61,7 @@ def tfapp(cluster, namespace, tmp_path):
     tfapp("destroy", "--tag", "attempt-7", "--force")
 
 
+@pytest.mark.weekly
 def test_it_is_replaced(tfapp, namespace, shared_volume, tmp_path):
     """In a namespace that takes no pods of root."""
     labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}

@@ -474,6 +474,7 @@ def await_gpus(shared):
     assert (first, second, here) == ("0", "1", there)
 
 
+@pytest.mark.weekly
 def test_spark_3_5(driver, other_spark, shared):
     process = driver(*GPUS, drivers=other_spark)
     await_gpus(shared)
@@ -492,6 +493,7 @@ def ended(home, summary):
     assert (found.state, found.verdict.summary) == ("FAILED", summary)
 
 
+@pytest.mark.weekly
 def test_spark_starts_nothing_a_second_time(driver, shared, tfapp_home):
     """Its speculation begins a second task beside each that takes more than a second. At last the
     driver stops its context in the middle."""

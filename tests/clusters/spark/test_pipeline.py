@@ -27,6 +27,7 @@ def dfutil(spark):
     return dfutil
 
 
+@pytest.mark.weekly
 def test_a_frame_becomes_records_and_a_frame_again(spark, dfutil, open_path):
     rows = [
         ([0.5 * n, 1.0], n, f"name {n}", bytearray([n, 255]), n % 2 == 0, ["a", "é"], n / 4, None)

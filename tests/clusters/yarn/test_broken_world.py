@@ -131,6 +131,7 @@ def test_the_cluster_has_names_of_its_own_for_principals(cluster, configured, tm
     assert name_of(home, cluster.environ(), "JDoe@AD.EXAMPLE.ORG") == "JDoe"
 
 
+@pytest.mark.weekly
 def test_hdfs_is_in_safe_mode(user, cluster, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(programs.HELLO)

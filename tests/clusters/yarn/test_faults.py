@@ -352,6 +352,7 @@ def test_stop_gives_time_to_save(tfapp, tmp_path):
     assert (instance["state"], instance["exit"]["text"]) == ("KILLED", "killed by SIGKILL (9)")
 
 
+@pytest.mark.weekly
 def test_a_program_that_hangs_is_asked_where_and_says_it_before_its_end(tfapp):
     option = ("--option", "site.global.progress.timeout", 25)
     hangs = Script(tfapp, "hangs", HANGS, *option, policy="{maxRestarts: 0}")

@@ -145,6 +145,7 @@ def test_a_program_saves_on_hdfs_by_its_tokens(cluster, ann, keytab, tmp_path):
     assert "saves.outputs are deleted" in destroyed.stdout + destroyed.stderr
 
 
+@pytest.mark.weekly
 def test_an_application_by_ticket_and_one_by_keytab(cluster, ann, service, keytab, tmp_path):
     get_ticket(cluster, ann, keytab)
     script = tmp_path / "train.py"

@@ -52,6 +52,7 @@ def last(done: subprocess.CompletedProcess) -> str:
     return done.stderr.splitlines()[-1]
 
 
+@pytest.mark.weekly
 def test_environments_travel(user, tmp_path):
     """A PEX, in whose place the workers have an archive of venv-pack's kind, and packages with an
     interpreter of their own; at the same time, to save some."""

@@ -72,6 +72,7 @@ if len(workers) < 3:
 """
 
 
+@pytest.mark.weekly
 def test_an_application_trains_with_what_there_is_room_for(tfapp):
     """One node is taken, and two workers of three fit the other. The third joins later."""
     script = tfapp.program(programs.GOES_ON, "goes_on.py")

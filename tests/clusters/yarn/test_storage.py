@@ -39,6 +39,7 @@ def test_a_lost_container_goes_on_from_hdfs_with_nothing_configured(tfapp, clust
     assert "worker/1  SUCCEEDED" in ended.out, ended.err
 
 
+@pytest.mark.weekly
 @pytest.mark.trains
 def test_what_must_not_happen(cluster):
     """Each row of the program. Its NameNode is stopped for a while."""
