@@ -41,6 +41,8 @@ TESTS = {
     ("README.md", "sh"): (5, "tests/test_readme.py"),
     ("README.md", "python"): (1, "tests/api/test_docs.py"),
     ("commands.md", "yaml"): (1, "tests/launch/test_defaults.py"),
+    ("grid.md", "sh"): (1, "tests/end_to_end/test_grid.py"),
+    ("grid.md", "yaml"): (1, "tests/launch/test_points.py"),
     ("feed.md", "python"): (4, "tests/clusters/spark/test_docs.py"),
     ("getting-started.md", "sh"): (5, "tests/test_readme.py"),
     ("kubernetes.md", "yaml"): (1, "tests/engines/kubernetes/test_docs.py"),
