@@ -45,7 +45,7 @@ TESTS = {
     ("grid.md", "yaml"): (1, "tests/launch/test_points.py"),
     ("feed.md", "python"): (4, "tests/clusters/spark/test_docs.py"),
     ("getting-started.md", "sh"): (5, "tests/test_readme.py"),
-    ("kubernetes.md", "yaml"): (1, "tests/engines/kubernetes/test_docs.py"),
+    ("kubernetes.md", "yaml"): (2, "tests/engines/kubernetes/test_docs.py"),
     ("packages.md", "python"): (1, "tests/test_docs.py"),
     ("python-call.md", "python"): (2, "tests/api/test_docs.py"),
     ("reading-data.md", "python"): (6, "tests/storage/test_docs.py"),
