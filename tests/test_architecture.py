@@ -160,7 +160,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.task",
         "tfapp.tensorflowonspark",
     },
-    "keras": {"tfapp.tensorflowonspark.compat"},
+    "keras": {"tfapp.program.keras_jax", "tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "certifi": {"tfapp.storage"},
     "fsspec": {"tfapp.storage.others", "tfapp.storage.system"},

@@ -98,6 +98,7 @@ CALLS = [
     (("create", "app", "--appdef", TENSORFLOW, "--detach"), RUNNING, 0),
     (("create", "app", "--appdef", TENSORFLOW, "--detach", "--wait", "60"), SUCCEEDED, 0),
     (("run", "train.py", "-w", "1", "--name", "app", "--detach"), SUCCEEDED, 0),
+    (("grid", "train.py", "--points", "points.yaml", "--dry-run"), RUNNING, 0),
     (("start", "app", "--detach"), RUNNING, 0),
     (("start", "app", "--detach", "--wait", "60"), FAILED, 65),
     (("status", "app"), RUNNING, 0),
@@ -119,6 +120,7 @@ CALLS = [
 @pytest.mark.parametrize(("words", "history", "code"), CALLS, ids=lambda x: str(x)[:40])
 def test_it_is_as_described(tmp_path, words, history, code):
     (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "points.yaml").write_text("rate: [1, 2]\n")
     links = (Link("", "page", "http://n1/"),)
     engine = Engine(tmp_path, [history], tags=("a",), links=links)
     words = [str(tmp_path / "train.py") if word == "train.py" else word for word in words]

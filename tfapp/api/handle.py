@@ -22,7 +22,7 @@ from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.frozen import frozen
 from tfapp.interrupts import ctrl_c_asks
 from tfapp.launch import on_end
-from tfapp.launch.caller import Caller, require_working_folder
+from tfapp.launch.caller import Caller, CallerT, require_working_folder
 from tfapp.launch.display import PlainDisplay, last_lines
 from tfapp.launch.fetch import fetch
 from tfapp.launch.follow import (
@@ -446,6 +446,6 @@ def caller_of(show: bool) -> Caller:
     return caller if show else quiet(caller)
 
 
-def quiet(caller: Caller) -> Caller:
+def quiet(caller: CallerT) -> CallerT:
     """As `caller`, but it prints nothing."""
     return dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())

@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("tfapp.cli.commands.schema", "show the keys of documents, or explain one"),
     "create": ("tfapp.cli.commands.create", "run a package and follow it to its end"),
     "run": ("tfapp.cli.commands.run", "run one training script on N workers"),
+    "grid": ("tfapp.cli.commands.grid", "run one program with many parameters, N runs at a time"),
     "start": ("tfapp.cli.commands.start", "run an application again, unchanged"),
     "stop": ("tfapp.cli.commands.stop", "stop running applications"),
     "wait": ("tfapp.cli.commands.wait", "wait for the end of an application"),
@@ -91,6 +92,7 @@ INSTEAD = {
     "top": "`tfapp status NAME` shows steps, speed and metrics of each instance.",
     "apply": _CREATE,
     "submit": _CREATE,
+    "sweep": "`tfapp grid SCRIPT --points FILE` runs one program with many parameters.",
     "restart": "`tfapp stop NAME` and `tfapp start NAME` run it again as it was; "
     "`tfapp create NAME --appdef DIR --replace` runs the present package.",
     "explain": "`tfapp schema KEY` explains a key of a package.",
