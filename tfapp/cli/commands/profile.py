@@ -3,7 +3,7 @@ profiler, and writes the traces where TensorBoard's page Profile shows them: bel
 plugins/profile/RUN of the checkpoint folder, one for each instance. The programs need no change,
 and go on.
 
-TensorBoard shows them where its plug-in is installed: `pip install tensorboard-plugin-profile`.
+TensorBoard shows them where its plug-in for that is installed: `pip install xprof`.
 
   tfapp profile mnist
   tfapp profile mnist worker/0 worker/1 --seconds 2
