@@ -61,6 +61,10 @@ def test_where_checkpoints_have_a_url_the_journal_stays_here(script, context):  
 
 @pytest.mark.trains
 def test_trainers_go_on_while_each_part_of_the_service_is_killed(tfapp, tmp_path):  # noqa: F811
+    trains_while_each_part_is_killed(tfapp, tmp_path)
+
+
+def trains_while_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
     """With one data worker no epoch ends without it, and none begins without the dispatcher."""
     folder = EXAMPLES / "digits-data-service"
     digits = Application(

@@ -62,11 +62,15 @@ def test_the_search_goes_on_although_a_tuner_and_the_oracle_are_killed(
     tfapp,  # noqa: F811
     tmp_path,
 ):
+    searches_although_each_part_is_killed(tfapp, tmp_path)
+
+
+def searches_although_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
     folder = EXAMPLES / "digits-keras-tuner"
     python = python_environments.with_keras_tuner(tmp_path / "env")
     digits = Application(
         tfapp,
-        "digits",
+        "search",
         *("--appdef", "keras-tuner", "--template", folder / "appConfig.yaml"),
         *("--resources", folder / "resources.yaml", "--files", folder / "train.py"),
         *("--option", "site.global.python.executable", python),
@@ -75,7 +79,7 @@ def test_the_search_goes_on_although_a_tuner_and_the_oracle_are_killed(
     )
 
     def ended() -> int:
-        return list(trials(tmp_path / "digits").values()).count("COMPLETED")
+        return list(trials(tmp_path / "search").values()).count("COMPLETED")
 
     wait_until(lambda: ended() >= 1, digits.told)
     digits.signal("tuner/1", "train.py", signal.SIGKILL)
@@ -85,7 +89,7 @@ def test_the_search_goes_on_although_a_tuner_and_the_oracle_are_killed(
     status = digits.ends(0)
     assert before < TRIALS, "the oracle was killed before the end"
     assert (status["generation"], status["restarts"]) == (2, 2), digits.told()
-    found = trials(tmp_path / "digits")
+    found = trials(tmp_path / "search")
     assert found == {str(number): "COMPLETED" for number in range(TRIALS)}
     oracle = status["instances"][0]
     told = oracle["metrics"]
