@@ -33,12 +33,13 @@ PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
 
 
 def look(modules, folders, find_spec):  # type: ignore[no-untyped-def]
-    """Which of `modules` are `missing`, and the `versions` of Python, and of JAX, Keras and
-    TensorFlow where they can be known. Imports none of them. `folders` come before those where
+    """Which of `modules` are `missing`, and the `versions` of Python, and of JAX, Keras, KerasTuner
+    and TensorFlow where they can be known. Imports none of them. `folders` come before those where
     `find_spec` looks."""
     names = {
         "JAX": ("jax", "jax"),
         "Keras": ("keras", "keras(_nightly)?"),
+        "KerasTuner": ("keras_tuner", "keras_tuner"),
         "TensorFlow": ("tensorflow", "(tensorflow|tf_nightly)(_(cpu|cpu_aws|gpu|intel|macos))?"),
     }
     wanted = {*modules, *(module for module, _ in names.values())}
