@@ -65,7 +65,8 @@ from importlib.util import find_spec
 from pathlib import Path
 {inspect.getsource(look)}
 modules, schemes = json.loads(sys.argv[1])
-begins = any(type(one).__name__ == "UntilTensorFlow" for one in sys.meta_path)  # before a search
+hooks = [one for one in sys.meta_path if type(one).__name__ == "UntilTensorFlow"]
+begins = any(one.opens for one in hooks)  # before a search, which removes it
 told = look(modules, [folder], find_spec)
 sys.path.insert(0, folder)
 if schemes:
