@@ -63,17 +63,7 @@ def older_pyarrow() -> Path:
 def with_jax(folder: Path) -> Path:
     """The Python of an environment with JAX, which is fetched once per machine, and with what is
     installed for this interpreter, but for TensorFlow."""
-    environments = _test_environments()
-    kept = environments / f"jax-{sys.version_info.major}.{sys.version_info.minor}"
-    with open(environments / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            made = kept.with_suffix(".part")
-            shutil.rmtree(made, ignore_errors=True)
-            words = ("install", "--quiet", "--no-deps", "--target", str(made))
-            words = (*words, "jax", "jaxlib")
-            subprocess.run([sys.executable, "-m", "pip", *words], check=True)
-            made.rename(kept)
+    kept = _fetched("jax", "jax", "jaxlib")
     site = make(folder, borrow=False) / "lib" / f"python{sysconfig.get_python_version()}"
     for source in (kept, Path(sysconfig.get_path("purelib"))):
         for path in source.iterdir():
@@ -81,6 +71,31 @@ def with_jax(folder: Path) -> Path:
             if not target.exists() and not path.name.startswith(_OF_TENSORFLOW):
                 target.symlink_to(path)
     return folder / "bin" / "python"
+
+
+def with_keras_tuner(folder: Path) -> Path:
+    """The Python of an environment with KerasTuner, which is fetched once per machine, and with
+    what is installed for this interpreter."""
+    kept = _fetched("keras-tuner", "keras-tuner", "kt-legacy")
+    version = sysconfig.get_python_version()
+    site = make(folder) / "lib" / f"python{version}" / "site-packages"
+    (site / "fetched.pth").write_text(f"{kept}\n")
+    return folder / "bin" / "python"
+
+
+def _fetched(name: str, *packages: str) -> Path:
+    """A folder with `packages`, and with nothing that they depend on."""
+    environments = _test_environments()
+    kept = environments / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
+    with open(environments / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            made = kept.with_suffix(".part")
+            shutil.rmtree(made, ignore_errors=True)
+            words = ("install", "--quiet", "--no-deps", "--target", str(made), *packages)
+            subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+            made.rename(kept)
+    return kept
 
 
 def _test_environments() -> Path:

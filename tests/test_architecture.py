@@ -160,7 +160,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.task",
         "tfapp.tensorflowonspark",
     },
-    "keras": {"tfapp.tensorflowonspark.compat"},
+    "keras": {"tfapp.program.keras_jax", "tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "certifi": {"tfapp.storage"},
     "fsspec": {"tfapp.storage.others", "tfapp.storage.system"},
@@ -193,7 +193,9 @@ DOORS: dict[str, set[str]] = {
 # Who may do by itself what a room is for, and why. In tfapp.threads a thread says why it ends; in
 # tfapp.listener a stranger takes no place for long.
 ALONE = {
-    r"\b(Thread|Timer|InheritableThread|start_new_thread|to_thread|run_in_executor)\(": set(),
+    r"\b(Thread|Timer|InheritableThread|start_new_thread|to_thread|run_in_executor)\(": {
+        "tfapp.storage.startup.tfapp_profiles",  # in programs, where nothing of tfapp is imported
+    },
     # Of commands, which tell an error to whoever has called them.
     r"\bThreadPoolExecutor\(": {
         "tfapp.cli.several",

@@ -268,14 +268,19 @@ def _in_mask(folder: Path, mask: str, number: int) -> bool:
     return False
 
 
-def memory_file(pid: int, name: str) -> Path | None:
-    """The path by which others open a file of memory (memfd_create) that a process has open."""
+def descriptor(pid: int, target: str) -> Path | None:
+    """The path by which others open what a process has open, such as "pipe:[4711]", if they may."""
     with contextlib.suppress(OSError):
         for entry in (PROC / str(pid) / "fd").iterdir():
             with contextlib.suppress(OSError):  # closed meanwhile
-                if os.readlink(entry) == f"/memfd:{name} (deleted)":
+                if os.readlink(entry) == target:
                     return entry
     return None
+
+
+def memory_file(pid: int, name: str) -> Path | None:
+    """The path by which others open a file of memory (memfd_create) that a process has open."""
+    return descriptor(pid, f"/memfd:{name} (deleted)")
 
 
 def command(pid: int) -> tuple[str, ...]:

@@ -82,6 +82,7 @@ METHODS = {
     "kill": lambda app, place: app.kill("w/0"),
     "logs": lambda app, place: app.logs(),
     "open_feed": lambda app, place: app.open_feed(None),
+    "profile": lambda app, place: app.profile(),
     "result": lambda app, place: app.result(),
     "stacks": lambda app, place: app.stacks(),
     "status": lambda app, place: app.status(),

@@ -18,6 +18,10 @@ MEMORY = r" +[\d.]+ MB  \([\d.]+ MB by share\)  "
 
 # Words of the command -> the lines that it prints, as patterns.
 HERE = {
+    "data_service --rounds 1 --wait 0.01": (
+        r"no data worker +[\d.]+ elements/s",
+        r"2 data worker\(s\) +[\d.]+ elements/s +[\d.]+x",
+    ),
     "commands --rounds 1": (
         f"{SECONDS}python -c pass",
         f"{SECONDS}tfapp --help",
@@ -115,8 +119,8 @@ def test_each_is_run_and_documented():
 
 
 def marks(words: str) -> list[str]:
-    weekly = ["weekly"] if words.startswith("storage") else []
-    return [*weekly, "trains"] if re.search("steps|storage", words) else weekly
+    weekly = ["weekly"] if words.startswith(("storage", "data_service")) else []
+    return [*weekly, "trains"] if re.search("steps|storage|data_service", words) else weekly
 
 
 @pytest.mark.parametrize(

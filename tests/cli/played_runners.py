@@ -1,4 +1,4 @@
-"""A connection to a master whose runners answer requests for stacks at once."""
+"""Connections to masters whose runners answer requests at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfapp.contract.encoding import encode
-from tfapp.contract.names import KEY_STACKS, STACKS_PREFIX
+from tfapp.contract.names import KEY_PROFILE, KEY_STACKS, PROFILED_PREFIX, STACKS_PREFIX
+from tfapp.contract.profiles import InstanceProfile, ProfileRequest
 from tfapp.contract.stacks import (
     Frame,
     InstanceStacks,
@@ -25,7 +26,7 @@ class PlayedRunners:
 
     def __init__(self, lines: Mapping[str, int]):
         self.lines = lines
-        self.requests: list[StacksRequest] = []
+        self.requests: list[Any] = []
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def __enter__(self):
@@ -63,3 +64,25 @@ class PlayedRunners:
             return self._events.get(timeout=min(timeout, 0.1))
         except queue.Empty:
             return None
+
+
+class PlayedTracers(PlayedRunners):
+    """Answer requests for traces. `traced`: instance -> why it has no trace, "" if it has one."""
+
+    def __init__(self, traced: Mapping[str, str]):
+        super().__init__({})
+        self.traced = traced
+
+    def watch(self, prefixes):
+        assert prefixes == [PROFILED_PREFIX]
+        return self
+
+    def put(self, key: str, value: bytes) -> None:
+        assert key == KEY_PROFILE
+        request = ProfileRequest.from_dict(json.loads(value))
+        self.requests.append(request)
+        for instance, why in self.traced.items():
+            name = instance.replace("/", "_")
+            files = () if why else (f"/c/plugins/profile/{request.run}/{name}.xplane.pb",)
+            told = InstanceProfile(request.id, instance, files, 0 if why else 7, why)
+            self._events.put(Put(PROFILED_PREFIX + instance, encode(told)))

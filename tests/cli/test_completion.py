@@ -56,6 +56,7 @@ def words(tmp_path, monkeypatch, line: str) -> set[str]:
         ("tfapp create ", set()),
         ("tfapp logs app ", {"worker", "worker/0", "ps", "ps/0", "coordinator"}),
         ("tfapp stacks app w", {"worker", "worker/0"}),
+        ("tfapp profile app w", {"worker", "worker/0"}),
         ("tfapp kill-container app w", {"worker/0"}),
         ("tfapp flex app --component ", {"worker", "ps"}),
         ("tfapp registry --name app --getexp ", {"hosts"}),

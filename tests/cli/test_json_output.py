@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
-from tests.cli.played_runners import PlayedRunners
+from tests.cli.played_runners import PlayedRunners, PlayedTracers
 from tests.readme import README
 from tfapp.cli.commands import COMMANDS
 from tfapp.contract.exit import Exit
@@ -58,7 +58,11 @@ class Engine(PlayedEngine):
         broken = Application("broken", "local", "", 0, False, status(DAMAGED), waits="damaged")
         return (*super().list(), broken)
 
+    profiled = False
+
     def connect(self, name):
+        if self.profiled:
+            return PlayedTracers({"worker/0": "", "ps/0": "it runs no TensorFlow"})
         return PlayedRunners({"worker/0": 12, "ps/0": 0})
 
     def examine(self, python, options):
@@ -98,6 +102,7 @@ CALLS = [
     (("create", "app", "--appdef", TENSORFLOW, "--detach"), RUNNING, 0),
     (("create", "app", "--appdef", TENSORFLOW, "--detach", "--wait", "60"), SUCCEEDED, 0),
     (("run", "train.py", "-w", "1", "--name", "app", "--detach"), SUCCEEDED, 0),
+    (("grid", "train.py", "--points", "points.yaml", "--dry-run"), RUNNING, 0),
     (("start", "app", "--detach"), RUNNING, 0),
     (("start", "app", "--detach", "--wait", "60"), FAILED, 65),
     (("status", "app"), RUNNING, 0),
@@ -107,6 +112,7 @@ CALLS = [
     (("stop", "app"), RUNNING, 0),
     (("diagnostics", "app"), FAILED, 0),
     (("stacks", "app"), RUNS, 0),
+    (("profile", "app"), RUNS, 0),
     (("exports", "app"), FAILED, 0),
     (("packages",), RUNNING, 0),
     (("history", "--dir", "none-yet"), RUNNING, 0),
@@ -119,8 +125,10 @@ CALLS = [
 @pytest.mark.parametrize(("words", "history", "code"), CALLS, ids=lambda x: str(x)[:40])
 def test_it_is_as_described(tmp_path, words, history, code):
     (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "points.yaml").write_text("rate: [1, 2]\n")
     links = (Link("", "page", "http://n1/"),)
     engine = Engine(tmp_path, [history], tags=("a",), links=links)
+    engine.profiled = words[0] == "profile"
     words = [str(tmp_path / "train.py") if word == "train.py" else word for word in words]
     ended, a_shell = call(tmp_path, engine, *words, "--format", "json")
     assert ended == code, a_shell.err.text

@@ -34,7 +34,7 @@ from tests.contract_values import make_component, make_failure_policy, make_job,
 from tfapp.contract.exit import Exit
 from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
-from tfapp.contract.names import GRANTED, initial_container, parse_instance
+from tfapp.contract.names import GRANTED, ROLES, initial_container, parse_instance
 from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.events import ContainerInfo
@@ -53,10 +53,9 @@ STORE_ACTIONS = (actions.Announce, actions.PublishCluster, actions.PublishReleas
 def component(
     name: str, instances: int, requires: tuple[str, ...] = (), least: int = 0
 ) -> ComponentJob:
-    roles = ("chief", "worker", "ps", "evaluator", "tensorboard")
     return make_component(
         name=name,
-        role=name if name in roles else "other",
+        role=name if name in ROLES else "other",
         instances=instances,
         site={"site.global.user.checkpoint.prefix": "/checkpoints"},
         requires=requires,

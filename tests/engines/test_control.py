@@ -10,8 +10,8 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX, KEY_STATUS
 from tfapp.contract.stacks import MAX_REPORT
 from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
-from tfapp.engines.control import FeedCounters, flex, kill_container, stacks
-from tfapp.errors import BadStateError, NotFoundError, UnreachableError
+from tfapp.engines.control import FeedCounters, flex, kill_container, profile, stacks
+from tfapp.errors import BadStateError, NotFoundError, UnreachableError, UsageError
 
 # Refuses what asks for more than 3, and repeats the rest.
 COORDINATOR = """
@@ -84,6 +84,47 @@ def test_stacks_of_100_instances_are_there_in_time(engine, tmp_path):
     assert str(found) == "99 of 100 are in call at train.py:41; w/0 is in call at train.py:12"
     size = sum(len(encode(one)) for one in found.instances)
     assert 100 * MAX_REPORT / 4 < size <= 100 * MAX_REPORT
+
+
+# Each runner that is asked has a trace, but w/1, which does not answer.
+TRACERS = """
+import json, skein
+app = skein.ApplicationClient.from_current()
+requests = app.kv.events(key="tfapp.control.profile")
+app.kv["ready"] = b""
+for event in requests:
+    asked = json.loads(event.result.value)
+    told = {"files": [f"/c/plugins/profile/{asked['run']}/w.xplane.pb"], "bytes": 7}
+    for instance in asked["instances"] or ["w/0", "w/1"]:
+        for id in ("of another client", asked["id"]):
+            if instance != "w/1":
+                own = json.dumps({"id": id, "instance": instance, **told})
+                app.kv[f"tfapp.profiled.{instance}"] = own.encode()
+"""
+
+
+def test_a_profile_says_where_the_traces_are_and_who_has_none(engine, tmp_path):
+    script = tmp_path / "tracers.py"
+    script.write_text(TRACERS)
+    engine.create("app", compiled(master=f"exec {sys.executable} {script}"))
+    members = [
+        InstanceStatus(f"w/{n}", "w", "worker", "RUNNING", f"w_{n}", "127.0.0.1") for n in (0, 1)
+    ]
+    with connected(engine) as client:
+        eventually(lambda: client.kv.exists("ready"))
+        shown = ApplicationStatus("app", "RUNNING", 1, 5.0, 6.0, tuple(members))
+        client.kv[KEY_STATUS] = encode(shown)
+        found = profile(engine, "app", seconds=0.1, limit=1.0)
+        (one,) = found.instances
+        assert (one.instance, one.bytes, found.missing) == ("w/0", 7, ("w/1",))
+        assert str(found) == f"1 of 2 traced: /c/plugins/profile/{found.run}"
+        found = profile(engine, "app", ["w/0"], seconds=0.1)
+        assert str(found) == f"1 of 1 traced: /c/plugins/profile/{found.run}"
+        with pytest.raises(NotFoundError, match="app has no instance or component 'w/7'"):
+            profile(engine, "app", ["w/0", "w/7"])
+        for seconds in (0, -1, 61, float("nan")):
+            with pytest.raises(UsageError, match="more than 0 and at most 60 s"):
+                profile(engine, "app", seconds=seconds)
 
 
 def test_a_container_is_killed_by_its_instance(running):

@@ -17,6 +17,7 @@ from tfapp.shipped import app_packages_dir
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("digits-elastic", "digits-multiworker", "digits-parameter-server", "single")
+OF_OTHER_PACKAGES = ("digits-data-service", "digits-keras-jax", "digits-keras-tuner")
 PATIENCE = 550  # seconds; they take half a minute on two cores
 
 
@@ -41,7 +42,7 @@ def test_its_documents_are_right_for_the_package(name):
     assert loaded.problems == ()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph", "digits-keras-jax"])
+@pytest.mark.parametrize("name", [*NAMES, "digits-in-graph", *OF_OTHER_PACKAGES])
 def test_the_command_of_its_page_would_run(name, tmp_path):
     text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"(?ms)^```sh\ntfapp (.*?)^```$", text)

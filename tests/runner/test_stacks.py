@@ -1,7 +1,6 @@
 """The stacks of real programs: which are asked, what they say, and that none is harmed."""
 
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -14,9 +13,9 @@ import pytest
 import tfapp.storage
 from tests.runner.driving import PATIENCE, alive, eventually
 from tfapp import processes
-from tfapp.contract.stacks import MEMORY_FILE, SIGNAL, Frame, InstanceStacks, StacksRequest
+from tfapp.contract.stacks import MEMORY_FILE, SIGNAL, Frame
 from tfapp.runner import stacks
-from tfapp.runner.stacks import Asked, Taker, parse, spied
+from tfapp.runner.stacks import Taker, parse, spied
 
 STARTUP = str(Path(tfapp.storage.__file__).with_name("startup"))
 PROGRAM = """
@@ -270,28 +269,6 @@ Stack (most recent call first):
 def test_whose_a_file_is(file, shown, own):
     taker = Taker([Path("/w")], "", str)
     assert taker._frame(Frame("f", file, 1, False)) == Frame("f", shown, 1, own)
-
-
-def test_requests_are_answered_in_their_order_and_not_without_end():
-    go, told = threading.Event(), queue.SimpleQueue()
-
-    def look(request):
-        go.wait(PATIENCE)
-        if request.id == "0":
-            raise OSError("it failed")
-        return InstanceStacks(request.id, "worker/0", "worker_0", 1)
-
-    asked = Asked(look, told.put)
-    for number in range(50):
-        asked.ask(StacksRequest(str(number)))
-    go.set()
-    assert told.get(timeout=PATIENCE).id == "1"
-    eventually(lambda: asked._requests.empty(), "all are answered")
-    asked.ask(StacksRequest("last"))
-    answered = []
-    while not answered or answered[-1] != "last":
-        answered.append(told.get(timeout=PATIENCE).id)
-    assert len(answered) < 8
 
 
 # ---- what else holds a program up ----------------------------------------------------------------

@@ -22,7 +22,7 @@ from tfapp.errors import ApplicationFailedError, TimedOutError, UsageError
 from tfapp.frozen import frozen
 from tfapp.interrupts import ctrl_c_asks
 from tfapp.launch import on_end
-from tfapp.launch.caller import Caller, require_working_folder
+from tfapp.launch.caller import Caller, CallerT, require_working_folder
 from tfapp.launch.display import PlainDisplay, last_lines
 from tfapp.launch.fetch import fetch
 from tfapp.launch.follow import (
@@ -41,6 +41,7 @@ from tfapp.page.document import advice_in_words, outputs_in_words
 
 if TYPE_CHECKING:
     from tfapp.api.feeding import Feeding
+    from tfapp.contract.profiles import Profile
     from tfapp.contract.stacks import Stacks
     from tfapp.feed.driver.feeder import FeedResult
 
@@ -270,6 +271,16 @@ class Application:
         with told_in_full():
             return stacks(self._engine, self.name, instance)
 
+    def profile(self, *instances: str, seconds: float = 5.0) -> Profile:
+        """Lets the programs trace the same `seconds` seconds, at most 60, with TensorFlow's
+        profiler, and write the traces where TensorBoard's page Profile shows them. `instances`:
+        "worker/1", or components ("worker"); default: all. Returns once the traces are written.
+        NotFoundError if there is no such instance, BadStateError if no program runs."""
+        from tfapp.engines.control import profile
+
+        with told_in_full():
+            return profile(self._engine, self.name, instances, seconds)
+
     def kill(self, instance: str) -> str:
         """Kills the container of an instance ("worker/1"), to test the loss of a machine. Returns
         the id of the container. NotFoundError if there is no such instance."""
@@ -446,6 +457,6 @@ def caller_of(show: bool) -> Caller:
     return caller if show else quiet(caller)
 
 
-def quiet(caller: Caller) -> Caller:
+def quiet(caller: CallerT) -> CallerT:
     """As `caller`, but it prints nothing."""
     return dataclasses.replace(caller, out=_Nowhere(), err=_Nowhere())

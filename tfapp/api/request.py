@@ -25,7 +25,13 @@ from tfapp.launch.environments import Needs
 from tfapp.launch.submission import Request
 from tfapp.package.overrides import Overrides
 from tfapp.package.source import collect_user_files
-from tfapp.program.experiment import Experiment, KerasExperiment, makes_strategy, returns
+from tfapp.program.experiment import (
+    Experiment,
+    KerasExperiment,
+    makes_strategy,
+    returns,
+    trains_on_jax,
+)
 from tfapp.shipped import app_packages_dir, find_package
 from tfapp.topology import Component, single_server
 
@@ -297,6 +303,13 @@ def _programs(call: Call, components: Mapping[str, Component]) -> dict[str, obje
 def _check_roles(programs: Mapping[str, object], components: Mapping[str, Component]) -> None:
     """UsageError for an experiment that these components cannot train."""
     names = {*programs, *components}
+    for name in ("ps", "evaluator"):
+        program = programs.get(name)
+        if name in components and callable(program) and trains_on_jax(program):
+            raise UsageError(
+                f"{program_name(program)} is an experiment on JAX, which has no work for {name}",
+                "Its components are chief and worker: tfapp.all_reduce() makes them.",
+            )
     if "chief" in names:
         return
     for program in programs.values():

@@ -162,6 +162,7 @@ _FINDERS: dict[tuple[str, str], Callable[..., Iterable[str]]] = {
     ("", "KEY"): _keys,
     ("", "INSTANCE"): _instances,
     ("stacks", "COMPONENT[/I]"): _shares,
+    ("profile", "COMPONENT[/I]"): _shares,
     ("logs", "WHAT"): _log_names,
     ("schema", "WHAT"): _all_keys,
     ("registry", "GROUP"): _groups,

@@ -10,11 +10,14 @@ import os
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tfapp.contract.names import FINAL_STATES
 from tfapp.contract.status import ApplicationStatus, how_long
 from tfapp.engines.base import DAMAGED, Application
+
+if TYPE_CHECKING:
+    from tfapp.contract.metrics import Measure
 
 _ANSI = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 _STATE_STYLES = {
@@ -125,6 +128,11 @@ def fact_lines(pairs: Sequence[tuple[str, str]], width: int | None = None) -> st
             parts += textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False)
         lines += [f"{name if not i else '':{column}}{part}" for i, part in enumerate(parts or [""])]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def number(value: Measure | None) -> str:
+    """A metric in a table; "-" for none."""
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def to_json(value: Any) -> str:

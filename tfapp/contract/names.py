@@ -13,10 +13,11 @@ NAME_PATTERN = re.compile(rf"[a-z][a-z0-9_-]{{0,{MAX_NAME - 1}}}\Z")  # of an ap
 
 # ---- What a component is in its application ---------------------------------------------------
 
-ROLES = ("chief", "worker", "ps", "evaluator", "tensorboard", "other")
+_DATA_ROLES = ("dispatcher", "dataworker")  # of tf.data service
+ROLES = ("chief", "worker", "ps", "evaluator", "tensorboard", *_DATA_ROLES, "other")
 # Programs of these roles never end by themselves: they are stopped when the others are done.
-SERVICE_ROLES = ("ps", "tensorboard", "other")
-_UNTRAINED_ROLES = ("ps", "evaluator", "tensorboard")
+SERVICE_ROLES = ("ps", "tensorboard", *_DATA_ROLES, "other")
+_UNTRAINED_ROLES = ("ps", "evaluator", "tensorboard", *_DATA_ROLES)
 
 
 def trains_alone(roles: Iterable[str]) -> bool:
@@ -90,6 +91,7 @@ KEY_GENERATION = "tfapp.control.generation"  # {"generation": g, "attempt": of t
 KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
 KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client
+KEY_PROFILE = "tfapp.control.profile"  # class ProfileRequest, of a client
 ORDER_PREFIX = "tfapp.order."  # + instance: class Order; only the coordinator writes it
 REPORT_PREFIX = "tfapp.report."  # all that runners and clients tell the coordinator
 # + instance, value: the container's id. Owned by the container; its end deletes it.
@@ -105,6 +107,7 @@ KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
+PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
 

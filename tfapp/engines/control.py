@@ -6,6 +6,8 @@ import contextlib
 import json
 import time
 import uuid
+from collections.abc import Sequence
+from typing import TypeVar
 
 from tfapp.close_match import did_you_mean
 from tfapp.contract.encoding import encode
@@ -14,19 +16,31 @@ from tfapp.contract.names import (
     FLEXED_PREFIX,
     KEY_FEED,
     KEY_FLEX,
+    KEY_PROFILE,
     KEY_STACKS,
+    PROFILED_PREFIX,
     RUNNING,
     STACKS_PREFIX,
     STOPPING,
 )
+from tfapp.contract.profiles import (
+    MAX_SECONDS,
+    SECONDS,
+    WRITE_LIMIT,
+    InstanceProfile,
+    Profile,
+    ProfileRequest,
+)
 from tfapp.contract.stacks import ASK_LIMIT, InstanceStacks, Stacks, StacksRequest, grouped
 from tfapp.contract.status import FeedStatus
 from tfapp.engines.base import Engine
-from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError
+from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError, UsageError
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Put
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
+
+_Answer = TypeVar("_Answer", InstanceStacks, InstanceProfile)
 
 
 def flex(engine: Engine, name: str, component: str, count: str) -> str:
@@ -53,35 +67,85 @@ def stacks(engine: Engine, name: str, which: str = "", limit: float = ASK_LIMIT)
     """The stacks of the programs that run: of all, of a component, or of an instance ("worker/1"),
     by their runners. `limit`: seconds for all of them. NotFoundError if there is nothing of that
     name, BadStateError if no program runs."""
-    found = engine.find(name).status.instances
-    chosen = [i for i in found if which in ("", i.component, i.instance)]
-    if not chosen and which:
-        known = [*(i.instance for i in found), *(i.component for i in found)]
-        raise NotFoundError(
-            f"{name} has no instance or component {which!r}",
-            did_you_mean(which, known, f"`tfapp status {name}` lists them."),
-        )
-    waiting = [i.instance for i in chosen if i.state in (RUNNING, STOPPING)]
+    waiting = _that_run(engine, name, [which] if which else [])
     asked = tuple(waiting) if which else ()
-    request, told = StacksRequest(uuid.uuid4().hex, asked), dict[str, InstanceStacks]()
-    with engine.connect(name) as connection, connection.watch(prefixes=[STACKS_PREFIX]) as watch:
-        if not waiting:
-            raise BadStateError(
-                f"no program of {which or name} runs", f"`tfapp status {name}` says what they do."
+    request = StacksRequest(uuid.uuid4().hex, asked)
+    told = _told(engine, name, KEY_STACKS, request, STACKS_PREFIX, InstanceStacks, waiting, limit)
+    instances = tuple(told[i] for i in waiting if i in told)
+    missing = tuple(i for i in waiting if i not in told)
+    return Stacks(grouped((i.instance, i.place) for i in instances), instances, missing)
+
+
+def profile(
+    engine: Engine,
+    name: str,
+    which: Sequence[str] = (),
+    seconds: float = SECONDS,
+    limit: float = WRITE_LIMIT + ASK_LIMIT,
+) -> Profile:
+    """Lets the programs that run trace the same `seconds` seconds, at most MAX_SECONDS: all, or
+    those of the components and instances in `which`. `limit`: seconds in which they have written
+    the traces. UsageError for other seconds, NotFoundError if there is nothing of a name,
+    BadStateError if no program runs."""
+    if not 0 < seconds <= MAX_SECONDS:
+        raise UsageError(f"a profile of {seconds:g} s: it is more than 0 and at most 60 s")
+    waiting = _that_run(engine, name, which)
+    run = time.strftime("%Y_%m_%d_%H_%M_%S")  # as TensorFlow names runs
+    request = ProfileRequest(uuid.uuid4().hex, run, seconds, tuple(waiting) if which else ())
+    limit += seconds
+    told = _told(
+        engine, name, KEY_PROFILE, request, PROFILED_PREFIX, InstanceProfile, waiting, limit
+    )
+    instances = tuple(told[i] for i in waiting if i in told)
+    return Profile(run, instances, tuple(i for i in waiting if i not in told))
+
+
+def _that_run(engine: Engine, name: str, which: Sequence[str]) -> list[str]:
+    """The instances whose programs run: of all, or of the components and instances in `which`."""
+    found = engine.find(name).status.instances
+    known = [*(i.instance for i in found), *(i.component for i in found)]
+    for one in which:
+        if one not in known:
+            raise NotFoundError(
+                f"{name} has no instance or component {one!r}",
+                did_you_mean(one, known, f"`tfapp status {name}` lists them."),
             )
-        connection.put(KEY_STACKS, encode(request))
+    chosen = [i for i in found if not which or i.component in which or i.instance in which]
+    running = [i.instance for i in chosen if i.state in (RUNNING, STOPPING)]
+    if not running:
+        with engine.connect(name):  # which says so if it has ended
+            raise BadStateError(
+                f"no program of {' or '.join(which) or name} runs",
+                f"`tfapp status {name}` says what they do.",
+            )
+    return running
+
+
+def _told(
+    engine: Engine,
+    name: str,
+    key: str,
+    request: StacksRequest | ProfileRequest,
+    prefix: str,
+    kind: type[_Answer],
+    waiting: Sequence[str],
+    limit: float,
+) -> dict[str, _Answer]:
+    """Puts a request to the runners at `key`, and returns what those `waiting` for it tell below
+    `prefix`, by instance. `limit`: seconds for all of them."""
+    told: dict[str, _Answer] = {}
+    with engine.connect(name) as connection, connection.watch(prefixes=[prefix]) as watch:
+        connection.put(key, encode(request))
         end = time.monotonic() + limit
         while len(told) < len(waiting) and time.monotonic() < end:
             event = watch.get(end - time.monotonic())
             if isinstance(event, Broken):
                 break
             if isinstance(event, Put):
-                one = InstanceStacks.from_dict(json.loads(event.value))
+                one = kind.from_dict(json.loads(event.value))
                 if one.id == request.id and one.instance in waiting:
                     told[one.instance] = one
-    instances = tuple(told[i] for i in waiting if i in told)
-    missing = tuple(i for i in waiting if i not in told)
-    return Stacks(grouped((i.instance, i.place) for i in instances), instances, missing)
+    return told
 
 
 def kill_container(engine: Engine, name: str, which: str) -> str:

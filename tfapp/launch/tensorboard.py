@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from tfapp.contract.names import exported_pages
+from tfapp.contract.profiles import SUFFIX
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Checkpoints, Engine
 from tfapp.engines.checkpoint_folder import FolderCheckpoints
@@ -23,7 +24,7 @@ from tfapp.launch.follow import States, has_ended, wait_until
 from tfapp.tools import last_line
 
 ROLE = "tensorboard"
-EVENTS = ".tfevents."  # part of the name of each file that TensorBoard reads
+EVENTS = ".tfevents."  # part of the name of a file that TensorBoard reads, as is SUFFIX
 END = 10.0  # seconds for a TensorBoard to end by itself
 
 # Serves until its standard input ends, as it does when this process ends in any way. TensorBoard's
@@ -124,7 +125,7 @@ def _event_files(checkpoints: Checkpoints, scratch: Path, caller: Caller) -> Pat
     events = [
         file
         for file in checkpoints.files("")
-        if EVENTS in file.path.rpartition("/")[2] and is_inside(file.path)
+        if _is_shown(file.path.rpartition("/")[2]) and is_inside(file.path)
     ]
     if not events:
         raise NotFoundError(
@@ -138,6 +139,10 @@ def _event_files(checkpoints: Checkpoints, scratch: Path, caller: Caller) -> Pat
     for file in events:
         checkpoints.copy(file.path, scratch)
     return scratch
+
+
+def _is_shown(name: str) -> bool:
+    return EVENTS in name or name.endswith(SUFFIX)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+JAX = "jax"
 _STANDARD = os.path.dirname(os.__file__)
 
 
@@ -59,6 +60,10 @@ class KerasExperiment(NamedTuple):
     - `callbacks`: Keras callbacks, used on all workers
     - `strategy`: a `tf.distribute.Strategy`, or a function that returns one. Default: the strategy
       that follows from the cluster (see `tfapp.program.keras`). A model must be built in its scope
+    - `backend`: "tensorflow", or "jax" for Keras 3 on JAX, which needs no TensorFlow; written so in
+      the function. Chief and workers are processes of JAX (see `tfapp.program.keras_jax`): arrays
+      are divided among them, "batch_size" counts the examples of all of them, and anything else
+      that `input_data_fn` returns makes the batches of one process
 
     >>> def build():
     ...     import tensorflow as tf
@@ -81,6 +86,7 @@ class KerasExperiment(NamedTuple):
     validation_data_fn: Callable[[], Any] | None = None
     callbacks: Iterable[Any] = ()
     strategy: Any = None
+    backend: str = "tensorflow"
 
 
 # ---- What a function will return -------------------------------------------------------------
@@ -102,6 +108,14 @@ def returns(function: Callable[..., Any], kind: type[Experiment] | type[KerasExp
         if any(found.__globals__.get(name) is kind for name in names):
             return True
     return False
+
+
+def trains_on_jax(function: Callable[..., Any]) -> bool:
+    """Whether a function returns a KerasExperiment with backend="jax", determined as by `returns`:
+    JAX's processes must be joined before it is called."""
+    return returns(function, KerasExperiment) and any(
+        {JAX, ("backend",)} <= _constants(found.__code__) for found in _functions(function)
+    )
 
 
 def makes_strategy(function: Callable[..., Any]) -> bool:
@@ -157,6 +171,20 @@ def _names(code: CodeType) -> set[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             found |= _names(constant)
+    return found
+
+
+def _constants(code: CodeType) -> set[Any]:
+    """The texts of a function and its inner functions, and each name of an argument in a tuple of
+    its own."""
+    found: set[Any] = set()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _constants(constant)
+        elif isinstance(constant, str):
+            found.add(constant)
+        elif isinstance(constant, tuple):
+            found |= {(item,) for item in constant if isinstance(item, str)}
     return found
 
 

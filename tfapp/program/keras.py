@@ -90,6 +90,12 @@ def run(make: Callable[[], Any], context: Context, own_strategy: bool) -> dict[s
 def train(experiment: KerasExperiment, context: Context) -> dict[str, Any] | None:
     """Runs the part of this instance in `experiment`, whose model is built already or is built by a
     function. Returns as `run`."""
+    if experiment.backend != "tensorflow":
+        raise ProgramError(
+            f"the KerasExperiment has backend={experiment.backend!r}, and its function was called "
+            "as that of a training with TensorFlow",
+            'The backends are "tensorflow" and "jax"; write backend="jax" in the function itself.',
+        )
     if _has_served(context):
         return None
     if context.role not in ("chief", "worker", "evaluator"):

@@ -20,7 +20,13 @@ from typing import Any
 from tfapp.errors import TfappError
 from tfapp.program import returned
 from tfapp.program.context import Context, accepts_context
-from tfapp.program.experiment import Experiment, KerasExperiment, makes_strategy, returns
+from tfapp.program.experiment import (
+    Experiment,
+    KerasExperiment,
+    makes_strategy,
+    returns,
+    trains_on_jax,
+)
 
 CALL_FILE = "call.json"
 _OWN = str(Path(__file__).parent)
@@ -75,6 +81,10 @@ def _run_module(name: str) -> None:
 def _returned(function: Callable[..., Any], context: Context) -> Any:
     """The value to return to the caller for a call of `function`."""
     call = functools.partial(function, context) if accepts_context(function) else function
+    if trains_on_jax(function):
+        from tfapp.program import keras_jax
+
+        return keras_jax.run(call, context)
     if returns(function, KerasExperiment):
         from tfapp.program import keras
 

@@ -33,12 +33,13 @@ PROBE_LIMIT = 120.0  # seconds; importing TensorFlow takes a few
 
 
 def look(modules, folders, find_spec):  # type: ignore[no-untyped-def]
-    """Which of `modules` are `missing`, and the `versions` of Python, and of JAX, Keras and
-    TensorFlow where they can be known. Imports none of them. `folders` come before those where
+    """Which of `modules` are `missing`, and the `versions` of Python, and of JAX, Keras, KerasTuner
+    and TensorFlow where they can be known. Imports none of them. `folders` come before those where
     `find_spec` looks."""
     names = {
         "JAX": ("jax", "jax"),
         "Keras": ("keras", "keras(_nightly)?"),
+        "KerasTuner": ("keras_tuner", "keras_tuner"),
         "TensorFlow": ("tensorflow", "(tensorflow|tf_nightly)(_(cpu|cpu_aws|gpu|intel|macos))?"),
     }
     wanted = {*modules, *(module for module, _ in names.values())}
@@ -64,7 +65,8 @@ from importlib.util import find_spec
 from pathlib import Path
 {inspect.getsource(look)}
 modules, schemes = json.loads(sys.argv[1])
-begins = any(type(one).__name__ == "UntilTensorFlow" for one in sys.meta_path)  # before a search
+hooks = [one for one in sys.meta_path if type(one).__name__ == "UntilTensorFlow"]
+begins = any(one.opens for one in hooks)  # before a search, which removes it
 told = look(modules, [folder], find_spec)
 sys.path.insert(0, folder)
 if schemes:

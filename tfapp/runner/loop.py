@@ -15,11 +15,13 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
-from tfapp.contract.names import KEY_STACKS, attempt_of
+from tfapp.contract.names import KEY_PROFILE, KEY_STACKS, attempt_of
+from tfapp.contract.profiles import ProfileRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
 from tfapp.runner import events, metrics, policy
+from tfapp.runner.asked import Asked
 from tfapp.runner.container import Container
 from tfapp.runner.heartbeat import Heartbeat
 from tfapp.runner.master import PATIENCE, MasterLink
@@ -27,7 +29,6 @@ from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.progress import StoppedDetector
 from tfapp.runner.run_mode import RunMode
-from tfapp.runner.stacks import Asked
 from tfapp.runner.supervisor import FailedError, ScriptDone, Supervisor
 from tfapp.script import Program
 
@@ -78,7 +79,11 @@ class Runner:
         self._failed = False  # whether the last program has failed by itself
         self._fenced = False  # whether the program was ended because the master is lost
         self._stopped = StoppedDetector(self._clock)
-        self._asked_stacks = Asked(self._take_stacks, self._master.tell_stacks)
+        told, supervisor = self._master, self._supervisor
+        self._asked_stacks = Asked("the stacks of the program", self._take_stacks, told.tell_stacks)
+        self._asked_profile = Asked(
+            "the profile of the program", supervisor.profile, told.tell_profile
+        )
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
     def run(self) -> int:
@@ -175,6 +180,9 @@ class Runner:
     def _translate(self, item: Any) -> tuple[events.Event, ...]:
         if isinstance(item, Put) and item.key == KEY_STACKS:
             return self._stacks_asked(StacksRequest.from_dict(json.loads(item.value)))
+        if isinstance(item, Put) and item.key == KEY_PROFILE:
+            self._asked_profile.ask(ProfileRequest.from_dict(json.loads(item.value)))
+            return ()
         if isinstance(item, Put):
             return self._master.understand(item.key, item.value)
         if isinstance(item, Deleted):
@@ -197,7 +205,8 @@ class Runner:
 
     def _take_stacks(self, request: StacksRequest) -> InstanceStacks | None:
         ends = self._state.phase == policy.HANGING
-        return self._supervisor.stacks(request, self._master.container, ends)
+        taken = self._supervisor.stacks(request, self._master.container, ends)
+        return None if taken is None else taken.fitting()
 
     def _look_after_program(self) -> tuple[events.Event, ...]:
         if self._next_status is None or self._clock() < self._next_status:

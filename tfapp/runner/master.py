@@ -19,8 +19,10 @@ from tfapp.contract.names import (
     KEY_GENERATION,
     KEY_RELEASED,
     ORDER_PREFIX,
+    PROFILED_PREFIX,
     STACKS_PREFIX,
 )
+from tfapp.contract.profiles import InstanceProfile
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
@@ -105,6 +107,11 @@ class MasterLink:
     def tell_stacks(self, stacks: InstanceStacks) -> None:
         """Tried once, as nobody waits for long."""
         self._connection.put_own(STACKS_PREFIX + self._instance, encode(stacks))
+
+    def tell_profile(self, profile: InstanceProfile) -> None:
+        """Repeated: it has taken a while to make."""
+        key = PROFILED_PREFIX + self._instance
+        self._patiently(lambda: self._connection.put_own(key, encode(profile)))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         end = self._clock() + self._patience

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
 import re
 import shutil
 import subprocess
@@ -30,13 +29,11 @@ from tfapp.contract.stacks import (
     Frame,
     InstanceStacks,
     ProcessStacks,
-    StacksRequest,
     ThreadStack,
 )
 
 _MOST_PROCESSES = 16  # of a program, that are looked at
 _MOST_BYTES = 256 * 1024  # of what a process writes
-_MOST_WAITING = 4  # requests; more are not answered
 _LONGEST_NAME = 200  # characters
 _LOOK_LIMIT = 1.0  # seconds for a look at folders
 _FULL = 1 << 20  # bytes of a disk with less is nothing left
@@ -53,38 +50,6 @@ _INSTALLED = re.compile(
     r".*/(?:site-packages|dist-packages|installed_wheels/[^/]*|\.deps/[^/]*"
     r"|lib(?:64)?/python\d[\d.]*|tfapp-runtime|tfapp-storage|tfapp-call(?=/(?:tfapp/|main\.py)))/"
 )
-
-
-class Asked:
-    """Answers the requests for stacks of one instance, in a thread of its own. `take(request)`
-    makes the answer, None for none; `tell` reports it."""
-
-    def __init__(
-        self,
-        take: Callable[[StacksRequest], InstanceStacks | None],
-        tell: Callable[[InstanceStacks], None],
-    ):
-        self._take, self._tell = take, tell
-        self._requests: queue.SimpleQueue[StacksRequest] = queue.SimpleQueue()
-        self._started = False
-
-    def ask(self, request: StacksRequest) -> None:
-        if self._requests.qsize() >= _MOST_WAITING:
-            return
-        self._requests.put(request)
-        if not self._started:
-            self._started = True
-            threads.keep("tfapp-stacks", self._run)
-
-    def _run(self) -> None:
-        while True:
-            request = self._requests.get()
-            try:
-                taken = self._take(request)
-                if taken is not None:
-                    self._tell(taken.fitting())
-            except Exception as error:  # nothing ends for its stacks
-                threads.say("the stacks of the program", error)
 
 
 class Taker:

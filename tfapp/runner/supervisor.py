@@ -17,11 +17,12 @@ from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Cluster, ExitReport
 from tfapp.contract.names import MAX_LAST_LINES, MAX_MISSED, instance_id
+from tfapp.contract.profiles import MAX_SECONDS, InstanceProfile, ProfileRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.contract.status import Outputs
 from tfapp.frozen import frozen
 from tfapp.runner import context as contexts
-from tfapp.runner import metrics, outputs, package_script, ports, progress, stacks
+from tfapp.runner import metrics, outputs, package_script, ports, profiles, progress, stacks
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.context import ExportError, InstanceSettings
 from tfapp.runner.events import Attempt, Ended, Hangs, Report
@@ -289,6 +290,28 @@ class Supervisor:
         if request.log:
             self.tell("\n".join(stacks.lines(found)))
         return found
+
+    def profile(self, request: ProfileRequest) -> InstanceProfile | None:
+        """Lets the program trace itself into its checkpoint folder; None where it is not asked for.
+        For a thread of its own: it takes the seconds of the trace, and a while to write it."""
+        if request.instances and self.name not in request.instances:
+            return None
+        program, context = self.program, self._context
+        taken: tuple[Any, ...] = ((), 0, "its program does not run")
+        if program is not None and context is not None and program.alive:
+            folder = context.checkpoint_dir
+            if self._container.root in Path(folder).parents:
+                why = "its checkpoint folder is gone with it: site.global.user.checkpoint.prefix "
+                taken = ((), 0, f"{why}is not set")
+            else:
+                program.stopped()  # which looks for its processes
+                place = profiles.run_folder(folder, request.run)
+                name = self.name.replace("/", "_")
+                seconds = min(request.seconds, MAX_SECONDS)
+                taken = profiles.take(program.pids(), request.id, seconds, place, name)
+        files, size, why = taken
+        secrets = self._container.private.redact
+        return InstanceProfile(request.id, self.name, files, size, redact(why, secrets))
 
     def kill(self) -> None:
         """Kills the program and all processes that it started; `Ended` follows."""

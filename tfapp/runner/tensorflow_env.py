@@ -114,7 +114,6 @@ def without_proxy(members: Iterable[Member], env: Mapping[str, str]) -> dict[str
     if not any(env.get(name) for name in GRPC_PROXIES):
         return {}
     given = env.get("no_grpc_proxy") or env.get("no_proxy") or ""
-    addresses = [a for found in cluster_spec(members, TASK_ROLES).values() for a in found]
-    hosts = [address.rpartition(":")[0].strip("[]") for address in addresses]
+    hosts = [member.host for member in members if member.role != "tensorboard"]
     names = dict.fromkeys(filter(None, (*map(str.strip, given.split(",")), *hosts)))
     return {"no_grpc_proxy": ",".join(names)}

@@ -129,7 +129,7 @@ def test_a_command_that_is_there_needs_no_script(words, begins, command):
     args = parse(parser, list(words))
     args.engine = args.engine or "local"
     assert dict(run.options_of(args, ""))[COMMAND] == command
-    assert run._new_name("", args).startswith(begins)
+    assert run._new_name(None, args).startswith(begins)
 
 
 def test_a_command_is_what_status_tells_of_the_program(tmp_path):

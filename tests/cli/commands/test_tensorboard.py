@@ -190,6 +190,18 @@ def test_one_that_has_ended_without_event_files(tmp_path, stored):
     assert a_shell.err.text.startswith(f"error: {stored} has no event files")
 
 
+def test_traces_of_a_profile_are_fetched_as_well(tmp_path, stored):
+    trace = stored / "plugins" / "profile" / "2026" / "worker_0.xplane.pb"
+    trace.parent.mkdir(parents=True)
+    trace.touch()
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\ncd "$4" && find . -name "*.pb" >&2\nexit 1\n')
+    python.chmod(0o755)
+    engine = Remote(tmp_path, [ENDED])
+    _, a_shell = call(tmp_path, engine, "tensorboard", "app", python=str(python))
+    assert a_shell.err.text.endswith(f"with 1: ./{trace.relative_to(stored)}\n")
+
+
 def test_it_fails_as_tensorboard_says(tmp_path, stored):
     (stored / "train" / "events.out.tfevents.1").touch()
     python = tmp_path / "python"

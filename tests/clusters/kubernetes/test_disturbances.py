@@ -49,6 +49,21 @@ def test_workers_are_evicted_and_preempted(tfapp, namespace):
     assert (status["restarts"], status["losses"]) == (0, 3)
     tfapp.ok("stop", "moved")
     tfapp.left()
+    assert what_kubectl_shows(namespace, "moved") == "KILLED"
+
+
+def what_kubectl_shows(namespace: Namespace, name: str) -> str:
+    """The state of the record, for `kubectl wait`; the Events of the Job are its history: it formed
+    four times, pods were lost, and it was stopped."""
+    found = namespace.api.call("GET", f"{namespace.path}/events")["items"]
+    events = [each for each in found if each.get("reportingComponent") == "tfapp/master"]
+    assert {each["involvedObject"]["name"] for each in events} == {f"tfapp-{name}-1"}
+    reasons = [each["reason"] for each in events]
+    assert (reasons.count("Formed"), reasons.count("Killed")) == (4, 1), reasons
+    lost = [each["message"] for each in events if each["reason"] == "InstanceFailed"]
+    assert any("its pod was evicted" in message for message in lost), lost
+    record = namespace.api.call("GET", f"{namespace.path}/configmaps/tfapp-{name}")
+    return record["data"]["state"]
 
 
 def evict(namespace: Namespace, pod: dict[str, Any]) -> None:

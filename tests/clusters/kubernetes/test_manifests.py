@@ -1,10 +1,14 @@
 """All that tests/engines/kubernetes/golden expects, as a real API server takes it: a dry run that
 refuses unknown fields, with admission."""
 
+import re
+
 import pytest
+import yaml
 
 from tests.clusters.kubernetes.namespace import Namespace
 from tests.engines.kubernetes.golden import CASES, compiled_case
+from tests.readme import README
 from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.objects import objects
 from tfapp.engines.kubernetes.pods import pods
@@ -49,6 +53,15 @@ def test_the_api_server_takes_everything(client, namespace, tmp_path):
     finally:
         namespace.api.call("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/research")
     assert found == dict.fromkeys(CASES, {})
+
+
+def test_the_api_server_takes_the_network_policies_of_the_page(cluster, namespace):
+    page = (README.parent / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    texts = re.findall(r"```yaml\n(apiVersion: networking.*?)```", page, re.S)
+    bodies = [body for text in texts for body in yaml.safe_load_all(text)]
+    for body in bodies:
+        namespace.add("networking.k8s.io/v1", "networkpolicies?fieldValidation=Strict", body)
+    assert len(bodies) == 2
 
 
 def test_pods_with_a_user_pass_the_standard_restricted(client, namespace, tmp_path):

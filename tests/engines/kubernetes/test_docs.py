@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tfapp.contract.names import FINAL_STATES
 from tfapp.engines.kubernetes.objects import rights
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.pod.events import EVERY, MOST, REASONS
 from tfapp.engines.kubernetes.pods import RUNNER_MEMORY, Places
 from tfapp.engines.kubernetes.volumes import parse_volumes
 from tfapp.schema import describe
@@ -38,6 +41,30 @@ def test_the_memory_of_tfapp_itself_is_told():
                  if row.key == "yarn.memory" and row.section == "global")  # fmt: skip
     for text in (TEXT, memory.description):
         assert f"{RUNNER_MEMORY} MiB more for tfapp's" in text.replace(", for", " for")
+
+
+def test_the_reasons_of_events_are_those_of_the_code():
+    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", SECTIONS["Events and conditions"]))
+    verdicts = {state.capitalize() for state in FINAL_STATES}
+    assert named - {"Complete"} == {reason for reason, _ in REASONS.values()} | verdicts
+    limits = f"most {MOST} at once and one more every {EVERY:g} s"
+    assert limits in " ".join(SECTIONS["Events and conditions"].split())
+
+
+def test_the_network_policies_select_the_pods_of_an_application():
+    (text,) = re.findall(r"```yaml\n(.*?)```", SECTIONS["Network policies"], re.S)
+    of_all, of_master = yaml.safe_load_all(text)
+    master = names.pod_labels("digits", 1, names.MASTER_COMPONENT)
+    worker = names.pod_labels("digits", 1, "worker")
+
+    def selects(selector, labels) -> bool:
+        return selector["podSelector"]["matchLabels"].items() <= labels.items()
+
+    assert [selects(of_all["spec"], labels) for labels in (master, worker)] == [True, True]
+    assert [selects(of_master["spec"], labels) for labels in (master, worker)] == [True, False]
+    for rule in (*of_all["spec"]["ingress"][0]["from"], *of_all["spec"]["egress"][0]["to"]):
+        assert selects(rule, worker) and selects(rule, master)
+        assert not selects(rule, names.pod_labels("other", 1, "worker"))
 
 
 def test_the_rights_are_those_of_the_own_role():

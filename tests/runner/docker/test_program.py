@@ -17,11 +17,12 @@ from tests.import_graph import ROOT
 from tests.runner.docker.engine import BASE, EMPTY
 from tests.runner.docker.instances import LIMIT, docker_mode, eventually, labels
 from tests.runner.event_writer import event, record, simple
+from tests.runner.test_profiles import TENSORFLOW
 from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.job import Docker, Mount
 from tfapp.contract.names import RUNTIME_DIR, STORAGE_DIR
-from tfapp.runner import ports
+from tfapp.runner import ports, profiles
 from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
 from tfapp.runner.metrics import Meter, Reading
 from tfapp.runner.program import StartError
@@ -147,6 +148,29 @@ def test_it_tells_its_stacks_without_packages_for_urls(engine, tmp_path):
             return [one.place for one in found]
 
         eventually(lambda: places() == ["load at <string>:3"], "its stacks")
+        running.kill()
+        running.wait()
+
+
+def test_it_traces_itself_for_a_profile(engine, tmp_path):
+    """With a played TensorFlow, into a folder that both see."""
+    (tmp_path / RUNTIME_DIR).symlink_to(ROOT.parent)
+    code = "import sys; sys.path.insert(0, '.')\nimport tensorflow, signal; signal.pause()"
+    with docker_mode(tmp_path) as (mode, context):
+        (Path(context.work_dir) / "tensorflow.py").write_text(TENSORFLOW)
+        running = mode.start(python(code), context)
+        found: list[tuple] = []
+
+        def traced() -> bool:
+            assert running.stopped() == ()
+            place = f"{context.work_dir}/shown"
+            id = str(len(found))
+            found.append(profiles.take(running.pids(), id, 0.1, place, "worker_0"))
+            return found[-1][2] == ""
+
+        eventually(traced, "its trace")
+        assert found[-1][0] == (f"{context.work_dir}/shown/worker_0.xplane.pb",)
+        assert Path(found[-1][0][0]).stat().st_size == found[-1][1] >= 100
         running.kill()
         running.wait()
 

@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("tfapp.cli.commands.schema", "show the keys of documents, or explain one"),
     "create": ("tfapp.cli.commands.create", "run a package and follow it to its end"),
     "run": ("tfapp.cli.commands.run", "run one training script on N workers"),
+    "grid": ("tfapp.cli.commands.grid", "run one program with many parameters, N runs at a time"),
     "start": ("tfapp.cli.commands.start", "run an application again, unchanged"),
     "stop": ("tfapp.cli.commands.stop", "stop running applications"),
     "wait": ("tfapp.cli.commands.wait", "wait for the end of an application"),
@@ -26,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exists": ("tfapp.cli.commands.exists", "test whether an application exists, for scripts"),
     "logs": ("tfapp.cli.commands.logs", "print or follow the output of the programs"),
     "stacks": ("tfapp.cli.commands.stacks", "show where the programs are, by their stacks"),
+    "profile": ("tfapp.cli.commands.profile", "trace the programs for TensorBoard's page Profile"),
     "exports": ("tfapp.cli.commands.exports", "show the addresses that instances export"),
     "registry": ("tfapp.cli.commands.registry", "show export groups in Slider's JSON shape"),
     "tensorboard": (
@@ -91,6 +93,7 @@ INSTEAD = {
     "top": "`tfapp status NAME` shows steps, speed and metrics of each instance.",
     "apply": _CREATE,
     "submit": _CREATE,
+    "sweep": "`tfapp grid SCRIPT --points FILE` runs one program with many parameters.",
     "restart": "`tfapp stop NAME` and `tfapp start NAME` run it again as it was; "
     "`tfapp create NAME --appdef DIR --replace` runs the present package.",
     "explain": "`tfapp schema KEY` explains a key of a package.",

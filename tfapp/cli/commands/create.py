@@ -101,19 +101,32 @@ def launch(
     from tfapp.cli.live import launch_and_stay
 
     def start() -> Application:
-        # The engine prepares itself while here is loaded what reads, checks and compiles.
-        with engine.preparing(name):
-            from tfapp.launch import sources
-            from tfapp.launch.submission import submit
-
-            with requested() as request:
-                seen = sources.stamps(request, shell.cwd)
-                appdef = request.appdef
-                application = submit(request, engine, shell, args.replace, args.fresh)
-            sources.remember(shell, application, appdef, seen)
-            return application
+        return submitted(name, requested, engine, shell, args.replace, args.fresh)
 
     return launch_and_stay(name, start, engine, args, shell)
+
+
+def submitted(
+    name: str,
+    requested: Callable[[], AbstractContextManager[Request]],
+    engine: Engine,
+    shell: Shell,
+    replace: bool = False,
+    fresh: bool = False,
+) -> Application:
+    """Submits what is requested as the application `name`, and remembers what it was made from.
+    `replace`, `fresh`, errors: those of tfapp.launch.submission.submit."""
+    # The engine prepares itself while here is loaded what reads, checks and compiles.
+    with engine.preparing(name):
+        from tfapp.launch import sources
+        from tfapp.launch.submission import submit
+
+        with requested() as request:
+            seen = sources.stamps(request, shell.cwd)
+            appdef = request.appdef
+            application = submit(request, engine, shell, replace, fresh)
+        sources.remember(shell, application, appdef, seen)
+        return application
 
 
 def _print(request: Request, engine: Engine, shell: Shell) -> int:

@@ -18,7 +18,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from tfapp.cli.console import columns, when
+from tfapp.cli.console import columns, number, when
 from tfapp.cli.flags import add_format_flag, duration, file_path
 from tfapp.cli.json_output import document
 from tfapp.cli.shell import Shell
@@ -167,12 +167,8 @@ def _compare(
         facts = zip(*((run.name, *_row(run)[1:5]) for run in found))
         rows = [(name.lower(), *row) for name, row in zip(_HEADER, facts)]
         for name in dict.fromkeys(name for own in metrics for name in own):
-            rows.append((name, *(_value(own.get(name)) for own in metrics)))
+            rows.append((name, *(number(own.get(name)) for own in metrics)))
         shell.print(plain(columns(header, rows, shell.width)))
-
-
-def _value(value: Measure | None) -> str:
-    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _write_report(

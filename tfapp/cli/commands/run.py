@@ -68,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "%(prog)s SCRIPT|MODULE:FUNCTION|-m MODULE [-w N] [--ps N] [options] [-- ARGS ...]\n"
         "       %(prog)s [-i IMAGE] [-w N] [--ps N] [options] [-- COMMAND ...]"
     )
+    add_program_flags(parser)
+    add_launch_flags(parser)
+
+
+def add_program_flags(parser: argparse.ArgumentParser) -> None:
+    """The program, its components and all else that a request is made of."""
     parser.set_defaults(passed=[], refuse=parser.error)
     parser.add_argument(
         "script",
@@ -152,7 +158,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a tag, for `tfapp list --tag T`; may be repeated",
     )
     add_override_flags(parser.add_argument_group("the package"))
-    add_launch_flags(parser)
 
 
 def _add_call_flags(parser: argparse.ArgumentParser) -> None:
@@ -183,6 +188,14 @@ def _add_call_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Submits the package with the script, the module or the function in it."""
+    program = program_of(args, shell)
+    name = application_name(args.name) if args.name else _new_name(program, args)
+    return launch(name, lambda: requested(name, program, args, shell), args, shell)
+
+
+def program_of(args: argparse.Namespace, shell: Shell) -> str | Path | None:
+    """A function's or a module's name, the absolute path of a script, or None for a command that is
+    there. Ends the command where the flags name no program; NotFoundError, UsageError."""
     programs = [one for one in (args.script, args.module) if one is not None]
     if len(programs) > 1 or not (programs or args.passed or args.image):
         args.refuse("expected one program: SCRIPT, MODULE:FUNCTION, -m MODULE or -- COMMAND")
@@ -205,29 +218,31 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise UsageError("--command is for a script, and there is none", "Write it behind --.")
     if ":" in named and args.passed:
         raise UsageError(f"{named} is a function: it takes no arguments", "Give it values by -e.")
-    name = application_name(args.name) if args.name else _new_name(named, args)
     if args.pod_file and not runs_images(args.engine):
         shell.note(f"--pod-file is ignored: the engine {args.engine} has no pods")
-    program = named or (script.absolute() if script else None)
-    return launch(name, lambda: _requested(name, program, args, shell), args, shell)
+    return named or (script.absolute() if script else None)
 
 
-def _new_name(named: str, args: argparse.Namespace) -> str:
+def _new_name(program: str | Path | None, args: argparse.Namespace) -> str:
     from tfapp.compiler.options import new_name
 
-    if named:
-        return new_name(re.split("[.:]", named)[-1])
-    if args.script is None:  # the name of the image, without its registry and its tag
-        return new_name(re.split("[:@]", Path(args.image or args.passed[0]).name)[0])
-    return new_name(args.script.stem)
+    return new_name(named_after(program, args))
+
+
+def named_after(program: str | Path | None, args: argparse.Namespace) -> str:
+    """What an application without a name is named after."""
+    if isinstance(program, str):
+        return re.split("[.:]", program)[-1]
+    if program is None:  # the name of the image, without its registry and its tag
+        return re.split("[:@]", Path(args.image or args.passed[0]).name)[0]
+    return program.stem
 
 
 @contextlib.contextmanager
-def _requested(
+def requested(
     name: str, program: str | Path | None, args: argparse.Namespace, shell: Shell
 ) -> Iterator[Request]:
-    """The program, shipped with the modules that it imports. `program`: a function's or a module's
-    name, the path of a script, or None for a command that is there."""
+    """The program of `program_of`, shipped with the modules that it imports."""
     from tfapp.api.request import packed, training_components
     from tfapp.launch.caller import shown
     from tfapp.launch.environments import Needs

@@ -21,9 +21,15 @@ from tfapp.coordinator.policy.state import Charges, Failure, Instance, State
 from tfapp.coordinator.policy.verdicts import duration, times
 from tfapp.frozen import replace
 
-# Evaluators and TensorBoard are not in the cluster spec, so no other program waits for them.
-_ACTION_OF_ROLE = {"tensorboard": IGNORE, "evaluator": RESTART_INSTANCE}
-REPLACEABLE_ROLES = tuple(_ACTION_OF_ROLE)  # no other program depends on their address
+# These are not in the cluster spec, so no other program fails with them.
+_ACTION_OF_ROLE = {
+    "tensorboard": IGNORE,
+    "evaluator": RESTART_INSTANCE,
+    "dispatcher": RESTART_INSTANCE,
+    "dataworker": RESTART_INSTANCE,
+}
+# No other program was told their address at its start. A data worker tells it to the dispatcher.
+REPLACEABLE_ROLES = ("tensorboard", "evaluator", "dataworker")
 
 # Signals that come from outside. Other signals are caused by the program itself.
 _SIGNALS_OF_OTHERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

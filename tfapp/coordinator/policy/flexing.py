@@ -1,7 +1,8 @@
 """Changes the number of a component's instances while the application runs.
 
 New instances start while the training goes on. When they are ready, the next generation forms with
-them. Instances that leave do so at once, and the others form the next generation. A new instance
+them. Instances that leave do so at once, and the others form the next generation. Where no other
+program knows their address, as that of a data worker, all others go on instead. A new instance
 with the number of one that has left waits until the program of the old one has ended: a runner that
 is cut off from the master ends its program later than the others.
 """
@@ -15,7 +16,7 @@ from tfapp.contract.job import ComponentJob
 from tfapp.contract.messages import FlexReply
 from tfapp.contract.names import RUNNING, instance_id
 from tfapp.contract.status import RESIZED
-from tfapp.coordinator.policy import actions, events, forming, verdicts
+from tfapp.coordinator.policy import actions, events, failure_policy, forming, verdicts
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import (
@@ -91,6 +92,7 @@ def _instances(state: State, component: str) -> list[Instance]:
 def _resize(
     state: State, component: ComponentJob, have: list[Instance], count: int, time: float
 ) -> Step:
+    alone = state.phase == RUNNING and component.role in failure_policy.REPLACEABLE_ROLES
     if count > len(have):
         new = [
             Instance(
@@ -99,14 +101,15 @@ def _resize(
                 index,
                 component.role,
                 requested_in=state.generation,
-                joined=state.generation + 1,
-                intent=Intent.JOIN,
+                joined=state.generation + (not alone),
+                intent=Intent.RUN if alone else Intent.JOIN,
                 asked=time,
             )
             for index in range(len(have), count)
         ]
         state = _with_count(state.with_instances(new), component.name)
-        state = replace(state, join_by=time + state.job.limits.gang)
+        if not alone:
+            state = replace(state, join_by=time + state.job.limits.gang)
         return state, tuple(
             actions.RequestContainer(i.id, i.component, state.generation) for i in new
         )
@@ -114,6 +117,9 @@ def _resize(
     state, done = _remove(state, leaving)
     if all(instance.joins for instance in leaving):
         return state, done
+    if alone:
+        at_work = (i.container for i in leaving if i.container in state.leaving)
+        return state, (*done, *map(actions.KillContainer, at_work))
     state, more = forming.next_generation(state, time)
     return state, (*done, *more)
 

@@ -177,7 +177,7 @@ def rights(at: Places) -> list[Manifest]:
         "rules": [
             _rule("", "pods", "create", "get", "list", "watch", "delete", "patch"),
             _rule("", "pods/log", "get"),
-            _rule("", "events", "list"),
+            _rule("", "events", "list", "create"),
             {**_rule("", "configmaps", "get", "patch"), "resourceNames": [name]},
             _rule("", "configmaps", "create"),  # the owner of its pods
             _rule("batch", "jobs", "get", "patch"),  # whether it goes on, and that it does not

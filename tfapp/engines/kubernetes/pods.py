@@ -63,7 +63,7 @@ MASTER_MARGIN = 30  # seconds that a master takes beyond the grace of the progra
 GRACE_MARGIN = 10  # seconds that a runner takes beyond the grace of its program
 
 # Writers of checkpoints, and readers.
-_WRITERS, _READERS = ("chief", "worker", "ps", "evaluator"), ("tensorboard",)
+_WRITERS, _READERS = ("chief", "worker", "ps", "evaluator", "dispatcher"), ("tensorboard",)
 
 
 @frozen

@@ -422,6 +422,7 @@ class KubernetesRun(Run):
             {
                 record.ending_key(self.number): record.text(ending),
                 record.status_key(self.number): None,
+                record.STATE: ending.status.state,
             }
         )
 

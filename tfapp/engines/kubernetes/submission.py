@@ -77,7 +77,11 @@ class KubernetesSubmission:
         created. ExistsError if the name is taken; on any failure nothing is left behind."""
         run = self._run_record(definition, 1)
         at = places(compiled, self._cluster.namespace)
-        data = {record.DEFINITION: record.text(definition), record.run_key(1): record.text(run)}
+        data = {
+            record.DEFINITION: record.text(definition),
+            record.run_key(1): record.text(run),
+            record.STATE: run.accepted.state,
+        }
         first, *rest = objects(compiled, at, data, new_credentials(run.started))
         large = [
             LargeFile(digest, Path(source[len(_LOCAL) :]))
@@ -107,8 +111,12 @@ class KubernetesSubmission:
         number = found.runs()[-1] + 1
         large = self._large_files(found, definition)
         run = self._run_record(definition, number)
-        text = record.text(run)
-        values = {**dict.fromkeys(_forgotten(found)), record.run_key(number): text}
+        text, before = record.text(run), found.data.get(record.STATE)
+        values = {
+            **dict.fromkeys(_forgotten(found)),
+            record.run_key(number): text,
+            record.STATE: run.accepted.state,
+        }
         body = {"metadata": {"resourceVersion": found.version}, "data": values}
         try:
             try:
@@ -120,7 +128,7 @@ class KubernetesSubmission:
                 self._cluster.create(owned(item, changed))
             return self._supplied(found, run, large), number
         except BaseException:
-            self._undo_run(found, number, text)
+            self._undo_run(found, number, text, before)
             raise
 
     def supply(self, run: KubernetesRun, definition: Definition) -> None:
@@ -189,15 +197,17 @@ class KubernetesSubmission:
             return
         self.delete(KubernetesRecord.of(item))
 
-    def _undo_run(self, found: KubernetesRecord, number: int, text: str) -> None:
-        """Deletes what this command has created for a run."""
+    def _undo_run(
+        self, found: KubernetesRecord, number: int, text: str, before: str | None
+    ) -> None:
+        """Deletes what this command has created for a run. `before`: the recorded state."""
         item = self._cluster.get("ConfigMap", found.object_name)
         if item is None or (item.get("data") or {}).get(record.run_key(number)) != text:
             return
         name = names.run_object(found.name, number)
         self._cluster.delete("Job", name, foreground=True)
         self._cluster.delete("Secret", name)
-        data = {key(number): None for key in record.KEYS}
+        data = {**{key(number): None for key in record.KEYS}, record.STATE: before}
         self._cluster.patch("ConfigMap", found.object_name, {"data": data})
 
     def _large_files(

@@ -11,7 +11,7 @@ from tfapp.problems import WARNING, Position
 INSTANCES = "yarn.component.instances"
 LEAST = "yarn.component.instances.min"
 ELASTIC_ROLES = ("worker", "other")
-ENDLESS_ROLES = ("ps", "tensorboard")
+ENDLESS_ROLES = ("ps", "tensorboard", "dispatcher", "dataworker")
 
 
 @rule("cluster-layout", "metainfo", "resources")
@@ -19,10 +19,10 @@ def cluster_layout(package: AppPackage) -> Iterator[Found]:
     """Instances that do not make a TensorFlow cluster.
 
     A cluster has at most one chief and at most one evaluator, over all components of the role;
-    `ps` serve workers or a chief. `ps` with workers and without a chief is the layout of a
-    program that elects one itself (worker 0): a warning. An application without any instance
-    does nothing. Reported at the number of instances of the component that is one too many or
-    alone.
+    `ps` serve workers or a chief; data workers need the one dispatcher of tf.data service. `ps`
+    with workers and without a chief is the layout of a program that elects one itself (worker 0):
+    a warning. An application without any instance does nothing. Reported at the number of
+    instances of the component that is one too many or alone.
 
         chief 1, worker 2, ps 1     PASS
         worker 2                    PASS
@@ -30,6 +30,7 @@ def cluster_layout(package: AppPackage) -> Iterator[Found]:
         chief 2                     FAIL
         evaluator 2                 FAIL
         ps 2                        FAIL
+        worker 1, dataworker 1      FAIL
     """
     names = [component.name for component in package.components]
     if not _misnamed(package) and not any(map(package.instances, names)):
@@ -40,7 +41,9 @@ def cluster_layout(package: AppPackage) -> Iterator[Found]:
         )
     yield from _check_single(package, "chief", "a second one would train on its own")
     yield from _check_single(package, "evaluator", "TensorFlow knows one evaluator")
+    yield from _check_single(package, "dispatcher", "trainers read from one tf.data service")
     yield from _check_ps(package)
+    yield from _check_data_workers(package)
 
 
 def _misnamed(package: AppPackage) -> bool:
@@ -185,13 +188,21 @@ def success_policy(package: AppPackage) -> Iterator[Found]:
             message = f"{decides} and is not there: the last one is {name}/{count - 1}"
             yield Found(at, message, "name one of them, or give it more instances in resources")
     running = [c for c in package.components if package.instances(c.name)]
-    endless = running and all(component.role == "tensorboard" for component in running)
+    endless = running and all(c.role in ENDLESS_ROLES and c.role != "ps" for c in running)
     if endless and not package.success:
         yield Found(
             package.positions["successPolicy"],
             "nothing that has instances ever ends, so the application would not either",
             "give a chief or a worker instances in resources",
         )
+
+
+def _check_data_workers(package: AppPackage) -> Iterator[Found]:
+    for component in _running(package, "dataworker"):
+        if not _running(package, "dispatcher"):
+            message = f"'{component.name}' has instances, but there is no dispatcher"
+            hint = "give a component of role dispatcher one instance"
+            yield Found(_place(package, component), message, hint)
 
 
 @rule("start-order-cycle", "metainfo")

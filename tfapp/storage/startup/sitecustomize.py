@@ -1,6 +1,7 @@
 # Runs at the start of each Python of a program, whose PYTHONPATH has this folder first. It lets
-# tfapp's runner ask for stacks, gives TensorFlow its file systems once TensorFlow is imported, and
-# then does what the program's own sitecustomize does. Written so that older Pythons can read it.
+# tfapp's runner ask for stacks, gives TensorFlow its file systems once TensorFlow is imported, lets
+# the runner ask for traces from then on, and then does what the program's own sitecustomize does.
+# Written so that older Pythons can read it.
 import os
 import sys
 
@@ -9,24 +10,37 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp that travels
 _STACKS = "tfapp-stacks"  # tfapp.contract.stacks has both
 _STACKS_SIGNAL = 50
+_answers = set()  # type: set[str]  # of what kinds requests are answered
 
 
 class UntilTensorFlow:
+    def __init__(self, opens):
+        self.opens = opens  # whether TensorFlow gets file systems
+
     def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow":
+            return self._found(name, path, target)
+        if not self.opens:
+            return None
         if name == "tfapp.storage":  # of a tfapp that may be another one, or a part of one
             sys.modules["tfapp"].__path__.append(os.path.join(_ROOT, "tfapp"))
         if name == "tensorboard.compat.tensorflow_stub":  # without TensorFlow it reads by fsspec
             _give_to_fsspec()
-        if name != "tensorflow":
-            return None
+        return None
+
+    def _found(self, name, path, target):
         try:
-            from tfapp import storage
+            if self.opens:
+                from tfapp import storage
 
             sys.meta_path.remove(self)
-            storage.register(_warn)
+            if self.opens:
+                storage.register(_warn)
         except Exception as error:
             _warn(error)
             return None
+        finally:
+            _answer_for_traces()
         # The import system goes through the finders that were there before.
         return sys.meta_path[0].find_spec(name, path, target)
 
@@ -61,6 +75,19 @@ def _answer_for_stacks():
         pass
 
 
+def _answer_for_traces():
+    """At most once, with the first look for TensorFlow."""
+    if _answers:
+        return
+    _answers.add("traces")
+    try:
+        path = os.path.join(_HERE, "tfapp_profiles.py")
+        with open(path) as file:
+            exec(compile(file.read(), path, "exec"), {"__name__": "tfapp_profiles"})
+    except Exception:  # Python 3.7, or no file can be opened: then there are no traces
+        pass
+
+
 def _run_next():
     """Runs the sitecustomize that Python would have run without this one."""
     this = sys.modules.pop("sitecustomize", None)
@@ -75,7 +102,9 @@ def _run_next():
 
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
 _answer_for_stacks()
-if sys.version_info >= (3, 10) and os.environ.get(_VARIABLE):
+_opens = sys.version_info >= (3, 10) and bool(os.environ.get(_VARIABLE))
+if _opens:
     sys.path += [_ROOT, os.environ[_VARIABLE]]
-    sys.meta_path.insert(0, UntilTensorFlow())
+if hasattr(os, "memfd_create"):
+    sys.meta_path.insert(0, UntilTensorFlow(_opens))
 _run_next()

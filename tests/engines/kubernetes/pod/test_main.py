@@ -22,7 +22,7 @@ from tfapp.contract.names import (
     SUCCEEDED,
     SUSPENDED,
 )
-from tfapp.contract.status import ApplicationStatus, InstanceStatus, Moment
+from tfapp.contract.status import STARTS, ApplicationStatus, InstanceStatus, Moment, Verdict
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import main, names, record
@@ -399,13 +399,23 @@ def test_pods_without_the_right_to_a_controller_belong_to_the_job(server, place)
 
 def test_the_status_is_in_the_record_until_there_is_an_ending(server, place):
     where = place(FOREVER)
-    shown = ApplicationStatus("a", "RUNNING", 1, 1.0, 1.0, ())
+    verdict = Verdict(SUCCEEDED, 0, "well done")
+    moment = Moment(1.0, "generation 1 starts", STARTS)
+    shown = ApplicationStatus("a", "RUNNING", 1, 1.0, 1.0, (), timeline=(moment,))
+
+    def told():
+        made = [each for key, each in server.objects.items() if key.startswith("Event/")]
+        return [(each["reason"], each["involvedObject"]["uid"]) for each in made]
 
     def story(now):
         state = until(lambda: now().state and now().state.address and now().state)
         with connect(state.address, CERTIFICATE, KEY) as connection:
-            connection.put(KEY_STATUS, json.dumps(vars(shown)).encode())
+            connection.put(KEY_STATUS, record.text(shown).encode())
             seen = until(lambda: now().status)
+            assert until(told) == [("Formed", "u")]
+            assert server.objects[RECORD]["data"][record.STATE] == "RUNNING"
+            ended = dataclasses.replace(shown, state=SUCCEEDED, verdict=verdict)
+            connection.put(KEY_STATUS, record.text(ended).encode())
             connection.shutdown(SUCCEEDED, "well done")
         return seen
 
@@ -413,6 +423,8 @@ def test_the_status_is_in_the_record_until_there_is_an_ending(server, place):
     found = read_run(server.objects[RECORD]["data"], 1)
     assert (code, seen, found.status) == (0, shown, None)
     assert (found.ending.status.state, found.ending.diagnostics) == (SUCCEEDED, "well done")
+    assert server.objects[RECORD]["data"][record.STATE] == SUCCEEDED
+    assert told() == [("Formed", "u"), ("Succeeded", "u")]
 
 
 def test_a_record_that_is_damaged(server, place):

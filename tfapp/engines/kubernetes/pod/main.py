@@ -28,6 +28,7 @@ from tfapp.contract.names import ACCEPTED, FAILED, JOB_FILE, OWN_LINE, SUSPENDED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import Api
+from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
 from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, PodRecord
@@ -169,6 +170,9 @@ async def _serve(
         log.info("the run has ended: it is not started")
         await in_thread(record.ended, ending(FAILED, "", known.last_known, clock()))
         return
+    record.tells(
+        Events(api, names.run_object(place.name, place.run), _job_of(own)["uid"], place.pod)
+    )
     await in_thread(record.begins, attempt, since)
     if earlier is not None and not lost:
         _resize(spec, earlier)
@@ -372,14 +376,19 @@ def _limits(place: PodFolders, spec: Any) -> Limits:
     return Job.from_dict(json.loads(file.read_bytes())).limits
 
 
+def _job_of(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    """The reference to the Job that owns a pod."""
+    for owner in pod["metadata"].get("ownerReferences", ()):
+        if owner["kind"] == "Job":
+            return owner
+    raise UnavailableError(f"the pod {pod['metadata']['name']} is of no Job")
+
+
 def _owner(api: Api, place: PodFolders, pod: Mapping[str, Any]) -> dict[str, Any]:
     """The owner of the pods of instances: an empty ConfigMap that goes with the Job of the master's
     `pod`. As pods with a controller they can be drained, which a Job that counts its pods cannot
     be. Without the right to make it, the Job itself owns them, and they have no controller."""
-    jobs = (o for o in pod["metadata"].get("ownerReferences", ()) if o["kind"] == "Job")
-    job = next(jobs, None)
-    if job is None:
-        raise UnavailableError(f"the pod {pod['metadata']['name']} is of no Job")
+    job = _job_of(pod)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job["name"], "uid": job["uid"]}
     anchor = {"apiVersion": "v1", "kind": "ConfigMap"}
     metadata = {

@@ -14,6 +14,7 @@ from tfapp.contract.names import KILLED, SUCCEEDED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus, fitting
 from tfapp.engines.kubernetes.pod import names, record
 from tfapp.engines.kubernetes.pod.api import Api, pauses
+from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
 from tfapp.engines.kubernetes.pod.record import RecordedRun, RunState, read_run
 from tfapp.errors import TfappError, UnavailableError
@@ -41,12 +42,17 @@ class PodRecord:
         self._run = run
         self._state = RunState(pod)
         self._version = ""  # of the object after the last write, the first of which is `begins`
+        self._events: Events | None = None
         self._over = threading.Event()
         self._writing = threading.Lock()
         self.succeeded = False
 
     def read(self) -> Mapping[str, str]:
         return dict(self._api.require(RECORD, self._name, PATIENCE).get("data") or {})
+
+    def tells(self, events: Events) -> None:
+        """From now on the history is told by `events`, too."""
+        self._events = events
 
     def begins(self, attempt: int, since: str) -> None:
         """Records that this master has begun: see RunState. From now on an earlier one can write
@@ -72,11 +78,17 @@ class PodRecord:
                 if self._over.is_set():
                     return
                 try:
-                    self._write({record.status_key(self._run): _status(status)})
+                    self._publish(_status(status))
                     return
                 except AwayError as error:
                     log.error("the status cannot be written: %s", error)
             self._over.wait(pause)
+
+    def _publish(self, text: str) -> None:
+        status = ApplicationStatus.from_dict(json.loads(text))
+        self._write({record.status_key(self._run): text, record.STATE: status.state})
+        if self._events is not None:
+            self._events.tell(status)
 
     def ended(self, ending: Ending) -> None:
         """See Record.ended. An ending that is there already stands. A suspension writes none, but
@@ -95,7 +107,13 @@ class PodRecord:
                 body = {"metadata": version, "data": self._values(found)}
                 with contextlib.suppress(ConflictError):
                     self._told(self._api.patch, body, PATIENCE)
+                    self._tell_end(found.status)
                     return None if found.status.state == SUSPENDED else self._is_final()
+
+    def _tell_end(self, status: ApplicationStatus) -> None:
+        if self._events is not None:
+            self._events.tell(status)
+            self._events.verdict(status)
 
     def _is_final(self) -> None:
         """Lets the Job start no other master, which would find the ending and end."""
@@ -112,6 +130,7 @@ class PodRecord:
             return {
                 record.status_key(self._run): fitting(ending.status, MAX_STATUS).decode(),
                 record.state_key(self._run): record.text(gone),
+                record.STATE: SUSPENDED,
             }
         small = fitting(ending.status, MAX_ENDING).decode()
         status = ApplicationStatus.from_dict(json.loads(small))
@@ -121,6 +140,7 @@ class PodRecord:
         return {
             record.ending_key(self._run): record.text(said),
             record.status_key(self._run): None,
+            record.STATE: status.state,
         }
 
     def _write(self, values: Mapping[str, Any], patience: float = 0.0) -> None:

@@ -15,6 +15,8 @@ from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
 
 DEFINITION = "definition"  # JSON of tfapp.engines.definition.Definition
+# The state of the newest run, one word: for `kubectl wait`. Nothing of tfapp reads it.
+STATE = "state"
 
 _RUN = re.compile(r"run-([1-9][0-9]*)\Z")
 
