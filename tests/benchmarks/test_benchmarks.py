@@ -20,6 +20,7 @@ MEMORY = r" +[\d.]+ MB  \([\d.]+ MB by share\)  "
 HERE = {
     "data_service --rounds 1 --wait 0.01": (
         r"no data worker +[\d.]+ elements/s",
+        r"1 data worker\(s\) +[\d.]+ elements/s +[\d.]+x",
         r"2 data worker\(s\) +[\d.]+ elements/s +[\d.]+x",
     ),
     "commands --rounds 1": (
