@@ -72,20 +72,26 @@ def trains_while_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
         "digits",
         *("--appdef", "data-service", "--template", folder / "appConfig.yaml"),
         *("--resources", folder / "resources.yaml", "--files", folder / "train.py"),
-        *("--component", "dataworker", 1, "--option", "env.EPOCHS", 40),
+        *("--component", "dataworker", 1, "--option", "env.EPOCHS", 80),
         *("--option", "site.global.user.checkpoint.prefix", tmp_path),
     )
 
     def epochs() -> list[int]:
         return [int(number) for number in re.findall(r"Epoch (\d+)/", digits.log("worker/0"))]
 
+    def data_workers() -> list[str]:
+        states = {one["instance"]: one["state"] for one in digits.status()["instances"]}
+        return [state for name, state in states.items() if name.startswith("dataworker/")]
+
     for restarts, instance in enumerate(("dataworker/0", "dispatcher/0"), start=1):
         before = len(epochs())
         wait_until(lambda before=before: len(epochs()) > before, digits.told)
         digits.signal(instance, "tf.data", signal.SIGKILL)
         wait_until(lambda count=restarts: digits.status()["restarts"] == count, digits.told)
+    tfapp.ok("flex", "digits", "--component", "dataworker", "+1")
+    wait_until(lambda: data_workers() == ["RUNNING"] * 2, digits.told)
     status = digits.ends(0)
     assert (status["generation"], status["restarts"]) == (1, 2), digits.told()
-    assert epochs() == list(range(1, 41))
+    assert epochs() == list(range(1, 81))
     (accuracy,) = re.findall(r"(?m)^test accuracy (0\.\d+)$", digits.log("worker/0"))
     assert float(accuracy) > 0.9

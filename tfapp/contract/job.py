@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tfapp.contract.encoding import Coded
-from tfapp.contract.names import NODES, trains_alone
+from tfapp.contract.names import DATA_ROLES, NODES, trains_alone
 from tfapp.contract.status import Ran, RanComponent
 from tfapp.frozen import frozen
 
@@ -280,7 +280,7 @@ def _ran(component: ComponentJob, called: str | None) -> RanComponent:
     has, docker = component.container, component.docker
     keys = ("user.scripts.entry", "user.scripts.args", "user.scripts.command")
     entry, args, command = map(component.settings.text, keys)
-    if component.role == "tensorboard" or (called == "" and not command):
+    if component.role in ("tensorboard", *DATA_ROLES) or (called == "" and not command):
         entry = ""  # it runs none, though the setting is everybody's
     called = called or command
     return RanComponent(

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tfapp.contract.messages import Member
+from tfapp.contract.names import DATA_ROLES
 from tfapp.runner import tensorflow_env
 from tfapp.script import Context, Program
 
-DISPATCHER, DATA_WORKER = ROLES = ("dispatcher", "dataworker")
+DISPATCHER, DATA_WORKER = ROLES = DATA_ROLES
 VARIABLE = "TFAPP_DATA_SERVICE"
 JOURNAL = "data-service"  # its folder, below that of the checkpoints
 

@@ -28,8 +28,10 @@ _ACTION_OF_ROLE = {
     "dispatcher": RESTART_INSTANCE,
     "dataworker": RESTART_INSTANCE,
 }
-# No other program was told their address at its start. A data worker tells it to the dispatcher.
-REPLACEABLE_ROLES = ("tensorboard", "evaluator", "dataworker")
+REPLACEABLE_ROLES = ("tensorboard", "evaluator")  # no other program knows their address
+# Others learn of one that comes. Of a data worker that has gone for good they do not: TensorFlow's
+# trainers wait for it at its old address without an end.
+ADDED_ALONE_ROLES = (*REPLACEABLE_ROLES, "dataworker")
 
 # Signals that come from outside. Other signals are caused by the program itself.
 _SIGNALS_OF_OTHERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -2,7 +2,7 @@
 
 New instances start while the training goes on. When they are ready, the next generation forms with
 them. Instances that leave do so at once, and the others form the next generation. Where no other
-program knows their address, as that of a data worker, all others go on instead. A new instance
+program knows their address, or learns it while it runs, all others go on instead. A new instance
 with the number of one that has left waits until the program of the old one has ended: a runner that
 is cut off from the master ends its program later than the others.
 """
@@ -92,8 +92,10 @@ def _instances(state: State, component: str) -> list[Instance]:
 def _resize(
     state: State, component: ComponentJob, have: list[Instance], count: int, time: float
 ) -> Step:
-    alone = state.phase == RUNNING and component.role in failure_policy.REPLACEABLE_ROLES
-    if count > len(have):
+    grows = count > len(have)
+    roles = failure_policy.ADDED_ALONE_ROLES if grows else failure_policy.REPLACEABLE_ROLES
+    alone = state.phase == RUNNING and component.role in roles
+    if grows:
         new = [
             Instance(
                 instance_id(component.name, index),
