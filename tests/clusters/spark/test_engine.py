@@ -160,7 +160,10 @@ def test_a_job_is_cancelled(spark, waiting, pids):
         pids()
         spark.sparkContext.cancelAllJobs()
         assert application.wait().state == "SUCCEEDED"
-        assert application.status().generation == 2
+        status = application.status()
+        # Spark ends one task after the other. One that ends late may be in the next generation yet.
+        assert (status.restarts, status.generation) == (0, status.losses + 1)
+        assert status.losses in (1, 2)
 
 
 class Shell:
