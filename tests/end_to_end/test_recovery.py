@@ -3,11 +3,11 @@ or the verdict says why not."""
 
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.trainings import COUNTING, RUNNER, Counting, wait_until, with_policy
+from tfapp.processes import identify
 
 
 def test_what_ends_comes_back_and_instances_come_and_go(tfapp, tmp_path):
@@ -63,7 +63,7 @@ def test_what_stands_still_does_not_hold_up_the_others(tfapp, tmp_path):
     program = training.process("worker/0")
     training.signal("worker/0", RUNNER, signal.SIGSTOP)
     training.forms(3)
-    assert not Path(f"/proc/{program}").exists()
+    assert identify(program) is None
     assert training.replaced(containers) == {"worker/0"}
     training.enough()
     status = training.status()
