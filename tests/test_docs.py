@@ -54,7 +54,7 @@ TESTS = {
     ("tf-yarn.md", "python"): (1, "tests/api/test_tf_yarn.py"),
     ("write-a-package.md", "json"): (1, "tests/examples/test_primes.py"),
     ("write-a-package.md", "python"): (2, "tests/examples/test_primes.py"),
-    ("write-a-package.md", "sh"): (1, "tests/examples/test_primes.py"),
+    ("write-a-package.md", "sh"): (2, "tests/examples/test_primes.py"),
     ("write-a-package.md", "yaml"): (3, "tests/examples/test_primes.py"),
 }
 MARK = re.compile(r"# needs a \w+ cluster\n")

@@ -45,7 +45,7 @@ def test_each_process_knows_its_number_and_the_coordinator(script, context, back
 
 def test_without_jax_it_is_refused(script, context, tmp_path):  # noqa: F811
     python = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
-    with pytest.raises(ScriptError, match="^JAX is not installed in .*/python; install it or set"):
+    with pytest.raises(ScriptError, match="^JAX is not installed in .*/python; install it, add it"):
         script.prepare(context(config=CONFIG, python=python))
 
 

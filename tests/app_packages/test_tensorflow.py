@@ -334,7 +334,8 @@ def test_without_tensorflow_one_sentence_says_so(script, context, tmp_path, role
     with pytest.raises(ScriptError) as error:
         script.prepare(context(role, python=bare))
     assert str(error.value) == (
-        f"{name} is not installed in {bare}; install it or set site.global.python.executable"
+        f"{name} is not installed in {bare}; install it, add it to site.global.python.packages, "
+        "or set site.global.python.executable"
     )
 
 

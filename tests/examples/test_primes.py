@@ -46,9 +46,14 @@ def test_each_file_is_shown_as_it_is():
 
 
 def test_its_commands_run(tmp_path):
-    (commands,) = [code for language, code in blocks() if language == "sh"]
-    said = run(["bash", "-euc", commands], ROOT, tmp_path)
+    tries, tests = [code for language, code in blocks() if language == "sh"]
+    said = run(["bash", "-euc", tries], ROOT, tmp_path)
     assert "there are 17984 primes below 200000" in said
+    said = run(["bash", "-euc", f"exec 2>&1\n{tests}"], ROOT, tmp_path)
+    assert "It was restarted twice before." in said
+    left = run(["tfapp", "list"], ROOT, tmp_path)
+    kept = [folder.name for folder in (tmp_path / "checkpoints").iterdir()]
+    assert (left.count("\n"), kept) == (1, ["primes"]), "the test's are gone"
 
 
 def test_the_tests_of_its_author_pass(tmp_path):

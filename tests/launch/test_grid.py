@@ -11,9 +11,16 @@ import pytest
 
 from tests.cli.played_engine import STOPPED, SUCCESS, failure, shell, status
 from tfapp.engines.base import Application
-from tfapp.errors import ExistsError, InUseError, UnavailableError, UnknownApplicationError
+from tfapp.errors import (
+    ExistsError,
+    InUseError,
+    InvalidPackageError,
+    UnavailableError,
+    UnknownApplicationError,
+)
 from tfapp.launch.grid import Grid
 from tfapp.launch.points import Point
+from tfapp.problems import Position, Problem
 
 POINTS = tuple(Point({"rate": str(rate)}) for rate in range(4))
 NAMES = [point.application("g") for point in POINTS]
@@ -83,9 +90,9 @@ class Many:
 def run(tmp_path):
     """Runs the grid of POINTS. Gives the grid and what was said."""
 
-    def call(engine: Many, at_once: int = 2, submit=None, **more):
+    def call(engine: Many, at_once: int = 2, submit=None, check=lambda _: None, **more):
         caller = shell(tmp_path)
-        grid = Grid("g", POINTS, engine, caller, submit or engine.submit)
+        grid = Grid("g", POINTS, engine, caller, submit or engine.submit, check)
         grid.run(at_once, **more)
         return grid, caller.err.text
 
@@ -157,6 +164,17 @@ def test_fresh_ones_take_the_place_of_all(run):
         f"submit rate={number}" for number in range(4)
     ]
     assert "stop 1" in engine.calls
+
+
+def test_what_has_failed_is_destroyed_only_for_a_valid_one(run):
+    engine = Many(p0="FAILED", p1="SUCCEEDED", p2="SUCCEEDED", p3="SUCCEEDED")
+
+    def check(point):
+        raise InvalidPackageError((Problem(Position("train.py", 3, 1), "syntax", "no Python"),))
+
+    grid, _ = run(engine, check=check)
+    assert (engine.calls, type(grid.error)) == ([], InvalidPackageError)
+    assert engine.known[NAMES[0]] == "FAILED", "its record and its logs are there"
 
 
 def test_a_point_that_cannot_be_submitted_lets_the_others_be_the_last(run):

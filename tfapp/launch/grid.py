@@ -42,13 +42,16 @@ class Grid:
         engine: Engine,
         caller: Caller,
         submit: Callable[[Point], Application],
+        check: Callable[[Point], object],
     ):
-        """`submit` submits a point, with the tag `name`; ExistsError where its name is taken."""
+        """`submit` submits a point, with the tag `name`; ExistsError where its name is taken.
+        `check` raises what `submit` would, if the point is invalid."""
         self.points = {point.application(name): point for point in points}
         self.found: dict[str, Application] = {}
         self.error: TfappError | None = None
         self.asked = 0  # how often Ctrl-C was pressed
-        self._name, self._engine, self._caller, self._submit = name, engine, caller, submit
+        self._name, self._engine, self._caller = name, engine, caller
+        self._submit, self._check = submit, check
         self._running: dict[str, _Running] = {}
 
     def run(self, at_once: int, fresh: bool = False) -> Mapping[str, Application]:
@@ -125,6 +128,7 @@ class Grid:
                     )
                 if not fresh and (found.live or found.status.state == SUCCEEDED):
                     return found
+                self._check(self.points[name])  # its record goes only if there is another one
                 if fresh and found.live:
                     self._engine.stop(name, "begun anew")
                 try:  # refused where another command has started it since

@@ -100,7 +100,10 @@ print(json.dumps(told))
 # By these variables an interpreter looks for modules elsewhere.
 PLACES = ("HOME", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
 
-INSTALL = "is not installed in {}; install it or set site.global.python.executable"
+INSTALL = (
+    "is not installed in {}; install it, add it to site.global.python.packages, or set "
+    "site.global.python.executable"
+)
 
 
 def is_command(context: Context) -> bool:

@@ -45,8 +45,8 @@ def test_status_shows_the_containers_id_and_stop_leaves_none(engine, submission)
         ),
         (
             ("--option", "site.global.user.scripts.entry", "train.py"),
-            f"TensorFlow is not installed in python3 of image {BASE}; install it or set "
-            "site.global.python.executable",
+            f"TensorFlow is not installed in python3 of image {BASE}; install it, add it to "
+            "site.global.python.packages, or set site.global.python.executable",
         ),
     ],
     ids=["mount", "no TensorFlow"],

@@ -11,6 +11,7 @@ from __future__ import annotations
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("tfapp.cli.commands.init", "create an app package that runs as it is"),
     "packages": ("tfapp.cli.commands.packages", "list the app packages that tfapp brings"),
+    "test-package": ("tfapp.cli.commands.test_package", "test a package of your own"),
     "import-tfjob": ("tfapp.cli.commands.import_tfjob", "write a package from a TFJob"),
     "validate": ("tfapp.cli.commands.validate", "report all errors in a package"),
     "compile": ("tfapp.cli.commands.compile", "print the Skein specification of a package"),

@@ -111,14 +111,16 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         own = point.application(name)
         return submitted(own, lambda: asked_for(point, caller), engine, caller, fresh=args.fresh)
 
-    grid = Grid(name, points, engine, shell, submit)
+    def check(point: Point, caller: Shell) -> None:
+        with asked_for(point, caller) as request:
+            compile_request(request, caller, engine, dry_run=True)
+
+    grid = Grid(name, points, engine, shell, submit, lambda point: check(point, quiet(shell)))
     if not args.dry_run:
         grid.run(args.at_once, args.fresh)
     else:
         for point in points:
-            caller = once()
-            with asked_for(point, caller) as request:
-                compile_request(request, caller, engine, dry_run=True)
+            check(point, once())
     _show(name, grid, args, shell)
     if grid.error is not None:
         raise grid.error
