@@ -59,6 +59,10 @@ def test_sigint_follows_where_jax_has_caught_sigterm(script, context, monkeypatc
 
 @pytest.mark.trains
 def test_the_digits_are_learned_although_a_process_is_killed(tfapp, tmp_path):  # noqa: F811
+    learns_although_a_process_is_killed(tfapp, tmp_path)
+
+
+def learns_although_a_process_is_killed(tfapp, tmp_path):  # noqa: F811
     """In an environment without TensorFlow."""
     folder, python = EXAMPLES / "digits-keras-jax", python_environments.with_jax(tmp_path / "env")
     digits = Application(
