@@ -13,6 +13,7 @@ from tfapp.contract.status import (
     OWN_STEP,
     REPLACED,
     RESTARTED,
+    STALLS,
     STARTS,
     ApplicationStatus,
     FeedStatus,
@@ -20,6 +21,8 @@ from tfapp.contract.status import (
     Moment,
     Ran,
     RanComponent,
+    Samples,
+    Series,
 )
 from tfapp.contract.usage import Usage
 from tfapp.page.document import (
@@ -186,6 +189,23 @@ def test_rows_of_a_feed_are_those_of_instances():
     assert [one["rows"] for one in document["instances"]] == [7, None, None]
 
 
+def test_what_stands_out_is_named():
+    """Who is waited for, and where all were when steps stopped."""
+    members = [instance(f"worker/{n}", metrics={OWN_STEP: n}) for n in range(3)]
+    stalls = Moment(9.0, "worker/1 has made no step for 5 min", STALLS, "worker/1", 2)
+    status = dataclasses.replace(
+        restarted(),
+        instances=tuple(members),
+        timeline=(stalls, *restarted().timeline),
+        samples=Samples((1.0,), (Series("worker/0", "cpu", "0.5"),)),
+    )
+    document = of_application(ABOUT, status)
+    assert (document["slow"], document["stalled"]) == ("worker/2", stalls.text)
+    assert document["samples"]["series"][0]["values"] == "0.5"
+    empty = of_application(ABOUT, restarted())
+    assert (empty["slow"], empty["stalled"], empty["samples"]) == ("", "", None)
+
+
 GIB = 1 << 30
 
 
@@ -272,7 +292,7 @@ def test_a_page_needs_nothing_from_elsewhere():
     assert policy().startswith("default-src 'none'; ")
     assert policy() == policy(in_page=True) + "; frame-ancestors 'none'"
     assert len(document["instances"]) == 200
-    assert len(text) < 200_000
+    assert len(text) < 220_000
 
 
 def test_a_document_has_the_fields_of_a_page_and_no_others():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
-from tests.page.applications import HOSTILE, large, restarted
+from tests.page.applications import HOSTILE, large, restarted, slow
 from tests.page.browser import Browser, wait_for
 from tests.page.served import fetched, served
 from tfapp.contract.status import FeedStatus
@@ -203,7 +203,7 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
     logs = [PageLog("worker/0", f"{HOSTILE}\n{'x' * 3000}")]
     feed = FeedStatus(1_234_567, {"worker/0": 1_234_567}, waits=HOSTILE)
     fed = dataclasses.replace(restarted(), feed=feed)
-    for name, status in (("large", large()), ("restarted", fed)):
+    for name, status in (("large", large()), ("restarted", fed), ("slow", slow())):
         about = About(f"{name}{HOSTILE}", "yarn", "application_1_0001", 1, status.verdict is None)
         path = tmp_path / f"{name}.html"
         path.write_text(page(of_application(about, status, logs=logs, fixed=True)))
@@ -251,3 +251,75 @@ def test_a_long_list_is_searched(window, tmp_path):
     assert window.run("return document.querySelector('input').value") == "FAILED sweep-7"
     assert window.widths() == (PHONE[0], PHONE[0])
     assert window.complaints() == []
+
+
+def test_samples_of_several_instances_are_seen_together(window, tmp_path):
+    path = tmp_path / "slow.html"
+    path.write_text(page(of_application(About("slow"), slow(), fixed=True)))
+    window.open(path.as_uri())
+    chief, *workers = (
+        "chief/0 2",
+        "worker, lowest 0.25",
+        "worker, middle 1.25",
+        "worker, highest 1.75",
+    )
+    assert window.texts("#legend button") == [chief, *workers]
+    assert len(window.texts("#samples svg .line[data-line]")) == 4
+    assert len(window.texts("#samples svg polygon")) == 1
+
+    # What is pointed at is told with its time.
+    point = "const e = document.querySelector('#samples svg'), r = e.getBoundingClientRect();"
+    point += "e.dispatchEvent(new PointerEvent(arguments[0], {clientX: r.left + r.width / 2}))"
+    window.run(point, "pointermove")
+    assert window.text("#pointed") == "at +10.0 s"
+    assert [text.split()[-1] for text in window.texts("#legend button")] == [
+        *("1.5", "0.25", "1.5", "\u2013")
+    ]
+    window.run(point, "pointerleave")
+    assert window.texts("#legend button") == [chief, *workers]
+
+    # A line can be left out, and another quantity be chosen.
+    window.run("document.querySelector('#legend button').click()")
+    assert len(window.texts("#samples svg .line[data-line]")) == 3
+    assert window.run("return document.querySelector('#legend button').ariaPressed") == "false"
+    names = ["processors in use", HOSTILE, "cpu"]
+    assert window.texts("#quantity option") == names
+    choose(window, "quantity", "cpu")
+    assert window.texts("#legend button") == ["chief/0 7"]
+    assert window.complaints() == []
+
+
+def choose(window: Browser, id: str, value: str) -> None:
+    script = "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+    window.run(
+        script + "e.dispatchEvent(new Event(e.localName === 'select' ? 'change' : 'input'))",
+        id,
+        value,
+    )
+
+
+def test_the_slow_one_stands_out_among_many(window, tmp_path):
+    path = tmp_path / "slow.html"
+    path.write_text(page(of_application(About("slow"), slow(), fixed=True)))
+    window.open(path.as_uri())
+    assert "worker/17 is waited for" in window.text(".words")
+    assert "No step: worker/17 since" in window.text("#stalled")
+    assert "worker/17 is in load at data.py:12" in window.text("#stalled p")
+    assert window.texts("tr[data-instance] td.name")[0] == "worker/17", "before all others"
+    assert "the others wait for it" in window.text("tr.note")
+    choose(window, "order", "least processor first")
+    names = window.texts("tr[data-instance] td.name")
+    assert (len(names), names[:3]) == (50, ["worker/17", "worker/0", "worker/1"])
+    choose(window, "find-instance", "worker/5 RUNNING")
+    found = ["worker/5", *(f"worker/{n}" for n in range(50, 59))]
+    assert window.texts("tr[data-instance] td.name") == found
+    assert window.complaints() == []
+
+
+def test_progress_and_the_time_that_is_left_are_on_top(window, tmp_path):
+    path = tmp_path / "slow.html"
+    for live in (True, False):
+        path.write_text(page(of_application(About("slow", live=live), slow(), fixed=True)))
+        window.open(path.as_uri())
+        told = "1200 of 5000 (24 %), 10 steps/s, 6m20s left" if live else ""
+        assert window.text("#progress") == told

@@ -23,6 +23,7 @@ from tfapp.contract.names import (
 from tfapp.contract.status import (
     OWN_STEP,
     SLOW,
+    STALLS,
     ApplicationStatus,
     FeedStatus,
     InstanceStatus,
@@ -120,6 +121,9 @@ def of_application(
             for name, value in sorted(own.items())
         ],
         "curves": [dataclasses.asdict(curve) for curve in status.curves],
+        "samples": dataclasses.asdict(status.samples) if status.samples else None,
+        "slow": waited_for_in_words(status).partition(" ")[0],
+        "stalled": next((m.text for m in reversed(status.timeline) if m.kind == STALLS), ""),
         "log_names": [log.instance for log in logs] if fixed else names,
         "logs": [dataclasses.asdict(log) for log in logs],
         "pause": None if fixed else pause,
