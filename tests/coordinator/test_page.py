@@ -10,7 +10,15 @@ import pytest
 from tests.page.applications import restarted
 from tfapp.contract.names import PAGE_ROUTE
 from tfapp.coordinator.nodes import leads_to_pages, load
-from tfapp.coordinator.page import ASK_EVERY, MAX_LOG, NOT_TOLD, READ_EVERY, LogReader, shown
+from tfapp.coordinator.page import (
+    ASK_EVERY,
+    MAX_LOG,
+    MAX_SEARCHED,
+    NOT_TOLD,
+    READ_EVERY,
+    LogReader,
+    shown,
+)
 from tfapp.engines.yarn import nodes as of_yarn
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.page.document import PageAddress, PageLog
@@ -123,6 +131,16 @@ def test_logs_are_those_that_nodes_show_and_all_have_a_link():
     now[0] += ASK_EVERY
     logs.of(third)
     assert connection.asked == 2
+
+
+def test_the_end_of_a_log_is_searched():
+    connection, nodes = Connection(), Nodes()
+    with shown(restarted, connection, nodes, "ada"):  # type: ignore[arg-type]
+        address = connection.pages[PAGE_ROUTE]
+        for which, lines in (("worker/0", ["line 2"]), ("worker/2", []), ("other/0", [])):
+            told = json.loads(fetched(f"{address}search.json?log={which}&find=E%202"))
+            assert [one["lines"] for one in told["found"]] == [lines] * bool(lines)
+    assert [read[3] for read in nodes.read] == [MAX_SEARCHED]
 
 
 def test_a_master_that_does_not_answer_leaves_the_page_without_logs():

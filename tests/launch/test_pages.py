@@ -149,6 +149,29 @@ def test_a_log_is_that_of_an_instance(client, engine, tmp_path):
     engine.write_log("worker/0", "hello\n")
 
 
+def search(client, query: str) -> tuple[list, int]:
+    code, _, body = client.ask(f"local/app/search.json?{query}")
+    assert code == 200
+    told = json.loads(body)
+    return [(one["instance"], one["lines"]) for one in told["found"]], told["searched"]
+
+
+def test_logs_are_searched(client, engine, tmp_path, monkeypatch):
+    engine.write_log("chief/0", "step 1\nit is NaN\n")
+    engine.write_log("worker/0", "nan\nstep 2\n")
+    assert search(client, "log=chief/0&find=nan") == ([("chief/0", ["it is NaN"])], 17)
+    both = [("worker/0", ["nan"]), ("chief/0", ["it is NaN"])]
+    assert search(client, "find=nan") == (both, 28)
+    assert search(client, "log=chief/0&find=") == ([], 17)
+    (tmp_path / "secret").write_text("nan")
+    assert search(client, "log=../secret&find=nan") == ([], 0)
+    # The newest bytes of each log, and of all together.
+    monkeypatch.setattr(pages.document, "MAX_SEARCHED", 11)
+    assert search(client, "log=chief/0&find=t") == ([("chief/0", ["it is NaN"])], 11)
+    monkeypatch.setattr(pages, "MAX_SEARCHED", 14)
+    assert search(client, "find=n") == ([("worker/0", ["nan"]), ("chief/0", ["aN"])], 14)
+
+
 def test_links_of_the_engine_are_shown(client):
     assert client.document()["links"] == [
         {"what": "page", "instance": "", "address": "http://rm/proxy", "note": ""}

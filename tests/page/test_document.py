@@ -26,10 +26,13 @@ from tfapp.contract.status import (
 )
 from tfapp.contract.usage import Usage
 from tfapp.page.document import (
+    MAX_FOUND,
+    MAX_SEARCHED,
     About,
     PageLog,
     advice_in_words,
     feed_in_words,
+    found,
     in_words,
     last_lines,
     of_application,
@@ -342,6 +345,34 @@ def test_a_log_is_shown_as_in_a_terminal(written, seen):
 def test_the_last_lines_are_few():
     written = "".join(f"line {n}\n" for n in range(1000)).encode()
     assert last_lines(written, 3) == "line 997\nline 998\nline 999"
+
+
+def test_lines_with_words_are_found():
+    logs = [
+        ("worker/0", b"one\nLoss is NaN\n 1/9 nan\r 9/9\n\x1b[31mnan\x1b[0m\n", 1000),
+        ("worker/1", b"nothing\n", 8),
+        ("worker/2", b"", 0),
+    ]
+    assert found(logs, "nan") == {
+        "found": [{"instance": "worker/0", "lines": ["Loss is NaN", "nan"]}],
+        "matching": 2,
+        "searched": len(logs[0][1]) + 8,
+        "size": 1008,
+    }
+    assert found(logs, "")["found"] == []
+    assert found([], "nan") == {"found": [], "matching": 0, "searched": 0, "size": 0}
+
+
+def test_the_newest_lines_of_a_bounded_part_are_found():
+    data = b"".join(b"nan %d\n" % n for n in range(MAX_SEARCHED // 8))
+    told = found([(f"worker/{n}", data, len(data)) for n in range(2)], "nan")
+    ((lines,),) = ([one["lines"] for one in told["found"]],)
+    assert (len(lines), lines[-1]) == (MAX_FOUND, f"nan {MAX_SEARCHED // 8 - 1}")
+    assert told["searched"] == 2 * MAX_SEARCHED < told["size"] == 2 * len(data)
+    few = [("worker/0", b"nan\n" * (MAX_FOUND - 3), 9), ("worker/1", b"nan\n" * 9, 9)]
+    told = found(few, "nan")
+    assert [len(one["lines"]) for one in told["found"]] == [MAX_FOUND - 3, 3]
+    assert told["matching"] == MAX_FOUND + 6
 
 
 def test_ends_without_a_cause_are_no_failures():

@@ -120,6 +120,18 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     assert window.run(f"{end} return e.scrollHeight - e.scrollTop - e.clientHeight < 2")
     assert window.run("return document.title") == "\u25b6 app \u00b7 tfapp"
 
+    # Its lines are searched, with the words as they are, and all logs at once.
+    find(window, "NO luck")
+    wait_for(lambda: window.texts("#log mark") == ["no luck"], "the line")
+    assert window.text("#log") == "ValueError: <b>no luck</b>\n"
+    assert window.text("#log-note").startswith("1 line found in ")
+    window.run("document.getElementById('find-everywhere').click()")
+    find(window, "begins")
+    wait_for(lambda: window.texts("#log b") == ["worker/0\n", "worker/1\n"], "both logs")
+    assert set(window.texts("#log mark")) == {"begins"}
+    find(window, "")
+    wait_for(lambda: "it was told to say this" in window.text("#log"), "the last lines again")
+
     # What it shows can be kept, and is the same.
     kept = tmp_path / "kept.html"
     kept.write_text(running.tfapp.ok("report", "app"))
@@ -157,6 +169,9 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     assert re.search(sentence, window.text("#failures"))
     assert window.texts("figure[data-metric=loss]") != []
     assert "no luck" not in window.text("#log"), "the log of worker/0 is shown first"
+    window.run("document.getElementById('find-everywhere').click()")
+    find(window, "no luck")
+    assert window.texts("#log mark") == ["no luck"], "it is searched without a server"
     assert window.texts("#log-choice option") == ["worker/0", "worker/1"]
     assert window.complaints() == []
 
@@ -296,6 +311,12 @@ def choose(window: Browser, id: str, value: str) -> None:
         id,
         value,
     )
+
+
+def find(window: Browser, words: str) -> None:
+    """In the log, as with Enter."""
+    choose(window, "find-log", words)
+    window.run("document.getElementById('find-log').dispatchEvent(new Event('search'))")
 
 
 def test_the_slow_one_stands_out_among_many(window, tmp_path):

@@ -22,6 +22,7 @@ from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, 
 ASK_EVERY = 5.0  # least seconds between two requests to the master for the list of containers
 READ_EVERY = 2.0  # least seconds between two readings of a log
 MAX_LOG = 32 * 1024  # bytes of a log that are shown
+MAX_SEARCHED = 1 << 20  # bytes of a log that are searched
 NOT_TOLD = "its node does not tell yet, or asks for a login: the link above leads there"
 
 
@@ -43,7 +44,7 @@ def shown(
 
 def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> PageAnswer:
     """Answers a request: the page at "", its document at "data.json", the numbers for Prometheus
-    at "metrics", and the paths of Slider's registry."""
+    at "metrics", a search in a log at "search.json", and the paths of Slider's registry."""
     about = document.About(status.name, live=status.state not in FINAL_STATES)
     if request.path in ("", "data.json"):
         instances = {instance.instance: instance for instance in status.instances}
@@ -51,6 +52,11 @@ def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> 
         links, read = logs.of(instances[asked]) if asked in instances else ((), ())
         made = document.of_application(about, status, links, read)
         return server.shown(made, request, time.time())
+    if request.path == document.SEARCH:
+        whose = request.query.get("log", "")
+        named = [one for one in status.instances if one.instance == whose]
+        words = request.query.get("find", "")
+        return server.data(document.found(map(logs.to_search, named), words))
     if request.path == "metrics":
         return PageAnswer(openmetrics.text(status), openmetrics.TYPE)
     return server.data(registry.published(request.path, status, ""))
@@ -71,6 +77,7 @@ class LogReader:
         self._containers: dict[str, ContainerReport] = {}  # by id; only those that nodes know
         self._asked = float("-inf")
         self._read: dict[str, tuple[float, str]] = {}  # container -> time of reading, last lines
+        self._searching = threading.Lock()  # one at a time
 
     def of(self, instance: InstanceStatus) -> tuple[tuple[PageAddress, ...], tuple[PageLog]]:
         """The address of the node's page with the logs of an instance's container, and the last
@@ -94,6 +101,18 @@ class LogReader:
             (PageAddress("log", instance.instance, page),),
             (PageLog(instance.instance, shown, "" if shown else NOT_TOLD),),
         )
+
+    def to_search(self, instance: InstanceStatus) -> tuple[str, bytes, int]:
+        """The end of the log of an instance, as `document.found` takes it."""
+        with self._lock:
+            container = self._container(instance)
+        data = b""
+        if container is not None:
+            file = f"{container.service}.log"
+            with self._searching:
+                text = self._nodes.read_end(container.node, container.yarn_id, file, MAX_SEARCHED)
+            data = text.encode()
+        return instance.instance, data, len(data)
 
     def _container(self, instance: InstanceStatus) -> ContainerReport | None:
         known = instance.container in self._containers

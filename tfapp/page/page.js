@@ -33,6 +33,8 @@ let shownLog = doc.logs && doc.logs.length ? doc.logs[0].instance : "";
 let wanted = ""; // the words that are looked for in a list
 let order = "by name"; // of instances
 let quantity = ""; // the samples that are shown
+let searched = ""; // the words that are looked for in logs
+let everywhere = false; // in all logs
 const hidden = new Set(); // lines that are not, by the names of their series
 const drawn = new Map(); // id of a section -> the data that it was drawn from
 
@@ -202,7 +204,7 @@ function instances() {
   const all = doc.instances;
   if (!all.length) return null;
   const parts = [];
-  if (all.length > MANY) parts.push(searched(all));
+  if (all.length > MANY) parts.push(finder());
   if (all.length <= MANY) parts.push(table(all));
   else if (wanted || ORDERS[order]) {
     const shown = sorted(all.filter((one) => named(one, wanted)));
@@ -214,7 +216,7 @@ function instances() {
     make("h2", {}, "Instances", make("span", { class: "note" }, String(all.length))), parts);
 }
 
-function searched() {
+function finder() {
   const box = make("input", { type: "search", id: "find-instance", "aria-label": "search", placeholder: "search name, host, state" });
   box.value = wanted;
   box.addEventListener("input", () => { wanted = box.value; show(); });
@@ -600,12 +602,75 @@ function logs() {
     make("option", { value: name, selected: name === shownLog ? "" : null }, name)));
   choice.addEventListener("change", () => {
     shownLog = choice.value;
+    if (searched) return search();
     showLog(true);
     look(true);
   });
-  return make("section", {}, make("h2", {}, "Log", make("span", { class: "note" }, "the last lines")),
-    make("label", {}, "of", choice), " ", make("span", { id: "log-link" }),
+  const box = make("input", { type: "search", id: "find-log", "aria-label": "search in the log", placeholder: "search, then Enter" });
+  box.value = searched;
+  // "search": Enter, and the cross that empties it.
+  for (const kind of ["search", "change"]) box.addEventListener(kind, () => {
+    const again = kind === "search" || box.value !== searched;
+    searched = box.value;
+    if (again) search();
+  });
+  const all = make("input", { type: "checkbox", id: "find-everywhere" });
+  all.checked = everywhere;
+  all.addEventListener("change", () => { everywhere = all.checked; search(); });
+  const may = doc.pause === null || doc.can.includes("all logs");
+  return make("section", {}, make("h2", {}, "Log", make("span", { class: "note", id: "log-note" })),
+    make("div", { class: "bar" }, make("label", {}, "of", choice), box,
+      may && doc.log_names.length > 1 ? make("label", {}, all, "in all logs") : null, make("span", { id: "log-link" })),
     make("pre", { class: "log", id: "log", tabindex: 0 }));
+}
+
+async function search() {
+  const note = document.getElementById("log-note"), box = document.getElementById("log"), words = searched;
+  if (!words) {
+    note.textContent = "the last lines";
+    box.textContent = "";
+    return showLog(true);
+  }
+  note.textContent = "\u2026";
+  let told = null;
+  try {
+    told = doc.pause === null ? searchHere(words) : await (await fetch(`search.json?log=${
+      encodeURIComponent(everywhere ? "" : shownLog)}&find=${encodeURIComponent(words)}`)).json();
+  } catch { /* it is told below */ }
+  if (words !== searched) return;
+  if (!told || !told.found) {
+    note.textContent = "what served this page does not answer";
+    return;
+  }
+  const shown = told.found.reduce((sum, one) => sum + one.lines.length, 0);
+  const part = told.searched < told.size ? `the last ${amount(told.searched)} of ${amount(told.size)}` : amount(told.size);
+  note.textContent = `${several(told.matching, "line")} found in ${part}${shown < told.matching ? `, ${shown} shown` : ""}`;
+  box.replaceChildren(...told.found.flatMap((one) => [
+    ...(everywhere ? [make("b", {}, `${one.instance}\n`)] : []), ...one.lines.flatMap((line) => [...marked(line, words), "\n"])]));
+  box.scrollTop = everywhere ? 0 : box.scrollHeight;
+}
+
+function searchHere(words) { // in a page that is kept
+  const logs = doc.logs.filter((log) => everywhere || log.instance === shownLog);
+  const found = logs.map((log) => ({ instance: log.instance,
+    lines: log.text.split("\n").filter((line) => line.toLowerCase().includes(words.toLowerCase())) })).filter((one) => one.lines.length);
+  const size = logs.reduce((sum, log) => sum + log.text.length, 0);
+  return { found, matching: found.reduce((sum, one) => sum + one.lines.length, 0), searched: size, size };
+}
+
+function marked(line, words) {
+  const parts = [], low = line.toLowerCase(), wanted = words.toLowerCase();
+  let begin = 0;
+  for (let place = low.indexOf(wanted); place >= 0; place = low.indexOf(wanted, begin)) {
+    parts.push(line.slice(begin, place), make("mark", {}, line.slice(place, place + wanted.length)));
+    begin = place + wanted.length;
+  }
+  return [...parts, line.slice(begin)];
+}
+
+function amount(bytes) {
+  for (const [size, unit] of [[1 << 20, "MiB"], [1 << 10, "KiB"]]) if (bytes >= size) return `${(bytes / size).toFixed(1)} ${unit}`;
+  return `${bytes} bytes`;
 }
 
 function showLog(toEnd) {
@@ -617,6 +682,8 @@ function showLog(toEnd) {
   if (place.firstChild?.href !== address) {
     place.replaceChildren(...(address ? [link(address, "all of it, on its node")] : []));
   }
+  if (searched) return void (document.getElementById("log-note").textContent || search()); // it was drawn anew
+  document.getElementById("log-note").textContent = "the last lines";
   const found = doc.logs.find((log) => log.instance === shownLog);
   let text = found ? found.text : "\u2026";
   if (found && found.missing) text += `${text ? "\n" : ""}(${found.missing})`;
