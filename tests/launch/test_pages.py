@@ -12,9 +12,12 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, failure, instance, status
+from tests.cli.played_runners import PlayedRunners
 from tests.coordinator.test_history import JOB, LOGS, STATUS
 from tests.page.applications import embedded
+from tfapp.contract.encoding import encode
 from tfapp.contract.history import PastRun
+from tfapp.contract.stacks import InstanceStacks
 from tfapp.coordinator.history import Limits, keep
 from tfapp.engines.base import Link
 from tfapp.errors import UnavailableError, UnreachableError
@@ -170,6 +173,36 @@ def test_logs_are_searched(client, engine, tmp_path, monkeypatch):
     assert search(client, "log=chief/0&find=t") == ([("chief/0", ["it is NaN"])], 11)
     monkeypatch.setattr(pages, "MAX_SEARCHED", 14)
     assert search(client, "find=n") == ([("worker/0", ["nan"]), ("chief/0", ["aN"])], 14)
+
+
+class Runners(PlayedRunners):
+    """With what they have told before."""
+
+    def values(self, prefix: str) -> tuple[bytes, ...]:
+        told = InstanceStacks("id", "worker/0", "", RUNNING.generation or 0, why="no Python")
+        return (encode(told),)
+
+
+def test_stacks_are_taken_when_they_are_asked_for(client, engine, monkeypatch):
+    runners = Runners({"worker/0": 12, "chief/0": 41})
+    monkeypatch.setattr(engine, "connect", lambda name: runners, raising=False)
+    words = "worker/0 is in a place that is not known: no Python"
+    code, _, body = client.ask("local/app/stacks.json")
+    assert (code, json.loads(body)["groups"][0]["words"]) == (200, words)
+    assert runners.requests == [], "nobody was asked"
+    code, _, body = client.ask("local/app/stacks.json", "POST")
+    groups = [group["words"] for group in json.loads(body)["groups"]]
+    assert (code, len(runners.requests), len(groups)) == (200, 1, 2)
+    assert "worker/0 is in load at data.py:12" in groups
+    assert client.ask("local/app/stacks.json", "POST", token="/x/")[0] == 403
+
+
+def test_a_request_for_stacks_has_no_body(client, engine, monkeypatch):
+    monkeypatch.setattr(
+        engine, "connect", lambda name: Runners({"worker/0": 1, "chief/0": 1}), raising=False
+    )
+    headers = {"Content-Length": "7"}
+    assert client.ask("local/app/stacks.json", "POST", **headers)[1]["Connection"] == "close"
 
 
 def test_links_of_the_engine_are_shown(client):

@@ -132,6 +132,15 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     find(window, "")
     wait_for(lambda: "it was told to say this" in window.text("#log"), "the last lines again")
 
+    # Its programs tell where they are, and go on.
+    window.run("document.getElementById('take-stacks').click()")
+    wait_for(lambda: "at program.py:" in window.text("#stacks summary"), "the stacks")
+    window.run("document.querySelector('#stacks summary').click()")
+    assert "worker/0, process" in window.text("#stacks pre")
+    window.run("document.getElementById('last-stacks').click()")
+    wait_for(lambda: "at program.py:" in window.text("#stacks summary"), "them again")
+    assert "tfapp stacks app --engine local" in window.text("#stacks")
+
     # What it shows can be kept, and is the same.
     kept = tmp_path / "kept.html"
     kept.write_text(running.tfapp.ok("report", "app"))

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tfapp.contract.names import FINAL_STATES, PAGE_ROUTE
+from tfapp.contract.names import FINAL_STATES, PAGE_ROUTE, STACKS_PREFIX
 from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.coordinator import openmetrics
 from tfapp.coordinator.nodes import Nodes
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.page import document, registry, server
+from tfapp.page import document, registry, server, stacks
 from tfapp.page.document import PageAddress, PageLog
 from tfapp.page.server import PageAnswer, PageRequest
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
@@ -36,16 +36,21 @@ def shown(
     logs = LogReader(connection, nodes, user)
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError, RefusedError, UnreachableError):
-            pages = server.PageServer(lambda asked: answer(asked, newest(), logs), proxied=True)
+            pages = server.PageServer(
+                lambda asked: answer(asked, newest(), logs, connection), proxied=True
+            )
             held.enter_context(pages.serving())
             connection.add_page(PAGE_ROUTE, pages.address, "tfapp")
         yield
 
 
-def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> PageAnswer:
+def answer(
+    request: PageRequest, status: ApplicationStatus, logs: LogReader, connection: Connection
+) -> PageAnswer:
     """Answers a request: the page at "", its document at "data.json", the numbers for Prometheus
-    at "metrics", a search in a log at "search.json", and the paths of Slider's registry."""
-    about = document.About(status.name, live=status.state not in FINAL_STATES)
+    at "metrics", a search in a log at "search.json", the stacks taken last at "stacks.json", and
+    the paths of Slider's registry."""
+    about = document.About(status.name, live=status.state not in FINAL_STATES, can=(stacks.LAST,))
     if request.path in ("", "data.json"):
         instances = {instance.instance: instance for instance in status.instances}
         asked = request.query.get("log", "") or next(iter(instances), "")
@@ -59,6 +64,12 @@ def answer(request: PageRequest, status: ApplicationStatus, logs: LogReader) -> 
         return server.data(document.found(map(logs.to_search, named), words))
     if request.path == "metrics":
         return PageAnswer(openmetrics.text(status), openmetrics.TYPE)
+    if request.path == stacks.PATH:
+        try:
+            told = connection.values(STACKS_PREFIX)
+        except (RefusedError, UnreachableError) as error:
+            return server.failed(503, error.message)
+        return server.data(stacks.shown(stacks.last_taken(told, status)))
     return server.data(registry.published(request.path, status, ""))
 
 

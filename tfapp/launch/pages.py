@@ -15,13 +15,14 @@ from typing import Any, Generic, TypeVar
 
 from tfapp import threads
 from tfapp.contract.history import PastRun
-from tfapp.contract.names import FAILED, LOST
+from tfapp.contract.names import FAILED, LOST, STACKS_PREFIX
 from tfapp.contract.status import ApplicationStatus
+from tfapp.engines import control
 from tfapp.engines.base import Application, Engine, LogFile
 from tfapp.errors import NotFoundError, TfappError, UnknownApplicationError
 from tfapp.launch.history import History, about_past
 from tfapp.launch.logs import last_lines_at, primary_instance
-from tfapp.page import document, registry, server
+from tfapp.page import document, registry, server, stacks
 from tfapp.page.document import MAX_LINES, About, PageAddress, PageLog
 from tfapp.page.server import PageAnswer, PageRequest
 
@@ -91,11 +92,14 @@ class Pages:
             earlier = range(max(1, application.run - MAX_EARLIER), application.run)
             ways = [("All applications", "../../"), *((f"Run {n}", f"runs/{n}/") for n in earlier)]
             logs = watch.logs(application, instance)
-            shown = _document(application, logs, direct, ways=ways, can=(document.ALL_LOGS,))
+            can = (document.ALL_LOGS, stacks.LAST, stacks.NOW)
+            shown = _document(application, logs, direct, ways=ways, can=can)
             return server.shown(shown, request, self._calendar())
         if below == document.SEARCH:
             instance, words = request.query.get("log", ""), request.query.get("find", "")
             return server.data(watch.search(application, instance, words))
+        if below == stacks.PATH:
+            return server.data(watch.stacks(application, request.post))
         address = f"{request.base}{engine}/{name}"
         return server.data(registry.published(below, application.status, address))
 
@@ -136,7 +140,7 @@ class _Watch:
         self._over: float | None = None  # since when there is nothing more to follow
         self._asked = clock()
         self._logs: Seldom[tuple[LogFile, ...]] | None = None
-        self._searching = threading.Lock()
+        self._searching, self._taking = threading.Lock(), threading.Lock()
         self._run = 0
         threads.start_surely(f"page-{name}", self._follow)
 
@@ -172,6 +176,15 @@ class _Watch:
         whose = [instance] if instance else [i.instance for i in application.status.instances]
         with self._searching:
             return document.found(_ends(files, whose), words)
+
+    def stacks(self, application: Application, now: bool) -> dict[str, Any]:
+        """The stacks that were taken last, or those of `now`. One request at a time."""
+        with self._taking:
+            if now:
+                return stacks.shown(control.stacks(self._engine, self._name))
+            with self._engine.connect(self._name) as connection:
+                told = connection.values(STACKS_PREFIX)
+            return stacks.shown(stacks.last_taken(told, application.status))
 
     def _files(self, application: Application) -> tuple[LogFile, ...]:
         with self._changed:

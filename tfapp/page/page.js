@@ -35,6 +35,7 @@ let order = "by name"; // of instances
 let quantity = ""; // the samples that are shown
 let searched = ""; // the words that are looked for in logs
 let everywhere = false; // in all logs
+let stacks = null; // those that were asked for last: a sentence, or as the server tells them
 const hidden = new Set(); // lines that are not, by the names of their series
 const drawn = new Map(); // id of a section -> the data that it was drawn from
 
@@ -694,6 +695,48 @@ function showLog(toEnd) {
   if (follows) box.scrollTop = box.scrollHeight;
 }
 
+// ---- stacks ----
+
+function taken() {
+  if (!doc.live || !doc.can.includes("last stacks")) return null;
+  const button = (id, words, method) => {
+    const made = make("button", { type: "button", id }, words);
+    made.addEventListener("click", () => take(method));
+    return made;
+  };
+  const engine = doc.engine ? ` --engine ${doc.engine}` : "";
+  const command = (name) => make("code", {}, `tfapp ${name} ${doc.name}${engine}`);
+  return make("section", { id: "stacks" }, make("h2", {}, "Stacks", make("span", { class: "note" }, "where programs are")),
+    make("div", { class: "bar" },
+      doc.can.includes("stacks now") ? button("take-stacks", "Take them now", "POST") : null,
+      button("last-stacks", "Show those taken last", "GET"),
+      make("span", { class: "faint" }, "or ", command("stacks"), "; what they do: ", command("profile"))),
+    typeof stacks === "string" ? make("p", { id: "stacks-told" }, stacks) : stacks && places(stacks));
+}
+
+function places(found) {
+  const groups = found.groups.map((group, i) => make("details", { id: `stacks-${i}` },
+    make("summary", {}, group.words),
+    group.instances.length > 1 ? make("p", { class: "faint" }, group.instances.join(", ")) : null,
+    make("pre", { class: "log" }, group.lines.join("\n"))));
+  const missing = found.missing.length ? make("p", {}, `No answer of ${found.missing.join(", ")}.`) : null;
+  return groups.length || missing ? [...groups, missing] : make("p", { id: "stacks-told" },
+    "None were taken of the programs that run: they are when steps stop for long, and by the command.");
+}
+
+async function take(method) {
+  stacks = "\u2026";
+  show();
+  try {
+    const answer = await fetch("stacks.json", { method });
+    const told = await answer.json();
+    stacks = answer.ok ? told : `${told.error}.`;
+  } catch {
+    stacks = "What served this page does not answer.";
+  }
+  show();
+}
+
 // ---- the list of applications ---------------------------------------------------------------
 
 function find() {
@@ -740,6 +783,7 @@ const PARTS = {
     ["instances", instances, () => [doc.instances, doc.slow, wanted, order]],
     ["samples", samples, () => [doc.samples, quantity, [...hidden], root.clientWidth]],
     ["metrics", metrics, () => doc.curves], ["feed", feed, () => doc.feed],
+    ["stacks", taken, () => [doc.live, doc.can, stacks]],
     ["logs", logs, () => doc.log_names], ["ran", ran, () => doc.ran], ["exports", exports_, () => doc.exports],
   ],
   error: [["head", () => make("header", {}, make("h1", {}, doc.name),

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tfapp.frozen import frozen
 from tfapp.listener import Admit, Listener
+from tfapp.page import stacks
 from tfapp.page.document import encoded, of_error
 from tfapp.page.html import page, policy
 
@@ -29,11 +30,13 @@ HTML, JSON = "text/html; charset=utf-8", "application/json"
 @frozen
 class PageRequest:
     """A request. `path`: below the token, without a leading slash. `base`: the URL that `path` is
-    relative to, with a trailing slash. `query`: the last value of each parameter."""
+    relative to, with a trailing slash. `query`: the last value of each parameter. `post`: what is
+    shown is to be made now."""
 
     path: str
     base: str
     query: Mapping[str, str]
+    post: bool = False
 
 
 @frozen
@@ -124,6 +127,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._send(self._answer())
 
+    def do_POST(self) -> None:
+        """Nothing can be changed, but stacks be taken. Not over a proxy: YARN's has no POST, and
+        those who may see a page need not be its owner."""
+        if self.server.proxied or not urlsplit(self.path).path.endswith(f"/{stacks.PATH}"):
+            self.send_error(501)
+            return
+        self.close_connection = self.headers.get("Content-Length", "0") != "0"  # nobody reads it
+        self._send(self._answer())
+
     def version_string(self) -> str:
         return "tfapp"
 
@@ -143,7 +155,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not slash:
             return moved(f"/{token}/")
         base = f"http://{self.headers.get('Host', '')}/{token}/"
-        return self.server.answer(PageRequest(unquote(path), base, dict(parse_qsl(parts.query))))
+        query, post = dict(parse_qsl(parts.query)), self.command == "POST"
+        return self.server.answer(PageRequest(unquote(path), base, query, post))
 
     def _told(self, answer: PageAnswer) -> str:
         below = urlsplit(self.path).path.lstrip("/").partition("/")[2]
@@ -167,6 +180,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if answer.status == 301:
             headers["Location"], body = body.decode(), b""
         headers |= {"Content-Type": answer.type, "Content-Length": str(len(body))}
+        if self.close_connection:
+            headers["Connection"] = "close"
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
