@@ -95,7 +95,7 @@ def test_it_is_there_as_long_as_the_application():
         groups = json.loads(fetched(f"{address}ws/v1/slider/publisher/exports"))["exports"]
         assert list(groups) == ["worker"]
         assert b"tfapp_generation{" in fetched(f"{address}metrics")
-        for path in ("other", "ws/v1/slider/publisher/exports/other"):
+        for path in ("other", "events", "ws/v1/slider/publisher/exports/other"):
             with pytest.raises(urllib.error.HTTPError, match="404") as raised:
                 fetched(f"{address}{path}", Accept="text/html,*/*;q=0.8")
             assert b"<title>Not found" in raised.value.read()

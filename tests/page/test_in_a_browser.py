@@ -94,6 +94,12 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     wait_for(lambda: "begins" in window.text("#log"), "the log")
     wait_for(lambda: window.texts("figure[data-metric=loss]"), "the plot of the loss")
 
+    # The page is told of news, and does not ask any more.
+    wait_for(lambda: window.run("return source !== null && heard"), "the stream")
+    entries = "performance.getEntriesByType('resource')"
+    asks = f"return {entries}.filter(e => /data.json/.test(e.name)).length"
+    asked = window.run(asks)
+
     # It fails once, and the open page tells of it.
     running.tell("fail")
     wait_for(lambda: "Generation 2 runs." in window.text(".words"), "generation 2")
@@ -119,6 +125,8 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     end = "const e = document.getElementById('log');"
     assert window.run(f"{end} return e.scrollHeight - e.scrollTop - e.clientHeight < 2")
     assert window.run("return document.title") == "\u25b6 app \u00b7 tfapp"
+
+    assert window.run(asks) == asked
 
     # Its lines are searched, with the words as they are, and all logs at once.
     find(window, "NO luck")

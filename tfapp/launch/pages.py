@@ -86,13 +86,13 @@ class Pages:
             return server.shown(shown, request, self._calendar())
         watch = self._watch(engine, name)
         application = watch.newest(FIRST_WORD)
-        if below in ("", "data.json"):
+        if below in ("", "data.json", server.EVENTS):
             instance = request.query.get("log", "") or _first(application.status)
             direct = self._engines[engine].reaches_pages
             earlier = range(max(1, application.run - MAX_EARLIER), application.run)
             ways = [("All applications", "../../"), *((f"Run {n}", f"runs/{n}/") for n in earlier)]
             logs = watch.logs(application, instance)
-            can = (document.ALL_LOGS, stacks.LAST, stacks.NOW)
+            can = (server.EVENTS, document.ALL_LOGS, stacks.LAST, stacks.NOW)
             shown = _document(application, logs, direct, ways=ways, can=can)
             return server.shown(shown, request, self._calendar())
         if below == document.SEARCH:

@@ -603,9 +603,10 @@ function logs() {
     make("option", { value: name, selected: name === shownLog ? "" : null }, name)));
   choice.addEventListener("change", () => {
     shownLog = choice.value;
-    if (searched) return search();
-    showLog(true);
-    look(true);
+    if (searched) search();
+    else showLog(true);
+    if (source) listen();
+    else look(true);
   });
   const box = make("input", { type: "search", id: "find-log", "aria-label": "search in the log", placeholder: "search, then Enter" });
   box.value = searched;
@@ -834,8 +835,9 @@ function silent(text) {
 
 let seen = "", busy = false;
 
-async function look(now) {
-  if (busy && !now) return;
+async function look(now) { // whether the server has answered
+  if (busy && !now) return false;
+  let there = false;
   busy = true;
   try {
     const asked = shownLog;
@@ -849,17 +851,53 @@ async function look(now) {
       clock = told.clock - Date.now() / 1000;
     }
     silent("");
+    there = true;
   } catch {
     silent("\u25a0 There is no news: what served this page does not answer. It shows what was known last.");
   }
   busy = false;
   show();
+  return there;
+}
+
+// Where the server tells of news, it is listened to; else, and when that breaks off, it is asked.
+let source = null, heard = true, again = 0; // the time from which on it may be listened to again
+
+function listen() {
+  if (source) source.close();
+  const asked = shownLog, opened = new EventSource(`events?log=${encodeURIComponent(asked)}`);
+  source = opened;
+  heard = false;
+  opened.onmessage = (event) => {
+    if (opened !== source) return;
+    const told = JSON.parse(event.data);
+    if (told.document.kind && told.document.kind !== doc.kind) return location.reload();
+    doc = { ...doc, ...told.document };
+    clock = told.clock - Date.now() / 1000;
+    heard = true;
+    silent("");
+    show();
+  };
+  opened.onerror = () => {
+    opened.close();
+    if (opened !== source) return;
+    source = null;
+    again = Date.now() + (heard ? 0 : 30000);
+  };
+}
+
+function deaf() {
+  if (source) source.close();
+  source = null;
 }
 
 async function watch() {
   for (;;) {
+    if (!document.hidden && !source) {
+      const there = await look(false);
+      if (there && doc.can && doc.can.includes("events") && Date.now() >= again) listen();
+    }
     await new Promise((next) => setTimeout(next, (doc.pause || 1) * 1000));
-    if (!document.hidden) await look(false);
   }
 }
 
@@ -867,8 +905,7 @@ root.replaceChildren();
 show();
 showLog(true);
 if (doc.pause !== null) {
-  look(true);
   watch();
-  document.addEventListener("visibilitychange", () => document.hidden || look(false));
+  document.addEventListener("visibilitychange", () => (document.hidden ? deaf() : look(false)));
 }
 addEventListener("resize", show);
