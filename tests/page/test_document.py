@@ -194,8 +194,12 @@ def test_rows_of_a_feed_are_those_of_instances():
 
 def test_what_stands_out_is_named():
     """Who is waited for, and where all were when steps stopped."""
-    members = [instance(f"worker/{n}", metrics={OWN_STEP: n}) for n in range(3)]
-    stalls = Moment(9.0, "worker/1 has made no step for 5 min", STALLS, "worker/1", 2)
+    still = {"no_step_since": BEGUN + 5}
+    members = [
+        instance(f"worker/{n}", metrics={OWN_STEP: n}, **(still if n == 1 else {}))
+        for n in range(3)
+    ]
+    stalls = Moment(BEGUN + 9, "worker/1 has made no step for 5 min", STALLS, "worker/1", 2)
     status = dataclasses.replace(
         restarted(),
         instances=tuple(members),
@@ -205,6 +209,11 @@ def test_what_stands_out_is_named():
     document = of_application(ABOUT, status)
     assert (document["slow"], document["stalled"]) == ("worker/2", stalls.text)
     assert document["samples"]["series"][0]["values"] == "0.5"
+    earlier = dataclasses.replace(stalls, time=BEGUN + 5, text="steps are made again")
+    early = dataclasses.replace(status, timeline=(earlier,))
+    assert of_application(ABOUT, early)["stalled"] == "", "of this stall nothing is told yet"
+    over = dataclasses.replace(status, instances=(instance("worker/1"),))
+    assert of_application(ABOUT, over)["stalled"] == "", "it makes steps again"
     empty = of_application(ABOUT, restarted())
     assert (empty["slow"], empty["stalled"], empty["samples"]) == ("", "", None)
 

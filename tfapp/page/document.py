@@ -132,7 +132,7 @@ def of_application(
         "curves": [dataclasses.asdict(curve) for curve in status.curves],
         "samples": dataclasses.asdict(status.samples) if status.samples else None,
         "slow": waited_for_in_words(status).partition(" ")[0],
-        "stalled": next((m.text for m in reversed(status.timeline) if m.kind == STALLS), ""),
+        "stalled": _stalled(status),
         "log_names": [log.instance for log in logs] if fixed else names,
         "logs": [dataclasses.asdict(log) for log in logs],
         "pause": None if fixed else pause,
@@ -206,6 +206,14 @@ def waited_for_in_words(status: ApplicationStatus) -> str:
         return ""
     figures = f"{own[slow]:.2g} s of its own in each step, the others {others:.2g} s"
     return f"{slow} is waited for: {figures}"
+
+
+def _stalled(status: ApplicationStatus) -> str:
+    """Where all were when the steps stopped of those that make none now; "" while it is not
+    told."""
+    since = [i.no_step_since for i in status.instances if i.no_step_since is not None]
+    told = (m.text for m in reversed(status.timeline) if m.kind == STALLS and m.time > min(since))
+    return next(told, "") if since else ""
 
 
 def feed_in_words(status: ApplicationStatus) -> str:
