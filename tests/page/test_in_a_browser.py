@@ -242,6 +242,7 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
         window.size(width, height, dark)
         window.open(path.as_uri())
         window.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        wait_for(lambda: closed(window) == 0, "what was folded")
         assert window.widths() == (width, width)
         assert window.text("h1") == f"{name}{HOSTILE}"
         assert len(window.texts("[data-lane]")) == len(status.instances)
@@ -253,12 +254,20 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
         assert window.complaints() == []
 
 
+def closed(window: Browser) -> int:
+    """How many parts have nothing in them yet."""
+    return window.run("return document.querySelectorAll('details > summary:only-child').length")
+
+
 def test_states_are_told_without_colour(window, tmp_path):
     path = tmp_path / "large.html"
     path.write_text(page(of_application(About("large", live=False), large(), fixed=True)))
     window.open(path.as_uri())
     assert "\u2716 FAILED" in window.text(".title")
     assert "189 \u25a0 KILLED, 1 \u2716 FAILED, 1 \u2716 LOST" in window.text("#of-worker summary")
+    assert window.texts("#of-worker tr") == [], "a table is not made before it is looked at"
+    window.run("document.querySelector('#of-worker summary').click()")
+    wait_for(lambda: len(window.texts("#of-worker tr[data-instance]")) == 191, "the table")
     assert "The cause: worker/17 on node-17 in generation 4" in window.text(".alert")
     assert "last words" in window.text(".alert pre")
     assert [text[-1] for text in window.texts("svg .mark-text")] == ["1", "2", "3", "4"]

@@ -258,9 +258,14 @@ function grouped(all) {
     const counts = new Map();
     for (const one of members) counts.set(one.state, (counts.get(one.state) || 0) + 1);
     const words = [...counts].map(([name, count], i) => [`${i ? ", " : ""}${count} `, state(name)]).flat();
-    parts.push(make("details", { id: `of-${component}` },
+    const id = `of-${component}`, open = document.getElementById(id)?.open;
+    const folded = make("details", { id },
       make("summary", {}, make("b", {}, `${component} `), several(members.length, "instance"), ": ", words),
-      table(members)));
+      open ? table(members) : null);
+    folded.addEventListener("toggle", () => {
+      if (folded.open && !folded.querySelector("table")) folded.append(table(members));
+    });
+    parts.push(folded);
   }
   return parts;
 }
@@ -349,7 +354,8 @@ function sign(kind) {
 function picture(history) {
   const width = inner();
   const many = history.lanes.length > MANY;
-  const lane = many ? Math.max(0.25, Math.min(8, 240 / history.lanes.length)) : 22;
+  const room = 240 / history.lanes.length;
+  const lane = !many ? 22 : room < 1 ? room : Math.floor(Math.min(room, 8));
   const names = many ? [...new Set(history.lanes.map((one) => component(one.instance)))]
     : history.lanes.map((one) => one.instance);
   const longest = Math.max(...names.map((name) => name.length));
@@ -391,7 +397,7 @@ function picture(history) {
 
   let last = "";
   history.lanes.forEach((one, i) => {
-    const y = tops[i], pad = lane > 8 ? 4 : lane > 4 ? 1 : 0;
+    const y = tops[i], pad = lane > 8 ? 4 : lane > 4 ? 1 : lane > 2 ? 0.5 : 0;
     const label = many ? component(one.instance) : one.instance;
     if (label !== last) {
       const room = Math.floor((left - 8) / 6.8);
