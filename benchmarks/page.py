@@ -1,6 +1,7 @@
 """CPU time of `tfapp ui` while a page is open over an application that runs and reports metrics,
 and of its coordinator: in percent of a core, beside the bar. The page is played: it listens as its
-script does, and then asks, as it does where it cannot listen.
+script does, and then asks, as it does where it cannot listen. The last line is of the page that a
+coordinator serves on YARN, with a played status that is new each time, and played nodes.
 
     python -m benchmarks.page [INSTANCES] [SECONDS]
 """
@@ -8,15 +9,24 @@ script does, and then asks, as it does where it cannot listen.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import multiprocessing
 import os
 import subprocess
 import tempfile
 import time
 import urllib.request
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+from tests.coordinator.test_page import Connection as PlayedMaster
+from tests.coordinator.test_page import Nodes
 from tests.end_to_end.command_line import CommandLine
+from tests.page.applications import slow
+from tfapp.coordinator import page
+from tfapp.coordinator.page import LogReader
+from tfapp.page.server import PageAnswer, PageRequest, PageServer
 
 BAR = 1.0  # percent of a core
 PROGRAM = """
@@ -76,6 +86,42 @@ def ask(address: str, seconds: float) -> tuple[int, int]:
     return news, size
 
 
+def serve(instances: int, pipe: Connection) -> None:
+    """Serves the page of a coordinator until it is told to end."""
+    status = slow(instances)
+    master = PlayedMaster()
+    logs = LogReader(master, Nodes(), "ada")  # type: ignore[arg-type]
+
+    def answer(request: PageRequest) -> PageAnswer:
+        newest = dataclasses.replace(status, updated=time.time())
+        return page.answer(request, newest, logs, master)  # type: ignore[arg-type]
+
+    with PageServer(answer, proxied=True).serving() as server:
+        pipe.send(server.address)
+        pipe.recv()
+
+
+def of_coordinator(instances: int, seconds: float) -> None:
+    """Prints a line."""
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.Process(target=serve, args=(instances, there))
+    server.start()
+    try:
+        address = here.recv()
+        ask(address, 1.0)
+        before, begin = used(server.pid or 0), time.monotonic()
+        news, size = ask(address, seconds)
+        took = time.monotonic() - begin
+        percent = 100 * (used(server.pid or 0) - before) / took
+    finally:
+        here.send(None)
+        server.join(60)
+    print(
+        f"page of a coordinator: {percent:.2f} % of a core, {percent / BAR:.2f} of the bar, "
+        f"{instances} instances, {news} times news, {size / took / 1024:.1f} KiB/s"
+    )
+
+
 def main(instances: int, seconds: float) -> None:
     """Prints a line for each way."""
     with tempfile.TemporaryDirectory(prefix="tfapp-page-") as folder:
@@ -111,3 +157,4 @@ if __name__ == "__main__":
     parser.add_argument("seconds", metavar="SECONDS", type=float, nargs="?", default=60.0)
     args = parser.parse_args()
     main(args.instances, args.seconds)
+    of_coordinator(args.instances, args.seconds)
