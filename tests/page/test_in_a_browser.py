@@ -323,10 +323,18 @@ def test_samples_of_several_instances_are_seen_together(window, tmp_path):
     window.run("document.querySelector('#legend button').click()")
     assert len(window.texts("#samples svg .line[data-line]")) == 3
     assert window.run("return document.querySelector('#legend button').ariaPressed") == "false"
+    # News leave a field as it is that somebody may be about to use.
+    window.run(
+        "window.fields = document.querySelectorAll('#quantity, #order, #find-instance');"
+        "const all = doc.samples.series, last = {...all.at(-1), values: '7 7 9'};"
+        "const series = [...all.slice(0, -1), last];"
+        "doc = {...doc, samples: {...doc.samples, series}, slow: ''}; show()"
+    )
+    assert window.run("return [...fields].map((one) => one.isConnected)") == [True] * 3
     names = ["processors in use", HOSTILE, "cpu"]
     assert window.texts("#quantity option") == names
     choose(window, "quantity", "cpu")
-    assert window.texts("#legend button") == ["chief/0 7"]
+    assert window.texts("#legend button") == ["chief/0 9"]
     assert window.complaints() == []
 
 

@@ -202,19 +202,20 @@ function feed() {
 }
 
 function instances() {
-  const all = doc.instances;
-  if (!all.length) return null;
-  const parts = [];
-  if (all.length > MANY) parts.push(finder());
-  if (all.length <= MANY) parts.push(table(all));
-  else if (wanted || ORDERS[order]) {
-    const shown = sorted(all.filter((one) => named(one, wanted)));
-    parts.push(table(shown.slice(0, MOST_FOUND)));
-    const more = shown.length - MOST_FOUND;
-    if (more > 0) parts.push(make("p", { class: "faint" }, `and ${several(more, "instance")} more`));
-  } else parts.push(...grouped(all));
+  const count = doc.instances.length;
+  if (!count) return null;
   return make("section", {},
-    make("h2", {}, "Instances", make("span", { class: "note" }, String(all.length))), parts);
+    make("h2", {}, "Instances", make("span", { class: "note" }, String(count))),
+    count > MANY ? finder() : null, make("div", { id: "part-rows" }));
+}
+
+function rows() {
+  const all = doc.instances;
+  if (all.length <= MANY) return table(all);
+  if (!wanted && !ORDERS[order]) return grouped(all);
+  const shown = sorted(all.filter((one) => named(one, wanted))), more = shown.length - MOST_FOUND;
+  return [table(shown.slice(0, MOST_FOUND)),
+    more > 0 ? make("p", { class: "faint" }, `and ${several(more, "instance")} more`) : null];
 }
 
 function finder() {
@@ -446,27 +447,39 @@ function titled(one) {
   return one.of ? `${one.who}, ${one.of}` : one.who;
 }
 
-function samples() {
-  if (!doc.samples) return null;
-  const kinds = new Map(); // the words of a quantity -> its series
-  for (const one of doc.samples.series) {
+function quantities() { // the words of each quantity -> its series
+  const kinds = new Map();
+  for (const one of doc.samples ? doc.samples.series : []) {
     const words = one.program ? one.what : QUANTITIES[one.what] || one.what;
     const key = one.program && kinds.has(words) && !kinds.get(words)[0].program ? `${words} (metric)` : words;
     kinds.set(key, [...(kinds.get(key) || []), one]);
   }
   if (!kinds.has(quantity)) quantity = [...kinds.keys()][0];
-  const whole = kinds.get(quantity);
+  return kinds;
+}
+
+function samples() {
+  if (!doc.samples) return null;
+  return make("section", { id: "samples" },
+    make("div", { class: "bar" }, make("h2", {}, "Over time"),
+      chooser("quantity", [...quantities().keys()], quantity, (value) => { quantity = value; show(); }),
+      make("span", { class: "faint", id: "pointed" })),
+    make("div", { id: "part-lines" }));
+}
+
+function lines() {
+  const whole = quantities().get(quantity);
   const whose = [...new Set(whole.map((one) => one.who))];
-  const lines = whole.map((one) => {
+  const all = whole.map((one) => {
     const index = whose.indexOf(one.who);
     const dash = one.of === "lowest" || one.of === "highest" ? "2 4" : DASHES[Math.floor(index / LINES) % DASHES.length];
     const values = one.values.split(" ").map((value) => (value === "-" ? NaN : Number(value)));
     return { name: titled(one), who: one.who, of: one.of, kind: `line c${index % LINES}`, dash, values };
   });
-  const legend = make("div", { class: "legend", id: "legend" }, lines.map((line) => {
+  const legend = make("div", { class: "legend", id: "legend" }, all.map((line, i) => {
     const sign = draw("svg", { width: 24, height: 10, "aria-hidden": "true" },
       draw("path", { class: line.kind, d: "M1 5H23", "stroke-dasharray": line.dash || null }));
-    const entry = make("button", { type: "button", "aria-pressed": String(!hidden.has(line.name)) },
+    const entry = make("button", { type: "button", id: `line-${i}`, "aria-pressed": String(!hidden.has(line.name)) },
       sign, `${line.name} `, make("b", {}, newest(line.values)));
     entry.addEventListener("click", () => {
       hidden.delete(line.name) || hidden.add(line.name);
@@ -474,11 +487,8 @@ function samples() {
     });
     return entry;
   }));
-  return make("section", { id: "samples" },
-    make("div", { class: "bar" }, make("h2", {}, "Over time"),
-      chooser("quantity", [...kinds.keys()], quantity, (value) => { quantity = value; show(); }),
-      make("span", { class: "faint", id: "pointed" })),
-    together(doc.samples.times, lines.filter((line) => !hidden.has(line.name)), !whole[0].program, legend, lines), legend);
+  const shown = all.filter((line) => !hidden.has(line.name));
+  return [together(doc.samples.times, shown, !whole[0].program, legend, all), legend];
 }
 
 function newest(values) {
@@ -778,6 +788,8 @@ function notes() {
 
 // ---- drawing, and asking for newer documents ------------------------------------------------
 
+// For each part its name, what builds it, from what, and whether it is inside of another, which has
+// fields that stay as they are.
 const PARTS = {
   application: [
     ["ways", ways, () => doc.ways],
@@ -787,8 +799,10 @@ const PARTS = {
     ["links", links, () => doc.links],
     // Drawn anew where it would look different: after an hour each 12 seconds.
     ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(300 * Math.log(elapsed() + 1))]],
-    ["instances", instances, () => [doc.instances, doc.slow, wanted, order]],
-    ["samples", samples, () => [doc.samples, quantity, [...hidden], root.clientWidth]],
+    ["instances", instances, () => doc.instances.length],
+    ["rows", rows, () => [doc.instances, doc.slow, wanted, order], true],
+    ["samples", samples, () => [...quantities().keys()]],
+    ["lines", lines, () => [doc.samples, quantity, [...hidden], root.clientWidth], true],
     ["metrics", metrics, () => doc.curves], ["feed", feed, () => doc.feed],
     ["stacks", taken, () => [doc.live, doc.can, stacks]],
     ["logs", logs, () => doc.log_names], ["ran", ran, () => doc.ran], ["exports", exports_, () => doc.exports],
@@ -806,15 +820,15 @@ const PARTS = {
 };
 
 function show() {
-  for (const [id, build, uses] of PARTS[doc.kind]) {
-    const made = JSON.stringify(uses());
-    if (drawn.get(id) === made) continue;
+  for (const [id, build, uses, inside] of PARTS[doc.kind]) {
+    const made = JSON.stringify(uses()), old = document.getElementById(`part-${id}`);
+    if (drawn.get(id) === made || (inside && !old)) continue;
     drawn.set(id, made);
-    const old = document.getElementById(`part-${id}`);
     const open = old ? [...old.querySelectorAll("details[open]")].map((one) => one.id) : [];
     const focus = old && old.contains(document.activeElement) ? document.activeElement : null;
     const fresh = make("div", { id: `part-${id}` }, build());
     for (const one of fresh.querySelectorAll("details")) one.open = open.includes(one.id);
+    for (const one of fresh.querySelectorAll("[id^=part-]")) drawn.delete(one.id.slice("part-".length));
     if (old) old.replaceWith(fresh);
     else root.append(fresh);
     if (focus && focus.id) refocus(focus);
