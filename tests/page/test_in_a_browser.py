@@ -378,3 +378,16 @@ def test_progress_and_the_time_that_is_left_are_on_top(window, tmp_path):
         window.open(path.as_uri())
         told = "1200 of 5000 (24 %), 10 steps/s, 6m20s left" if live else ""
         assert window.text("#progress") == told
+
+
+def test_a_log_that_cannot_be_read_is_not_one_without_the_words(window, tmp_path):
+    path = tmp_path / "app.html"
+    logs = [PageLog("worker/0", "", "its node does not tell"), PageLog("worker/1", "a line")]
+    path.write_text(page(of_application(About("app"), restarted(), logs=logs, fixed=True)))
+    window.open(path.as_uri())
+    find(window, "loss")
+    assert window.text("#log-note") == "there is no log yet, or it cannot be read here"
+    choose(window, "log-choice", "worker/1")
+    assert window.text("#log-note") == "0 lines found in 6 bytes"
+    find(window, "")
+    assert (window.text("#log-note"), window.text("#log")) == ("the last lines", "a line")

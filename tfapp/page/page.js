@@ -662,7 +662,8 @@ async function search() {
   }
   const shown = told.found.reduce((sum, one) => sum + one.lines.length, 0);
   const part = told.searched < told.size ? `the last ${amount(told.searched)} of ${amount(told.size)}` : amount(told.size);
-  note.textContent = `${several(told.matching, "line")} found in ${part}${shown < told.matching ? `, ${shown} shown` : ""}`;
+  const found = `${several(told.matching, "line")} found in ${part}${shown < told.matching ? `, ${shown} shown` : ""}`;
+  note.textContent = told.size ? found : "there is no log yet, or it cannot be read here";
   box.replaceChildren(...told.found.flatMap((one) => [
     ...(everywhere ? [make("b", {}, `${one.instance}\n`)] : []), ...one.lines.flatMap((line) => [...marked(line, words), "\n"])]));
   box.scrollTop = everywhere ? 0 : box.scrollHeight;
