@@ -100,6 +100,11 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     asks = f"return {entries}.filter(e => /data.json/.test(e.name)).length"
     asked = window.run(asks)
 
+    def lines() -> set[str]:
+        return {text.split()[0] for text in window.texts("#legend button")}
+
+    wait_for(lambda: lines() == rows, "what both use, in one picture")
+
     # It fails once, and the open page tells of it.
     running.tell("fail")
     wait_for(lambda: "Generation 2 runs." in window.text(".words"), "generation 2")
