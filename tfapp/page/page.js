@@ -914,9 +914,11 @@ function deaf() {
 
 async function watch() {
   for (;;) {
-    if (!document.hidden && !source) {
-      const there = await look(false);
+    try {
+      const there = !document.hidden && !source && await look(false);
       if (there && doc.can && doc.can.includes("events") && Date.now() >= again) listen();
+    } catch (error) { // of what is drawn: the next news may be drawn well
+      console.error(error);
     }
     await new Promise((next) => setTimeout(next, (doc.pause || 1) * 1000));
   }
