@@ -18,7 +18,7 @@ from tests.cli.played_runners import PlayedRunners, PlayedTracers
 from tests.readme import README
 from tfapp.cli.commands import COMMANDS
 from tfapp.contract.exit import Exit
-from tfapp.contract.status import STARTS, Curve, FeedStatus, Moment
+from tfapp.contract.status import STARTS, Curve, FeedStatus, Moment, Samples, Series
 from tfapp.engines.base import DAMAGED, Application, Link
 from tfapp.engines.diagnosis import WARNING, Finding
 from tfapp.shipped import app_packages_dir, schemas_dir
@@ -44,6 +44,7 @@ FAILED = dataclasses.replace(
         Moment(1.0e9 + 1, "as an older version wrote it"),
     ),
     curves=(Curve("worker/0", "loss", ((0.5, 1, 0.25), (1.5, None, "nan"))),),
+    samples=Samples((0.5, 5.5), (Series("worker/0", "cpu", "- 1.5"),)),
     feed=FeedStatus(20, {"worker/0": 20}, seconds=1.5, lost=3, error="a column has a null"),
 )
 RUNNING = status("RUNNING", WORKER)

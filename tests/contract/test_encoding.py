@@ -17,6 +17,8 @@ from tfapp.contract.status import (
     FeedStatus,
     InstanceStatus,
     Moment,
+    Samples,
+    Series,
     Verdict,
 )
 
@@ -34,6 +36,7 @@ STATUS = ApplicationStatus(
     verdict=Verdict("FAILED", 56, "It failed.", Cause("worker/0", 1, "h", "c", FAILED, "a\nb")),
     timeline=(Moment(1.0, "begins", "begins", generation=1),),
     curves=(Curve("worker/0", "loss", ((0.0, None, 1.0), (1.0, 7, 0.5))),),
+    samples=Samples((0.5, 5.5), (Series("worker", "loss", "- 1.5", "lowest", True),)),
     joined={"worker/1": 2},
     feed=FeedStatus(rows=7, instances={"worker/0": 7}),
 )

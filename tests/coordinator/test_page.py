@@ -8,9 +8,19 @@ from collections.abc import Sequence
 import pytest
 
 from tests.page.applications import restarted
+from tests.page.test_stacks import told
+from tfapp.contract.encoding import encode
 from tfapp.contract.names import PAGE_ROUTE
 from tfapp.coordinator.nodes import leads_to_pages, load
-from tfapp.coordinator.page import ASK_EVERY, MAX_LOG, NOT_TOLD, READ_EVERY, LogReader, shown
+from tfapp.coordinator.page import (
+    ASK_EVERY,
+    MAX_LOG,
+    MAX_SEARCHED,
+    NOT_TOLD,
+    READ_EVERY,
+    LogReader,
+    shown,
+)
 from tfapp.engines.yarn import nodes as of_yarn
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.page.document import PageAddress, PageLog
@@ -23,11 +33,11 @@ class Connection:
     def __init__(self, refuses: bool = False):
         self.pages: dict[str, str] = {}
         self.asked = 0
-        self._refuses = refuses
+        self.refuses = refuses
 
     def containers(self, states: Sequence[str]) -> tuple[ContainerReport, ...]:
         self.asked += 1
-        if self._refuses:
+        if self.refuses:
             raise UnreachableError("it is busy")
         assert {"RUNNING", "FAILED"} <= set(states)
         begun = (
@@ -38,8 +48,13 @@ class Connection:
         )
         return (*begun, ContainerReport("worker_2", "worker", "REQUESTED", "", ""))
 
+    def values(self, prefix: str) -> tuple[bytes, ...]:
+        if self.refuses:
+            raise UnreachableError("it is busy")
+        return (encode(told("worker/0", 12)),)
+
     def add_page(self, route: str, target: str, title: str) -> None:
-        if self._refuses:
+        if self.refuses:
             raise RefusedError("no")
         self.pages[route] = target
 
@@ -73,14 +88,14 @@ def test_it_is_there_as_long_as_the_application():
     with serving(connection):
         address = connection.pages[PAGE_ROUTE]
         assert b"<title>app" in fetched(address)
-        told = json.loads(fetched(f"{address}data.json?seen="))
-        assert told["document"]["name"] == "app"
-        assert told["document"]["log_names"] == ["worker/0", "worker/1", "worker/2"]
-        assert fetched(f"{address}data.json?seen={told['seen']}") == b"null"
+        first = json.loads(fetched(f"{address}data.json?seen="))
+        assert first["document"]["name"] == "app"
+        assert first["document"]["log_names"] == ["worker/0", "worker/1", "worker/2"]
+        assert fetched(f"{address}data.json?seen={first['seen']}") == b"null"
         groups = json.loads(fetched(f"{address}ws/v1/slider/publisher/exports"))["exports"]
         assert list(groups) == ["worker"]
         assert b"tfapp_generation{" in fetched(f"{address}metrics")
-        for path in ("other", "ws/v1/slider/publisher/exports/other"):
+        for path in ("other", "events", "ws/v1/slider/publisher/exports/other"):
             with pytest.raises(urllib.error.HTTPError, match="404") as raised:
                 fetched(f"{address}{path}", Accept="text/html,*/*;q=0.8")
             assert b"<title>Not found" in raised.value.read()
@@ -123,6 +138,30 @@ def test_logs_are_those_that_nodes_show_and_all_have_a_link():
     now[0] += ASK_EVERY
     logs.of(third)
     assert connection.asked == 2
+
+
+def test_it_shows_the_stacks_taken_last_and_takes_none():
+    connection = Connection()
+    with serving(connection):
+        address = connection.pages[PAGE_ROUTE]
+        groups = json.loads(fetched(f"{address}stacks.json"))["groups"]
+        assert [group["instances"] for group in groups] == [["worker/0"]]
+        assert json.loads(fetched(f"{address}data.json"))["document"]["can"] == ["last stacks"]
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            urllib.request.urlopen(f"{address}stacks.json", b"", timeout=60)
+        connection.refuses = True
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            fetched(f"{address}stacks.json")
+
+
+def test_the_end_of_a_log_is_searched():
+    connection, nodes = Connection(), Nodes()
+    with shown(restarted, connection, nodes, "ada"):  # type: ignore[arg-type]
+        address = connection.pages[PAGE_ROUTE]
+        for which, lines in (("worker/0", ["line 2"]), ("worker/2", []), ("other/0", [])):
+            found = json.loads(fetched(f"{address}search.json?log={which}&find=E%202"))
+            assert [one["lines"] for one in found["found"]] == [lines] * bool(lines)
+    assert [read[3] for read in nodes.read] == [MAX_SEARCHED]
 
 
 def test_a_master_that_does_not_answer_leaves_the_page_without_logs():

@@ -12,9 +12,13 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, failure, instance, status
+from tests.cli.played_runners import PlayedRunners
 from tests.coordinator.test_history import JOB, LOGS, STATUS
 from tests.page.applications import embedded
+from tests.waiting import wait
+from tfapp.contract.encoding import encode
 from tfapp.contract.history import PastRun
+from tfapp.contract.stacks import InstanceStacks
 from tfapp.coordinator.history import Limits, keep
 from tfapp.engines.base import Link
 from tfapp.errors import UnavailableError, UnreachableError
@@ -23,7 +27,7 @@ from tfapp.launch.history import History
 from tfapp.launch.pages import MAX_KEPT_LOGS, HistoryPages, Pages, Seldom, kept
 from tfapp.page.document import MAX_LINES
 from tfapp.page.html import policy
-from tfapp.page.server import HTML, PageServer
+from tfapp.page.server import HTML, MOST_STREAMS, PageServer
 from tfapp.storage.place import place_at
 
 RUNNING = status(
@@ -147,6 +151,115 @@ def test_a_log_is_that_of_an_instance(client, engine, tmp_path):
     for name in ("../secret", "secret", "worker/9", "%2e%2e/secret"):
         assert client.document(f"?log={name}")["logs"][0]["text"] == ""
     engine.write_log("worker/0", "hello\n")
+
+
+def search(client, query: str) -> tuple[list, int]:
+    code, _, body = client.ask(f"local/app/search.json?{query}")
+    assert code == 200
+    told = json.loads(body)
+    return [(one["instance"], one["lines"]) for one in told["found"]], told["searched"]
+
+
+def test_logs_are_searched(client, engine, tmp_path, monkeypatch):
+    engine.write_log("chief/0", "step 1\nit is NaN\n")
+    engine.write_log("worker/0", "nan\nstep 2\n")
+    assert search(client, "log=chief/0&find=nan") == ([("chief/0", ["it is NaN"])], 17)
+    both = [("worker/0", ["nan"]), ("chief/0", ["it is NaN"])]
+    assert search(client, "find=nan") == (both, 28)
+    assert search(client, "log=chief/0&find=") == ([], 17)
+    (tmp_path / "secret").write_text("nan")
+    assert search(client, "log=../secret&find=nan") == ([], 0)
+    # The newest bytes of each log, and of all together.
+    monkeypatch.setattr(pages.document, "MAX_SEARCHED", 11)
+    assert search(client, "log=chief/0&find=t") == ([("chief/0", ["it is NaN"])], 11)
+    monkeypatch.setattr(pages, "MAX_SEARCHED", 14)
+    assert search(client, "find=n") == ([("worker/0", ["nan"]), ("chief/0", ["aN"])], 14)
+
+
+class Runners(PlayedRunners):
+    """With what they have told before."""
+
+    def values(self, prefix: str) -> tuple[bytes, ...]:
+        told = InstanceStacks("id", "worker/0", "", RUNNING.generation or 0, why="no Python")
+        return (encode(told),)
+
+
+def test_stacks_are_taken_when_they_are_asked_for(client, engine, monkeypatch):
+    runners = Runners({"worker/0": 12, "chief/0": 41})
+    monkeypatch.setattr(engine, "connect", lambda name: runners, raising=False)
+    words = "worker/0 is in a place that is not known: no Python"
+    code, _, body = client.ask("local/app/stacks.json")
+    assert (code, json.loads(body)["groups"][0]["words"]) == (200, words)
+    assert runners.requests == [], "nobody was asked"
+    code, _, body = client.ask("local/app/stacks.json", "POST")
+    groups = [group["words"] for group in json.loads(body)["groups"]]
+    assert (code, len(runners.requests), len(groups)) == (200, 1, 2)
+    assert "worker/0 is in load at data.py:12" in groups
+    assert client.ask("local/app/stacks.json", "POST", token="/x/")[0] == 403
+
+
+def test_a_request_for_stacks_has_no_body(client, engine, monkeypatch):
+    monkeypatch.setattr(
+        engine, "connect", lambda name: Runners({"worker/0": 1, "chief/0": 1}), raising=False
+    )
+    headers = {"Content-Length": "7"}
+    assert client.ask("local/app/stacks.json", "POST", **headers)[1]["Connection"] == "close"
+
+
+class Stream:
+    """An open page that listens, of the log of `instance`."""
+
+    def __init__(self, client: Client, instance: str):
+        self._connection = http.client.HTTPConnection("127.0.0.1", client.server.server_port)
+        self._connection.request("GET", f"{client.token}local/app/events?log={instance}")
+        self.answer = self._connection.getresponse()
+
+    def news(self) -> dict:
+        line = self.answer.readline()
+        assert (line[:6], self.answer.readline()) == (b"data: ", b"\n")
+        return json.loads(line[6:])["document"]
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()
+
+
+def test_an_open_page_is_told_what_is_new(client, engine):
+    stream = Stream(client, "chief/0")
+    assert stream.answer.headers["Content-Type"] == "text/event-stream"
+    assert stream.answer.headers["Content-Security-Policy"] == policy()
+    assert stream.news() == client.document("?log=chief/0")
+    engine.write_log("worker/0", "of no interest\n")
+    engine.write_log("chief/0", "a line\n")
+    assert stream.news() == {"logs": [{"instance": "chief/0", "text": "a line", "missing": ""}]}
+    stream.close()
+    assert client.ask("local/other/events")[0] == 404
+    assert client.ask("local/app/events", token="/x/")[0] == 403
+
+
+def test_a_stream_says_now_and_then_that_it_lives(client, monkeypatch):
+    monkeypatch.setattr("tfapp.page.server.SIGN_OF_LIFE", 0.0)
+    stream = Stream(client, "chief/0")
+    stream.news()
+    assert stream.answer.readline() + stream.answer.readline() == b":\n\n"
+    stream.close()
+
+
+def test_streams_are_few_and_one_that_goes_makes_room(client):
+    streams = [Stream(client, "chief/0") for _ in range(MOST_STREAMS)]
+    for stream in streams:
+        stream.news()
+    assert client.ask("local/app/events")[0] == 503
+    assert client.document()["name"] == "app", "a page that asks is answered"
+    streams.pop().close()
+
+    def another() -> Stream | None:
+        found = Stream(client, "chief/0")
+        return found if found.answer.status == 200 else found.close()
+
+    streams.append(wait(another, "there is no room", 60.0))
+    for stream in streams:
+        stream.close()
 
 
 def test_links_of_the_engine_are_shown(client):

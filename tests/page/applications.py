@@ -7,14 +7,18 @@ from tfapp.contract.status import (
     BEGINS,
     ENDS,
     FAILURE,
+    STALLS,
     STARTS,
     ApplicationStatus,
     Cause,
     Curve,
     InstanceStatus,
     Moment,
+    Samples,
+    Series,
     Verdict,
 )
+from tfapp.contract.usage import Usage
 
 BEGUN = 1.0e9
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>&{{data}}"
@@ -58,6 +62,38 @@ def restarted() -> ApplicationStatus:
             Curve("worker/0", HOSTILE, ((5.0, 1, 0.5), (10.0, 2, "nan"), (30.0, 1, 0.25))),
             Curve("worker/0", "loss", tuple((float(n), n, 1.0 / n) for n in range(1, 40))),
         ),
+    )
+
+
+def slow(count: int = 60) -> ApplicationStatus:
+    """One of which a worker holds up the others, with samples over time."""
+    instances = [instance("chief/0", step=1200, total=5000, steps_per_second=10.0)]
+    for n in range(count - 1):
+        cpu = 0.25 if n == 17 else 1.0 + n / 100
+        usage = Usage(9.0, cpu, cpu, 2, n << 20, n << 20, 1 << 30, 0, 0)
+        own = {"own_step_seconds": 0.5 if n == 17 else 0.01}
+        still = BEGUN + 40 if n == 17 else None
+        instances.append(instance(f"worker/{n}", usage=usage, metrics=own, no_step_since=still))
+    series = (
+        Series("chief/0", "cpu", "- 1.5 2"),
+        *(Series("worker", "cpu", "0.25 0.25 0.25", "lowest"),),
+        *(Series("worker", "cpu", "1 1.5 1.25", "middle"),),
+        *(Series("worker", "cpu", "2 - 1.75", "highest"),),
+        Series("chief/0", HOSTILE, "0.5 0.25 -", program=True),
+        Series("chief/0", "cpu", "7 7 7", program=True),
+    )
+    return ApplicationStatus(
+        "slow",
+        "RUNNING",
+        1,
+        BEGUN,
+        BEGUN + 60,
+        tuple(instances),
+        timeline=(
+            Moment(BEGUN + 2, "generation 1 starts", STARTS, "", 1),
+            Moment(BEGUN + 50, f"worker/17 is in load at data.py:12 {HOSTILE}", STALLS, "", 1),
+        ),
+        samples=Samples((5.0, 10.0, 15.0), series),
     )
 
 

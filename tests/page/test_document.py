@@ -13,6 +13,7 @@ from tfapp.contract.status import (
     OWN_STEP,
     REPLACED,
     RESTARTED,
+    STALLS,
     STARTS,
     ApplicationStatus,
     FeedStatus,
@@ -20,13 +21,18 @@ from tfapp.contract.status import (
     Moment,
     Ran,
     RanComponent,
+    Samples,
+    Series,
 )
 from tfapp.contract.usage import Usage
 from tfapp.page.document import (
+    MAX_FOUND,
+    MAX_SEARCHED,
     About,
     PageLog,
     advice_in_words,
     feed_in_words,
+    found,
     in_words,
     last_lines,
     of_application,
@@ -186,6 +192,32 @@ def test_rows_of_a_feed_are_those_of_instances():
     assert [one["rows"] for one in document["instances"]] == [7, None, None]
 
 
+def test_what_stands_out_is_named():
+    """Who is waited for, and where all were when steps stopped."""
+    still = {"no_step_since": BEGUN + 5}
+    members = [
+        instance(f"worker/{n}", metrics={OWN_STEP: n}, **(still if n == 1 else {}))
+        for n in range(3)
+    ]
+    stalls = Moment(BEGUN + 9, "worker/1 has made no step for 5 min", STALLS, "worker/1", 2)
+    status = dataclasses.replace(
+        restarted(),
+        instances=tuple(members),
+        timeline=(stalls, *restarted().timeline),
+        samples=Samples((1.0,), (Series("worker/0", "cpu", "0.5"),)),
+    )
+    document = of_application(ABOUT, status)
+    assert (document["slow"], document["stalled"]) == ("worker/2", stalls.text)
+    assert document["samples"]["series"][0]["values"] == "0.5"
+    earlier = dataclasses.replace(stalls, time=BEGUN + 5, text="steps are made again")
+    early = dataclasses.replace(status, timeline=(earlier,))
+    assert of_application(ABOUT, early)["stalled"] == "", "of this stall nothing is told yet"
+    over = dataclasses.replace(status, instances=(instance("worker/1"),))
+    assert of_application(ABOUT, over)["stalled"] == "", "it makes steps again"
+    empty = of_application(ABOUT, restarted())
+    assert (empty["slow"], empty["stalled"], empty["samples"]) == ("", "", None)
+
+
 GIB = 1 << 30
 
 
@@ -272,7 +304,7 @@ def test_a_page_needs_nothing_from_elsewhere():
     assert policy().startswith("default-src 'none'; ")
     assert policy() == policy(in_page=True) + "; frame-ancestors 'none'"
     assert len(document["instances"]) == 200
-    assert len(text) < 200_000
+    assert len(text) < 220_000
 
 
 def test_a_document_has_the_fields_of_a_page_and_no_others():
@@ -322,6 +354,34 @@ def test_a_log_is_shown_as_in_a_terminal(written, seen):
 def test_the_last_lines_are_few():
     written = "".join(f"line {n}\n" for n in range(1000)).encode()
     assert last_lines(written, 3) == "line 997\nline 998\nline 999"
+
+
+def test_lines_with_words_are_found():
+    logs = [
+        ("worker/0", b"one\nLoss is NaN\n 1/9 nan\r 9/9\n\x1b[31mnan\x1b[0m\n", 1000),
+        ("worker/1", b"nothing\n", 8),
+        ("worker/2", b"", 0),
+    ]
+    assert found(logs, "nan") == {
+        "found": [{"instance": "worker/0", "lines": ["Loss is NaN", "nan"]}],
+        "matching": 2,
+        "searched": len(logs[0][1]) + 8,
+        "size": 1008,
+    }
+    assert found(logs, "")["found"] == []
+    assert found([], "nan") == {"found": [], "matching": 0, "searched": 0, "size": 0}
+
+
+def test_the_newest_lines_of_a_bounded_part_are_found():
+    data = b"".join(b"nan %d\n" % n for n in range(MAX_SEARCHED // 8))
+    told = found([(f"worker/{n}", data, len(data)) for n in range(2)], "nan")
+    ((lines,),) = ([one["lines"] for one in told["found"]],)
+    assert (len(lines), lines[-1]) == (MAX_FOUND, f"nan {MAX_SEARCHED // 8 - 1}")
+    assert told["searched"] == 2 * MAX_SEARCHED < told["size"] == 2 * len(data)
+    few = [("worker/0", b"nan\n" * (MAX_FOUND - 3), 9), ("worker/1", b"nan\n" * 9, 9)]
+    told = found(few, "nan")
+    assert [len(one["lines"]) for one in told["found"]] == [MAX_FOUND - 3, 3]
+    assert told["matching"] == MAX_FOUND + 6
 
 
 def test_ends_without_a_cause_are_no_failures():

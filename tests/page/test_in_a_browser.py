@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
-from tests.page.applications import HOSTILE, large, restarted
+from tests.page.applications import HOSTILE, large, restarted, slow
 from tests.page.browser import Browser, wait_for
 from tests.page.served import fetched, served
 from tfapp.contract.status import FeedStatus
@@ -94,6 +94,17 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     wait_for(lambda: "begins" in window.text("#log"), "the log")
     wait_for(lambda: window.texts("figure[data-metric=loss]"), "the plot of the loss")
 
+    # The page is told of news, and does not ask any more.
+    wait_for(lambda: window.run("return source !== null && heard"), "the stream")
+    entries = "performance.getEntriesByType('resource')"
+    asks = f"return {entries}.filter(e => /data.json/.test(e.name)).length"
+    asked = window.run(asks)
+
+    def lines() -> set[str]:
+        return {text.split()[0] for text in window.texts("#legend button")}
+
+    wait_for(lambda: lines() == rows, "what both use, in one picture")
+
     # It fails once, and the open page tells of it.
     running.tell("fail")
     wait_for(lambda: "Generation 2 runs." in window.text(".words"), "generation 2")
@@ -119,6 +130,29 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     end = "const e = document.getElementById('log');"
     assert window.run(f"{end} return e.scrollHeight - e.scrollTop - e.clientHeight < 2")
     assert window.run("return document.title") == "\u25b6 app \u00b7 tfapp"
+
+    assert window.run(asks) == asked
+
+    # Its lines are searched, with the words as they are, and all logs at once.
+    find(window, "NO luck")
+    wait_for(lambda: window.texts("#log mark") == ["no luck"], "the line")
+    assert window.text("#log") == "ValueError: <b>no luck</b>\n"
+    assert window.text("#log-note").startswith("1 line found in ")
+    window.run("document.getElementById('find-everywhere').click()")
+    find(window, "begins")
+    wait_for(lambda: window.texts("#log b") == ["worker/0\n", "worker/1\n"], "both logs")
+    assert set(window.texts("#log mark")) == {"begins"}
+    find(window, "")
+    wait_for(lambda: "it was told to say this" in window.text("#log"), "the last lines again")
+
+    # Its programs tell where they are, and go on.
+    window.run("document.getElementById('take-stacks').click()")
+    wait_for(lambda: "at program.py:" in window.text("#stacks summary"), "the stacks")
+    window.run("document.querySelector('#stacks summary').click()")
+    assert "worker/0, process" in window.text("#stacks pre")
+    window.run("document.getElementById('last-stacks').click()")
+    wait_for(lambda: "at program.py:" in window.text("#stacks summary"), "them again")
+    assert "tfapp stacks app --engine local" in window.text("#stacks")
 
     # What it shows can be kept, and is the same.
     kept = tmp_path / "kept.html"
@@ -157,6 +191,9 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     assert re.search(sentence, window.text("#failures"))
     assert window.texts("figure[data-metric=loss]") != []
     assert "no luck" not in window.text("#log"), "the log of worker/0 is shown first"
+    window.run("document.getElementById('find-everywhere').click()")
+    find(window, "no luck")
+    assert window.texts("#log mark") == ["no luck"], "it is searched without a server"
     assert window.texts("#log-choice option") == ["worker/0", "worker/1"]
     assert window.complaints() == []
 
@@ -203,13 +240,14 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
     logs = [PageLog("worker/0", f"{HOSTILE}\n{'x' * 3000}")]
     feed = FeedStatus(1_234_567, {"worker/0": 1_234_567}, waits=HOSTILE)
     fed = dataclasses.replace(restarted(), feed=feed)
-    for name, status in (("large", large()), ("restarted", fed)):
+    for name, status in (("large", large()), ("restarted", fed), ("slow", slow())):
         about = About(f"{name}{HOSTILE}", "yarn", "application_1_0001", 1, status.verdict is None)
         path = tmp_path / f"{name}.html"
         path.write_text(page(of_application(about, status, logs=logs, fixed=True)))
         window.size(width, height, dark)
         window.open(path.as_uri())
         window.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        wait_for(lambda: closed(window) == 0, "what was folded")
         assert window.widths() == (width, width)
         assert window.text("h1") == f"{name}{HOSTILE}"
         assert len(window.texts("[data-lane]")) == len(status.instances)
@@ -221,12 +259,20 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
         assert window.complaints() == []
 
 
+def closed(window: Browser) -> int:
+    """How many parts have nothing in them yet."""
+    return window.run("return document.querySelectorAll('details > summary:only-child').length")
+
+
 def test_states_are_told_without_colour(window, tmp_path):
     path = tmp_path / "large.html"
     path.write_text(page(of_application(About("large", live=False), large(), fixed=True)))
     window.open(path.as_uri())
     assert "\u2716 FAILED" in window.text(".title")
     assert "189 \u25a0 KILLED, 1 \u2716 FAILED, 1 \u2716 LOST" in window.text("#of-worker summary")
+    assert window.texts("#of-worker tr") == [], "a table is not made before it is looked at"
+    window.run("document.querySelector('#of-worker summary').click()")
+    wait_for(lambda: len(window.texts("#of-worker tr[data-instance]")) == 191, "the table")
     assert "The cause: worker/17 on node-17 in generation 4" in window.text(".alert")
     assert "last words" in window.text(".alert pre")
     assert [text[-1] for text in window.texts("svg .mark-text")] == ["1", "2", "3", "4"]
@@ -251,3 +297,102 @@ def test_a_long_list_is_searched(window, tmp_path):
     assert window.run("return document.querySelector('input').value") == "FAILED sweep-7"
     assert window.widths() == (PHONE[0], PHONE[0])
     assert window.complaints() == []
+
+
+def test_samples_of_several_instances_are_seen_together(window, tmp_path):
+    path = tmp_path / "slow.html"
+    path.write_text(page(of_application(About("slow"), slow(), fixed=True)))
+    window.open(path.as_uri())
+    chief, *workers = (
+        "chief/0 2",
+        "worker, lowest 0.25",
+        "worker, middle 1.25",
+        "worker, highest 1.75",
+    )
+    assert window.texts("#legend button") == [chief, *workers]
+    assert len(window.texts("#samples svg .line[data-line]")) == 4
+    assert len(window.texts("#samples svg polygon")) == 1
+
+    # What is pointed at is told with its time.
+    point = "const e = document.querySelector('#samples svg'), r = e.getBoundingClientRect();"
+    point += "e.dispatchEvent(new PointerEvent(arguments[0], {clientX: r.left + r.width / 2}))"
+    window.run(point, "pointermove")
+    assert window.text("#pointed") == "at +10.0 s"
+    assert [text.split()[-1] for text in window.texts("#legend button")] == [
+        *("1.5", "0.25", "1.5", "\u2013")
+    ]
+    window.run(point, "pointerleave")
+    assert window.texts("#legend button") == [chief, *workers]
+
+    # A line can be left out, and another quantity be chosen.
+    window.run("document.querySelector('#legend button').click()")
+    assert len(window.texts("#samples svg .line[data-line]")) == 3
+    assert window.run("return document.querySelector('#legend button').ariaPressed") == "false"
+    # News leave a field as it is that somebody may be about to use.
+    window.run(
+        "window.fields = document.querySelectorAll('#quantity, #order, #find-instance');"
+        "const all = doc.samples.series, last = {...all.at(-1), values: '7 7 9'};"
+        "const series = [...all.slice(0, -1), last];"
+        "doc = {...doc, samples: {...doc.samples, series}, slow: ''}; show()"
+    )
+    assert window.run("return [...fields].map((one) => one.isConnected)") == [True] * 3
+    names = ["processors in use", HOSTILE, "cpu"]
+    assert window.texts("#quantity option") == names
+    choose(window, "quantity", "cpu")
+    assert window.texts("#legend button") == ["chief/0 9"]
+    assert window.complaints() == []
+
+
+def choose(window: Browser, id: str, value: str) -> None:
+    script = "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+    window.run(
+        script + "e.dispatchEvent(new Event(e.localName === 'select' ? 'change' : 'input'))",
+        id,
+        value,
+    )
+
+
+def find(window: Browser, words: str) -> None:
+    """In the log, as with Enter."""
+    choose(window, "find-log", words)
+    window.run("document.getElementById('find-log').dispatchEvent(new Event('search'))")
+
+
+def test_the_slow_one_stands_out_among_many(window, tmp_path):
+    path = tmp_path / "slow.html"
+    path.write_text(page(of_application(About("slow"), slow(), fixed=True)))
+    window.open(path.as_uri())
+    assert "worker/17 is waited for" in window.text(".words")
+    assert "No step: worker/17 since" in window.text("#stalled")
+    assert "worker/17 is in load at data.py:12" in window.text("#stalled p")
+    assert window.texts("tr[data-instance] td.name")[0] == "worker/17", "before all others"
+    assert "the others wait for it" in window.text("tr.note")
+    choose(window, "order", "least processor first")
+    names = window.texts("tr[data-instance] td.name")
+    assert (len(names), names[:3]) == (50, ["worker/17", "worker/0", "worker/1"])
+    choose(window, "find-instance", "worker/5 RUNNING")
+    found = ["worker/5", *(f"worker/{n}" for n in range(50, 59))]
+    assert window.texts("tr[data-instance] td.name") == found
+    assert window.complaints() == []
+
+
+def test_progress_and_the_time_that_is_left_are_on_top(window, tmp_path):
+    path = tmp_path / "slow.html"
+    for live in (True, False):
+        path.write_text(page(of_application(About("slow", live=live), slow(), fixed=True)))
+        window.open(path.as_uri())
+        told = "1200 of 5000 (24 %), 10 steps/s, 6m20s left" if live else ""
+        assert window.text("#progress") == told
+
+
+def test_a_log_that_cannot_be_read_is_not_one_without_the_words(window, tmp_path):
+    path = tmp_path / "app.html"
+    logs = [PageLog("worker/0", "", "its node does not tell"), PageLog("worker/1", "a line")]
+    path.write_text(page(of_application(About("app"), restarted(), logs=logs, fixed=True)))
+    window.open(path.as_uri())
+    find(window, "loss")
+    assert window.text("#log-note") == "there is no log yet, or it cannot be read here"
+    choose(window, "log-choice", "worker/1")
+    assert window.text("#log-note") == "0 lines found in 6 bytes"
+    find(window, "")
+    assert (window.text("#log-note"), window.text("#log")) == ("the last lines", "a line")

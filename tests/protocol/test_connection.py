@@ -19,6 +19,8 @@ def test_values_are_written_read_and_deleted(connection):
     assert connection.get("a.1") == b"one"
     assert connection.get("missing") is None
     assert (connection.get("a.2"), connection.get("a.3")) == (b"two", b"three")
+    assert connection.values("a.") == (b"one", b"two", b"three")
+    assert connection.values("c") == ()
     connection.discard("a.1")
     assert connection.get("a.1") is None
 

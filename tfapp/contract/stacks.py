@@ -134,6 +134,18 @@ class InstanceStacks(Coded):
         troubles = "; ".join(self.troubles)[:MAX_PLACE]
         return f"{text} ({troubles})" if troubles else text
 
+    def lines(self) -> Iterator[str]:
+        """All of it, for a person."""
+        yield from (f"{self.instance}: {trouble}" for trouble in self.troubles)
+        for process in self.processes:
+            state = f", {process.state}" if process.state else ""
+            yield f"{self.instance}, process {process.pid}{state}: {process.command}"
+            why = f" ({process.why})" if process.why else ""
+            yield f"by {process.by}{why}" if process.by else f"no stacks{why}"
+            for thread, frames in process.by_thread():
+                yield f"  {thread}"
+                yield from (f"    {frame}" for frame in frames)
+
     def fitting(self, limit: int = MAX_REPORT) -> InstanceStacks:
         """With as many frames, threads and processes as `limit` bytes of JSON take. What is left
         out is what is the farthest from where the program is."""

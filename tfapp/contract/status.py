@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tfapp.contract.encoding import Coded, encode
 from tfapp.contract.exit import Exit
@@ -13,6 +13,8 @@ from tfapp.contract.metrics import Measure
 from tfapp.contract.names import FINAL_STATES, LOST, STOPPED
 from tfapp.contract.usage import Usage, amount
 from tfapp.frozen import frozen
+
+T = TypeVar("T")
 
 # ---- How an application ended -----------------------------------------------------------------
 
@@ -212,6 +214,46 @@ class Curve(Coded):
         return dataclasses.replace(self, points=self.points[:-1][::2] + self.points[-1:])
 
 
+# Of many instances of a component, in the place of each (`Series.of`).
+LOWEST, MIDDLE, HIGHEST = "lowest", "middle", "highest"
+UNKNOWN = "-"  # in the place of a value
+
+
+@frozen
+class Series(Coded):
+    """What an instance has used or told at the times of `Samples`, or the lowest, middle or highest
+    of a component's instances. `what`: "cpu" (processors), "memory" (MiB), "gpu" (GPUs) or
+    "steps_per_second"; the name of a metric where its `program` tells it. `values`: a number or
+    UNKNOWN for each time, with spaces between them. A text, because it costs nothing to publish."""
+
+    who: str
+    what: str
+    values: str
+    of: str = ""
+    program: bool = False
+
+
+@frozen
+class Samples(Coded):
+    """What all instances have used and told over time. `times`: seconds since the application's
+    start."""
+
+    times: tuple[float, ...]
+    series: tuple[Series, ...]
+
+    def thinner(self) -> Samples:
+        """With every second sample, including the newest."""
+
+        def half(values: Sequence[T]) -> Sequence[T]:
+            return values[(len(values) + 1) % 2 :: 2]
+
+        series = (
+            dataclasses.replace(one, values=" ".join(half(one.values.split())))
+            for one in self.series
+        )
+        return Samples(tuple(half(self.times)), tuple(series))
+
+
 @frozen
 class FeedStatus(Coded):
     """The counters of a feed from Spark, from the last report of its driver."""
@@ -280,6 +322,7 @@ class ApplicationStatus(Coded):
     losses: int | None = 0  # restarts after losses by the infrastructure
     timeline: tuple[Moment, ...] = ()  # the newest last
     curves: tuple[Curve, ...] = ()  # of each component's first instance
+    samples: Samples | None = None  # of all instances; None: there are none yet
     # Instances that came after the first generation -> that from which on they take part.
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop_grace: float = 30.0  # seconds that programs get to end when it is stopped
@@ -340,9 +383,10 @@ FEW_POINTS = 8  # a curve of so many is not made thinner any more, but left out
 
 def format_diagnostics(status: ApplicationStatus) -> str:
     """The final diagnostics of an application: its verdict in sentences, then one last line of
-    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: points of curves, the
-    metrics and most outputs of all but each component's first instance, rows of a feed, what ran,
-    the timeline's older half, and instances' details, are dropped before the verdict is."""
+    compact JSON (`ApplicationStatus`), at most MAX_DIAGNOSTICS_JSON bytes: samples, points of
+    curves, the metrics and most outputs of all but each component's first instance, rows of a feed,
+    what ran, the timeline's older half, and instances' details, are dropped before the verdict
+    is."""
     verdict = status.verdict
     assert verdict is not None, "only a finished application has diagnostics"
     return f"{verdict.summary}\n{fitting(status, MAX_DIAGNOSTICS_JSON).decode()}"
@@ -352,6 +396,11 @@ def fitting(status: ApplicationStatus, limit: int) -> bytes:
     """`status` as compact JSON of at most `limit` bytes. The least important details are
     dropped."""
     line = encode(status)
+    while len(line) > limit and status.samples:
+        few = len(status.samples.times) <= FEW_POINTS
+        samples = None if few else status.samples.thinner()
+        status = dataclasses.replace(status, samples=samples)
+        line = encode(status)
     while len(line) > limit and status.curves:
         few = all(len(curve.points) <= FEW_POINTS for curve in status.curves)
         curves = () if few else tuple(curve.thinner() for curve in status.curves)

@@ -21,6 +21,7 @@ from tfapp.coordinator.policy.state import (
     shown_state,
     success_instances,
 )
+from tfapp.coordinator.samples import Sampler
 from tfapp.course import MAX_CURVES, thinned
 from tfapp.frozen import replace
 from tfapp.protocol.connection import Connection
@@ -57,6 +58,7 @@ class Publisher:
         self._calendar_offset = self._since - clock()
         self._last: ApplicationStatus | None = None
         self._curves = Curves()
+        self._sampler = Sampler()
         self.newest: ApplicationStatus | None = None  # as it was published
         self._phase = ""
         self._progress = -1.0
@@ -68,6 +70,7 @@ class Publisher:
         start."""
         self._since = earlier.started
         self._curves = Curves(earlier.curves)
+        self._sampler = Sampler(earlier.samples)
         return max(self._now() - earlier.started, 0.0)
 
     def due(self) -> float:
@@ -84,6 +87,7 @@ class Publisher:
         if now == self._last:
             return
         self._curves.observe(state.instances.values(), self._since)
+        self._sampler.observe(state.instances.values(), self._now() - self._since)
         if self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
@@ -96,7 +100,7 @@ class Publisher:
 
     def status(self, state: State) -> ApplicationStatus:
         now = status(state, self._since, self._now())
-        return replace(now, curves=self._curves.known())
+        return replace(now, curves=self._curves.known(), samples=self._sampler.known)
 
     def _now(self) -> float:
         """Seconds since 1970."""

@@ -9,19 +9,20 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tfapp import threads
 from tfapp.contract.history import PastRun
-from tfapp.contract.names import FAILED, LOST
+from tfapp.contract.names import FAILED, LOST, STACKS_PREFIX
 from tfapp.contract.status import ApplicationStatus
+from tfapp.engines import control
 from tfapp.engines.base import Application, Engine, LogFile
 from tfapp.errors import NotFoundError, TfappError, UnknownApplicationError
 from tfapp.launch.history import History, about_past
 from tfapp.launch.logs import last_lines_at, primary_instance
-from tfapp.page import document, registry, server
+from tfapp.page import document, registry, server, stacks
 from tfapp.page.document import MAX_LINES, About, PageAddress, PageLog
 from tfapp.page.server import PageAnswer, PageRequest
 
@@ -33,6 +34,7 @@ LOGS_EVERY = 2.0  # seconds between two lists of logs at least
 REST = 50.0  # between two of them: so many times what one took
 
 MAX_LOG = 64 * 1024  # bytes of a log that are shown
+MAX_SEARCHED = 32 << 20  # bytes of all logs together that are searched
 MAX_KEPT_LOGS = 24  # logs in a page that is kept
 MAX_KEPT_LOG = 32 * 1024  # bytes of each
 MOST_PAST = 5000  # runs of a history that are listed
@@ -84,14 +86,20 @@ class Pages:
             return server.shown(shown, request, self._calendar())
         watch = self._watch(engine, name)
         application = watch.newest(FIRST_WORD)
-        if below in ("", "data.json"):
+        if below in ("", "data.json", server.EVENTS):
             instance = request.query.get("log", "") or _first(application.status)
             direct = self._engines[engine].reaches_pages
             earlier = range(max(1, application.run - MAX_EARLIER), application.run)
             ways = [("All applications", "../../"), *((f"Run {n}", f"runs/{n}/") for n in earlier)]
             logs = watch.logs(application, instance)
-            shown = _document(application, logs, direct, ways=ways)
+            can = (server.EVENTS, document.ALL_LOGS, stacks.LAST, stacks.NOW)
+            shown = _document(application, logs, direct, ways=ways, can=can)
             return server.shown(shown, request, self._calendar())
+        if below == document.SEARCH:
+            instance, words = request.query.get("log", ""), request.query.get("find", "")
+            return server.data(watch.search(application, instance, words))
+        if below == stacks.PATH:
+            return server.data(watch.stacks(application, request.post))
         address = f"{request.base}{engine}/{name}"
         return server.data(registry.published(below, application.status, address))
 
@@ -132,6 +140,7 @@ class _Watch:
         self._over: float | None = None  # since when there is nothing more to follow
         self._asked = clock()
         self._logs: Seldom[tuple[LogFile, ...]] | None = None
+        self._searching, self._taking = threading.Lock(), threading.Lock()
         self._run = 0
         threads.start_surely(f"page-{name}", self._follow)
 
@@ -155,6 +164,29 @@ class _Watch:
         """The last lines of the instance's log, if it has one."""
         if not instance:
             return ()
+        try:
+            return (_log(self._files(application), instance, MAX_LOG),)
+        except TfappError as error:
+            return (PageLog(instance, "", error.message),)
+
+    def search(self, application: Application, instance: str, words: str) -> dict[str, Any]:
+        """The lines with `words` in the log of an instance, or, with "", in the logs of all. One
+        search at a time."""
+        files = self._files(application)
+        whose = [instance] if instance else [i.instance for i in application.status.instances]
+        with self._searching:
+            return document.found(_ends(files, whose), words)
+
+    def stacks(self, application: Application, now: bool) -> dict[str, Any]:
+        """The stacks that were taken last, or those of `now`. One request at a time."""
+        with self._taking:
+            if now:
+                return stacks.shown(control.stacks(self._engine, self._name))
+            with self._engine.connect(self._name) as connection:
+                told = connection.values(STACKS_PREFIX)
+            return stacks.shown(stacks.last_taken(told, application.status))
+
+    def _files(self, application: Application) -> tuple[LogFile, ...]:
         with self._changed:
             if self._logs is None or self._run != application.run:
                 self._run = application.run
@@ -162,10 +194,7 @@ class _Watch:
                     lambda: self._engine.logs(self._name, application.run), LOGS_EVERY, self._clock
                 )
             listed = self._logs
-        try:
-            return (_log(listed.value(), instance, MAX_LOG),)
-        except TfappError as error:
-            return (PageLog(instance, "", error.message),)
+        return listed.value()
 
     def _follow(self) -> None:
         try:
@@ -276,9 +305,10 @@ def _document(
     direct: bool,
     fixed: bool = False,
     ways: Sequence[tuple[str, str]] = (),
+    can: Sequence[str] = (),
 ) -> dict[str, Any]:
     links = [PageAddress(one.what, one.instance, one.address) for one in application.links]
-    about = dataclasses.replace(_about(application, direct), ways=ways)
+    about = dataclasses.replace(_about(application, direct), ways=ways, can=can)
     return document.of_application(about, application.status, links, logs, fixed=fixed)
 
 
@@ -308,6 +338,23 @@ def _log(files: tuple[LogFile, ...], instance: str, most: int) -> PageLog:
             data = (data + _end(file.path, most))[-most:]
             missing = file.missing
     return PageLog(instance, document.last_lines(data), missing)
+
+
+def _ends(files: Sequence[LogFile], whose: Sequence[str]) -> Iterator[tuple[str, bytes, int]]:
+    """As `document.found` takes them: MAX_SEARCHED bytes of all together."""
+    left = MAX_SEARCHED
+    for instance in whose:
+        data, size = b"", 0
+        for file in files:
+            if file.instance != instance:
+                continue
+            with contextlib.suppress(OSError), file.path.open("rb") as log:
+                end = log.seek(0, os.SEEK_END)
+                log.seek(max(end - min(left, document.MAX_SEARCHED), 0))
+                data, size = data + log.read(min(left, document.MAX_SEARCHED)), size + end
+        data = data[-document.MAX_SEARCHED :]
+        left -= len(data)
+        yield instance, data, size
 
 
 def _end(path: Path, most: int) -> bytes:

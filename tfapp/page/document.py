@@ -23,6 +23,7 @@ from tfapp.contract.names import (
 from tfapp.contract.status import (
     OWN_STEP,
     SLOW,
+    STALLS,
     ApplicationStatus,
     FeedStatus,
     InstanceStatus,
@@ -39,13 +40,20 @@ ADVICE_AFTER = 60.0  # seconds of a program from which its use says something
 _MOST_LINES = 20  # on outputs
 PAUSE_AFTER = 5.0  # seconds between two requests after its end: it may be started again
 MAX_LINES = 200  # lines of a log that are shown
+SEARCH = "search.json"  # path beside a page: what `found` returns
+MAX_SEARCHED = 4 << 20  # bytes at the end of a log that are searched
+MAX_FOUND = 200  # lines of a log that are shown where they are searched
+_MAX_WORDS = 200  # characters of what is searched
+
+ALL_LOGS = "all logs"  # a search in all logs at once (About.can)
 
 
 @frozen
 class About:
     """Information about an application that is not in its status. `waits`: what it waits for, in
     the engine's words. `direct`: whether a browser can reach the addresses that instances
-    export. `ways`: (words, path) of links to other pages."""
+    export. `ways`: (words, path) of links to other pages. `can`: what else than a page its server
+    answers."""
 
     name: str
     engine: str = ""
@@ -56,6 +64,7 @@ class About:
     waits: str = ""
     direct: bool = True
     ways: Sequence[tuple[str, str]] = ()
+    can: Sequence[str] = ()
 
 
 @frozen
@@ -97,6 +106,7 @@ def of_application(
         **_facts(about, status),
         "id": about.id,
         "ways": [list(way) for way in about.ways],
+        "can": list(about.can),
         "cause": dataclasses.asdict(verdict.cause) if verdict and verdict.cause else None,
         "generation": status.generation,
         "restarts": status.restarts,
@@ -120,6 +130,9 @@ def of_application(
             for name, value in sorted(own.items())
         ],
         "curves": [dataclasses.asdict(curve) for curve in status.curves],
+        "samples": dataclasses.asdict(status.samples) if status.samples else None,
+        "slow": waited_for_in_words(status).partition(" ")[0],
+        "stalled": _stalled(status),
         "log_names": [log.instance for log in logs] if fixed else names,
         "logs": [dataclasses.asdict(log) for log in logs],
         "pause": None if fixed else pause,
@@ -193,6 +206,14 @@ def waited_for_in_words(status: ApplicationStatus) -> str:
         return ""
     figures = f"{own[slow]:.2g} s of its own in each step, the others {others:.2g} s"
     return f"{slow} is waited for: {figures}"
+
+
+def _stalled(status: ApplicationStatus) -> str:
+    """Where all were when the steps stopped of those that make none now; "" while it is not
+    told."""
+    since = [i.no_step_since for i in status.instances if i.no_step_since is not None]
+    told = (m.text for m in reversed(status.timeline) if m.kind == STALLS and m.time > min(since))
+    return next(told, "") if since else ""
 
 
 def feed_in_words(status: ApplicationStatus) -> str:
@@ -320,14 +341,36 @@ def encoded(document: Mapping[str, Any]) -> bytes:
 
 
 def last_lines(data: bytes, most: int = MAX_LINES) -> str:
-    """The last lines of a log as a terminal would show them, without colours. Of a line with
-    carriage returns, as progress bars write, only the text after the last one is kept."""
-    text = data.decode(errors="replace").replace("\r\n", "\n")
-    lines = text.split("\n")
-    if lines and not lines[-1]:
+    """The last lines of a log as a terminal would show them, without colours."""
+    return "\n".join(map(plain, _lines(data)[-most:]))
+
+
+def _lines(data: bytes) -> list[str]:
+    """Of a line with carriage returns, as progress bars write, only the text after the last one is
+    kept."""
+    lines = data.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
         lines.pop()
-    shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines[-most:])
-    return "\n".join(map(plain, shown))
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+
+
+def found(logs: Iterable[tuple[str, bytes, int]], words: str) -> dict[str, Any]:
+    """The newest lines with `words` in them, in small or capital letters, MAX_FOUND of all logs
+    together. `logs`: (instance, the end of its log, the size of all of it), of which MAX_SEARCHED
+    bytes are searched."""
+    wanted = words[:_MAX_WORDS].lower()
+    told: list[dict[str, Any]] = []
+    searched, total, matching, room = 0, 0, 0, MAX_FOUND
+    for instance, data, size in logs:
+        data = data[-MAX_SEARCHED:]
+        searched, total = searched + len(data), total + size
+        lines = [line for line in _lines(data) if wanted in line.lower()] if wanted else []
+        matching += len(lines)
+        shown = lines[-room:] if room else []
+        room -= len(shown)
+        if shown:
+            told.append({"instance": instance, "lines": [plain(line) for line in shown]})
+    return {"found": told, "matching": matching, "searched": searched, "size": total}
 
 
 def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> dict[str, Any]:

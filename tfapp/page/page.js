@@ -6,6 +6,17 @@
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_ROWS = 300; // of a list that are shown
 const MANY = 30; // up to so many instances and exports, tables are shown open
+const MOST_FOUND = 50; // instances that a search shows
+const LINES = 8, DASHES = ["", "7 4", "2 4"]; // colours of lines, and how those of one colour differ
+const QUANTITIES = {
+  cpu: "processors in use", memory: "memory, MiB", gpu: "GPUs in use", steps_per_second: "steps per second",
+};
+const ORDERS = { // words -> the number by which instances are sorted; what has none comes last
+  "by name": null, "fewest steps first": (one) => one.step, "slowest first": (one) => one.speed,
+  "least processor first": (one) => one.usage && one.usage.cpu_share,
+  "most memory first": (one) => one.usage && -one.usage.memory_share,
+  "most restarts first": (one) => -one.restarts,
+};
 const SHAPES = { // a sign and a class for each state: readable without colours
   RUNNING: ["\u25b6", "busy"], SUCCEEDED: ["\u2714", "good"], FAILED: ["\u2716", "bad"],
   LOST: ["\u2716", "bad"], KILLED: ["\u25a0", "wait"], STOPPED: ["\u25a0", "calm"],
@@ -20,6 +31,12 @@ let doc = JSON.parse(document.getElementById("data").textContent);
 let clock = 0; // seconds that the server's clock is ahead of this one
 let shownLog = doc.logs && doc.logs.length ? doc.logs[0].instance : "";
 let wanted = ""; // the words that are looked for in a list
+let order = "by name"; // of instances
+let quantity = ""; // the samples that are shown
+let searched = ""; // the words that are looked for in logs
+let everywhere = false; // in all logs
+let stacks = null; // those that were asked for last: a sentence, or as the server tells them
+const hidden = new Set(); // lines that are not, by the names of their series
 const drawn = new Map(); // id of a section -> the data that it was drawn from
 
 // ---- making elements ------------------------------------------------------------------------
@@ -110,7 +127,32 @@ function head() {
     make("div", { class: "title" }, make("h1", {}, doc.name), state(doc.state, true)),
     make("p", { class: "words", id: "words" }, doc.words),
     make("dl", { class: "facts" }, facts.filter(([, value]) => value !== "" && value !== null).map(
-      ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))))));
+      ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))))),
+    progress());
+}
+
+function progress() { // of the instance that is the farthest from its end
+  const shares = doc.instances.filter((one) => part(one) !== null);
+  if (!doc.live || !shares.length) return null;
+  const last = shares.reduce((a, b) => (part(b) < part(a) ? b : a));
+  const words = [counted(last), last.speed === null ? "" : `${number(last.speed)} steps/s`,
+    last.left ? `${long(last.left)} left` : ""].filter((text) => text).join(", ");
+  return make("div", { class: "progress", id: "progress" },
+    make("progress", { max: 1, value: part(last).toFixed(4), "aria-label": "progress" }), make("span", {}, words));
+}
+
+function part(one) {
+  const known = one.step !== null && one.total && one.step >= 0 && one.step <= one.total;
+  return known ? one.step / one.total : null;
+}
+
+function stalled() {
+  const still = doc.instances.filter((one) => one.since !== null);
+  if (!still.length) return null;
+  const named = still.slice(0, 4).map((one) => `${one.name} since ${when(one.since)}`).join(", ");
+  const more = still.length > 4 ? ` and ${still.length - 4} more` : "";
+  return make("section", { class: "stale", id: "stalled", role: "status" },
+    make("h2", {}, `\u25a0 No step: ${named}${more}`), doc.stalled ? make("p", {}, doc.stalled) : null);
 }
 
 function ways() {
@@ -160,79 +202,125 @@ function feed() {
 }
 
 function instances() {
+  const count = doc.instances.length;
+  if (!count) return null;
+  return make("section", {},
+    make("h2", {}, "Instances", make("span", { class: "note" }, String(count))),
+    count > MANY ? finder() : null, make("div", { id: "part-rows" }));
+}
+
+function rows() {
   const all = doc.instances;
-  if (!all.length) return null;
-  const groups = new Map();
+  if (all.length <= MANY) return table(all);
+  if (!wanted && !ORDERS[order]) return grouped(all);
+  const shown = sorted(all.filter((one) => named(one, wanted))), more = shown.length - MOST_FOUND;
+  return [table(shown.slice(0, MOST_FOUND)),
+    more > 0 ? make("p", { class: "faint" }, `and ${several(more, "instance")} more`) : null];
+}
+
+function finder() {
+  const box = make("input", { type: "search", id: "find-instance", "aria-label": "search", placeholder: "search name, host, state" });
+  box.value = wanted;
+  box.addEventListener("input", () => { wanted = box.value; show(); });
+  const choice = chooser("order", Object.keys(ORDERS), order, (value) => { order = value; show(); });
+  return make("div", { class: "bar" }, box, choice);
+}
+
+function chooser(id, names, chosen, choose) {
+  const choice = make("select", { id, "aria-label": id }, names.map((name) =>
+    make("option", { value: name, selected: name === chosen ? "" : null }, name)));
+  choice.addEventListener("change", () => choose(choice.value));
+  return choice;
+}
+
+function named(one, words) {
+  const text = [one.name, one.host, one.role, one.state, noted(one)].join(" ").toLowerCase();
+  return words.toLowerCase().split(" ").every((word) => text.includes(word));
+}
+
+function sorted(rows) {
+  const by = ORDERS[order];
+  if (!by) return rows;
+  const key = (one) => (by(one) === null ? Infinity : by(one));
+  return rows.map((one) => [key(one), one]).sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0)).map(([, one]) => one);
+}
+
+function grouped(all) {
+  const groups = new Map(), parts = [];
   for (const one of all) {
     if (!groups.has(one.component)) groups.set(one.component, []);
     groups.get(one.component).push(one);
   }
-  const parts = [];
-  if (all.length <= MANY) parts.push(table(all));
-  else {
-    const trouble = all.filter((one) => TROUBLE.includes(one.state));
-    if (trouble.length) parts.push(make("h3", {}, `\u2716 ${trouble.length} in trouble`), table(trouble));
-    for (const [component, members] of groups) {
-      const counts = new Map();
-      for (const one of members) counts.set(one.state, (counts.get(one.state) || 0) + 1);
-      const words = [...counts].map(([name, count], i) => [`${i ? ", " : ""}${count} `, state(name)]).flat();
-      parts.push(make("details", { id: `of-${component}` },
-        make("summary", {}, make("b", {}, `${component} `), several(members.length, "instance"), ": ", words),
-        table(members)));
-    }
+  const trouble = all.filter((one) => TROUBLE.includes(one.state) || one.since !== null || one.name === doc.slow);
+  if (trouble.length) {
+    parts.push(make("h3", {}, `\u2716 ${trouble.length} in trouble`), table(trouble.slice(0, MOST_FOUND)));
   }
-  return make("section", {},
-    make("h2", {}, "Instances", make("span", { class: "note" }, String(all.length))), parts);
+  for (const [component, members] of groups) {
+    const counts = new Map();
+    for (const one of members) counts.set(one.state, (counts.get(one.state) || 0) + 1);
+    const words = [...counts].map(([name, count], i) => [`${i ? ", " : ""}${count} `, state(name)]).flat();
+    const id = `of-${component}`, open = document.getElementById(id)?.open;
+    const folded = make("details", { id },
+      make("summary", {}, make("b", {}, `${component} `), several(members.length, "instance"), ": ", words),
+      open ? table(members) : null);
+    folded.addEventListener("toggle", () => {
+      if (folded.open && !folded.querySelector("table")) folded.append(table(members));
+    });
+    parts.push(folded);
+  }
+  return parts;
 }
 
 function table(rows) {
-  const metrics = rows.some((one) => one.step !== null || one.epoch !== null || Object.keys(one.metrics).length);
-  const fed = rows.some((one) => one.rows !== null);
-  const used = rows.some((one) => one.usage !== null);
-  const gpus = rows.some((one) => one.usage && one.usage.gpu);
-  const head = ["instance", "role", "state", "host", "restarts", ...(fed ? ["rows"] : []),
-    ...(metrics ? ["step", "metrics"] : []), ...(used ? ["cpu", "memory"] : []), ...(gpus ? ["gpu"] : []), "end"];
-  const numbers = ["restarts", "rows", "step"];
+  const known = (test) => rows.some(test);
+  const columns = [
+    ["instance", "name", (one) => [one.name, one.role === one.component ? null : make("div", { class: "faint" }, one.role)]],
+    ["state", "", (one) => state(one.state)],
+    known((one) => one.rows !== null) && ["rows", "number", (one) => (one.rows === null ? "" : one.rows.toLocaleString("en"))],
+    known((one) => one.step !== null || one.epoch !== null) && ["step", "short", (one) => [bar(part(one)), counted(one),
+      one.left ? make("div", { class: "faint" }, `${long(one.left)} left`) : null]],
+    known((one) => Object.keys(one.metrics).length || one.speed !== null) && ["metrics", "measures", measures],
+    known((one) => one.usage) && ["cpu", "short", (one) => one.usage && share(one.usage.cpu_share, one.usage.cpu)],
+    known((one) => one.usage) && ["memory", "short", (one) => one.usage && share(one.usage.memory_share, one.usage.memory, 0.9)],
+    known((one) => one.usage && one.usage.gpu) && ["gpu", "short", (one) => one.usage && one.usage.gpu && share(one.usage.gpu_share, one.usage.gpu)],
+    known((one) => one.restarts) && ["restarts", "number", (one) => String(one.restarts)],
+    ["host", "host", (one) => one.host],
+  ].filter(Boolean);
+  const label = (name) => (["instance", "state", "host", "metrics"].includes(name) ? null : name);
   return make("table", {},
-    make("thead", {}, make("tr", {}, head.map((name) =>
-      make("th", { class: numbers.includes(name) ? "number" : null }, name)))),
-    make("tbody", {}, rows.map((one) => make("tr", { "data-instance": one.name },
-      make("td", { class: "name" }, one.name),
-      make("td", { class: "short" }, one.role),
-      make("td", {}, state(one.state)),
-      make("td", { class: "host" }, one.host),
-      make("td", { class: "number", "data-label": "restarts" }, String(one.restarts)),
-      fed ? make("td", { class: "number", "data-label": "rows" }, one.rows === null ? "" : one.rows.toLocaleString("en")) : null,
-      metrics ? make("td", { class: "number", "data-label": "step" }, counted(one)) : null,
-      metrics ? make("td", {}, measures(one)) : null,
-      used ? make("td", { "data-label": "cpu" }, one.usage && share(one.usage.cpu_share, one.usage.cpu)) : null,
-      used ? make("td", { "data-label": "memory" }, one.usage && share(one.usage.memory_share, one.usage.memory)) : null,
-      gpus ? make("td", { "data-label": "gpu" }, one.usage && one.usage.gpu && share(one.usage.gpu_share, one.usage.gpu)) : null,
-      make("td", { class: "free" }, one.preparing || still(one) || one.exit.split("\n")[0])))));
+    make("thead", {}, make("tr", {}, columns.map(([name, kind]) =>
+      make("th", { class: kind === "number" ? kind : null }, name)))),
+    make("tbody", {}, rows.map((one) => [
+      make("tr", { "data-instance": one.name },
+        columns.map(([name, kind, cell]) => make("td", { class: kind || null, "data-label": label(name) }, cell(one)))),
+      noted(one) && make("tr", { class: "note" }, make("td", { class: "free", colspan: columns.length }, noted(one)))]
+      .filter(Boolean)).flat()));
 }
 
-function still(one) {
-  return one.since === null ? "" : `no step since ${when(one.since)}`;
+function noted(one) {
+  const slow = one.name === doc.slow ? "the others wait for it" : "";
+  const still = one.since === null ? "" : `no step since ${when(one.since)}`;
+  return [one.preparing || still || one.exit.split("\n")[0], slow].filter((text) => text).join("; ");
 }
 
-function share(part, words) {
-  const bar = make("meter", { max: 1, value: Math.min(part, 1).toFixed(3), title: words });
-  return [bar, make("span", { title: words }, words.split(", peak")[0])];
+function bar(part, high) {
+  return part === null ? null : make("meter", { max: 1, value: Math.min(part, 1).toFixed(3), high, optimum: high ? 0 : null });
+}
+
+function share(part, words, high) {
+  return [bar(part, high), make("span", { title: words }, words.split(", peak")[0])];
 }
 
 function counted(one) {
-  if (one.step !== null) {
-    const known = one.total !== null && one.step >= 0 && one.step <= one.total && one.total > 0;
-    return known ? `${one.step} of ${one.total} (${Math.floor(100 * one.step / one.total)} %)` : String(one.step);
-  }
+  if (part(one) !== null) return `${one.step} of ${one.total} (${Math.floor(100 * part(one))} %)`;
+  if (one.step !== null) return String(one.step);
   return one.epoch === null ? "" : `epoch ${one.epoch}`;
 }
 
 function measures(one) {
   const found = Object.entries(one.metrics).slice(0, 4).map(([name, value]) => `${name} ${number(value)}`);
   if (one.speed !== null) found.push(`${number(one.speed)} steps/s`);
-  if (one.left) found.push(`${long(one.left)} left`);
-  return found.join(", ");
+  return found.map((text, i) => [make("span", {}, `${text}${i < found.length - 1 ? "," : ""}`), " "]).flat();
 }
 
 // ---- the history as a picture ---------------------------------------------------------------
@@ -265,9 +353,10 @@ function sign(kind) {
 }
 
 function picture(history) {
-  const width = Math.max(Math.floor(root.clientWidth - (root.clientWidth < 640 ? 50 : 74)), 220);
+  const width = inner();
   const many = history.lanes.length > MANY;
-  const lane = many ? Math.max(3, Math.min(8, Math.floor(560 / history.lanes.length))) : 22;
+  const room = 240 / history.lanes.length;
+  const lane = !many ? 22 : room < 1 ? room : Math.floor(Math.min(room, 8));
   const names = many ? [...new Set(history.lanes.map((one) => component(one.instance)))]
     : history.lanes.map((one) => one.instance);
   const longest = Math.max(...names.map((name) => name.length));
@@ -309,7 +398,7 @@ function picture(history) {
 
   let last = "";
   history.lanes.forEach((one, i) => {
-    const y = tops[i], pad = lane > 8 ? 4 : lane > 4 ? 1 : 0.5;
+    const y = tops[i], pad = lane > 8 ? 4 : lane > 4 ? 1 : lane > 2 ? 0.5 : 0;
     const label = many ? component(one.instance) : one.instance;
     if (label !== last) {
       const room = Math.floor((left - 8) / 6.8);
@@ -322,7 +411,7 @@ function picture(history) {
     for (const part of one.parts) {
       const from = x(part.since), to = x(part.until === null ? end : part.until);
       group.append(draw("rect", { class: part.kind, x: from, y: y + pad, rx: many ? 0 : 3,
-        width: Math.max(to - from, 1), height: Math.max(lane - 2 * pad, 1.5) }));
+        width: Math.max(to - from, 1), height: lane - 2 * pad }));
     }
     svg.append(group);
   });
@@ -350,6 +439,120 @@ function picture(history) {
 
 function component(instance) {
   return instance.slice(0, instance.lastIndexOf("/"));
+}
+
+// ---- samples of several instances together ----
+
+function titled(one) {
+  return one.of ? `${one.who}, ${one.of}` : one.who;
+}
+
+function quantities() { // the words of each quantity -> its series
+  const kinds = new Map();
+  for (const one of doc.samples ? doc.samples.series : []) {
+    const words = one.program ? one.what : QUANTITIES[one.what] || one.what;
+    const key = one.program && kinds.has(words) && !kinds.get(words)[0].program ? `${words} (metric)` : words;
+    kinds.set(key, [...(kinds.get(key) || []), one]);
+  }
+  if (!kinds.has(quantity)) quantity = [...kinds.keys()][0];
+  return kinds;
+}
+
+function samples() {
+  if (!doc.samples) return null;
+  return make("section", { id: "samples" },
+    make("div", { class: "bar" }, make("h2", {}, "Over time"),
+      chooser("quantity", [...quantities().keys()], quantity, (value) => { quantity = value; show(); }),
+      make("span", { class: "faint", id: "pointed" })),
+    make("div", { id: "part-lines" }));
+}
+
+function lines() {
+  const whole = quantities().get(quantity);
+  const whose = [...new Set(whole.map((one) => one.who))];
+  const all = whole.map((one) => {
+    const index = whose.indexOf(one.who);
+    const dash = one.of === "lowest" || one.of === "highest" ? "2 4" : DASHES[Math.floor(index / LINES) % DASHES.length];
+    const values = one.values.split(" ").map((value) => (value === "-" ? NaN : Number(value)));
+    return { name: titled(one), who: one.who, of: one.of, kind: `line c${index % LINES}`, dash, values };
+  });
+  const legend = make("div", { class: "legend", id: "legend" }, all.map((line, i) => {
+    const sign = draw("svg", { width: 24, height: 10, "aria-hidden": "true" },
+      draw("path", { class: line.kind, d: "M1 5H23", "stroke-dasharray": line.dash || null }));
+    const entry = make("button", { type: "button", id: `line-${i}`, "aria-pressed": String(!hidden.has(line.name)) },
+      sign, `${line.name} `, make("b", {}, newest(line.values)));
+    entry.addEventListener("click", () => {
+      hidden.delete(line.name) || hidden.add(line.name);
+      show();
+    });
+    return entry;
+  }));
+  const shown = all.filter((line) => !hidden.has(line.name));
+  return [together(doc.samples.times, shown, !whole[0].program, legend, all), legend];
+}
+
+function newest(values) {
+  const found = values.filter(Number.isFinite);
+  return found.length ? number(found[found.length - 1]) : "\u2013";
+}
+
+function together(times, lines, fromZero, legend, all) { // the picture; the legend tells what is pointed at
+  const width = inner(), height = 200, left = 52, right = 12, top = 8, bottom = 22;
+  const known = lines.flatMap((line) => line.values.filter(Number.isFinite));
+  const low = fromZero ? 0 : Math.min(...known), most = Math.max(...known);
+  const high = most > low ? most : low + 1;
+  const first = times[0], last = times[times.length - 1];
+  const x = (time) => left + (width - left - right) * (last > first ? (time - first) / (last - first) : 1);
+  const y = (value) => height - bottom - (height - top - bottom) * (value - low) / (high - low);
+  const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `${quantity} of ${several(lines.length, "line")} from ${at(first)} to ${at(last)}` });
+  if (known.length) {
+    for (const value of [low, (low + high) / 2, high]) {
+      svg.append(draw("line", { class: "edge", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
+        draw("text", { class: "faint", x: left - 6, y: y(value) + 4, "text-anchor": "end" }, number(value)));
+    }
+  }
+  const place = (i, value) => `${x(times[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+  for (const line of lines.filter((one) => one.of === "lowest")) { // a band up to the highest
+    const upper = lines.find((one) => one.who === line.who && one.of === "highest");
+    const both = upper ? times.map((_, i) => i).filter((i) => Number.isFinite(line.values[i] + upper.values[i])) : [];
+    if (both.length > 1) {
+      svg.append(draw("polygon", { class: line.kind.replace("line", "area"), points:
+        [...both.map((i) => place(i, upper.values[i])), ...both.reverse().map((i) => place(i, line.values[i]))].join(" ") }));
+    }
+  }
+  for (const line of lines) {
+    let path = "", before = false;
+    line.values.forEach((value, i) => {
+      if (Number.isFinite(value)) path += `${before ? "L" : "M"}${place(i, value)}${before ? "" : "h0"}`;
+      before = Number.isFinite(value);
+    });
+    svg.append(draw("path", { class: line.kind, "data-line": line.name, d: path || null, "stroke-dasharray": line.dash || null },
+      draw("title", {}, line.name)));
+  }
+  svg.append(draw("text", { class: "faint", x: left, y: height - 6 }, at(first)),
+    draw("text", { class: "faint", x: width - right, y: height - 6, "text-anchor": "end" }, at(last)));
+  const cross = draw("line", { class: "end", y1: top, y2: height - bottom, visibility: "hidden" });
+  svg.append(cross);
+  const tell = (i) => {
+    const values = legend.querySelectorAll("b");
+    all.forEach((line, n) => {
+      values[n].textContent = i === null ? newest(line.values) : Number.isFinite(line.values[i]) ? number(line.values[i]) : "\u2013";
+    });
+    cross.setAttribute("visibility", i === null ? "hidden" : "visible");
+    document.getElementById("pointed").textContent = i === null ? "" : `at ${at(times[i])}`;
+    if (i !== null) for (const end of ["x1", "x2"]) cross.setAttribute(end, x(times[i]));
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const place = (event.clientX - svg.getBoundingClientRect().left) * width / svg.getBoundingClientRect().width;
+    tell(times.reduce((best, time, i) => (Math.abs(x(time) - place) < Math.abs(x(times[best]) - place) ? i : best), 0));
+  });
+  svg.addEventListener("pointerleave", () => tell(null));
+  return svg;
+}
+
+function inner() { // the width of a section's content
+  return Math.max(Math.floor(root.clientWidth - (root.clientWidth < 640 ? 50 : 74)), 220);
 }
 
 // ---- metrics --------------------------------------------------------------------------------
@@ -416,12 +619,77 @@ function logs() {
     make("option", { value: name, selected: name === shownLog ? "" : null }, name)));
   choice.addEventListener("change", () => {
     shownLog = choice.value;
-    showLog(true);
-    look(true);
+    if (searched) search();
+    else showLog(true);
+    if (source) listen();
+    else look(true);
   });
-  return make("section", {}, make("h2", {}, "Log", make("span", { class: "note" }, "the last lines")),
-    make("label", {}, "of", choice), " ", make("span", { id: "log-link" }),
+  const box = make("input", { type: "search", id: "find-log", "aria-label": "search in the log", placeholder: "search, then Enter" });
+  box.value = searched;
+  // "search": Enter, and the cross that empties it.
+  for (const kind of ["search", "change"]) box.addEventListener(kind, () => {
+    const again = kind === "search" || box.value !== searched;
+    searched = box.value;
+    if (again) search();
+  });
+  const all = make("input", { type: "checkbox", id: "find-everywhere" });
+  all.checked = everywhere;
+  all.addEventListener("change", () => { everywhere = all.checked; search(); });
+  const may = doc.pause === null || doc.can.includes("all logs");
+  return make("section", {}, make("h2", {}, "Log", make("span", { class: "note", id: "log-note" })),
+    make("div", { class: "bar" }, make("label", {}, "of", choice), box,
+      may && doc.log_names.length > 1 ? make("label", {}, all, "in all logs") : null, make("span", { id: "log-link" })),
     make("pre", { class: "log", id: "log", tabindex: 0 }));
+}
+
+async function search() {
+  const note = document.getElementById("log-note"), box = document.getElementById("log"), words = searched;
+  if (!words) {
+    note.textContent = "the last lines";
+    box.textContent = "";
+    return showLog(true);
+  }
+  note.textContent = "\u2026";
+  let told = null;
+  try {
+    told = doc.pause === null ? searchHere(words) : await (await fetch(`search.json?log=${
+      encodeURIComponent(everywhere ? "" : shownLog)}&find=${encodeURIComponent(words)}`)).json();
+  } catch { /* it is told below */ }
+  if (words !== searched) return;
+  if (!told || !told.found) {
+    note.textContent = "what served this page does not answer";
+    return;
+  }
+  const shown = told.found.reduce((sum, one) => sum + one.lines.length, 0);
+  const part = told.searched < told.size ? `the last ${amount(told.searched)} of ${amount(told.size)}` : amount(told.size);
+  const found = `${several(told.matching, "line")} found in ${part}${shown < told.matching ? `, ${shown} shown` : ""}`;
+  note.textContent = told.size ? found : "there is no log yet, or it cannot be read here";
+  box.replaceChildren(...told.found.flatMap((one) => [
+    ...(everywhere ? [make("b", {}, `${one.instance}\n`)] : []), ...one.lines.flatMap((line) => [...marked(line, words), "\n"])]));
+  box.scrollTop = everywhere ? 0 : box.scrollHeight;
+}
+
+function searchHere(words) { // in a page that is kept
+  const logs = doc.logs.filter((log) => everywhere || log.instance === shownLog);
+  const found = logs.map((log) => ({ instance: log.instance,
+    lines: log.text.split("\n").filter((line) => line.toLowerCase().includes(words.toLowerCase())) })).filter((one) => one.lines.length);
+  const size = logs.reduce((sum, log) => sum + log.text.length, 0);
+  return { found, matching: found.reduce((sum, one) => sum + one.lines.length, 0), searched: size, size };
+}
+
+function marked(line, words) {
+  const parts = [], low = line.toLowerCase(), wanted = words.toLowerCase();
+  let begin = 0;
+  for (let place = low.indexOf(wanted); place >= 0; place = low.indexOf(wanted, begin)) {
+    parts.push(line.slice(begin, place), make("mark", {}, line.slice(place, place + wanted.length)));
+    begin = place + wanted.length;
+  }
+  return [...parts, line.slice(begin)];
+}
+
+function amount(bytes) {
+  for (const [size, unit] of [[1 << 20, "MiB"], [1 << 10, "KiB"]]) if (bytes >= size) return `${(bytes / size).toFixed(1)} ${unit}`;
+  return `${bytes} bytes`;
 }
 
 function showLog(toEnd) {
@@ -433,6 +701,8 @@ function showLog(toEnd) {
   if (place.firstChild?.href !== address) {
     place.replaceChildren(...(address ? [link(address, "all of it, on its node")] : []));
   }
+  if (searched) return void (document.getElementById("log-note").textContent || search()); // it was drawn anew
+  document.getElementById("log-note").textContent = "the last lines";
   const found = doc.logs.find((log) => log.instance === shownLog);
   let text = found ? found.text : "\u2026";
   if (found && found.missing) text += `${text ? "\n" : ""}(${found.missing})`;
@@ -441,6 +711,48 @@ function showLog(toEnd) {
   const follows = toEnd || box.scrollHeight - box.scrollTop - box.clientHeight < 24;
   box.textContent = text;
   if (follows) box.scrollTop = box.scrollHeight;
+}
+
+// ---- stacks ----
+
+function taken() {
+  if (!doc.live || !doc.can.includes("last stacks")) return null;
+  const button = (id, words, method) => {
+    const made = make("button", { type: "button", id }, words);
+    made.addEventListener("click", () => take(method));
+    return made;
+  };
+  const engine = doc.engine ? ` --engine ${doc.engine}` : "";
+  const command = (name) => make("code", {}, `tfapp ${name} ${doc.name}${engine}`);
+  return make("section", { id: "stacks" }, make("h2", {}, "Stacks", make("span", { class: "note" }, "where programs are")),
+    make("div", { class: "bar" },
+      doc.can.includes("stacks now") ? button("take-stacks", "Take them now", "POST") : null,
+      button("last-stacks", "Show those taken last", "GET"),
+      make("span", { class: "faint" }, "or ", command("stacks"), "; what they do: ", command("profile"))),
+    typeof stacks === "string" ? make("p", { id: "stacks-told" }, stacks) : stacks && places(stacks));
+}
+
+function places(found) {
+  const groups = found.groups.map((group, i) => make("details", { id: `stacks-${i}` },
+    make("summary", {}, group.words),
+    group.instances.length > 1 ? make("p", { class: "faint" }, group.instances.join(", ")) : null,
+    make("pre", { class: "log" }, group.lines.join("\n"))));
+  const missing = found.missing.length ? make("p", {}, `No answer of ${found.missing.join(", ")}.`) : null;
+  return groups.length || missing ? [...groups, missing] : make("p", { id: "stacks-told" },
+    "None were taken of the programs that run: they are when steps stop for long, and by the command.");
+}
+
+async function take(method) {
+  stacks = "\u2026";
+  show();
+  try {
+    const answer = await fetch("stacks.json", { method });
+    const told = await answer.json();
+    stacks = answer.ok ? told : `${told.error}.`;
+  } catch {
+    stacks = "What served this page does not answer.";
+  }
+  show();
 }
 
 // ---- the list of applications ---------------------------------------------------------------
@@ -477,15 +789,24 @@ function notes() {
 
 // ---- drawing, and asking for newer documents ------------------------------------------------
 
+// For each part its name, what builds it, from what, and whether it is inside of another, which has
+// fields that stay as they are.
 const PARTS = {
   application: [
     ["ways", ways, () => doc.ways],
-    ["head", head, () => [doc.words, doc.state, doc.run, doc.live && Math.floor(elapsed())]],
-    ["cause", cause, () => doc.cause], ["links", links, () => doc.links],
-    ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(elapsed())]],
-    ["ran", ran, () => doc.ran], ["feed", feed, () => doc.feed],
-    ["metrics", metrics, () => doc.curves], ["instances", instances, () => doc.instances],
-    ["logs", logs, () => doc.log_names], ["exports", exports_, () => doc.exports],
+    ["head", head, () => [doc.words, doc.state, doc.run, doc.live && [Math.floor(elapsed()), doc.instances.map(part)]]],
+    ["cause", cause, () => doc.cause],
+    ["stalled", stalled, () => [doc.stalled, doc.instances.map((one) => one.since)]],
+    ["links", links, () => doc.links],
+    // Drawn anew where it would look different: after an hour each 12 seconds.
+    ["history", past, () => [doc.history, doc.moments.length, root.clientWidth, doc.live && Math.floor(300 * Math.log(elapsed() + 1))]],
+    ["instances", instances, () => doc.instances.length],
+    ["rows", rows, () => [doc.instances, doc.slow, wanted, order], true],
+    ["samples", samples, () => [...quantities().keys()]],
+    ["lines", lines, () => [doc.samples, quantity, [...hidden], root.clientWidth], true],
+    ["metrics", metrics, () => doc.curves], ["feed", feed, () => doc.feed],
+    ["stacks", taken, () => [doc.live, doc.can, stacks]],
+    ["logs", logs, () => doc.log_names], ["ran", ran, () => doc.ran], ["exports", exports_, () => doc.exports],
   ],
   error: [["head", () => make("header", {}, make("h1", {}, doc.name),
     make("p", { class: "words", id: "words" }, doc.words),
@@ -500,20 +821,29 @@ const PARTS = {
 };
 
 function show() {
-  for (const [id, build, uses] of PARTS[doc.kind]) {
-    const made = JSON.stringify(uses());
-    if (drawn.get(id) === made) continue;
+  for (const [id, build, uses, inside] of PARTS[doc.kind]) {
+    const made = JSON.stringify(uses()), old = document.getElementById(`part-${id}`);
+    if (drawn.get(id) === made || (inside && !old)) continue;
     drawn.set(id, made);
-    const old = document.getElementById(`part-${id}`);
     const open = old ? [...old.querySelectorAll("details[open]")].map((one) => one.id) : [];
+    const focus = old && old.contains(document.activeElement) ? document.activeElement : null;
     const fresh = make("div", { id: `part-${id}` }, build());
     for (const one of fresh.querySelectorAll("details")) one.open = open.includes(one.id);
+    for (const one of fresh.querySelectorAll("[id^=part-]")) drawn.delete(one.id.slice("part-".length));
     if (old) old.replaceWith(fresh);
     else root.append(fresh);
+    if (focus && focus.id) refocus(focus);
   }
   if (doc.kind !== "application") return;
   document.title = `${(SHAPES[doc.state] || ["?"])[0]} ${doc.name} \u00b7 tfapp`; // for the tab
   showLog(false);
+}
+
+function refocus(before) { // a field goes on where it was
+  const field = document.getElementById(before.id);
+  if (!field) return;
+  field.focus({ preventScroll: true });
+  if (before.type === "search") field.setSelectionRange(before.selectionStart, before.selectionEnd);
 }
 
 function silent(text) {
@@ -526,8 +856,9 @@ function silent(text) {
 
 let seen = "", busy = false;
 
-async function look(now) {
-  if (busy && !now) return;
+async function look(now) { // whether the server has answered
+  if (busy && !now) return false;
+  let there = false;
   busy = true;
   try {
     const asked = shownLog;
@@ -541,17 +872,55 @@ async function look(now) {
       clock = told.clock - Date.now() / 1000;
     }
     silent("");
+    there = true;
   } catch {
     silent("\u25a0 There is no news: what served this page does not answer. It shows what was known last.");
   }
   busy = false;
   show();
+  return there;
+}
+
+// Where the server tells of news, it is listened to; else, and when that breaks off, it is asked.
+let source = null, heard = true, again = 0; // the time from which on it may be listened to again
+
+function listen() {
+  if (source) source.close();
+  const asked = shownLog, opened = new EventSource(`events?log=${encodeURIComponent(asked)}`);
+  source = opened;
+  heard = false;
+  opened.onmessage = (event) => {
+    if (opened !== source) return;
+    const told = JSON.parse(event.data);
+    if (told.document.kind && told.document.kind !== doc.kind) return location.reload();
+    doc = { ...doc, ...told.document };
+    clock = told.clock - Date.now() / 1000;
+    heard = true;
+    silent("");
+    show();
+  };
+  opened.onerror = () => {
+    opened.close();
+    if (opened !== source) return;
+    source = null;
+    again = Date.now() + (heard ? 0 : 30000);
+  };
+}
+
+function deaf() {
+  if (source) source.close();
+  source = null;
 }
 
 async function watch() {
   for (;;) {
+    try {
+      const there = !document.hidden && !source && await look(false);
+      if (there && doc.can && doc.can.includes("events") && Date.now() >= again) listen();
+    } catch (error) { // of what is drawn: the next news may be drawn well
+      console.error(error);
+    }
     await new Promise((next) => setTimeout(next, (doc.pause || 1) * 1000));
-    if (!document.hidden) await look(false);
   }
 }
 
@@ -559,8 +928,7 @@ root.replaceChildren();
 show();
 showLog(true);
 if (doc.pause !== null) {
-  look(true);
   watch();
-  document.addEventListener("visibilitychange", () => document.hidden || look(false));
+  document.addEventListener("visibilitychange", () => (document.hidden ? deaf() : look(false)));
 }
 addEventListener("resize", show);

@@ -8,43 +8,54 @@ import hmac
 import http.server
 import json
 import secrets
+import select
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tfapp.frozen import frozen
 from tfapp.listener import Admit, Listener
-from tfapp.page.document import encoded, of_error
+from tfapp.page import stacks
+from tfapp.page.document import PAUSE, encoded, of_error
 from tfapp.page.html import page, policy
 
 LOOPBACK = "127.0.0.1"
 IDLE = 60.0  # seconds after which a connection without requests is closed
+MOST_STREAMS = 16  # open pages that are told of news; others ask for them
+SIGN_OF_LIFE = 15.0  # seconds without news after which a stream says that it lives
+EVENTS = "events"  # path beside a page: its stream of news (About.can)
 
 _TITLES = {403: "Not allowed", 404: "Not found", 503: "No answer"}
 
-HTML, JSON = "text/html; charset=utf-8", "application/json"
+HTML, JSON, STREAM = "text/html; charset=utf-8", "application/json", "text/event-stream"
 
 
 @frozen
 class PageRequest:
     """A request. `path`: below the token, without a leading slash. `base`: the URL that `path` is
-    relative to, with a trailing slash. `query`: the last value of each parameter."""
+    relative to, with a trailing slash. `query`: the last value of each parameter. `post`: what is
+    shown is to be made now."""
 
     path: str
     base: str
     query: Mapping[str, str]
+    post: bool = False
 
 
 @frozen
 class PageAnswer:
     """An answer. `status`: the HTTP status; with 301, `body` is the new path. `error`: the message
-    of an error; a browser gets a page with it in place of `body`."""
+    of an error; a browser gets a page with it in place of `body`. `stream`: in place of all this,
+    the document of which a stream is to tell what changes."""
 
     body: bytes
     type: str = JSON
     status: int = 200
     error: str = ""
+    stream: Mapping[str, Any] | None = None
 
 
 def data(value: Any) -> PageAnswer:
@@ -54,7 +65,10 @@ def data(value: Any) -> PageAnswer:
 
 def shown(document: Mapping[str, Any], request: PageRequest, clock: float) -> PageAnswer:
     """The page of `document`. For an open page, which asks at "data.json" for a newer one, the
-    document, or NOTHING_NEW if the page has it already. `clock`: seconds since 1970."""
+    document, or NOTHING_NEW if the page has it already; a stream for one that listens at EVENTS.
+    `clock`: seconds since 1970."""
+    if request.path.endswith(EVENTS):
+        return PageAnswer(b"", stream=document)
     if not request.path.endswith("data.json"):
         return PageAnswer(page(document).encode(), HTML)
     body = encoded(document)
@@ -92,6 +106,8 @@ class PageServer:
         self.token = secrets.token_urlsafe(24)
         self.answer = answer
         self.proxied = proxied
+        self.streams = threading.Semaphore(MOST_STREAMS)
+        self.closed = False
 
     @property
     def address(self) -> str:
@@ -104,6 +120,7 @@ class PageServer:
         try:
             yield self
         finally:
+            self.closed = True
             listener.close()
 
 
@@ -122,6 +139,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(self._answer())
 
     def do_HEAD(self) -> None:
+        self._send(self._answer())
+
+    def do_POST(self) -> None:
+        """Nothing can be changed, but stacks be taken. Not over a proxy: YARN's has no POST, and
+        those who may see a page need not be its owner."""
+        if self.server.proxied or not urlsplit(self.path).path.endswith(f"/{stacks.PATH}"):
+            self.send_error(501)
+            return
+        self.close_connection = self.headers.get("Content-Length", "0") != "0"  # nobody reads it
         self._send(self._answer())
 
     def version_string(self) -> str:
@@ -143,7 +169,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not slash:
             return moved(f"/{token}/")
         base = f"http://{self.headers.get('Host', '')}/{token}/"
-        return self.server.answer(PageRequest(unquote(path), base, dict(parse_qsl(parts.query))))
+        query, post = dict(parse_qsl(parts.query)), self.command == "POST"
+        return self.server.answer(PageRequest(unquote(path), base, query, post))
 
     def _told(self, answer: PageAnswer) -> str:
         below = urlsplit(self.path).path.lstrip("/").partition("/")[2]
@@ -153,8 +180,44 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return page(of_error(_TITLES[answer.status], why, up, again=answer.status == 503))
 
     def _send(self, answer: PageAnswer) -> None:
+        if answer.stream is not None:
+            if self.server.streams.acquire(blocking=False):
+                try:
+                    self._tell(answer)
+                finally:
+                    self.server.streams.release()
+                return
+            answer = failed(503, "too many pages are open")
         if answer.error and "text/html" in self.headers.get("Accept", ""):
             answer = PageAnswer(self._told(answer).encode(), HTML, answer.status)
+        self._begin(answer)
+        if self.command != "HEAD":
+            self.wfile.write(answer.body if answer.status != 301 else b"")
+
+    def _tell(self, answer: PageAnswer) -> None:
+        """Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): the
+        fields of the document that are new, until the browser goes or there is no document. It
+        looks for them as often as a page would that asks."""
+        self.close_connection = True
+        self._begin(PageAnswer(b"", STREAM))
+        known: dict[str, Any] = {}
+        told = time.monotonic()
+        here = select.poll()
+        here.register(self.connection, select.POLLIN)
+        while answer.stream is not None and self.command != "HEAD":
+            news = {
+                key: v for key, v in answer.stream.items() if key not in known or known[key] != v
+            }
+            if news or time.monotonic() >= told + SIGN_OF_LIFE:
+                data = b'data: {"clock":%f,"document":%s}' % (time.time(), encoded(news))
+                self.wfile.write(data + b"\n\n" if news else b":\n\n")
+                told = time.monotonic()
+            known.update(news)
+            if here.poll(1000 * (answer.stream["pause"] or PAUSE)) or self.server.closed:
+                return  # it says nothing but that it goes
+            answer = self._answer()
+
+    def _begin(self, answer: PageAnswer) -> None:
         self.send_response(answer.status)
         headers = {
             "Cache-Control": "no-store",
@@ -163,12 +226,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
         }
-        body = answer.body
+        length = len(answer.body)
         if answer.status == 301:
-            headers["Location"], body = body.decode(), b""
-        headers |= {"Content-Type": answer.type, "Content-Length": str(len(body))}
+            headers["Location"], length = answer.body.decode(), 0
+        headers["Content-Type"] = answer.type
+        if answer.type != STREAM:
+            headers["Content-Length"] = str(length)
+        if self.close_connection:
+            headers["Connection"] = "close"
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)

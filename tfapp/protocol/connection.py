@@ -64,6 +64,11 @@ class Connection:
         found = self._client.call("GetRange", **key_range(key)).result
         return found[0].value if found else None
 
+    def values(self, prefix: str) -> tuple[bytes, ...]:
+        """The values of all keys with this prefix."""
+        found = self._client.call("GetRange", **prefix_range(prefix)).result
+        return tuple(entry.value for entry in found)
+
     def put(self, key: str, value: bytes, owner: str | None = None) -> None:
         """Sets `key`. A key with an owner is deleted when the container of the owner ends;
         RefusedError if it has ended already."""

@@ -72,7 +72,7 @@ def test_all_are_listed_the_newest_first(history, tmp_path):
         (("--older-than", "15h"), "2 1 0"),
         (("--since", "35h", "--older-than", "15h"), "2 1"),
         (("--beyond", "0B", "--user", "bob"), "3 2"),
-        (("--beyond", "50KiB"), "3 2 1 0"),
+        (("--beyond", "90KiB"), "3 2 1 0"),
         (("--state", "KILLED", "--user", "ann"), ""),
     ],
     ids=str,

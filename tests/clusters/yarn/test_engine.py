@@ -176,6 +176,15 @@ def check_page(address: str) -> None:
     assert [one["name"] for one in told["instances"]] == ["worker/0", "tensorboard/0"]
     assert told["state"] == "RUNNING"
     assert [part["kind"] for part in told["history"]["lanes"][0]["parts"]][-1] == "runs"
+    with urllib.request.urlopen(
+        f"{address}search.json?log=worker%2F0&find=BEGINS", timeout=60
+    ) as answer:
+        [found] = json.load(answer)["found"]
+        assert "begins" in found["lines"][0]
+    assert told["can"] == ["last stacks"]
+    with urllib.request.urlopen(f"{address}stacks.json", timeout=60) as answer:
+        groups = json.load(answer)["groups"]
+        assert [group["instances"] for group in groups] == [["worker/0"]]
     exports = f"{address}ws/v1/slider/publisher/exports"
     with urllib.request.urlopen(exports, timeout=60) as answer:
         assert "worker" in json.load(answer)["exports"]
@@ -202,6 +211,7 @@ def test_tensorboard_is_a_page_of_the_application(user, cluster, script):
             return False  # it has not come up yet
 
     wait_for(lambda: titled(links["tensorboard/0", "page"]), "TensorBoard through YARN's proxy")
+    assert user.call("stacks", "shown", "worker").returncode == 0
     check_page(links[None, "page"])
     direct = user.call("tensorboard", "shown")
     assert (direct.returncode, direct.stderr) == (0, "")

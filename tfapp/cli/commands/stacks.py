@@ -22,7 +22,7 @@ from tfapp.cli.json_output import data, show
 from tfapp.cli.shell import Shell
 
 if TYPE_CHECKING:
-    from tfapp.contract.stacks import InstanceStacks, Stacks
+    from tfapp.contract.stacks import Stacks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,19 +51,7 @@ def _lines(found: Stacks) -> Iterator[str]:
     for group in found.groups:
         names = f": {', '.join(group.instances)}" if len(group.instances) > 1 else ""
         yield f"{group.in_words(len(by_name))}{names}"
-        yield from _stacks(by_name[group.instances[0]])
+        yield from (f"  {line}" for line in by_name[group.instances[0]].lines())
         yield ""
     for name in found.missing:
         yield f"{name} has not answered"
-
-
-def _stacks(told: InstanceStacks) -> Iterator[str]:
-    yield from (f"  {told.instance}: {trouble}" for trouble in told.troubles)
-    for process in told.processes:
-        state = f", {process.state}" if process.state else ""
-        yield f"  {told.instance}, process {process.pid}{state}: {process.command}"
-        why = f" ({process.why})" if process.why else ""
-        yield f"  by {process.by}{why}" if process.by else f"  no stacks{why}"
-        for thread, frames in process.by_thread():
-            yield f"    {thread}"
-            yield from (f"      {frame}" for frame in frames)

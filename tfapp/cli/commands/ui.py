@@ -1,7 +1,7 @@
 """Serves a page that shows the applications of this machine, and those of --engine, in a browser:
-state, instances, history, metrics and logs, updated as they change. The command prints the address,
-which contains a token: only those who have the address can see the page. The page is read-only.
-Ctrl-C ends the command.
+state, instances, history, what they use, metrics, stacks and logs, updated as they change. The
+command prints the address, which contains a token: only those who have the address can see the
+page. The page changes nothing. Ctrl-C ends the command.
 
   tfapp ui
   tfapp ui mnist --engine yarn
