@@ -182,6 +182,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.program.context",
         "tfapp.program.collectives",
         "tfapp.program.keras",
+        "tfapp.program.keras_backup",
         "tfapp.program.keras_evaluator",
         "tfapp.program.keras_model",
         "tfapp.program.estimator",

@@ -75,8 +75,8 @@ class Answer(Coded):
 
 @frozen
 class Beat(Coded):
-    """The heartbeat of a runner. `state`: "waiting", "running" or "stopping". The first heartbeat
-    in a new state is sent at once."""
+    """The heartbeat of a runner. `state`: "waiting", "running", "hanging", "leaving" or "stopping".
+    The first heartbeat in a new state is sent at once."""
 
     generation: int
     sequence: int
@@ -85,6 +85,7 @@ class Beat(Coded):
     container: str = ""  # SKEIN_CONTAINER_ID
     host: str = ""  # advertised
     preparing: str = ""  # what its answer waits for: "pulling image mine:1: 1 of 2 layers, ..."
+    saves: bool = False  # whether its program saves before a planned stop, if it is asked
     # What its program has reported last; `metrics.cut` bounds it.
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None

@@ -92,6 +92,7 @@ KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
 KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client
 KEY_PROFILE = "tfapp.control.profile"  # class ProfileRequest, of a client
+KEY_SAVE = "tfapp.control.save"  # class SaveRequest, of the coordinator
 ORDER_PREFIX = "tfapp.order."  # + instance: class Order; only the coordinator writes it
 REPORT_PREFIX = "tfapp.report."  # all that runners and clients tell the coordinator
 # + instance, value: the container's id. Owned by the container; its end deletes it.
@@ -103,6 +104,7 @@ EXIT_PREFIX = "tfapp.report.exit."  # + instance, unowned: class ExitReport
 # the text is "" when it waits for nothing any more.
 WAITS_PREFIX = "tfapp.report.waits."
 STACKS_PREFIX = "tfapp.report.stacks."  # + instance, owned: class InstanceStacks
+SAVED_PREFIX = "tfapp.report.saved."  # + instance, owned: class InstanceSave
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs

@@ -37,6 +37,7 @@ _STAGE_OF_BEAT = {
     "waiting": Stage.WAITING,
     "running": Stage.RUNNING,
     "hanging": Stage.RUNNING,
+    "leaving": Stage.RUNNING,
     "stopping": Stage.RUNNING,
 }
 
@@ -389,7 +390,7 @@ def beaten(state: State, event: events.Beaten) -> Step:
     # A heartbeat that was sent before the order to stop may arrive after it.
     if beat.generation == state.generation and instance.stage is not Stage.STOPPING:
         stage = _STAGE_OF_BEAT[beat.state]
-        instance = replace(instance, stage=stage, docker=beat.docker)
+        instance = replace(instance, stage=stage, docker=beat.docker, saves=beat.saves)
     if beat.generation == state.generation:
         instance = instance.measured(beat)
     return release(state.with_instance(instance))

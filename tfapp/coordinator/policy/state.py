@@ -21,6 +21,7 @@ from tfapp.contract.names import (
     instance_id,
     parse_instance,
 )
+from tfapp.contract.saving import InstanceSave
 from tfapp.contract.status import (
     BEGINS,
     ApplicationStatus,
@@ -122,6 +123,7 @@ class Instance:
     usage: Usage | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
     pace: Pace | None = None  # of its program, once that has counted
+    saves: bool = False  # whether its program saves before a planned stop
 
     def measured(self, said: Beat | ExitReport) -> Instance:
         """The instance with the metrics and the usage that its runner reports."""
@@ -246,6 +248,20 @@ class AskedStacks:
 
 
 @frozen
+class Saving:
+    """The programs of a generation are asked to save before they are stopped."""
+
+    id: str
+    generation: int
+    until: float
+    expected: Mapping[str, int]  # instance -> the attempt of its program
+    named: bool = False  # whether they are told when to save; until then each says its step
+    step: int | None = None  # at whose end they save; None for each its own
+    told: Mapping[str, InstanceSave] = dataclasses.field(default_factory=dict)
+    over: bool = False  # nobody is waited for
+
+
+@frozen
 class State:
     """The whole application. Times are those of the events."""
 
@@ -281,6 +297,10 @@ class State:
     feed: FeedStatus | None = None  # the last report of the feed's driver
     stacks: AskedStacks | None = None  # the last ones
     stalled: frozenset[str] = frozenset()  # instances whose stall is told
+    saving: Saving | None = None
+    # What waits until programs have saved: fewer instances of components, and the end, by a client.
+    fewer: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    to_stop: str | None = None
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # deadline for the end of STOPPING
 
