@@ -12,7 +12,7 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     1 worker/1 waits queue      2 worker/1 granted        5 full quota      9 full -
     7 worker/0 exits 3 mute      7 worker/0 reports 100 loss=0.5    7 worker/0 reports - loss=0.5
     1 worker/0 saves             1 worker/0 saves alone             1 worker/0 saves after 2
-    1 worker/0 saves never       3 worker/0 is asked to leave
+    1 worker/0 saves never       3 worker/0 is asked to leave      1 worker/0 on node-1
 
 The first container of an instance is there when the history begins; `refused` is every later one.
 While a scheduler is `full`, it holds each later one back. Nobody is heard of who `waits` for it.
@@ -154,6 +154,7 @@ class World:
         self.cluster: Cluster | None = None
         self.held: set[str] = set()
         self.holds = math.inf  # the step that some have begun, and after which they wait
+        self.nodes: dict[str, str] = {}  # instance -> machine of its next container
         self.full = ""  # the kind of scheduler that holds every new container back
         self.checks: list = []  # called with (world, state before, event, actions) at each step
 
@@ -207,7 +208,8 @@ class World:
             return
         before = sum(r.instance == name for r in self.everybody)
         if before:
-            self.note(f"another container for {name}")
+            off = f", not on {' and '.join(action.avoid)}" if action.avoid else ""
+            self.note(f"another container for {name}{off}")
         runner = self.start_runner(name, f"-{before}" if before else "", action.generation)
         self.feed(events.Requested(self.now, name, runner.container))
         if self.full:
@@ -294,7 +296,8 @@ class World:
             runner.answered = runner.heard = True
             runner.granted = self.now if runner.granted < 0 else runner.granted
             runner.beat = self.now + self.job.limits.heartbeat
-            answer = Answer(runner.generation, name, host_of(name), runner.container, {})
+            node = self.nodes.get(name, "")
+            answer = Answer(runner.generation, name, host_of(name), runner.container, {}, node=node)
             self.feed(events.Answered(self.now, answer))
 
     def start_programs(self) -> None:
@@ -502,6 +505,8 @@ class World:
             self.feed(events.StopRequested(self.now, text))
         elif who == "flex":
             self.feed(events.FlexRequested(self.now, FlexRequest("f", what[0], what[1])))
+        elif what[0] == "on":
+            self.nodes[who] = what[1]
         elif who == "full":
             self.full = text.strip("-")
         elif what[0] == "waits":

@@ -69,6 +69,7 @@ class Answer(Coded):
     exports: Mapping[str, Mapping[str, str]]  # group -> name -> value
     ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # site key -> held port
     pid: int = 0
+    node: str = ""  # ENV_NODE
     # Name -> version of what its program runs with.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

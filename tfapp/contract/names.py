@@ -162,6 +162,10 @@ LOG_BEGINS = "tfapp: the log begins"
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
+# As the engine calls the machine of a container, where it can keep others off it; and the machines,
+# separated by commas, which the coordinator asks it to avoid in add_container(env=).
+ENV_NODE = "TFAPP_NODE"
+ENV_AVOID = "TFAPP_AVOID_NODES"
 # Set where a container has its cgroup for itself, and no other container is in it: the words on its
 # limit of memory, for a program that is killed by it.
 ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"

@@ -10,6 +10,7 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.messages import Cluster, Order
 from tfapp.contract.names import (
     ALIVE_PREFIX,
+    ENV_AVOID,
     ENV_GENERATION,
     ENV_INSTANCE,
     FLEXED_PREFIX,
@@ -100,6 +101,8 @@ class Executor:
 
     def _request(self, action: actions.RequestContainer) -> Event:
         env = {ENV_INSTANCE: action.instance, ENV_GENERATION: str(action.generation)}
+        if action.avoid:
+            env[ENV_AVOID] = ",".join(action.avoid)
         until, container = self._clock() + PATIENCE, None
         while container is None:
             try:

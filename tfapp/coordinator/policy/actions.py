@@ -14,11 +14,13 @@ from tfapp.frozen import frozen
 
 @frozen
 class RequestContainer:
-    """Ask the master for a container; answered by the event Requested or Refused."""
+    """Ask the master for a container; answered by the event Requested or Refused. `avoid`: the
+    machines on which it should not be, where there are others."""
 
     instance: str
     component: str
     generation: int
+    avoid: tuple[str, ...] = ()
 
 
 @frozen

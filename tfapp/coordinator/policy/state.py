@@ -39,6 +39,7 @@ FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing c
 
 LEAST_STALL = 300.0  # seconds without a step that are a stall, at least
 MAX_TIMELINE = 100  # moments that are kept
+MAX_FAILED_ON = 20  # machines of an instance
 # Times that the wait for a whole cluster, and the pause after it, are doubled at most.
 MAX_DOUBLINGS = 4
 
@@ -104,6 +105,7 @@ class Instance:
     requested_in: int = 1  # the generation for which the container was requested
     joined: int = 1  # the generation from which on it takes part
     host: str = ""  # advertised; "" until its runner is heard of
+    failed_on: tuple[str, ...] = ()  # the machines on which it was lost, perhaps because of them
     attempt: int = 0  # restarts of its program in this generation and container
     answer: Answer | None = None
     docker: str = ""  # id of the Docker container of its program
@@ -140,6 +142,11 @@ class Instance:
             total=said.total,
             points=said.points,
         )
+
+    @property
+    def avoids(self) -> tuple[str, ...]:
+        """The machines on which it was lost twice."""
+        return tuple(sorted({n for n in self.failed_on if self.failed_on.count(n) > 1}))
 
     @property
     def joins(self) -> bool:

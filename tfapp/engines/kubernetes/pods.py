@@ -12,7 +12,7 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.plan import Plan
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
-from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
+from tfapp.contract.names import ENV_NODE, ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
 from tfapp.engines.kubernetes.interpreter import command
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.names import CONTAINER, MASTER_COMPONENT
@@ -264,7 +264,11 @@ class _Built:
             "command": command(
                 python, self.image, key, bootstrap, paths, libraries=not self.travelling
             ),
-            "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": limit}],
+            "env": [
+                *_home(settings),
+                {"name": ENV_OWN_CGROUP, "value": limit},
+                {"name": ENV_NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
             "resources": {
                 "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
                 "limits": {"memory": memory, **gpus},
