@@ -58,9 +58,16 @@ def test_a_pod_prefers_other_nodes_than_those_on_which_its_instance_was_lost():
     assert affinity == {prefers: [{"weight": 100, "preference": preference}]}
     assert "affinity" not in RUN.manifest(TASK, "m:1")["spec"]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-    spec = {**MANIFEST["spec"], "affinity": {"nodeAffinity": required}}
+    spread = [{"whenUnsatisfiable": how} for how in ("ScheduleAnyway", "DoNotSchedule")]
+    spec = {
+        **MANIFEST["spec"],
+        "affinity": {"nodeAffinity": required},
+        "topologySpreadConstraints": spread,
+    }
     run = dataclasses.replace(RUN, pods={"w": {**MANIFEST, "spec": spec}})
-    affinity = run.manifest(task, "m:1")["spec"]["affinity"]["nodeAffinity"]
+    found = run.manifest(task, "m:1")["spec"]
+    assert found["topologySpreadConstraints"] == spread[1:], "a preference would weigh as much"
+    affinity = found["affinity"]["nodeAffinity"]
     assert affinity == {**required, prefers: [{"weight": 100, "preference": preference}]}
     assert spec["affinity"] == {"nodeAffinity": required}, "the next pod begins without"
 

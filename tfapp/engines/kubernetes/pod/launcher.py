@@ -85,7 +85,10 @@ class PodRun:
 
 def _keep_off(spec: dict[str, Any], nodes: Iterable[str]) -> None:
     """Lets the scheduler prefer other nodes. Where there is no room on them, these are better than
-    none."""
+    none. That the application's pods spread over nodes would weigh as much: a bad node is empty."""
+    spread = spec.pop("topologySpreadConstraints", ())
+    if kept := [one for one in spread if one.get("whenUnsatisfiable") != "ScheduleAnyway"]:
+        spec["topologySpreadConstraints"] = kept
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
