@@ -106,7 +106,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "compiler": "bytecode golden limits shipped start_script success",
     "contract": "checkpoint_dir",
     "coordinator/policy": (
-        "beginnings cannot_start gangs later_runs random_histories replayed_histories"
+        "beginnings cannot_start gangs later_runs machines random_histories replayed_histories"
     ),
     "documents": "read",
     "engines": "contract engines isolated played_contract",
@@ -182,6 +182,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.program.context",
         "tfapp.program.collectives",
         "tfapp.program.keras",
+        "tfapp.program.keras_backup",
         "tfapp.program.keras_evaluator",
         "tfapp.program.keras_model",
         "tfapp.program.estimator",

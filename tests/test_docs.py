@@ -47,6 +47,7 @@ TESTS = {
     ("getting-started.md", "sh"): (5, "tests/test_readme.py"),
     ("kubernetes.md", "yaml"): (2, "tests/engines/kubernetes/test_docs.py"),
     ("packages.md", "python"): (1, "tests/test_docs.py"),
+    ("programs.md", "python"): (2, "tests/program/test_saving.py"),
     ("python-call.md", "python"): (2, "tests/api/test_docs.py"),
     ("reading-data.md", "python"): (6, "tests/storage/test_docs.py"),
     ("slider.md", "json"): (1, "tests/test_docs.py"),

@@ -293,6 +293,17 @@ def test_sigint_follows_where_tensorflow_has_caught_sigterm(
     assert handle.catching == (-1 if len(signals) == 3 else 2), "not before Python has ended"
 
 
+def test_sigint_follows_at_once_where_the_program_has_saved(script, context, tmp_path, monkeypatch):
+    """It waits to be stopped, in Python, and not in the middle of a step."""
+    monkeypatch.setattr(entry, "SECOND_SIGNAL", 1e9)
+    monkeypatch.setattr(entry, "AFTER_PYTHON", 0.0)
+    file = tmp_path / "saved"
+    file.write_text('{"id": "a", "action": "save", "step": 6, "saved": 7}')
+    handle = PlayedHandle(catcher="/env/tensorflow/libtensorflow_cc.so.2", catching=2)
+    script.stop(context(env={"TFAPP_SAVED_FILE": str(file)}), handle)
+    assert handle.signals == [signal.SIGTERM, *2 * [signal.SIGINT]]
+
+
 @pytest.mark.parametrize("role", ["worker", "tensorboard"])
 def test_with_tensorflow_there_is_nothing_to_refuse(script, context, role, capfd):
     script.prepare(context(role))

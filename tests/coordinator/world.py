@@ -11,6 +11,8 @@ A history is text, one happening a line: `TIME WHO WHAT...`, in seconds, for exa
     6 worker/1 is cut off        7 worker/0 exits 3 stuck a last line
     1 worker/1 waits queue      2 worker/1 granted        5 full quota      9 full -
     7 worker/0 exits 3 mute      7 worker/0 reports 100 loss=0.5    7 worker/0 reports - loss=0.5
+    1 worker/0 saves             1 worker/0 saves alone             1 worker/0 saves after 2
+    1 worker/0 saves never       3 worker/0 is asked to leave      1 worker/0 on node-1
 
 The first container of an instance is there when the history begins; `refused` is every later one.
 While a scheduler is `full`, it holds each later one back. Nobody is heard of who `waits` for it.
@@ -21,6 +23,10 @@ they end, but for those that are `stuck`, or `mute`, which have written nothing 
 runners do not obey, `silent` ones do not beat. Those `cut` off hear nothing, are not heard, and end
 their program when the fence says so, even if the master takes their container for dead. A job
 survives no failure unless `failure` says otherwise.
+
+Programs that `save` before a planned stop make four steps a second together, so that none finishes
+a step that another has not begun. They save a moment after they are asked, and `alone` at their own
+step.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
 from tfapp.contract.names import GRANTED, ROLES, initial_container, parse_instance
+from tfapp.contract.saving import HOLD, SAVE, InstanceSave, SaveRequest
 from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.events import ContainerInfo
@@ -118,6 +125,13 @@ class Runner:
     beat: float = math.inf  # when it is due
     sequence: int = 0
     reports: tuple[str, ...] = ()  # a step ("-" for none) and metrics, in place of made-up ones
+    saves: bool = False  # as its program has said
+    alone: bool = False
+    hears: float = 0.1  # seconds until it does what it is asked
+    asked: SaveRequest | None = None
+    does: float = math.inf  # when it does that
+    saved: bool = False
+    leaves: bool = False
 
 
 class World:
@@ -139,6 +153,8 @@ class World:
         self.store_calls = 0
         self.cluster: Cluster | None = None
         self.held: set[str] = set()
+        self.holds = math.inf  # the step that some have begun, and after which they wait
+        self.nodes: dict[str, str] = {}  # instance -> machine of its next container
         self.full = ""  # the kind of scheduler that holds every new container back
         self.checks: list = []  # called with (world, state before, event, actions) at each step
 
@@ -180,6 +196,8 @@ class World:
             self.end_container(runner, program=runner.program and runner.cut)
         elif isinstance(action, actions.ListContainers):
             self.feed(events.Listed(self.now, self.containers(action.log_of)))
+        elif isinstance(action, actions.PublishSave):
+            self.ask_to_save(action.request)
         elif isinstance(action, actions.Shutdown):
             self.note("shutdown")
 
@@ -190,7 +208,8 @@ class World:
             return
         before = sum(r.instance == name for r in self.everybody)
         if before:
-            self.note(f"another container for {name}")
+            off = f", not on {' and '.join(action.avoid)}" if action.avoid else ""
+            self.note(f"another container for {name}{off}")
         runner = self.start_runner(name, f"-{before}" if before else "", action.generation)
         self.feed(events.Requested(self.now, name, runner.container))
         if self.full:
@@ -205,6 +224,32 @@ class World:
     def grant(self, runner: Runner) -> None:
         runner.held, runner.granted = "", self.now
         self.feed(events.Waits(self.now, runner.instance, runner.container, "", GRANTED))
+
+    def ask_to_save(self, request: SaveRequest) -> None:
+        at = "" if request.step is None else f" at {request.step}"
+        self.note(f"{request.action}{at}")
+        if request.action == HOLD:
+            self.holds = math.inf
+        for runner in self.living():
+            if request.generation == runner.generation:
+                runner.asked, runner.does = request, self.now + runner.hears
+
+    def save(self, runner: Runner) -> None:
+        """Does what is asked, as `tfapp.program.saving` does."""
+        request, runner.does = runner.asked, math.inf
+        assert request is not None
+        if request.action not in (HOLD, SAVE):
+            return
+        part, step = runner.saves and runner.program, None
+        if part and not runner.alone and request.action == HOLD:
+            step = min(int(4 * self.now), self.holds)
+            self.holds = min(self.holds, step + 1)
+        elif part and not runner.alone:
+            assert self.holds <= request.step, "nobody is further than the step that is named"
+            step = request.step
+        runner.saved = part and request.action == SAVE
+        told = InstanceSave(request.id, runner.instance, runner.container, part, step, runner.saved)
+        self.feed(events.SaveTold(self.now, told))
 
     def start_runner(self, name: str, suffix: str = "", generation: int = 1) -> Runner:
         runner = Runner(name, initial_container(name) + suffix, self.now, generation)
@@ -221,6 +266,7 @@ class World:
                 continue
             runner.ran = self.now - runner.began if runner.program else 0.0
             runner.generation, runner.attempt, runner.obeys = self.generation, 0, math.inf
+            runner.saves, runner.does, runner.saved = False, math.inf, False
             runner.answered = runner.program = runner.reported = False
             runner.beat = self.now + self.job.limits.heartbeat
 
@@ -250,7 +296,8 @@ class World:
             runner.answered = runner.heard = True
             runner.granted = self.now if runner.granted < 0 else runner.granted
             runner.beat = self.now + self.job.limits.heartbeat
-            answer = Answer(runner.generation, name, host_of(name), runner.container, {})
+            node = self.nodes.get(name, "")
+            answer = Answer(runner.generation, name, host_of(name), runner.container, {}, node=node)
             self.feed(events.Answered(self.now, answer))
 
     def start_programs(self) -> None:
@@ -269,6 +316,7 @@ class World:
         living = [r.container for r in same if r.program]
         assert not living, f"{runner.instance}: {living} still have a program"
         runner.program, runner.began = True, self.now
+        runner.saves = runner.saved = False
         if not runner.silent:
             self.beat(runner.instance)
 
@@ -279,11 +327,19 @@ class World:
         runner.beat = self.now + self.job.limits.heartbeat
         runner.sequence += 1
         state = "running" if runner.program else "waiting"
+        state = "leaving" if runner.leaves and runner.program else state
         self.feed(events.Beaten(self.now, name, self.said(runner, state)))
 
     def said(self, runner: Runner, state: str) -> Beat:
         host = host_of(runner.instance)
-        beat = Beat(runner.generation, runner.sequence, state, "", runner.container, host)
+        beat = Beat(
+            runner.generation,
+            runner.sequence,
+            state,
+            container=runner.container,
+            host=host,
+            saves=runner.saves,
+        )
         return replace(beat, **self.measured(runner)) if runner.program else beat
 
     def measured(self, runner: Runner) -> dict[str, Any]:
@@ -388,7 +444,7 @@ class World:
         """Lets time pass; the coordinator wakes for deadlines and every TICK."""
         while self.now < until and self.state.phase != FINISHED:
             due = [next_deadline(self.state), self.now + TICK, until]
-            due += [min(r.obeys, r.beat) for r in self.living()]
+            due += [min(r.obeys, r.beat, r.does) for r in self.living()]
             due += [r.fence for r in self.everybody if r.program]
             self.now = max(self.now, min(due))
             self.run_runners()
@@ -414,8 +470,11 @@ class World:
             if runner.obeys <= self.now:
                 text = "killed by SIGTERM (15)"
                 self.report(name, Exit(None, 15, "signal", text), stopped=True)
-            elif runner.beat <= self.now:
+                continue
+            if runner.beat <= self.now:
                 self.beat(name)
+            if runner.does <= self.now and runner is self.runners.get(name):
+                self.save(runner)
 
     # -- histories as text --
     def play(self, history: str) -> World:
@@ -446,6 +505,8 @@ class World:
             self.feed(events.StopRequested(self.now, text))
         elif who == "flex":
             self.feed(events.FlexRequested(self.now, FlexRequest("f", what[0], what[1])))
+        elif what[0] == "on":
+            self.nodes[who] = what[1]
         elif who == "full":
             self.full = text.strip("-")
         elif what[0] == "waits":
@@ -460,6 +521,17 @@ class World:
             self.beat(who)
         elif what[0] == "reports":
             self.runners[who].reports = what[1:]
+            self.beat(who)
+        elif what[0] == "saves":
+            runner = self.runners[who]
+            runner.saves, runner.alone = True, what[1:] == ("alone",)
+            if what[1:2] == ("after",):
+                runner.hears = float(what[2])
+            elif what[1:] == ("never",):
+                runner.hears = math.inf
+            self.beat(who)
+        elif text == "is asked to leave":
+            self.runners[who].leaves = True
             self.beat(who)
         elif what[0] == "exits":
             exit = Exit(int(what[1]), None, "exit", f"exit code {what[1]}")

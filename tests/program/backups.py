@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfapp.errors import ProgramError
-from tfapp.program.keras import _backup
+from tfapp.program.keras_backup import backup_of
 
 keras = tf.keras
 X = np.zeros((8, 2), "float32")
@@ -26,7 +26,7 @@ def train(folder: Path, epochs: int) -> list[int]:
     model.compile("adam", "mse")
     seen: list[int] = []
     note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))
-    backup = _backup(keras.callbacks.BackupAndRestore, str(folder))
+    backup = backup_of(keras.callbacks.BackupAndRestore, str(folder))
     model.fit(X, X[:, :1], epochs=epochs, verbose=0, callbacks=[backup, note])
     return seen
 

@@ -163,6 +163,24 @@ def test_alone_it_trains_with_keras_3_and_not_twice(tmp_path):
     assert outside == "the model of the KerasExperiment was built outside the scope of its strategy"
 
 
+@pytest.mark.trains
+def test_a_training_goes_on_with_the_step_after_the_one_at_which_it_was_asked_to_save(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.program.saved_epochs", str(tmp_path)],
+        cwd=BACKUPS.parents[2],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert rows == [
+        {"at": 3, "first": [0, 3], "total": 15},
+        {"at": 5, "first": [1, 0], "total": 15},  # the last one of an epoch
+        {"at": 7, "first": [1, 2], "total": 15},
+    ], done.stderr
+
+
 BACKUPS = Path(__file__).with_name("backups.py")
 
 

@@ -136,6 +136,8 @@ def test_what_the_program_gets(application):
         "TFAPP_CLUSTER_FILE": f"{root}/work/tfapp-cluster.json",
         "TFAPP_METRICS_FILE": f"{root}/work/tfapp-metrics.json",
         "TFAPP_MISSED_FILE": f"{root}/work/tfapp-missed",
+        "TFAPP_SAVE_FILE": f"{root}/work/tfapp-save.json",
+        "TFAPP_SAVED_FILE": f"{root}/work/tfapp-saved.json",
         "PYTHONUNBUFFERED": "1",
         "WORKER_NUMBER": "0",
         "TOT_WORKERS": "2",

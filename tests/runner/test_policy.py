@@ -25,6 +25,7 @@ from tfapp.runner.events import (
     Register,
     Report,
     Restart,
+    SaveAsked,
     StacksOver,
     Stop,
     Terminated,
@@ -198,6 +199,42 @@ STARTED = [Register(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
             [*STARTED, Report(1, DONE, False)],
             policy.REPORTED,
             id="a program that has ended is neither well nor unwell",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), 101, SaveAsked(), 159, Tick()),
+            STARTED,
+            policy.NOTICED,
+            id="a program that saves has time for that before its container ends",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), 101, SaveAsked(), 160, Tick()),
+            [*STARTED, Stop()],
+            policy.LEAVING,
+            id="a program that has not saved in time is asked to end",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), SaveAsked(), 103, SaveAsked(over=True)),
+            [*STARTED, Stop()],
+            policy.LEAVING,
+            id="a program that has saved is asked to end",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), 105, Tick()),
+            [*STARTED, Stop()],
+            policy.LEAVING,
+            id="nobody asks to save: the coordinator is away, or ends",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), SaveAsked(), GenerationSeen(2)),
+            [*STARTED, Stop()],
+            policy.LEAVING,
+            id="a newer generation waits for nobody to save",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), SaveAsked(), Ended(DONE)),
+            [*STARTED, Leave()],
+            policy.DONE,
+            id="a program ends before it has saved",
         ),
         pytest.param(
             (*RUNNING, Ended(DONE), GenerationSeen(2), formed(2), Chosen(PROGRAM))

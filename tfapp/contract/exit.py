@@ -12,6 +12,8 @@ PROGRAM_REASONS = ("exit", "signal", "memory", "hang", "script", "start", "timeo
 LOSS_REASONS = ("lost", "silent", "preempted", "node-lost")  # of the container
 # Losses that have a budget of their own: no program can bring them about.
 INFRASTRUCTURE_REASONS = ("silent", "preempted", "node-lost")
+# Losses for which the machine may be to blame.
+MACHINE_REASONS = ("lost", "silent", "node-lost")
 REASONS = (*PROGRAM_REASONS, *LOSS_REASONS)
 SHELL_SIGNAL = 128  # a shell exits with 128 + n when its program was killed by signal n
 

@@ -102,6 +102,8 @@ class Limits:
     # long; then instances that come later join so long after a cluster has formed.
     elastic_wait: float = 60.0
     elastic_interval: float = 600.0
+    # Programs that save before a planned stop have so long; 0: they are not asked.
+    save_grace: float = 60.0
 
 
 NODES_LIMIT = 1800.0  # seconds for which an application waits for nodes unless it says otherwise

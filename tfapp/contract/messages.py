@@ -69,14 +69,15 @@ class Answer(Coded):
     exports: Mapping[str, Mapping[str, str]]  # group -> name -> value
     ports: Mapping[str, int] = dataclasses.field(default_factory=dict)  # site key -> held port
     pid: int = 0
+    node: str = ""  # ENV_NODE
     # Name -> version of what its program runs with.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @frozen
 class Beat(Coded):
-    """The heartbeat of a runner. `state`: "waiting", "running" or "stopping". The first heartbeat
-    in a new state is sent at once."""
+    """The heartbeat of a runner. `state`: "waiting", "running", "hanging", "leaving" or "stopping".
+    The first heartbeat in a new state is sent at once."""
 
     generation: int
     sequence: int
@@ -85,6 +86,7 @@ class Beat(Coded):
     container: str = ""  # SKEIN_CONTAINER_ID
     host: str = ""  # advertised
     preparing: str = ""  # what its answer waits for: "pulling image mine:1: 1 of 2 layers, ..."
+    saves: bool = False  # whether its program saves before a planned stop, if it is asked
     # What its program has reported last; `metrics.cut` bounds it.
     metrics: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     step: int | None = None

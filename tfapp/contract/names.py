@@ -92,6 +92,7 @@ KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
 KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client
 KEY_PROFILE = "tfapp.control.profile"  # class ProfileRequest, of a client
+KEY_SAVE = "tfapp.control.save"  # class SaveRequest, of the coordinator
 ORDER_PREFIX = "tfapp.order."  # + instance: class Order; only the coordinator writes it
 REPORT_PREFIX = "tfapp.report."  # all that runners and clients tell the coordinator
 # + instance, value: the container's id. Owned by the container; its end deletes it.
@@ -103,6 +104,7 @@ EXIT_PREFIX = "tfapp.report.exit."  # + instance, unowned: class ExitReport
 # the text is "" when it waits for nothing any more.
 WAITS_PREFIX = "tfapp.report.waits."
 STACKS_PREFIX = "tfapp.report.stacks."  # + instance, owned: class InstanceStacks
+SAVED_PREFIX = "tfapp.report.saved."  # + instance, owned: class InstanceSave
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
@@ -160,6 +162,10 @@ LOG_BEGINS = "tfapp: the log begins"
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
+# As the engine calls the machine of a container, where it can keep others off it; and the machines,
+# separated by commas, which the coordinator asks it to avoid in add_container(env=).
+ENV_NODE = "TFAPP_NODE"
+ENV_AVOID = "TFAPP_AVOID_NODES"
 # Set where a container has its cgroup for itself, and no other container is in it: the words on its
 # limit of memory, for a program that is killed by it.
 ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"

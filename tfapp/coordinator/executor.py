@@ -10,12 +10,14 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.messages import Cluster, Order
 from tfapp.contract.names import (
     ALIVE_PREFIX,
+    ENV_AVOID,
     ENV_GENERATION,
     ENV_INSTANCE,
     FLEXED_PREFIX,
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
+    KEY_SAVE,
     KEY_STACKS,
     ORDER_PREFIX,
     exported_pages,
@@ -76,6 +78,8 @@ class Executor:
                 self._connection.put(KEY_RELEASED, encode(vars(action)))
             elif isinstance(action, actions.PublishStacks):
                 self._connection.put(KEY_STACKS, encode(action.request))
+            elif isinstance(action, actions.PublishSave):
+                self._connection.put(KEY_SAVE, encode(action.request))
             elif isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
             elif isinstance(action, actions.KillContainer):
@@ -97,6 +101,8 @@ class Executor:
 
     def _request(self, action: actions.RequestContainer) -> Event:
         env = {ENV_INSTANCE: action.instance, ENV_GENERATION: str(action.generation)}
+        if action.avoid:
+            env[ENV_AVOID] = ",".join(action.avoid)
         until, container = self._clock() + PATIENCE, None
         while container is None:
             try:

@@ -21,9 +21,11 @@ from tfapp.contract.names import (
     KEY_STATUS,
     KEY_STOP,
     REPORT_PREFIX,
+    SAVED_PREFIX,
     STACKS_PREFIX,
     WAITS_PREFIX,
 )
+from tfapp.contract.saving import InstanceSave
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator import record
@@ -270,6 +272,7 @@ _READERS: Mapping[str, Callable[[float, str, Any], Event]] = {
     ANSWER_PREFIX: lambda time, _, data: events.Answered(time, Answer.from_dict(data)),
     BEAT_PREFIX: lambda time, name, data: events.Beaten(time, name, Beat.from_dict(data)),
     STACKS_PREFIX: lambda time, _, data: events.StacksTold(time, InstanceStacks.from_dict(data)),
+    SAVED_PREFIX: lambda time, _, data: events.SaveTold(time, InstanceSave.from_dict(data)),
     EXIT_PREFIX: lambda time, _, data: events.Exited(time, ExitReport.from_dict(data)),
     WAITS_PREFIX: lambda time, name, data: events.Waits(
         time, name, data["container"], data["text"], data["kind"]

@@ -186,7 +186,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
             replace(moment, time=round(zero + moment.time, 3)) for moment in state.timeline
         ),
         joined={i.id: i.joined for i in state.instances.values() if i.joined > 1},
-        stop_grace=state.job.limits.stop_grace,
+        stop_grace=_time_to_stop(state),
         checkpoint_dir=state.job.checkpoint_dir,
         storage_schemes=state.job.storage_schemes,
         feed=state.feed,
@@ -194,6 +194,11 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
         held=_held(state, zero),
         record=None if final else _record(state, zero),
     )
+
+
+def _time_to_stop(state: State) -> float:
+    limits, saves = state.job.limits, any(i.saves for i in state.instances.values())
+    return limits.stop_grace + (limits.save_grace if saves else 0.0)
 
 
 def _tasks(state: State) -> dict[str, int]:

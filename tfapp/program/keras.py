@@ -15,7 +15,8 @@ the scope of the experiment's `strategy`.
 
 Content of `model_dir`:
 
-    backup/                   the state after the last full epoch, for a restart
+    backup/                   the state after the last full epoch, or after the step at which it was
+                              saved before a planned stop, for a restart
     checkpoints/epoch-00001   the weights after each epoch, for the evaluator, which keeps the last
                               five
     train/, validation/       events for TensorBoard, unless the experiment has its own callback
@@ -27,8 +28,6 @@ Content of `model_dir`:
 from __future__ import annotations
 
 import contextlib
-import inspect
-import json
 import os
 import shutil
 import tempfile
@@ -40,6 +39,7 @@ from tfapp.errors import ProgramError
 from tfapp.program.collectives import CollectiveTime
 from tfapp.program.context import Context
 from tfapp.program.experiment import KerasExperiment
+from tfapp.program.keras_backup import backup_of
 from tfapp.program.keras_evaluator import Evaluator
 from tfapp.program.keras_model import (
     CHECKPOINTS,
@@ -272,7 +272,7 @@ class _Trainer:
             found.append(_at_epoch_end(callbacks.Callback, self.save_checkpoint))
         if not any(isinstance(callback, callbacks.BackupAndRestore) for callback in given):
             backup = os.path.join(self.folder, BACKUP)
-            found.append(_backup(callbacks.BackupAndRestore, backup))
+            found.append(backup_of(callbacks.BackupAndRestore, backup))
         found.append(_at_epoch_end(callbacks.Callback, self.ended_epoch))
         return found
 
@@ -340,55 +340,6 @@ class _Trainer:
             yield place
         finally:
             shutil.rmtree(place, ignore_errors=True)
-
-
-def _backup(base: type, folder: str) -> Any:
-    """The callback `base`, Keras's BackupAndRestore, for the backup in `folder`. Keras 3 writes in
-    place, and a kill leaves half a file: the state before is kept, where this Keras can."""
-    given: dict[str, Any] = {"delete_checkpoint": False}
-    if "double_checkpoint" in inspect.signature(base.__init__).parameters:  # type: ignore[misc]
-        given["double_checkpoint"] = True
-
-    class Backup(base):
-        def on_train_begin(self, logs: Any = None) -> None:
-            _take_previous(folder)
-            try:
-                _check_lists(folder)
-                super().on_train_begin(logs)
-            except Exception as error:  # of h5py, of TensorFlow, of Keras: whatever reads it
-                raise ProgramError(
-                    f"the training cannot go on from its backup in {folder}, which is damaged or "
-                    f"of another model: {type(error).__name__}: {error}",
-                    "Delete that folder, or submit it again with --replace --fresh (Python: "
-                    "replace=True, fresh=True), which moves all of the earlier training aside.",
-                ) from error
-
-    return Backup(folder, **given)
-
-
-def _check_lists(folder: str) -> None:
-    """ValueError for a list of checkpoints, TensorFlow's own, that cannot be read: it would be
-    taken for none, and the training would begin anew."""
-    import tensorflow as tf
-
-    for path in tf.io.gfile.glob(os.path.join(folder, "*", "checkpoint")):
-        if tf.train.get_checkpoint_state(os.path.dirname(path)) is None:
-            raise ValueError(f"{path} cannot be read")
-
-
-def _take_previous(folder: str) -> None:
-    """Puts Keras 3's previous state in the place of one whose metadata was not written to its end:
-    Keras itself does that only for the weights."""
-    import tensorflow as tf
-
-    metadata = os.path.join(folder, "training_metadata.json")
-    if not all(map(tf.io.gfile.exists, (metadata, f"{metadata}.bkp"))):
-        return
-    with tf.io.gfile.GFile(metadata) as file, contextlib.suppress(ValueError):
-        json.loads(file.read())
-        return
-    for path in (metadata, os.path.join(folder, "latest.weights.h5")):
-        tf.io.gfile.copy(f"{path}.bkp", path, overwrite=True)
 
 
 def _serve_data(params: dict[str, Any]) -> None:

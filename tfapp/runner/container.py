@@ -38,7 +38,10 @@ PROGRESS_FILE = "tfapp-progress"  # in the work folder
 CLUSTER_FILE = "tfapp-cluster.json"  # there too
 METRICS_FILE = "tfapp-metrics.json"  # there too
 MISSED_FILE = "tfapp-missed"  # there too
-OWN_FILES = frozenset({PROGRESS_FILE, CLUSTER_FILE, METRICS_FILE, MISSED_FILE})
+SAVE_FILE, SAVED_FILE = "tfapp-save.json", "tfapp-saved.json"  # there too
+OWN_FILES = frozenset(
+    {PROGRESS_FILE, CLUSTER_FILE, METRICS_FILE, MISSED_FILE, SAVE_FILE, SAVED_FILE}
+)
 CHECKPOINTS_DIR = "checkpoints"  # without a checkpoint prefix, private to the container
 
 # The program must not act as the application: Skein's own variables stay with the runner.
@@ -119,6 +122,16 @@ class Container:
     def missed_file(self) -> Path:
         """The file in which tfapp's part of a program leaves what `Exit.missed` says."""
         return self.work_dir / MISSED_FILE
+
+    @property
+    def save_file(self) -> Path:
+        """The file in which a program is asked to save."""
+        return self.work_dir / SAVE_FILE
+
+    @property
+    def saved_file(self) -> Path:
+        """The file in which a program says that it saves if it is asked, and that it has saved."""
+        return self.work_dir / SAVED_FILE
 
     @property
     def returned_file(self) -> Path:

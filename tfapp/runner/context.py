@@ -148,6 +148,8 @@ def _own_variables(
         "TFAPP_CLUSTER_FILE": str(container.cluster_file),
         "TFAPP_METRICS_FILE": str(container.metrics_file),
         "TFAPP_MISSED_FILE": str(container.missed_file),
+        "TFAPP_SAVE_FILE": str(container.save_file),
+        "TFAPP_SAVED_FILE": str(container.saved_file),
         # Without it the log would show a program's lines only when many have gathered.
         "PYTHONUNBUFFERED": "1",
     }

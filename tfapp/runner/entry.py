@@ -281,7 +281,7 @@ def stop(context: Context, handle: Handle, catchers: tuple[str, ...]) -> None:
     number = signal.Signals[context.config.get("stop.signal", "SIGTERM")]
     if not Path(handle.signal(number)).name.startswith(catchers):
         return
-    end = time.monotonic() + SECOND_SIGNAL
+    end = time.monotonic() + (0 if has_saved(context) else SECOND_SIGNAL)
     while handle.running() and time.monotonic() < end:
         time.sleep(LOOK_EVERY)
     if not handle.running() or touched_since(context, asked):
@@ -291,6 +291,14 @@ def stop(context: Context, handle: Handle, catchers: tuple[str, ...]) -> None:
         time.sleep(LOOK_EVERY)
     time.sleep(AFTER_PYTHON)
     handle.signal(signal.SIGINT)
+
+
+def has_saved(context: Context) -> bool:
+    """Whether the program has saved because it was asked to, and waits for its end."""
+    with contextlib.suppress(OSError, ValueError):
+        told = json.loads(Path(context.env.get("TFAPP_SAVED_FILE", "")).read_bytes())
+        return isinstance(told, dict) and told.get("saved") is not None
+    return False
 
 
 def touched_since(context: Context, moment: float) -> bool:

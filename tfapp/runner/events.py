@@ -95,9 +95,17 @@ class Ended:
 @frozen
 class Terminated:
     """The container was asked to end, by a signal to its runner. `grace`: the seconds that its
-    program has."""
+    program has. `saves`: those before it in which it may save, if it takes part in that."""
 
     grace: float = 0.0
+    saves: float = 0.0
+
+
+@frozen
+class SaveAsked:
+    """The coordinator asks programs to save. `over`: it waits for that no longer."""
+
+    over: bool = False
 
 
 @frozen
@@ -118,6 +126,7 @@ Event = Union[
     StacksOver,
     Ended,
     Terminated,
+    SaveAsked,
     Tick,
 ]
 

@@ -15,8 +15,9 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
-from tfapp.contract.names import KEY_PROFILE, KEY_STACKS, attempt_of
+from tfapp.contract.names import KEY_PROFILE, KEY_SAVE, KEY_STACKS, attempt_of
 from tfapp.contract.profiles import ProfileRequest
+from tfapp.contract.saving import GO_ON, OVER, InstanceSave, SaveRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
@@ -29,6 +30,7 @@ from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.progress import StoppedDetector
 from tfapp.runner.run_mode import RunMode
+from tfapp.runner.saving import Saving
 from tfapp.runner.supervisor import FailedError, ScriptDone, Supervisor
 from tfapp.script import Program
 
@@ -79,11 +81,15 @@ class Runner:
         self._failed = False  # whether the last program has failed by itself
         self._fenced = False  # whether the program was ended because the master is lost
         self._stopped = StoppedDetector(self._clock)
+        self._saving = Saving(
+            self._supervisor.name, connection.container, container.save_file, container.saved_file
+        )
         told, supervisor = self._master, self._supervisor
         self._asked_stacks = Asked("the stacks of the program", self._take_stacks, told.tell_stacks)
         self._asked_profile = Asked(
             "the profile of the program", supervisor.profile, told.tell_profile
         )
+        self._asked_save = Asked("whether the program has saved", self._take_save, told.tell_save)
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
     def run(self) -> int:
@@ -138,6 +144,7 @@ class Runner:
                 container=self._master.container,
                 host=self._supervisor.host,
                 preparing=self._supervisor.preparing,
+                saves=program is not None and self._saving.takes_part,
                 **vars(self._measured()),
             )
         )
@@ -165,9 +172,11 @@ class Runner:
         while pending:
             event = pending.popleft()
             self._state, actions = policy.step(self._state, event, self._clock())
-            if isinstance(event, events.Terminated) and self._state.phase == policy.LEAVING:
+            if isinstance(event, events.Terminated) and self._state.phase != policy.DONE:
+                saves = f"{event.saves:g} s to save and " if event.saves else ""
                 self._say(
-                    f"this container is asked to end (SIGTERM): its program has {event.grace:g} s"
+                    "this container is asked to end (SIGTERM): its program has "
+                    f"{saves}{event.grace:g} s"
                 )
             for action in actions:
                 try:
@@ -183,6 +192,8 @@ class Runner:
         if isinstance(item, Put) and item.key == KEY_PROFILE:
             self._asked_profile.ask(ProfileRequest.from_dict(json.loads(item.value)))
             return ()
+        if isinstance(item, Put) and item.key == KEY_SAVE:
+            return self._save_asked(SaveRequest.from_dict(json.loads(item.value)))
         if isinstance(item, Put):
             return self._master.understand(item.key, item.value)
         if isinstance(item, Deleted):
@@ -207,6 +218,17 @@ class Runner:
         ends = self._state.phase == policy.HANGING
         taken = self._supervisor.stacks(request, self._master.container, ends)
         return None if taken is None else taken.fitting()
+
+    def _save_asked(self, request: SaveRequest) -> tuple[events.Event, ...]:
+        if request.generation != self._state.generation:
+            return ()
+        self._saving.newest = request
+        self._asked_save.ask(request)
+        return (events.SaveAsked(over=request.action in (OVER, GO_ON)),)
+
+    def _take_save(self, request: SaveRequest) -> InstanceSave | None:
+        program = self._supervisor.program
+        return self._saving.take(request, lambda: program is not None and program.alive)
 
     def _look_after_program(self) -> tuple[events.Event, ...]:
         if self._next_status is None or self._clock() < self._next_status:
@@ -274,6 +296,7 @@ class Runner:
             supervisor.choose(action.cluster, self._state.current)
         elif isinstance(action, events.Launch):
             self._failed = False
+            self._saving.forget()
             supervisor.launch(action.program)
             self._next_status = self._clock() + self._interval
         elif isinstance(action, events.Stop):

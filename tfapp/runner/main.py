@@ -23,6 +23,9 @@ from tfapp.runner.loop import TERMINATED, Runner
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.run_mode import RunMode, open_mode
 
+# Seconds that are left to end a program after it had time to save.
+LEAST = 6.0
+
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Runs the instance that `environ` names, in the current directory. Takes no arguments."""
@@ -62,8 +65,11 @@ def _leave_when_asked(container: Container, mode: RunMode, preparation: Preparat
         asked.get()
         limits = container.job.limits
         grace = min(limits.stop_grace, limits.container_grace)
-        preparation.events.put(Terminated(grace))
-        time.sleep(grace)
+        saves = 0.0
+        if container.saved_file.is_file():
+            saves = max(min(limits.save_grace, limits.container_grace - LEAST), 0.0)
+        preparation.events.put(Terminated(grace, saves))
+        time.sleep(min(saves + grace, limits.container_grace))
         mode.kill_all()
         os._exit(TERMINATED)
 

@@ -20,9 +20,11 @@ from tfapp.contract.names import (
     KEY_RELEASED,
     ORDER_PREFIX,
     PROFILED_PREFIX,
+    SAVED_PREFIX,
     STACKS_PREFIX,
 )
 from tfapp.contract.profiles import InstanceProfile
+from tfapp.contract.saving import InstanceSave
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
@@ -107,6 +109,11 @@ class MasterLink:
     def tell_stacks(self, stacks: InstanceStacks) -> None:
         """Tried once, as nobody waits for long."""
         self._connection.put_own(STACKS_PREFIX + self._instance, encode(stacks))
+
+    def tell_save(self, save: InstanceSave) -> None:
+        """Repeated: all wait for it."""
+        key = SAVED_PREFIX + self._instance
+        self._patiently(lambda: self._connection.put_own(key, encode(save)))
 
     def tell_profile(self, profile: InstanceProfile) -> None:
         """Repeated: it has taken a while to make."""

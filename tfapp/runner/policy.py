@@ -14,7 +14,9 @@ of all programs, or after HANG_LIMIT.
 
 A container that is asked to end leads to LEAVING from wherever a program lives, else to DONE: the
 program has its whole grace, whatever the coordinator wants, and its end is not reported, as the
-loss of the container is.
+loss of the container is. A program that saves when it is asked leads from RUNNING to NOTICED first:
+the coordinator, which hears of that, asks all programs to save. Where it does not do so, nobody is
+waited for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tfapp.script import Program
 PREPARING, WAITING, STARTING, RUNNING = "PREPARING", "WAITING", "STARTING", "RUNNING"
 HANGING = "HANGING"
 STOPPING, REPLACED, REPORTED, DONE = "STOPPING", "REPLACED", "REPORTED", "DONE"
-LEAVING = "LEAVING"
+NOTICED, LEAVING = "NOTICED", "LEAVING"
 
 # The state that a heartbeat tells, by phase.
 BEAT_STATES = {
@@ -42,10 +44,12 @@ BEAT_STATES = {
     STOPPING: "stopping",
     REPLACED: "stopping",
     REPORTED: "stopping",
+    NOTICED: "leaving",
     LEAVING: "stopping",
     DONE: "stopping",
 }
 
+NOTICE_LIMIT = 5.0  # seconds until the coordinator has asked all programs to save
 HANG_LIMIT = 5.0  # seconds that a program that hangs is spared for stacks
 GANG_MARGIN = 60.0  # seconds after which a runner no longer expects the coordinator's own deadline
 
@@ -76,6 +80,7 @@ class RunnerState:
     hang: Exit | None = None  # its verdict, once it is killed because it hangs
     deadline: float | None = None  # when a Tick will change something
     terminated: bool = False  # whether the container was asked to end
+    saved_by: float = 0.0  # the end of the time to save after that
 
     @property
     def current(self) -> events.Attempt:
@@ -87,10 +92,12 @@ def step(state: RunnerState, event: events.Event, now: float) -> Decision:
     """The state after `event`, and what to do, in this order."""
     if state.phase == DONE:
         return state, ()
-    if state.phase == LEAVING:
-        return _leaving(state, event)
+    if state.phase in (NOTICED, LEAVING):
+        return _leaving(state, event, now)
+    if isinstance(event, events.SaveAsked):
+        return state, ()
     if isinstance(event, events.Terminated):
-        return _terminated(state)
+        return _terminated(state, event, now)
     if isinstance(event, events.GenerationSeen):
         return _generation(state, event.number, now)
     if isinstance(event, events.OrderGiven):
@@ -237,7 +244,15 @@ def _stop(state: RunnerState, order: Order, now: float) -> Decision:
     return state, (events.Stop(),) if order.grace > 0 else (events.Kill(),)
 
 
-def _terminated(state: RunnerState) -> Decision:
+def _terminated(state: RunnerState, event: events.Terminated, now: float) -> Decision:
+    if state.phase == RUNNING and event.saves > 0:
+        return dataclasses.replace(
+            state,
+            phase=NOTICED,
+            terminated=True,
+            saved_by=now + event.saves,
+            deadline=now + min(event.saves, NOTICE_LIMIT),
+        ), ()
     unasked = state.phase in (RUNNING, HANGING)  # else it was asked before, or killed
     ask = (events.Stop(),) if unasked else ()
     lives = state.phase in (RUNNING, HANGING, STOPPING, REPLACED)
@@ -245,10 +260,22 @@ def _terminated(state: RunnerState) -> Decision:
     return dataclasses.replace(state, phase=phase, terminated=True, deadline=None), actions
 
 
-def _leaving(state: RunnerState, event: events.Event) -> Decision:
-    if not isinstance(event, events.Ended):
-        return state, ()
-    return dataclasses.replace(state, phase=DONE), (events.Leave(),)
+def _noticed(state: RunnerState, event: events.Event, now: float) -> Decision:
+    """The program is asked to end when all have saved, or a newer generation or an order says that
+    nobody waits for that."""
+    if isinstance(event, events.SaveAsked) and not event.over:
+        return dataclasses.replace(state, deadline=state.saved_by), ()
+    newer = isinstance(event, events.GenerationSeen) and event.number > state.wanted
+    late = isinstance(event, events.Tick) and state.deadline is not None and now >= state.deadline
+    if newer or late or isinstance(event, (events.SaveAsked, events.OrderGiven)):
+        return dataclasses.replace(state, phase=LEAVING, deadline=None), (events.Stop(),)
+    return state, ()
+
+
+def _leaving(state: RunnerState, event: events.Event, now: float) -> Decision:
+    if isinstance(event, events.Ended):
+        return dataclasses.replace(state, phase=DONE), (events.Leave(),)
+    return _noticed(state, event, now) if state.phase == NOTICED else (state, ())
 
 
 def _unwell(

@@ -16,7 +16,7 @@ from typing import Any
 from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Cluster, ExitReport
-from tfapp.contract.names import MAX_LAST_LINES, MAX_MISSED, instance_id
+from tfapp.contract.names import ENV_NODE, MAX_LAST_LINES, MAX_MISSED, instance_id
 from tfapp.contract.profiles import MAX_SECONDS, InstanceProfile, ProfileRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.contract.status import Outputs
@@ -102,6 +102,7 @@ class Supervisor:
             exports=self._exports,
             ports=self._settings.ports,
             pid=os.getpid(),
+            node=self._container.environ.get(ENV_NODE, ""),
             versions=self._versions(),
         )
 

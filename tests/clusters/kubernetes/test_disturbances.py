@@ -1,13 +1,22 @@
 """Evictions and preemption; pods that go after their time; commands in a pod."""
 
+import os
+import re
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import tfapp as package
 from tests.clusters.kubernetes import pod_images
 from tests.clusters.kubernetes.command import FRUGAL
 from tests.clusters.kubernetes.namespace import Namespace, wait_for
 from tests.clusters.yarn import programs
+from tests.end_to_end.command_line import known_of, processes
+from tests.end_to_end.test_saving import IN_STEP
+from tests.end_to_end.trainings import RUNNER
 
 HALF = "14 GiB"  # more than half of what a node has: one such pod fits
 
@@ -52,6 +61,18 @@ def test_workers_are_evicted_and_preempted(tfapp, namespace):
     assert what_kubectl_shows(namespace, "moved") == "KILLED"
 
 
+def kill_runner(pod: dict[str, Any]) -> None:
+    """As a node does that is half broken."""
+    host = b"\0HOSTNAME=%s\0" % pod["metadata"]["name"].encode()
+    found = []
+    for pid in processes():
+        environ, command, _ = known_of(pid)
+        if host in b"\0" + environ and RUNNER.encode() in command:
+            found.append(pid)
+    (runner,) = found
+    os.kill(runner, signal.SIGKILL)
+
+
 def what_kubectl_shows(namespace: Namespace, name: str) -> str:
     """The state of the record, for `kubectl wait`; the Events of the Job are its history: it formed
     four times, pods were lost, and it was stopped."""
@@ -72,6 +93,44 @@ def evict(namespace: Namespace, pod: dict[str, Any]) -> None:
     metadata = {"name": name, "namespace": namespace.name}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     namespace.api.call("POST", f"{namespace.path}/pods/{name}/eviction", body)
+
+
+@pytest.mark.weekly
+def test_all_save_before_a_pod_is_evicted_and_a_bad_node_is_avoided(tfapp, namespace):
+    """No step is lost. The pod that follows two losses on a node is on the other one."""
+    library = tfapp.work / "library" / "tfapp"
+    shutil.copytree(Path(package.__file__).parent, library)
+    begins = f"import sys\nsys.path.insert(0, {str(library.parent)!r})\n"
+    prefix = ("--option", "site.global.user.checkpoint.prefix", tfapp.work / "checkpoints")
+    tfapp.run(tfapp.program(begins + IN_STEP), "kept", "-w", 2, *prefix)
+    saves = "the programs take part"
+    wait_for(lambda: tfapp.status("kept")["status"]["stop_grace"] > 30, saves)
+    evict(namespace, tfapp.pods("kept")["worker-1"])
+    tfapp.forms("kept", 2)
+    told = tfapp.asks("diagnostics", "kept")
+    (step,) = re.findall(r"worker/0, worker/1 have saved at step (\d+) before the stop", told)
+    assert told.index("have saved") < told.index("its pod was evicted")
+
+    def begun() -> bool:
+        logs = (tfapp.asks("logs", "kept", f"worker/{index}") for index in range(2))
+        return all(f"goes on at step {step}\n" in log for log in logs)
+
+    wait_for(begun, f"both go on at step {step}")
+    losses: list[str] = []
+    while not losses or losses.count(losses[-1]) < 2:
+        pod = tfapp.pods("kept")["worker-1"]
+        losses.append(pod["spec"]["nodeName"])
+        kill_runner(pod)
+        tfapp.forms("kept", 2 + len(losses))
+    spec = tfapp.pods("kept")["worker-1"]["spec"]
+    (preferred,) = spec["affinity"]["nodeAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    (field,) = preferred["preference"]["matchFields"]
+    assert (field["operator"], field["values"]) == ("NotIn", [losses[-1]])
+    assert spec["nodeName"] != losses[-1]
+    tfapp.ok("stop", "kept")
+    tfapp.left()
 
 
 def test_pods_go_after_their_time_and_the_verdict_stays(tfapp, tmp_path):

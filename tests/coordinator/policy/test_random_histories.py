@@ -74,6 +74,7 @@ LAYOUTS = (
 )
 ELASTIC_LAYOUTS = LAYOUTS[-2:]
 ELASTIC = {"elastic_wait": 2.0, "elastic_interval": 4.0}
+SAVE_GRACE = 3.0
 LIMITS = (
     make_limits(gang=20, evaluator=8, stop_grace=3, heartbeat=1, heartbeat_lost=4, settle=0.5),
     make_limits(
@@ -136,6 +137,7 @@ class Referee:
         self.formed = 0.0  # when the newest generation did
         self.came: dict[str, float] = {}  # answers in the present generation
         self.charged: set[int] = set()  # generations
+        self.planned = 0  # stops after which programs had been asked to save
         self.starved: tuple[float, float] | None = None  # since when, and since when by nodes only
         self.fed = 0.0  # the last time at which something was held back
         self.partly = 0.0  # since when some containers are there and others held back
@@ -160,6 +162,7 @@ class Referee:
         self.check_elastic(before, after, event, wanted)
         if gave_back(before, after):
             self.check_given_back(before, after, wanted)
+        self.check_saving(before, after, event)
         self.check_charge(before, after)
         self.check_budgets(after)
         if before.verdict is None and after.verdict is not None:
@@ -282,6 +285,28 @@ class Referee:
             assert self.world.now >= self.formed + limits.elastic_interval, "not too often"
             if before.failure is None:  # one that was ignored may be closed at the same time
                 assert after.charges == before.charges, "free of charge"
+
+    def check_saving(self, before: State, after: State, event: events.Event) -> None:
+        """No program that saves is stopped as planned before it has, or before its time is over."""
+        stops = after.generation > before.generation or (
+            after.decided and after.verdict.state == KILLED and not before.decided
+        )
+        free = after.charges == before.charges and before.failure is after.failure is None
+        if not stops or not free or before.phase != RUNNING:
+            return
+        by = before.saving
+        self.planned += by is not None
+        if by is not None and event.time >= by.until:
+            return
+        for one in before.instances.values():
+            runner = self.world.runners.get(one.id)
+            if runner is None or runner.container != one.container or one.ended or one.joins:
+                continue
+            late = by is not None and one.id not in by.expected  # it has not said so in time
+            if one.stage is not Stage.RUNNING or not one.saves or late:
+                continue
+            if runner.program and not runner.cut:
+                assert runner.saved, "who saves before a planned stop has saved"
 
     def least(self, state: State) -> int:
         """The members without which no generation forms."""
@@ -440,6 +465,7 @@ def final_checks(world: World, referee: Referee) -> None:
     if not world.state.decided:
         world.feed(events.StopRequested(world.now, "the history ends"))
     patience = limits.settle + limits.evaluator + limits.stop_grace + ending.STOP_MARGIN
+    patience += limits.save_grace
     world.advance(world.now + patience + 1)
     assert world.state.phase == FINISHED, "a history ends by its deadline"
     assert sum(isinstance(a, actions.Shutdown) for a in world.actions) == 1
@@ -482,6 +508,10 @@ def happen(world: World, what: str, name: str, number: int) -> None:
         quiet = world.now - runner.beat + limits.heartbeat
         if 2 * limits.heartbeat < quiet < limits.heartbeat_lost - limits.heartbeat:
             world.happen(name, "is", "taken", "for", "dead")
+    elif what == "save" and runner.program and not runner.cut:
+        world.happen(name, "saves", *((), ("alone",), ("after", "2"), ("never",))[number % 4])
+    elif what == "leave" and runner.program and not (runner.cut or runner.silent):
+        world.happen(name, "is", "asked", "to", "leave")
     elif what == "silence":
         runner.silent = True
     elif what == "deafen":
@@ -526,7 +556,8 @@ HAPPENINGS = (
 
 def drawn(layout: str, limits: Limits, policy: FailurePolicy) -> Job:
     """A job whose components fail twice within 30 s at most."""
-    made = job(layout, limits=replace(limits, **ELASTIC), failure=policy)
+    limits = replace(limits, **ELASTIC, save_grace=SAVE_GRACE)
+    made = job(layout, limits=limits, failure=policy)
     components = tuple(
         replace(component, failure_threshold=2, failure_window=30.0)
         for component in made.components
@@ -593,6 +624,38 @@ def test_elastic_histories_in_full_queues(seeds):
         seen["joined"] += referee.joined
         seen["failed before"] += any("does not join" in text for text in texts)
     assert min(seen.values()) >= len(seeds) // 20, seen
+
+
+PLANNED = (
+    *("advance",) * 8,
+    *("answer all",) * 6,
+    *("save",) * 6,
+    *("flex", "leave", "stop") * 2,
+    *("exit", "lose", "silence", "pause", "preempt"),
+)
+
+
+@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 1200), marks=SLOW)])
+def test_histories_in_which_programs_save_before_planned_stops(seeds):
+    """Some answer late or never, end meanwhile, or are in a container that is asked to end."""
+    seen = Counter()
+    for seed in seeds:
+        chance = random.Random(seed)
+        layout, policy = chance.choice(LAYOUTS), chance.choice(POLICIES[1:])
+        world = World(drawn(layout, chance.choice(LIMITS), policy))
+        world.seed, referee = seed, Referee(world)
+        world.begin()
+        world.happen("all", "answer")
+        names = tuple(world.state.instances)
+        for _ in range(chance.randrange(10, 50)):
+            names = tuple(world.state.instances) or names
+            happen(world, chance.choice(PLANNED), chance.choice(names), chance.randrange(24))
+        final_checks(world, referee)
+        texts = [moment.text for moment in world.state.timeline]
+        seen["planned"] += referee.planned
+        seen["saved"] += any("saved at step" in text for text in texts)
+        seen["late"] += any("not saved within" in text for text in texts)
+    assert min(seen["planned"], seen["saved"], seen["late"]) >= len(seeds) // 20, seen
 
 
 FAILURES = ("exits 1", "exits 7", "killed 9", "killed 6", "hangs", "lost", "preempted")

@@ -1,4 +1,5 @@
-"""Stops running applications and waits until they have ended. Programs get the signal of
+"""Stops running applications and waits until they have ended. Programs that save when they are
+asked have `site.global.save.grace` for that. Then programs get the signal of
 `site.global.stop.signal` (SIGTERM) and the grace time of `site.global.stop.grace`; with --force
 they are killed at once. An application that is not running is no error. Several applications are
 stopped at the same time. Every 10 seconds the command prints which programs it waits for, because
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=seconds,
         help="seconds after which an application that has not ended is stopped as with --force "
-        "(default: 30 more than site.global.stop.grace)",
+        "(default: 30 more than site.global.stop.grace, and site.global.save.grace where programs "
+        "save)",
     )
     add_format_flag(parser)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Cluster, FlexReply, Order
+from tfapp.contract.saving import SaveRequest
 from tfapp.contract.stacks import StacksRequest
 from tfapp.contract.status import Verdict
 from tfapp.frozen import frozen
@@ -13,11 +14,13 @@ from tfapp.frozen import frozen
 
 @frozen
 class RequestContainer:
-    """Ask the master for a container; answered by the event Requested or Refused."""
+    """Ask the master for a container; answered by the event Requested or Refused. `avoid`: the
+    machines on which it should not be, where there are others."""
 
     instance: str
     component: str
     generation: int
+    avoid: tuple[str, ...] = ()
 
 
 @frozen
@@ -57,6 +60,13 @@ class PublishStacks:
 
 
 @frozen
+class PublishSave:
+    """Ask the runners to let their programs save before a planned stop."""
+
+    request: SaveRequest
+
+
+@frozen
 class KillContainer:
     """End a container whose runner does not answer any more."""
 
@@ -93,6 +103,7 @@ Action = Union[
     PublishReleased,
     SendOrders,
     PublishStacks,
+    PublishSave,
     KillContainer,
     ReplyFlex,
     ListContainers,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
+from tfapp.contract.saving import InstanceSave
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus
 from tfapp.frozen import frozen
@@ -77,6 +78,14 @@ class StacksTold:
 
     time: float
     stacks: InstanceStacks
+
+
+@frozen
+class SaveTold:
+    """What an instance has done at the request to save."""
+
+    time: float
+    save: InstanceSave
 
 
 @frozen
@@ -155,6 +164,7 @@ Event = Union[
     Answered,
     Beaten,
     StacksTold,
+    SaveTold,
     Exited,
     ContainerEnded,
     StopRequested,

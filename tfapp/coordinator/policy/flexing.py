@@ -16,7 +16,7 @@ from tfapp.contract.job import ComponentJob
 from tfapp.contract.messages import FlexReply
 from tfapp.contract.names import RUNNING, instance_id
 from tfapp.contract.status import RESIZED
-from tfapp.coordinator.policy import actions, events, failure_policy, forming, verdicts
+from tfapp.coordinator.policy import actions, events, failure_policy, forming, saving, verdicts
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import (
@@ -46,10 +46,27 @@ def requested(state: State, event: events.FlexRequested) -> Step:
     text = f"{component.name} goes from {len(have)} to {count} instances"
     if count == len(have):
         text = f"{component.name} has {count} instances already"
-    state, done = _resize(
-        state.noted(event.time, text, RESIZED), component, have, count, event.time
-    )
+    state = state.noted(event.time, text, RESIZED)
+    fewer = {name: n for name, n in state.fewer.items() if name != component.name}
+    if count < len(have) and not _alone(state, component, False) and saving.comes_first(state):
+        state = replace(state, fewer={**fewer, component.name: count})
+        state, done = saving.begin(state, event.time)
+    else:
+        state = replace(state, fewer=fewer)
+        state, done = _resize(state, component, have, count, event.time)
     return state, (actions.ReplyFlex(request.id, FlexReply(True, text)), *done)
+
+
+def shrink(state: State, time: float) -> Step:
+    """Removes the instances that have waited for all programs to save."""
+    done: tuple[Action, ...] = ()
+    fewer, state = state.fewer, replace(state, fewer={})
+    for name, count in fewer.items():
+        have = _instances(state, name)
+        if count < len(have):
+            state, more = _resize(state, state.job.component(name), have, count, time)
+            done += more
+    return state, done
 
 
 def _component(state: State, name: str) -> ComponentJob:
@@ -68,7 +85,8 @@ def _wanted(state: State, component: ComponentJob, text: str) -> int:
     relative, digits = text[:1] in ("+", "-"), text.lstrip("+-")
     if not (digits.isascii() and digits.isdigit() and len(text) - len(digits) <= 1):
         raise ValueError(f"{text!r} is no number of instances: write 3, +1 or -1")
-    count = int(text) + (len(_instances(state, component.name)) if relative else 0)
+    now = state.fewer.get(component.name, len(_instances(state, component.name)))
+    count = int(text) + (now if relative else 0)
     most = 1 if component.role == "chief" else component.max_instances
     least = component.min_instances
     if component.role == "chief" or component.name in state.job.success:
@@ -93,8 +111,7 @@ def _resize(
     state: State, component: ComponentJob, have: list[Instance], count: int, time: float
 ) -> Step:
     grows = count > len(have)
-    roles = failure_policy.ADDED_ALONE_ROLES if grows else failure_policy.REPLACEABLE_ROLES
-    alone = state.phase == RUNNING and component.role in roles
+    alone = _alone(state, component, grows)
     if grows:
         new = [
             Instance(
@@ -124,6 +141,12 @@ def _resize(
         return state, (*done, *map(actions.KillContainer, at_work))
     state, more = forming.next_generation(state, time)
     return state, (*done, *more)
+
+
+def _alone(state: State, component: ComponentJob, grows: bool) -> bool:
+    """Whether the programs of the others go on."""
+    roles = failure_policy.ADDED_ALONE_ROLES if grows else failure_policy.REPLACEABLE_ROLES
+    return state.phase == RUNNING and component.role in roles
 
 
 def withdraw(state: State, newcomers: Iterable[Instance], time: float) -> Step:
@@ -157,7 +180,9 @@ def join(state: State, time: float) -> Step:
 
 
 def all_join(state: State, time: float) -> Step:
-    """Begins the next generation, with all others that are ready."""
+    """Begins the next generation, with all others that are ready. Programs save first."""
+    if saving.comes_first(state):
+        return saving.begin(state, time)
     ready = [i.id for i in state.instances.values() if i.joins and is_ready(state, i)]
     state = state.noted(time, f"{verdicts.names(ready)} joined", RESIZED)
     return forming.next_generation(state, time)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from tfapp.contract.exit import MACHINE_REASONS
 from tfapp.contract.job import ComponentJob
 from tfapp.contract.messages import Cluster, Member
 from tfapp.contract.names import FORMING, GRANTED, NODES, RUNNING, initial_container
@@ -13,6 +14,7 @@ from tfapp.contract.status import BEGINS, GIVEN_BACK, STARTS
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.state import (
+    MAX_FAILED_ON,
     Hold,
     Instance,
     Intent,
@@ -37,6 +39,7 @@ _STAGE_OF_BEAT = {
     "waiting": Stage.WAITING,
     "running": Stage.RUNNING,
     "hanging": Stage.RUNNING,
+    "leaving": Stage.RUNNING,
     "stopping": Stage.RUNNING,
 }
 
@@ -252,11 +255,15 @@ def _again(state: State, instance: Instance, generation: int) -> Instance:
 
 def fresh(instance: Instance, generation: int, asked: float) -> Instance:
     """The instance without a container, which is requested at `asked` for `generation`."""
+    answer, exit = instance.answer, instance.exit
+    machine = exit is not None and exit.reason in MACHINE_REASONS
+    failed_on = (answer.node,) if machine and answer is not None and answer.node else ()
     return Instance(
         instance.id,
         instance.component,
         instance.index,
         instance.role,
+        failed_on=(*instance.failed_on, *failed_on)[-MAX_FAILED_ON:],
         requested_in=generation,
         asked=asked,
         joined=instance.joined,
@@ -282,7 +289,7 @@ def _abandon(instance: Instance) -> tuple[Action, ...]:
 
 def request(instance: Instance, generation: int) -> Action:
     """Asks for its container."""
-    return actions.RequestContainer(instance.id, instance.component, generation)
+    return actions.RequestContainer(instance.id, instance.component, generation, instance.avoids)
 
 
 def _expected(state: State, joining: bool = False) -> tuple[Instance, ...]:
@@ -389,7 +396,7 @@ def beaten(state: State, event: events.Beaten) -> Step:
     # A heartbeat that was sent before the order to stop may arrive after it.
     if beat.generation == state.generation and instance.stage is not Stage.STOPPING:
         stage = _STAGE_OF_BEAT[beat.state]
-        instance = replace(instance, stage=stage, docker=beat.docker)
+        instance = replace(instance, stage=stage, docker=beat.docker, saves=beat.saves)
     if beat.generation == state.generation:
         instance = instance.measured(beat)
     return release(state.with_instance(instance))

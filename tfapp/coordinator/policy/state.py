@@ -21,6 +21,7 @@ from tfapp.contract.names import (
     instance_id,
     parse_instance,
 )
+from tfapp.contract.saving import InstanceSave
 from tfapp.contract.status import (
     BEGINS,
     ApplicationStatus,
@@ -38,6 +39,7 @@ FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing c
 
 LEAST_STALL = 300.0  # seconds without a step that are a stall, at least
 MAX_TIMELINE = 100  # moments that are kept
+MAX_FAILED_ON = 20  # machines of an instance
 # Times that the wait for a whole cluster, and the pause after it, are doubled at most.
 MAX_DOUBLINGS = 4
 
@@ -103,6 +105,7 @@ class Instance:
     requested_in: int = 1  # the generation for which the container was requested
     joined: int = 1  # the generation from which on it takes part
     host: str = ""  # advertised; "" until its runner is heard of
+    failed_on: tuple[str, ...] = ()  # the machines on which it was lost, perhaps because of them
     attempt: int = 0  # restarts of its program in this generation and container
     answer: Answer | None = None
     docker: str = ""  # id of the Docker container of its program
@@ -122,6 +125,7 @@ class Instance:
     usage: Usage | None = None
     points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
     pace: Pace | None = None  # of its program, once that has counted
+    saves: bool = False  # whether its program saves before a planned stop
 
     def measured(self, said: Beat | ExitReport) -> Instance:
         """The instance with the metrics and the usage that its runner reports."""
@@ -138,6 +142,11 @@ class Instance:
             total=said.total,
             points=said.points,
         )
+
+    @property
+    def avoids(self) -> tuple[str, ...]:
+        """The machines on which it was lost twice."""
+        return tuple(sorted({n for n in self.failed_on if self.failed_on.count(n) > 1}))
 
     @property
     def joins(self) -> bool:
@@ -246,6 +255,20 @@ class AskedStacks:
 
 
 @frozen
+class Saving:
+    """The programs of a generation are asked to save before they are stopped."""
+
+    id: str
+    generation: int
+    until: float
+    expected: Mapping[str, int]  # instance -> the attempt of its program
+    named: bool = False  # whether they are told when to save; until then each says its step
+    step: int | None = None  # at whose end they save; None for each its own
+    told: Mapping[str, InstanceSave] = dataclasses.field(default_factory=dict)
+    over: bool = False  # nobody is waited for
+
+
+@frozen
 class State:
     """The whole application. Times are those of the events."""
 
@@ -281,6 +304,10 @@ class State:
     feed: FeedStatus | None = None  # the last report of the feed's driver
     stacks: AskedStacks | None = None  # the last ones
     stalled: frozenset[str] = frozenset()  # instances whose stall is told
+    saving: Saving | None = None
+    # What waits until programs have saved: fewer instances of components, and the end, by a client.
+    fewer: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    to_stop: str | None = None
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # deadline for the end of STOPPING
 

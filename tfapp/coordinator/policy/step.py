@@ -18,6 +18,7 @@ from tfapp.coordinator.policy import (
     flexing,
     forming,
     judging,
+    saving,
     stacks,
     verdicts,
 )
@@ -82,6 +83,9 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
     if state.decided:
         return ending.hurry(state, event.time), ()
     state, survived = judging.hasten(state, event.time)
+    if survived and saving.comes_first(state):
+        message = event.message if state.to_stop is None else state.to_stop
+        return saving.begin(replace(state, to_stop=message), event.time)
     if survived:
         state = ending.decide(state, event.time, verdicts.killed(state, event.message))
     return state, ()
@@ -101,7 +105,8 @@ def _answered(state: State, event: events.Answered) -> Step:
 def _beaten(state: State, event: events.Beaten) -> Step:
     state, done = forming.beaten(state, event)
     state, asked = stacks.hanging(stacks.paced(state, event), event)
-    return state, (*done, *asked)
+    state, told = saving.noticed(state, event)
+    return state, (*done, *asked, *told)
 
 
 def _exited(state: State, event: events.Exited) -> Step:
@@ -129,7 +134,8 @@ def tick(state: State, event: events.Tick) -> Step:
     state, told = forming.remind(state, time)
     state, settled = stacks.settle(state, time)
     state, asked = stacks.stall(state, time)
-    done += (*told, *settled, *asked)
+    state, saved = saving.settle(state, time)
+    done += (*told, *settled, *asked, *saved)
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
@@ -137,14 +143,27 @@ def tick(state: State, event: events.Tick) -> Step:
         return state, done  # the next tick follows at once, after the master's list of containers
     if not state.decided:
         state, left = flexing.leave(state, time)
+        state, planned = _stop_as_planned(state, time)
+        done += (*left, *planned)
+    if not state.decided:
         state, more = _go_on(state, time)
-        done += (*left, *more)
+        done += more
     if state.decided:
         if _lifetime(state) <= time:
             state = ending.hurry(state, time)
         state, more = ending.stop(state, time)
         done += more
     return state, done
+
+
+def _stop_as_planned(state: State, time: float) -> Step:
+    """Does what has waited for programs to save: ends the application, or removes instances."""
+    if saving.comes_first(state):
+        return state, ()
+    if state.to_stop is not None:
+        request = events.StopRequested(time, state.to_stop)
+        return _stop_requested(replace(state, to_stop=None), request)
+    return flexing.shrink(state, time)
 
 
 def _go_on(state: State, time: float) -> Step:
@@ -188,7 +207,8 @@ def next_deadline(state: State) -> float:
         return math.inf
     silence = (_silence(state, instance) for instance in state.instances.values())
     leaving = () if state.decided else (leaving.until for leaving in state.leaving.values())
-    first = min((*_deadlines(state), stacks.due(state), *silence, *leaving))
+    asked = (stacks.due(state), saving.due(state))
+    first = min((*_deadlines(state), *asked, *silence, *leaving))
     return max(first, state.resumed + CATCH_UP)
 
 
@@ -203,7 +223,8 @@ def _deadlines(state: State) -> tuple[float, ...]:
     limits = (_gang(state), *_held(state), elastic.forms_at(state), _lifetime(state))
     if state.failure is not None:
         return (failure, *limits, *restarts)
-    return (*limits, _backed_off(state), flexing.due(state), elastic.due(state), *restarts)
+    joins = () if saving.goes_on(state) else (flexing.due(state), elastic.due(state))
+    return (*limits, _backed_off(state), *joins, *restarts)
 
 
 def _recovers(state: State) -> bool:
@@ -281,6 +302,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Answered: _answered,
     events.Beaten: _beaten,
     events.StacksTold: stacks.told,
+    events.SaveTold: saving.told,
     events.Exited: _exited,
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,

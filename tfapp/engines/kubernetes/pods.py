@@ -12,7 +12,7 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.plan import Plan
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
-from tfapp.contract.names import ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
+from tfapp.contract.names import ENV_NODE, ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
 from tfapp.engines.kubernetes.interpreter import command
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.names import CONTAINER, MASTER_COMPONENT
@@ -60,7 +60,7 @@ RUNNER_MEMORY = 128  # MiB: of tfapp's own processes in a container, beside its 
 NODE_SECONDS = 10  # that a node may be known as lost before its master is given up
 MASTER_CPU = "100m"  # of a master whose yarn.vcores nobody gave
 MASTER_MARGIN = 30  # seconds that a master takes beyond the grace of the programs
-GRACE_MARGIN = 10  # seconds that a runner takes beyond the grace of its program
+GRACE_MARGIN = 10  # seconds that a runner takes beyond the time of its program to save and end
 
 # Writers of checkpoints, and readers.
 _WRITERS, _READERS = ("chief", "worker", "ps", "evaluator", "dispatcher"), ("tensorboard",)
@@ -264,7 +264,11 @@ class _Built:
             "command": command(
                 python, self.image, key, bootstrap, paths, libraries=not self.travelling
             ),
-            "env": [*_home(settings), {"name": ENV_OWN_CGROUP, "value": limit}],
+            "env": [
+                *_home(settings),
+                {"name": ENV_OWN_CGROUP, "value": limit},
+                {"name": ENV_NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
             "resources": {
                 "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
                 "limits": {"memory": memory, **gpus},
@@ -397,7 +401,8 @@ def _spec(settings: PodSettings, size: Resources, job: Job) -> Manifest:
     found = {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace) + GRACE_MARGIN,
+        "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace + job.limits.save_grace)
+        + GRACE_MARGIN,
         "securityContext": security,
         "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
         "priorityClassName": settings.priority_class,

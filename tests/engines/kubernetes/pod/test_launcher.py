@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.engines.kubernetes.api_server import Answer, ApiServer, status
+from tfapp.contract.names import ENV_AVOID
 from tfapp.engines.client import SHUTDOWN_DEADLINE
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
@@ -43,6 +44,32 @@ MANIFEST = {
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "u", "controller": True}
 RUN = PodRun("a", 2, OWNER, {"w": MANIFEST}, heartbeat=1.0)
 TASK = Task("container_1_0002_01_000002", "w_0", "w/0", messages.Service(script="true"), {})
+
+
+def test_a_pod_prefers_other_nodes_than_those_on_which_its_instance_was_lost():
+    task = dataclasses.replace(TASK, environment={ENV_AVOID: "n1,n2"})
+    preference = {
+        "matchFields": [
+            {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("n1", "n2")
+        ]
+    }
+    affinity = RUN.manifest(task, "m:1")["spec"]["affinity"]["nodeAffinity"]
+    prefers = "preferredDuringSchedulingIgnoredDuringExecution"
+    assert affinity == {prefers: [{"weight": 100, "preference": preference}]}
+    assert "affinity" not in RUN.manifest(TASK, "m:1")["spec"]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    spread = [{"whenUnsatisfiable": how} for how in ("ScheduleAnyway", "DoNotSchedule")]
+    spec = {
+        **MANIFEST["spec"],
+        "affinity": {"nodeAffinity": required},
+        "topologySpreadConstraints": spread,
+    }
+    run = dataclasses.replace(RUN, pods={"w": {**MANIFEST, "spec": spec}})
+    found = run.manifest(task, "m:1")["spec"]
+    assert found["topologySpreadConstraints"] == spread[1:], "a preference would weigh as much"
+    affinity = found["affinity"]["nodeAffinity"]
+    assert affinity == {**required, prefers: [{"weight": 100, "preference": preference}]}
+    assert spec["affinity"] == {"nodeAffinity": required}, "the next pod begins without"
 
 
 class Told:

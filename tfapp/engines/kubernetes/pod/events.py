@@ -32,6 +32,7 @@ REASONS = {
     moments.GIVEN_BACK: ("GivenBack", False),
     moments.RESIZED: ("Resized", False),
     moments.SUSPENDS: ("Suspended", False),
+    moments.SAVES: ("Saved", False),
     moments.STALLS: ("Stalled", True),
     moments.AFTER_END: ("AfterEnd", True),
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 from tfapp import threads
 from tfapp.contract.job import Limits
-from tfapp.contract.names import GRANTED, QUOTA
+from tfapp.contract.names import ENV_AVOID, GRANTED, QUOTA
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
@@ -77,7 +77,22 @@ class PodRun:
                 volume["secret"]["secretName"] = names.run_object(self.name, self.number)
         main = next(c for c in spec["containers"] if c["name"] == names.CONTAINER)
         main["args"] = [address, task.id]
+        avoided = task.environment.get(ENV_AVOID, "")
+        if avoided:
+            _keep_off(spec, avoided.split(","))
         return pod
+
+
+def _keep_off(spec: dict[str, Any], nodes: Iterable[str]) -> None:
+    """Lets the scheduler prefer other nodes. Where there is no room on them, these are better than
+    none. That the application's pods spread over nodes would weigh as much: a bad node is empty."""
+    spread = spec.pop("topologySpreadConstraints", ())
+    if kept := [one for one in spread if one.get("whenUnsatisfiable") != "ScheduleAnyway"]:
+        spec["topologySpreadConstraints"] = kept
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    preferred.append({"weight": 100, "preference": {"matchFields": fields}})
 
 
 class _Pod:

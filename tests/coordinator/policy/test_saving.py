@@ -1,0 +1,130 @@
+"""Programs save before a planned stop: who is waited for, for how long, and at which step."""
+
+import dataclasses
+
+import pytest
+
+from tests.contract_values import make_failure_policy, make_limits
+from tests.coordinator.world import World, job
+from tfapp.contract.saving import InstanceSave
+from tfapp.contract.status import SAVES
+from tfapp.coordinator.policy import events
+
+LIMITS = make_limits(gang=60, heartbeat=5, heartbeat_lost=30, save_grace=20, stop_grace=5)
+
+
+def played(history: str, layout: str = "worker=2", **limits: float) -> World:
+    changed = dataclasses.replace(LIMITS, **limits)
+    return World(job(layout, limits=changed, failure=make_failure_policy())).play(history)
+
+
+def noted(world: World) -> list[str]:
+    return [moment.text for moment in world.state.timeline if moment.kind == SAVES]
+
+
+BOTH = "1 all answer\n2 worker/0 saves\n2 worker/1 saves after 2\n"
+
+
+def test_all_save_at_a_step_ahead_of_all_also_of_one_that_hears_late_and_then_others_join():
+    world = played(BOTH + "10 flex worker +1\n11 worker/2 answers\n17")
+    # worker/0 is at step 44 when it hears, and waits after 45. worker/1 finishes that one.
+    assert world.log == [
+        "1 cluster worker/0 worker/1",
+        "11 hold",
+        "13 save at 46",
+        "15 over at 46",
+        "15 generation 2",
+    ]
+    assert noted(world) == ["worker/0, worker/1 have saved at step 46 before the stop"]
+    assert (world.state.charges.restarts, world.state.charges.losses) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("stop", "stopped"),
+    [
+        ("10 stop enough", "stop worker/0 5"),
+        ("10 flex worker -1", "generation 2"),
+    ],
+)
+def test_stop_and_a_smaller_number_wait_for_programs_to_save(stop, stopped):
+    world = played(f"{BOTH}{stop}\n13.9")
+    assert world.log[1:] == ["10 hold", "12 save at 42"]
+    world.advance(14.5)
+    assert world.log[3:5] == ["14 over at 42", f"14 {stopped}"]
+
+
+@pytest.mark.parametrize("stop", ["stop enough", "flex worker -1"])
+def test_programs_that_know_nothing_of_it_are_not_waited_for(stop):
+    world = played(f"1 all answer\n10 {stop}\n10")
+    assert world.log[1:2] in (["10 stop worker/0 5"], ["10 generation 2"])
+
+
+def test_no_program_is_asked_where_there_is_no_time_for_it():
+    world = played(f"{BOTH}10 stop enough\n10", save_grace=0)
+    assert world.log[1:] == ["10 stop worker/0 5", "10 stop worker/1 5"]
+
+
+def test_one_that_does_not_save_has_its_time():
+    world = played("1 all answer\n2 worker/0 saves\n2 worker/1 saves never\n10 stop enough\n31")
+    assert world.log[1:3] == ["10 hold", "30 over"]
+    assert noted(world) == ["worker/1 has not saved within 20 s (site.global.save.grace)"]
+
+
+def test_programs_without_others_save_at_their_own_step():
+    world = played(
+        "1 all answer\n2 worker/0 saves alone\n2 worker/1 saves alone\n10 stop enough\n11"
+    )
+    assert world.log[1:4] == ["10 hold", "10.1 save", "10.2 over"]
+    assert noted(world) == ["worker/0, worker/1 have saved before the stop"]
+
+
+def test_nobody_is_waited_for_who_has_ended():
+    world = played(f"{BOTH}10 stop enough\n11 worker/1 exits 0\n13")
+    assert world.log[1:4] == ["10 hold", "11 save at 41", "11.1 over at 41"]
+
+
+def test_a_failure_meanwhile_is_charged_once_and_what_was_planned_follows():
+    world = played(f"{BOTH}10 flex worker -1\n11 worker/0 killed 9\n12\n13 all answer\n14")
+    assert [line for line in world.log if "generation" in line] == [
+        "11 generation 2",
+        "12 generation 3",
+    ]
+    assert world.state.charges.restarts == 1
+    assert list(world.state.instances) == ["worker/0"]
+
+
+def test_a_container_that_is_asked_to_end_is_notice_and_its_loss_is_charged():
+    world = played(
+        "1 all answer\n2 worker/0 saves\n2 worker/1 saves\n10 worker/1 is asked to leave\n"
+        "12 worker/1 preempted\n13 all answer\n14"
+    )
+    assert world.log[1:] == [
+        "10 hold",
+        "10.1 save at 41",
+        "10.2 over at 41",
+        "12 generation 2",
+        "12 another container for worker/1",
+        "13 cluster worker/0 worker/1",
+    ]
+    assert (world.state.charges.restarts, world.state.charges.losses) == (0, 1)
+
+
+def test_programs_train_on_where_nothing_follows():
+    world = played("1 all answer\n2 worker/0 saves\n10 worker/0 is asked to leave\n61")
+    assert world.log[1:] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "60 go-on at 41"]
+
+
+def test_a_second_request_to_end_changes_nothing():
+    world = played(f"{BOTH}10 stop enough\n11 stop more than enough\n15")
+    assert world.state.verdict.summary == "Killed: enough."
+    assert [line for line in world.log if "hold" in line] == ["10 hold"]
+
+
+def test_words_of_another_request_or_container_count_for_nothing():
+    world = played(f"{BOTH}10 stop enough")
+    told = world.state.saving.told
+    request = world.runners["worker/0"].asked
+    for id, container in (("other", "worker_0"), (request.id, "worker_0-1")):
+        save = InstanceSave(id, "worker/0", container, True, 1000)
+        world.feed(events.SaveTold(10.0, save))
+    assert world.state.saving.told == told

@@ -1,0 +1,173 @@
+"""Programs save before a planned stop, all at one step, also where one hears of it late."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
+from tests.end_to_end.trainings import RUNNER, Application, wait_until
+from tfapp.shipped import app_packages_dir
+
+# Two seconds late, the second worker looks whether it is asked.
+LATE = """
+from tfapp.program import saving
+import os
+if os.environ["TFAPP_INSTANCE"] == "worker/1":
+    saving.INTERVAL = 2.0
+"""
+# The workers wait for each other in each step, as for a collective.
+IN_STEP = (
+    LATE
+    + """
+import json, pathlib, time
+folder = pathlib.Path(os.environ["TFAPP_CHECKPOINT_DIR"])
+folder.mkdir(parents=True, exist_ok=True)
+members = json.loads(pathlib.Path(os.environ["TFAPP_CLUSTER_FILE"]).read_text())["members"]
+number, count = int(os.environ["TFAPP_INDEX"]), len(members)
+generation = os.environ["TFAPP_GENERATION"]
+saved = folder / "saved"
+step = int(saved.read_text()) if saved.exists() else 0
+print("goes on at step", step, flush=True)
+at = [folder / f"{generation}-{worker}" for worker in range(count)]
+
+def reached(path):
+    return int(path.read_text() or 0) if path.exists() else -1
+
+def save():
+    print("saves at step", step, flush=True)
+    (folder / f"new-{number}").write_text(str(step))
+    (folder / f"new-{number}").rename(saved)
+
+while True:
+    new = folder / f"at-{number}"
+    new.write_text(str(step))
+    new.rename(at[number])
+    while any(reached(path) < step for path in at):
+        time.sleep(0.005)
+    time.sleep(0.02)
+    step += 1
+    saving.save_if_asked(step, save, together=True)
+"""
+)
+WITH_KERAS = (
+    LATE
+    + """
+import time
+import numpy as np, tensorflow as tf
+from tfapp.program.keras_backup import backup_and_restore
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+found = np.load("digits.npz")
+data = tf.data.Dataset.from_tensor_slices((found["images"] / 16, found["target"]))
+with strategy.scope():
+    layers = [tf.keras.layers.Flatten(input_shape=(8, 8)), tf.keras.layers.Dense(10)]
+    model = tf.keras.Sequential(layers)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"])
+
+class Slow(tf.keras.callbacks.Callback):
+    begun = False
+    def on_train_batch_begin(self, batch, logs=None):
+        if not self.begun:
+            print("goes on at step", int(self.model.optimizer.iterations.numpy()), flush=True)
+            assert batch == int(self.model.optimizer.iterations.numpy())
+        self.begun = True
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.02)
+
+folder = os.environ["TFAPP_CHECKPOINT_DIR"] + "/backup"
+model.fit(data.repeat().batch(32), epochs=2, steps_per_epoch=10**6, verbose=0,
+          callbacks=[backup_and_restore(folder), Slow()])
+"""
+)
+_BEGAN = re.compile(r"^goes on at step (\d+)$", re.MULTILINE)
+_SAVED = re.compile(r"have saved at step (\d+) before the stop")
+
+
+class Training(Application):
+    def begins(self, *steps: list[int]) -> None:
+        """Waits until the first workers have gone on at these steps so far, and at no others."""
+
+        def began() -> bool:
+            logs = [self.log(f"worker/{index}") for index in range(len(steps))]
+            found = [[int(step) for step in _BEGAN.findall(log)] for log in logs]
+            assert all(begun == all_of_it[: len(begun)] for begun, all_of_it in zip(found, steps))
+            return found == [*steps]
+
+        wait_until(began, self.told)
+
+    def saved(self, times: int) -> int:
+        """The step of the last save, once there are so many."""
+
+        def steps() -> list[str] | None:
+            found = _SAVED.findall(self.told())
+            return found if len(found) == times else None
+
+        return int(wait_until(steps, self.told)[-1])
+
+    def announced(self) -> None:
+        """Waits until heartbeats have told that programs save."""
+        wait_until(lambda: self.status()["stop_grace"] > 30, self.told)
+
+
+def test_flex_and_stop_cost_no_step(tfapp, tmp_path):
+    package = shutil.copytree(PLAIN_PACKAGE, tmp_path / "package")
+    metainfo = package / "metainfo.yaml"
+    metainfo.write_text(metainfo.read_text().replace("maxRestarts: 0", "maxRestarts: 1"))
+    training = trained(tfapp, tmp_path, IN_STEP, package)
+    assert_no_step_is_lost(training, tfapp)
+
+
+@pytest.mark.weekly
+def test_flex_and_stop_cost_no_step_of_a_model_under_multi_worker_mirrored_strategy(
+    tfapp, tmp_path
+):
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    found, file = load_digits(), tfapp.work / "digits.npz"
+    np.savez(file, images=found.images, target=found.target)
+    package = app_packages_dir() / "tensorflow"
+    training = trained(tfapp, tmp_path, WITH_KERAS, package, "--files", file)
+    assert_no_step_is_lost(training, tfapp)
+
+
+def trained(tfapp, folder, text, package, *flags):
+    script = tfapp.program(text)
+    return Training(
+        tfapp,
+        "app",
+        *("--appdef", package, "--files", script, *flags),
+        *("--option", "site.global.user.scripts.entry", script.name),
+        *("--option", "site.global.user.checkpoint.prefix", folder / "checkpoints"),
+        *("--component", "worker", 2),
+    )
+
+
+def assert_no_step_is_lost(training, tfapp):
+    training.begins([0], [0])
+    training.announced()
+    tfapp.ok("flex", "app", "--component", "worker", "+1")
+    step = training.saved(1)
+    training.begins([0, step], [0, step], [step])
+    training.announced()
+    tfapp.ok("flex", "app", "--component", "worker", "-1")
+    second = training.saved(2)
+    assert second > step
+    training.begins(*[[0, step, second]] * 2)
+    training.announced()
+    # A container that is asked to end is notice for all.
+    training.signal("worker/1", RUNNER, 15)
+    third = training.saved(3)
+    training.begins(*[[0, step, second, third]] * 2)
+    training.announced()
+    status = training.status()
+    assert status["restarts"] + status["losses"] == 1, "only what was lost is charged"
+    tfapp.ok("stop", "app")
+    fourth = int(_SAVED.findall(training.told())[-1])
+    tfapp.ok("start", "app", "--detach", "--wait", LIMIT)
+    training.begins(*[[fourth]] * 2)
+    tfapp.ok("stop", "app", "--force")
