@@ -142,6 +142,7 @@ def read_limits(
         container_grace=container_grace,
         elastic_wait=seconds(settings.text("elastic.wait")),
         elastic_interval=seconds(settings.text("elastic.interval")),
+        master=seconds(settings.text("master.timeout")),
     )
 
 

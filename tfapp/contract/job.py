@@ -102,6 +102,7 @@ class Limits:
     # long; then instances that come later join so long after a cluster has formed.
     elastic_wait: float = 60.0
     elastic_interval: float = 600.0
+    master: float = 300.0  # the coordinator waits so long for the next master
 
 
 NODES_LIMIT = 1800.0  # seconds for which an application waits for nodes unless it says otherwise

@@ -159,6 +159,7 @@ LOG_BEGINS = "tfapp: the log begins"
 # "worker/1", given by the coordinator in add_container(env=). The containers that a service
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
+ENV_MASTER_TIMEOUT = "TFAPP_MASTER_TIMEOUT"  # seconds that a coordinator waits for the next master
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
 # Set where a container has its cgroup for itself, and no other container is in it: the words on its
 # limit of memory, for a program that is killed by it.
