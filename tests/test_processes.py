@@ -10,7 +10,7 @@ from tests.runner.driving import eventually
 from tfapp import processes
 from tfapp.processes import (
     Process,
-    children_of_this_process,
+    children,
     descendants,
     environment,
     identify,
@@ -101,10 +101,10 @@ def test_descendants(start):
 @pytest.mark.parametrize("kernel", ["as it is", "without CONFIG_PROC_CHILDREN"])
 def test_children(start, kernel, monkeypatch):
     if kernel != "as it is":
-        monkeypatch.setattr(processes, "_listed_children", lambda: None)
-    before = children_of_this_process()
+        monkeypatch.setattr(processes, "_listed_children", lambda _: None)
+    before = children(os.getpid())
     child = start("bash", "-c", "sleep 1000000 & wait")
-    assert children_of_this_process() - before == {child.pid}
+    assert children(os.getpid()) - before == {child.pid}
 
 
 def test_by_environment(start):

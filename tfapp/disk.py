@@ -206,22 +206,40 @@ def _locked_folder(folder: Path, timeout: float | None) -> contextlib.AbstractCo
     return _holding(descriptor, folder, fcntl.LOCK_EX, timeout)
 
 
+def lock_file(path: Path) -> int | None:
+    """The descriptor of the lock file `path`, which has the lock until all copies of it are closed;
+    None if others have it. See `locked`."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        held = _lock(descriptor, path, fcntl.LOCK_EX, 0.0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if held:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 @contextlib.contextmanager
 def _holding(descriptor: int, path: Path, how: int, timeout: float | None) -> Iterator[bool]:
     try:
-        try:
-            held = _lock(descriptor, how, timeout)
-        except OSError as error:
-            raise UnavailableError(
-                f"{path} cannot be locked: {error.strerror}",
-                "Its file system may have no locks. Name a folder on another one with TFAPP_HOME.",
-            ) from error
-        yield held
+        yield _lock(descriptor, path, how, timeout)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, how: int, timeout: float | None) -> bool:
+def _lock(descriptor: int, path: Path, how: int, timeout: float | None) -> bool:
+    try:
+        return _flock(descriptor, how, timeout)
+    except OSError as error:
+        raise UnavailableError(
+            f"{path} cannot be locked: {error.strerror}",
+            "Its file system may have no locks. Name a folder on another one with TFAPP_HOME.",
+        ) from error
+
+
+def _flock(descriptor: int, how: int, timeout: float | None) -> bool:
     if timeout is None:
         fcntl.flock(descriptor, how)
         return True

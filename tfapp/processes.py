@@ -348,17 +348,17 @@ def all_processes() -> Iterator[Stat]:
 
 def tree(root: int) -> tuple[Stat, ...]:
     """The process `root` and its descendants, including zombies; () if there is no such process."""
-    children: dict[int, list[Stat]] = {}
+    families: dict[int, list[Stat]] = {}
     unvisited = []
     for process in all_processes():
-        children.setdefault(process.parent, []).append(process)
+        families.setdefault(process.parent, []).append(process)
         if process.pid == root:
             unvisited.append(process)
     found = []
     while unvisited:
         process = unvisited.pop()
         found.append(process)
-        unvisited += children.get(process.pid, ())
+        unvisited += families.get(process.pid, ())
     return tuple(found)
 
 
@@ -367,19 +367,18 @@ def descendants(root: int) -> list[Process]:
     return [Process(p.pid, p.started) for p in tree(root) if p.pid != root and not p.dead]
 
 
-def children_of_this_process() -> set[int]:
-    """The pids of this process's children, including zombies."""
-    listed = _listed_children()
+def children(parent: int) -> set[int]:
+    """The pids of a process's children, including zombies."""
+    listed = _listed_children(parent)
     if listed is not None:
         return listed
-    me = os.getpid()
-    return {process.pid for process in all_processes() if process.parent == me}
+    return {process.pid for process in all_processes() if process.parent == parent}
 
 
-def _listed_children() -> set[int] | None:
+def _listed_children(parent: int) -> set[int] | None:
     """The children that the kernel lists; None without CONFIG_PROC_CHILDREN."""
     texts = []
-    for path in PROC.glob("self/task/*/children"):
+    for path in PROC.glob(f"{parent}/task/*/children"):
         with contextlib.suppress(OSError):  # a thread that has just ended
             texts.append(path.read_text())
     return {int(pid) for text in texts for pid in text.split()} if texts else None
@@ -409,13 +408,15 @@ def redirect(flags: int, path: str, *descriptors: int) -> None:
     os.close(opened)
 
 
-def left_behind() -> tuple[Stat, ...]:
-    """Descendants of this process in other sessions than its own, including zombies.
+def left_behind(parent: int = 0) -> tuple[Stat, ...]:
+    """Descendants of this process, or of `parent`, in other sessions than its own, including
+    zombies.
 
     /proc is read process by process, and a process that forks and ends meanwhile hides its child.
     Only a second empty result is certain."""
-    session = os.getsid(0)
-    return tuple(process for process in tree(os.getpid()) if process.session != session)
+    session = os.getsid(parent)
+    found = tree(parent or os.getpid())
+    return tuple(process for process in found if process.session != session)
 
 
 def stopped(processes: Iterable[Stat]) -> tuple[str, ...]:

@@ -18,10 +18,12 @@ def test_as_appconfig_says():
             "site.global.elastic.wait": "2 min",
             "site.global.save.grace": "3 min",
             "site.global.elastic.interval": "1 h",
+            "site.global.master.timeout": "3 min",
         }
     )
     limits = make_limits(gang=600, lifetime=129600, evaluator=1.5, stop_grace=0, settle=6)
-    limits = dataclasses.replace(limits, elastic_wait=120, elastic_interval=3600, save_grace=180)
+    limits = dataclasses.replace(limits, elastic_wait=120, elastic_interval=3600)
+    limits = dataclasses.replace(limits, save_grace=180, master=180)
     assert read_limits(settings, settle=6) == limits
 
 

@@ -30,6 +30,8 @@ class PretendMaster:
     """Runners answer as soon as their container is there, and their programs end at once with
     the exit that `exits` has for them; without one they run until they are stopped."""
 
+    deadline = 30.0
+
     def __init__(self, exits: Mapping[str, Exit]):
         self.exits = exits
         self.store: dict[str, tuple[bytes, str | None]] = {}

@@ -84,28 +84,37 @@ def test_a_runner(running):
     )
 
 
-def test_masters_one_after_another(running):
-    """The next one goes on, also after the death of a coordinator; the last one is the end."""
+def told(running) -> tuple[int, int, int, list[str]]:
+    found = running.status("app")["status"]
+    states = [i["state"] for i in found["instances"]]
+    return found["generation"], found["losses"], found["restarts"], states
+
+
+def in_containers(running) -> list[int]:
+    """The living processes of its containers; a short-lived helper is none of them."""
+    found = [pid for pid in running.living() if b"CONTAINER_ID=" in known_of(pid)[0]]
+    words = (b"program.py", b"tfapp-runtime\0")
+    return [pid for pid in found if any(word in known_of(pid)[1] for word in words)]
+
+
+def test_a_master(running):
+    """The next one goes on with the same processes, and whoever follows sees it. After the last
+    one is the end."""
     folder = Home(running.home).app("app").run(1)
     waiting = running.start("wait", "app")
-    for attempt in (1, 2):
-        pid = read_state(folder).process.pid
-        if attempt == 2:
-            pid = running.process("app", "", "tfapp-runtime\0coordinator")
-        os.kill(pid, signal.SIGKILL)
-
-        def again(generation=attempt + 1):
-            found = running.status("app")["status"]
-            runs = [i["state"] for i in found["instances"]] == ["RUNNING"] * 2
-            return found if runs and found["generation"] == generation else None
-
-        found = wait(again, lambda: running.asks("diagnostics", "app"), LIMIT)
-        assert (found["losses"], found["restarts"]) == (attempt, 0)
-        environs = [known_of(pid)[0] for pid in running.living()]
-        assert not any(f"_{attempt:02d}_0000".encode() in environ for environ in environs)
-    told = [m["text"] for m in found["timeline"] if m["kind"] == "failure"]
-    assert told == ["the application's master was lost and is back"] * 2
-    os.kill(read_state(folder).process.pid, signal.SIGKILL)
+    logs = running.start("logs", "app", "worker/0", "-f")
+    before, living = told(running), in_containers(running)
+    masters = [read_state(folder)]
+    for _ in range(2):
+        os.kill(masters[-1].process.pid, signal.SIGKILL)
+        assert told(running) == before
+        wait(lambda: read_state(folder) != masters[-1], "another master", LIMIT)
+        masters.append(read_state(folder))
+        assert in_containers(running) == living
+    assert len({(m.address, m.parent) for m in masters}) == 1
+    assert [m.attempt for m in masters] == [1, 2, 3]
+    running.ok("stacks", "app")  # the programs hear it
+    os.kill(masters[-1].process.pid, signal.SIGKILL)
     _, err = waiting.communicate(timeout=LIMIT)
     assert (waiting.returncode, running.living()) == (65, [])
     assert err.splitlines()[-1].endswith(
@@ -113,8 +122,27 @@ def test_masters_one_after_another(running):
         "of the application have been ended. It had 3 masters, and gets no more: "
         "site.global.master.attempts."
     )
+    logs.communicate(timeout=LIMIT)
+    assert (logs.returncode, folder.journal.exists()) == (0, False)
     running.ok("start", "app", "--detach", "--wait", LIMIT)
     assert running.status("app")["run"] == 2
+    running.ok("stop", "app")
+
+
+def test_a_coordinator(running):
+    """Its master goes with it, and the next one begins the next generation."""
+    for attempt in (1, 2):
+        os.kill(running.process("app", "", "tfapp-runtime\0coordinator"), signal.SIGKILL)
+
+        def again(attempt=attempt):
+            return told(running) == (attempt + 1, attempt, 0, ["RUNNING"] * 2)
+
+        wait(again, lambda: running.asks("diagnostics", "app"), LIMIT)
+        environs = [known_of(pid)[0] for pid in running.living()]
+        assert not any(f"_{attempt:02d}_0000".encode() in environ for environ in environs)
+    moments = running.status("app")["status"]["timeline"]
+    said = [m["text"] for m in moments if m["kind"] == "failure"]
+    assert said == ["the application's master was lost and is back"] * 2
     running.ok("stop", "app")
 
 

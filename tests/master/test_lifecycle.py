@@ -18,6 +18,9 @@ class Recorder:
     def kill(self, container):
         self.killed.append(container.id)
 
+    def changed(self, container):
+        pass
+
     def drop_keys(self, owner):
         self.dropped.append(str(owner))
 

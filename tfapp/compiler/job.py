@@ -143,6 +143,7 @@ def read_limits(
         elastic_wait=seconds(settings.text("elastic.wait")),
         elastic_interval=seconds(settings.text("elastic.interval")),
         save_grace=seconds(settings.text("save.grace")),
+        master=seconds(settings.text("master.timeout")),
     )
 
 

@@ -104,6 +104,7 @@ class Limits:
     elastic_interval: float = 600.0
     # Programs that save before a planned stop have so long; 0: they are not asked.
     save_grace: float = 60.0
+    master: float = 300.0  # the coordinator waits so long for the next master
 
 
 NODES_LIMIT = 1800.0  # seconds for which an application waits for nodes unless it says otherwise

@@ -161,6 +161,7 @@ LOG_BEGINS = "tfapp: the log begins"
 # "worker/1", given by the coordinator in add_container(env=). The containers that a service
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
+ENV_MASTER_TIMEOUT = "TFAPP_MASTER_TIMEOUT"  # seconds that a coordinator waits for the next master
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
 # As the engine calls the machine of a container, where it can keep others off it; and the machines,
 # separated by commas, which the coordinator asks it to avoid in add_container(env=).

@@ -31,7 +31,6 @@ from tfapp.errors import RefusedError, UnreachableError
 from tfapp.frozen import replace
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
-PATIENCE = 30.0  # seconds for which a request for a container is tried again
 LATE = 1.0  # seconds that a log which was read may take to reach the loop
 _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 
@@ -103,7 +102,7 @@ class Executor:
         env = {ENV_INSTANCE: action.instance, ENV_GENERATION: str(action.generation)}
         if action.avoid:
             env[ENV_AVOID] = ",".join(action.avoid)
-        until, container = self._clock() + PATIENCE, None
+        until, container = self._clock() + self._connection.deadline, None
         while container is None:
             try:
                 container = self._connection.add_container(action.component, env)

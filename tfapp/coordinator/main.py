@@ -17,7 +17,14 @@ from typing import Any
 from tfapp.contract.encoding import encode
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
-from tfapp.contract.names import JOB_FILE, KEY_STATUS, OWN_LINE, SUCCEEDED, attempt_of
+from tfapp.contract.names import (
+    ENV_MASTER_TIMEOUT,
+    JOB_FILE,
+    KEY_STATUS,
+    OWN_LINE,
+    SUCCEEDED,
+    attempt_of,
+)
 from tfapp.contract.status import AFTER_END, ApplicationStatus, Moment, format_diagnostics
 from tfapp.coordinator.after_end import follow_up
 from tfapp.coordinator.loop import Loop, Terminated
@@ -27,8 +34,8 @@ from tfapp.errors import ExitCode, RefusedError, TfappError, UnavailableError, U
 from tfapp.frozen import replace
 from tfapp.protocol.connection import Connection, from_current
 
-# Deadline of one call, in seconds. A master that was silent for longer is gone, and so are the
-# runners, which kill their own programs when they cannot reach it.
+# Deadline of one call, in seconds, where the master is the last one. One that was silent for longer
+# is gone, and so are the runners, which kill their own programs when they cannot reach it.
 PATIENCE = 30.0
 TERMINATED = 128 + signal.SIGTERM  # exit code of one that was asked to end
 
@@ -44,7 +51,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: inbox.put(Terminated("its coordinator was ended")))
     try:
         job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
-        with from_current(environ, PATIENCE) as connection:
+        patience = float(environ.get(ENV_MASTER_TIMEOUT, PATIENCE))
+        with from_current(environ, patience) as connection:
             return coordinate(job, connection, inbox, environ)
     except TfappError as error:
         say(f"{error.message} ({error.hint})" if error.hint else error.message)
@@ -118,7 +126,7 @@ def _with_failures(status: ApplicationStatus, sentences: Sequence[str]) -> Appli
 
 def shut_down(connection: Connection, status: ApplicationStatus) -> None:
     """Ends the application with the verdict of `status`."""
-    diagnostics, until = format_diagnostics(status), time.monotonic() + PATIENCE
+    diagnostics, until = format_diagnostics(status), time.monotonic() + connection.deadline
     while True:
         try:
             return connection.shutdown(status.state, diagnostics)

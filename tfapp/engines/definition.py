@@ -56,6 +56,7 @@ class Definition(Coded):
     queue: float = 0.0  # seconds for which a scheduler may hold it back; 0: see `queue_limit`
     checkpoint_dir: str = ""  # a path or a URL; "" where it has none that lasts
     attempts: int = 1  # masters of a run, one after another
+    master_timeout: float = 300.0  # seconds without one
     storage_schemes: str = ""  # see ApplicationStatus
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -92,6 +93,7 @@ class Definition(Coded):
             queue=job.limits.queue,
             checkpoint_dir=job.checkpoint_dir,
             attempts=job.attempts,
+            master_timeout=job.limits.master,
             storage_schemes=job.storage_schemes,
             engine=engine or {},
         )

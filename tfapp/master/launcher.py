@@ -89,6 +89,18 @@ class Launcher(Protocol):
         Returns when all processes have ended."""
 
 
+class KeepingLauncher(Launcher, Protocol):
+    """One whose containers outlive the master: `run` of the next one waits for a container that was
+    started already."""
+
+    def knows(self, id: str) -> bool:
+        """Whether a container was started, by this master or one before it, and its end is not
+        noted."""
+
+    def noted(self, id: str) -> None:
+        """The end of a container is written down: no other master has to learn of it."""
+
+
 class Record(Protocol):
     """The record of a run, which its master writes. The methods are called in a thread of its own,
     in order. TfappError if nothing can be written; SupersededError if another master does."""

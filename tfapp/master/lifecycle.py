@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfapp.frozen import frozen
 from tfapp.master.store import Owner, RequestError
@@ -67,6 +67,9 @@ class Effects(Protocol):
     def kill(self, container: ContainerRecord) -> None:
         """End a container that was launched and has not ended."""
 
+    def changed(self, container: ContainerRecord) -> None:
+        """A container, or what is counted of services, is another than before."""
+
     def drop_keys(self, owner: Owner) -> None:
         """Delete what a finished container owns."""
 
@@ -118,6 +121,32 @@ class Lifecycle:
         for service in self._services.values():
             for _ in range(service.rules.instances):
                 self._add(service, {})
+
+    # -- from one master to the next --
+    def counted(self) -> dict[str, dict[str, Any]]:
+        """What the next master has to know of each service beside its containers."""
+        return {
+            name: {
+                "unmet": sorted(service.unmet),
+                "failed": service.failed,
+                "restarted": service.restarted,
+                "was_running": service.was_running,
+            }
+            for name, service in self._services.items()
+        }
+
+    def restore(
+        self, containers: Iterable[ContainerRecord], counted: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Begins, in place of `start`, with the containers and counters of an earlier master."""
+        for container in sorted(containers, key=lambda one: one.instance):
+            self._services[container.service].containers.append(container)
+        for name, values in counted.items():
+            vars(self._services[name]).update({**values, "unmet": set(values["unmet"])})
+
+    def all(self) -> list[ContainerRecord]:
+        """All containers, also those that have ended."""
+        return [c for service in self._services.values() for c in service.containers]
 
     # -- requests of clients --
     def add(self, service: str, env: Mapping[str, str]) -> ContainerRecord:
@@ -178,6 +207,7 @@ class Lifecycle:
         if not service.was_running and not service.live(REQUESTED):
             service.was_running = True
             self._release_dependents(service.name)
+        self._effects.changed(container)
         return True
 
     def not_started(self, container: ContainerRecord, reason: str) -> None:
@@ -200,6 +230,7 @@ class Lifecycle:
             if service.may_restart:
                 service.restarted += 1
                 self._add(service, container.env)
+        self._effects.changed(container)
         if service.is_failed or not service.live():
             self._end_if_over()
 
@@ -217,6 +248,7 @@ class Lifecycle:
             container.state = WAITING
         else:
             self._effects.launch(container)
+        self._effects.changed(container)
         return container
 
     def _release_dependents(self, dependency: str) -> None:
@@ -227,6 +259,7 @@ class Lifecycle:
                     for container in service.live(WAITING):
                         container.state = REQUESTED
                         self._effects.launch(container)
+                        self._effects.changed(container)
 
     def _end_if_over(self) -> None:
         for service in self._services.values():

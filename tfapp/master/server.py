@@ -31,6 +31,7 @@ from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 from tfapp.listener import LIMIT
 from tfapp.master.ending import ending
+from tfapp.master.journal import Kept, Memory, entry_data
 from tfapp.master.launcher import (
     Ended,
     Launcher,
@@ -43,12 +44,13 @@ from tfapp.master.lifecycle import (
     EXIT_MESSAGES,
     FAILED,
     REQUESTED,
+    RUNNING,
     SUCCEEDED,
     ContainerRecord,
     Lifecycle,
 )
 from tfapp.master.messages import read_rules
-from tfapp.master.service import AppMaster
+from tfapp.master.service import AppMaster, MasterPages, Page
 from tfapp.master.store import PUT, KeyValueStore, Owner, StoreEntry, StorePut
 from tfapp.master.watches import Watches
 from tfapp.protocol.definition import handler, messages
@@ -82,12 +84,14 @@ class ServedApplication:
 @frozen
 class Endpoint:
     """The addresses of a master: it listens at `listen` (an address of this machine, or 0.0.0.0),
-    and others reach it at `advertise`. `certificate` and `key` are the run's own, in PEM."""
+    and others reach it at `advertise`. `certificate` and `key` are the run's own, in PEM. `port`:
+    0 for any."""
 
     listen: str
     advertise: str
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
+    port: int = 0
 
     def listening(self) -> tuple[socket.socket, str]:
         """A new socket that listens there, and how others reach it (host:port). OSError."""
@@ -105,7 +109,7 @@ class _End:
 
 class Master:
     """The master of one run; to be made and used in one event loop. `clock`: seconds since
-    1970."""
+    1970. `memory`: where the containers outlive a master, what it goes on from."""
 
     def __init__(
         self,
@@ -114,7 +118,9 @@ class Master:
         launcher: Launcher,
         record: Record,
         clock: Callable[[], float],
+        memory: Memory | None = None,
     ):
+        self._memory = memory
         self._application = application
         self._spec = messages.ApplicationSpec.FromString(application.spec)
         self._endpoint = endpoint
@@ -131,15 +137,37 @@ class Master:
         rules = {name: read_rules(service) for name, service in self._spec.services.items()}
         has_driver = bool(self._spec.master.script)
         self._lifecycle = Lifecycle(rules, self, clock, has_driver)
+        kept = memory.kept if memory else None
+        self._started = kept is not None and kept.started
+        self._pages = MasterPages(
+            self._page_changed, [Page(**p) for p in kept.pages] if kept else ()
+        )
+        if kept is not None:
+            self._restore(kept)
+        self._put("master", "attempt", application.attempt)
         if application.earlier is not None:
             self._store.apply(StorePut(KEY_STATUS, encode(application.earlier)))
         if application.lost:
             self._store.apply(StorePut(KEY_LOST, b""))
+        self._commit()
+
+    def _restore(self, kept: Kept) -> None:
+        self._store.restore(kept.entries)
+        self._lifecycle.restore(kept.containers, kept.counted)
+        numbers = [int(c.engine_id.rpartition("_")[2]) for c in kept.containers if c.engine_id]
+        self._numbers = itertools.count(max(numbers, default=1) + 1)
+        if kept.end is not None:
+            driver = kept.end["driver"]
+            self._ended.set_result(_End(**{**kept.end, "driver": driver and Ended(**driver)}))
 
     def end(self, status: str, message: str, driver: Ended | None = None) -> None:
         """Makes the application end. The first call counts."""
         if not self._ended.done():
-            self._ended.set_result(_End(status, message, driver))
+            end = _End(status, message, driver)
+            if status:
+                self._put("master", "end", dataclasses.asdict(end))
+            self._commit()
+            self._ended.set_result(end)
 
     def leave(self, why: str) -> None:
         """Ends what runs, without an end of the application: another master goes on with it."""
@@ -150,7 +178,8 @@ class Master:
         False if another master has to go on with it. TfappError or OSError when it cannot begin."""
         server, port = self._make_server()
         self._address = _join(self._endpoint.advertise, port)
-        service = AppMaster(self._spec, self._store, self._watches, self._lifecycle, self.end)
+        stated = (self._spec, self._store, self._watches, self._lifecycle)
+        service = AppMaster(*stated, self.end, self._pages, self._commit)
         server.add_generic_rpc_handlers((handler(service),))
         try:
             await server.start()
@@ -195,7 +224,7 @@ class Master:
             require_client_auth=True,
         )
         try:
-            port = server.add_secure_port(_join(endpoint.listen, 0), credentials)
+            port = server.add_secure_port(_join(endpoint.listen, endpoint.port), credentials)
         except RuntimeError:
             port = 0
         if port == 0:
@@ -205,18 +234,28 @@ class Master:
         return server, port
 
     async def _start_application(self) -> None:
-        """Returns once the master script is about to start, or its service's containers are."""
-        if not self._spec.master.script:
-            self._lifecycle.start()
-            return
+        """Returns once the master script is about to start, or its service's containers are. What
+        an earlier master has started goes on."""
+        if self._started:
+            self._go_on()
         granted = asyncio.Event()
 
         def begin() -> None:
-            self._lifecycle.start()
+            if not self._started:
+                self._lifecycle.start()
+                self._started = True
+                self._put("master", "started", True)
+                self._commit()
             granted.set()
 
+        if not self._spec.master.script:
+            begin()
+            return
         task = self._task(self._spec.master, self._container_id(1))
         driver = asyncio.ensure_future(self._launcher.run(task, _OfDriver(begin)))
+        if self._started:
+            self._background(self._follow_driver(driver))
+            return
         waiting = asyncio.ensure_future(granted.wait())
         # A master may be ended before: then its launcher starts nothing any more.
         first: set[asyncio.Future[Any]] = {driver, waiting, self._ended}
@@ -226,6 +265,19 @@ class Master:
             driver.result()  # raises why not
             raise UnavailableError("the master script cannot be started")
         self._background(self._follow_driver(driver))
+
+    def _go_on(self) -> None:
+        """Goes on with containers that the master before had launched, and orders again what it had
+        ordered and not written down."""
+        assert self._memory is not None
+        for container in self._lifecycle.all():
+            known = self._memory.launcher.knows(container.engine_id)
+            if container.state == RUNNING and not known:
+                container.state = REQUESTED  # it was about to start
+            if container.engine_id and (container.live or known):
+                self._background(self._live(container))
+                if not container.live:
+                    self.kill(container)
 
     async def _follow_driver(self, driver: asyncio.Future[Ended]) -> None:
         try:
@@ -252,10 +304,28 @@ class Master:
     def kill(self, container: ContainerRecord) -> None:
         self._background(self._launcher.kill(container.engine_id))
 
+    def changed(self, container: ContainerRecord) -> None:
+        self._put("container", container.id, dataclasses.asdict(container))
+        self._put("master", "counted", self._lifecycle.counted())
+
+    def _page_changed(self, route: str, page: Page | None) -> None:
+        self._put("page", route, page and vars(page))
+
+    def _put(self, kind: str, name: str, value: Any) -> None:
+        if self._memory is not None:
+            self._memory.journal.put(kind, name, value)
+
+    def _commit(self) -> None:
+        """Writes down what has changed, before anybody is told of it or acts on it."""
+        if self._memory is not None:
+            self._memory.journal.commit()
+
     def drop_keys(self, owner: Owner) -> None:
         self._store.drop_owner(owner)
 
     def _notify(self, kind: str, entries: Sequence[StoreEntry]) -> None:
+        for entry in entries:
+            self._put("store", entry.key, entry_data(entry) if kind == PUT else None)
         self._watches.notify(kind, entries)
         if kind == PUT and entries[0].key == KEY_STATUS:
             self._published.set()
@@ -287,17 +357,20 @@ class Master:
         service = self._spec.services[container.service]
         instance = container.env.get(ENV_INSTANCE) or initial_instance(container.id)
         task = self._task(service, container.engine_id, container.id, instance, container.env)
-        told = _OfContainer(self._lifecycle, self._store, container, instance)
+        told = _OfContainer(self._lifecycle, self._store, container, instance, self._commit)
         try:
             ended = await self._launcher.run(task, told)
         except Exception as error:  # the end of this container, not of the application
             log.error("%s cannot be run: %s", container.id, error, exc_info=True)
             self._lifecycle.not_started(container, str(error))
-            return
-        log.info("%s has ended: %s", container.id, ended)
-        state = SUCCEEDED if ended.code == 0 else FAILED
-        message = container_message(ended.message or EXIT_MESSAGES[state], ended.reason)
-        self._lifecycle.finished(container, state, message)
+        else:
+            log.info("%s has ended: %s", container.id, ended)
+            state = SUCCEEDED if ended.code == 0 else FAILED
+            message = container_message(ended.message or EXIT_MESSAGES[state], ended.reason)
+            self._lifecycle.finished(container, state, message)
+        self._commit()
+        if self._memory is not None:
+            self._memory.launcher.noted(container.engine_id)
 
     def _task(
         self,
@@ -368,7 +441,9 @@ class _OfContainer:
         store: KeyValueStore,
         container: ContainerRecord,
         instance: str,
+        commit: Callable[[], None],
     ):
+        self._commit = commit
         self._lifecycle = lifecycle
         self._store = store
         self._container = container
@@ -379,6 +454,7 @@ class _OfContainer:
         container = self._container
         self.waits("", GRANTED)
         allowed = self._lifecycle.granted(container, host)
+        self._commit()
         if allowed:
             log.info("%s starts as %s on %s", container.id, container.engine_id, host)
         return allowed
@@ -393,6 +469,7 @@ class _OfContainer:
         value = encode({"container": container.id, "text": text, "kind": kind})
         owner = Owner(container.service, container.instance)
         self._store.apply(StorePut(self._key, value, owner))
+        self._commit()
 
 
 def driver_ending(code: int) -> tuple[str, str]:

@@ -6,7 +6,7 @@ The event loop is the lock: no handler awaits between reading and changing the s
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,10 +33,16 @@ class Page:
 
 
 class MasterPages:
-    """The web pages that an application announces, as `get_pages` gives them back."""
+    """The web pages that an application announces, as `get_pages` gives them back. `changed` is
+    called with a route and its new page. `pages`: those that are there already."""
 
-    def __init__(self) -> None:
-        self._pages: dict[str, Page] = {}
+    def __init__(
+        self,
+        changed: Callable[[str, Page | None], None] = lambda route, page: None,
+        pages: Iterable[Page] = (),
+    ) -> None:
+        self._changed = changed
+        self._pages = {page.route: page for page in pages}
 
     def add(self, page: Page) -> None:
         """RequestError when it cannot be a page or there is one like it."""
@@ -55,6 +61,7 @@ class MasterPages:
                 "ALREADY_EXISTS",
             )
         self._pages[page.route] = page
+        self._changed(page.route, page)
 
     def remove(self, route: str) -> None:
         """RequestError when there is none."""
@@ -62,6 +69,7 @@ class MasterPages:
             raise RequestError(
                 f"A proxied page with route '{route}' doesn't exist", "FAILED_PRECONDITION"
             )
+        self._changed(route, None)
 
     def all(self) -> tuple[Page, ...]:
         """In the order they were added."""
@@ -77,13 +85,16 @@ def _is_url(text: str) -> bool:
 
 
 def _unary(handler: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A call with one answer; RequestError becomes its gRPC status."""
+    """A call with one answer, before which its changes are kept; RequestError becomes its gRPC
+    status."""
 
     @functools.wraps(handler)
     async def call(self: Any, request: Any, context: Any) -> Any:
         try:
-            return handler(self, request)
-        except RequestError as error:
+            answer = handler(self, request)
+            self.commit()
+            return answer
+        except RequestError as error:  # it has changed nothing
             await context.abort(grpc.StatusCode[error.code], str(error))
 
     return call
@@ -92,7 +103,7 @@ def _unary(handler: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 class AppMaster:
     """The service of a master. Its methods are the calls of tfapp.protocol.definition.
     `end(status, message)` is called when a client shuts the application down; it returns at
-    once."""
+    once. `commit` is called before each answer."""
 
     def __init__(
         self,
@@ -101,13 +112,16 @@ class AppMaster:
         watches: Watches,
         lifecycle: Lifecycle,
         end: Callable[[str, str], None],
+        pages: MasterPages,
+        commit: Callable[[], None],
     ):
         self._spec = spec
         self._store = store
         self._watches = watches
         self._lifecycle = lifecycle
         self._end = end
-        self._pages = MasterPages()
+        self._pages = pages
+        self.commit = commit
         self._streams: set[WatchStream] = set()
         self.progress = 0.1  # Skein's own until a program says otherwise
 

@@ -7,7 +7,7 @@ master: a program must not find another order on another engine.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Union
 
 from tfapp.frozen import frozen
@@ -133,6 +133,14 @@ class KeyValueStore:
 
     def get(self, key: str) -> StoreEntry | None:
         return self._entries.get(key)
+
+    def restore(self, entries: Iterable[StoreEntry]) -> None:
+        """Begins with these entries, of which nobody is notified."""
+        self._entries = {entry.key: entry for entry in entries}
+        self._sorted = sorted((order(key), key) for key in self._entries)
+        for entry in self._entries.values():
+            if entry.owner is not None:
+                self._owned.setdefault(entry.owner, set()).add(entry.key)
 
     def apply(self, operation: Operation) -> Any:
         """Executes one operation; its result is described at the operation's class."""

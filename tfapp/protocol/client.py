@@ -14,6 +14,7 @@ from tfapp.protocol.definition import CALLS
 DEADLINE = 10.0  # seconds for one call, its repetitions included
 LARGEST_REQUEST = 4 * 1024 * 1024  # bytes; masters break the connection of a larger one
 _PAUSE = 0.1  # seconds between repetitions
+_BACKOFF = (100, 1000)  # milliseconds until a lost connection is tried again: first, longest
 _CLOSED = "the connection is closed"
 
 # All that a master answers on purpose. Any other status is a transport's failure, or a bug in the
@@ -43,6 +44,8 @@ def open_channel(address: str, certificate: bytes, key: bytes) -> grpc.Channel:
             ("grpc.ssl_target_name_override", "skein-internal"),
             ("grpc.default_authority", "skein-internal"),
             ("grpc.enable_http_proxy", 0),
+            ("grpc.initial_reconnect_backoff_ms", _BACKOFF[0]),
+            ("grpc.max_reconnect_backoff_ms", _BACKOFF[1]),
             ("grpc.max_receive_message_length", -1),
         ],
     )

@@ -58,6 +58,11 @@ class Connection:
             watch.close()
         self._client.close()
 
+    @property
+    def deadline(self) -> float:
+        """Seconds for each call."""
+        return self._client.deadline
+
     # -- the key-value store --
     def get(self, key: str) -> bytes | None:
         """The value of `key`; None if it does not exist."""

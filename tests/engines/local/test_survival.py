@@ -139,10 +139,12 @@ def command(tmp_path):
 
 
 def below(engine):
-    """All processes of the application's master, with those that forgot their environment."""
+    """All processes of the application but its masters, with those that forgot their
+    environment."""
     from tfapp.processes import descendants
 
-    return descendants(master_of(engine).pid)
+    state = read_state(run_folder(engine))
+    return [p for p in descendants(state.parent.pid) if p.pid != state.process.pid]
 
 
 class TestProcessTrees:

@@ -79,12 +79,12 @@ def test_enough():
 def test_holding(tmp_path):
     ids = ("GPU-a", "GPU-b", "0/1")
     with contextlib.ExitStack() as mine, contextlib.ExitStack() as theirs:
-        assert hold(tmp_path, ids, 2, mine) == ("GPU-a", "GPU-b")
+        assert tuple(hold(tmp_path, ids, 2, mine)) == ("GPU-a", "GPU-b")
         with pytest.raises(UnavailableError, match="asks for 2 GPUs; of this machine's 3 only 1"):
             hold(tmp_path, ids, 2, theirs)
     with contextlib.ExitStack() as mine, contextlib.ExitStack() as theirs:
-        assert hold(tmp_path, ids, 1, mine) == ("GPU-a",)
-        assert hold(tmp_path, ids, 2, theirs) == ("GPU-b", "0/1")
+        assert tuple(hold(tmp_path, ids, 1, mine)) == ("GPU-a",)
+        assert tuple(hold(tmp_path, ids, 2, theirs)) == ("GPU-b", "0/1")
 
 
 def test_pool():
@@ -100,13 +100,13 @@ def test_a_pool_takes_what_others_give_back(tmp_path):
     ids = ("GPU-a", "GPU-b", "GPU-c")
     with contextlib.ExitStack() as mine, contextlib.ExitStack() as theirs:
         hold(tmp_path, ids, 1, theirs)
-        taken = hold(tmp_path, ids, 1, mine, most=3)
+        taken = tuple(hold(tmp_path, ids, 1, mine, most=3))
         assert taken == ("GPU-b", "GPU-c"), "as many as are free"
         asked = []
 
         def more(number: int) -> tuple[str, ...]:
             asked.append(number)
-            return take_free(tmp_path, ("GPU-a",), number, mine)
+            return tuple(take_free(tmp_path, ("GPU-a",), number, mine))
 
         pool = GpuPool(taken, more)
         assert pool.take(3) is None

@@ -3,38 +3,58 @@ import sys
 
 from tests.engines.applications import DEADLINE
 
-# A process of its own, that is the parent of orphans. Threads call `subprocess` while containers
+# A master of its own, with a parent that adopts orphans. Threads call `subprocess` while containers
 # and their orphans end.
 PROGRAM = """
-import asyncio, subprocess, sys
-from tfapp.engines.machine.processes import Reaper
-from tfapp.processes import adopt_orphans, left_behind
+import asyncio, os, pathlib, socket, subprocess, sys
+from tfapp.engines.machine.parent import Parent
+from tfapp.engines.machine.processes import ParentLine, Processes
+from tfapp.processes import left_behind
 
-ORPHANS = "(sleep 0.01; exit 1) & (setsid sleep 0.01) & exit 5"
+folder = pathlib.Path(sys.argv[1])
+folder.joinpath(".skein.sh").write_text("(sleep 0.01; exit 1) & (setsid sleep 0.01) & exit 5")
 
-async def main():
-    adopt_orphans()
-    reaper = Reaper()
-    reaper.start()
-    def container(command):
-        process = subprocess.Popen(["bash", "-c", command], start_new_session=True)
-        process.returncode = 0
-        return reaper.watch(process.pid)
+async def main(line):
+    processes = Processes(line)
     def call():
         return subprocess.run(["bash", "-c", "exit 3"]).returncode
     calls = asyncio.gather(*(asyncio.to_thread(call) for _ in range(60)))
-    containers = [container(ORPHANS) for _ in range(20)]
-    print(sorted(set(await calls)), sorted(set(await asyncio.gather(*containers))))
-    while left_behind():
-        await reaper.next_death(1)
-    print("no orphan is left")
+    for number in range(20):
+        processes.start(str(number), folder, dict(os.environ), folder / "log")
+    ends = [processes.exit(str(number)) for number in range(20)]
+    print(sorted(set(await calls)), sorted(set(await asyncio.gather(*ends))))
+    processes.start("nowhere", folder / "missing", dict(os.environ), folder / "log")
+    try:
+        await processes.exit("nowhere")
+    except FileNotFoundError as error:
+        print(error.strerror)
+    await processes.end_all()
+    print(len(left_behind(line.pid)), "orphans are left", flush=True)
 
-asyncio.run(main())
+parent = Parent()
+line, end = socket.socketpair()
+child = os.fork()
+if not child:
+    parent.become_master()
+    line.close()
+    asyncio.run(main(ParentLine(end, {}, frozenset(), os.getppid())))
+    os._exit(7)
+end.close()
+print(parent.look_after(child, line, 1000.0), sum(c.code == 5 for c in parent.children.values()))
 """
 
 
-def test_an_exit_status_goes_to_the_process_that_waits_for_it():
+def test_an_exit_status_goes_to_the_process_that_waits_for_it(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=4 * DEADLINE
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=4 * DEADLINE,
+        start_new_session=True,
     )
-    assert done.stdout.splitlines() == ["[3] [5]", "no orphan is left"], done.stderr
+    assert done.stdout.splitlines() == [
+        "[3] [5]",
+        "No such file or directory",
+        "0 orphans are left",
+        "7 20",
+    ], done.stderr

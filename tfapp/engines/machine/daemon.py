@@ -1,6 +1,7 @@
 """`python -m tfapp.engines.machine.daemon LAUNCHER RUN_DIR`: an application master as a process
-that outlives the command that has started it, and its parent, which starts another master when one
-is lost. LAUNCHER is a module of an engine: see tfapp.engines.machine.serving.
+that outlives the command that has started it, and its parent (see tfapp.engines.machine.parent),
+which starts another master when one is lost. LAUNCHER is a module of an engine: see
+tfapp.engines.machine.serving.
 
 It communicates with tfapp.engines.machine.starter over pipes. Standard input receives "go" once the
 run folder is complete. Standard output sends "pid MASTER PARENT", and then "ready HOST:PORT" or
@@ -11,6 +12,7 @@ log.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -19,7 +21,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tfapp.processes import adopt_orphans, redirect
+from tfapp.engines.machine.parent import START_LIMIT, Parent
+from tfapp.processes import redirect
 
 GO = "go\n"
 HINT = "\t"  # between an error's sentence and what to do about it
@@ -36,30 +39,37 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: None)
     # A shell ignores it in what it starts in the background.
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    parent, attempt = os.getpid(), 1
-    while child := os.fork():
+    parent, attempt, killed = Parent(), 1, False
+    while True:
+        line, end = socket.socketpair()
+        child = os.fork()
+        if not child:
+            line.close()
+            parent.become_master()
+            return _serve(argv, attempt, parent, end, killed)
+        end.close()
         if attempt == 1:
-            _tell(f"pid {child} {parent}")
+            _tell(f"pid {child} {os.getpid()}")
             redirect(os.O_RDWR, os.devnull, 0, 1, 2)  # the pipes are the master's
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
+        code = parent.look_after(child, line, math.inf if attempt == 1 else START_LIMIT)
         if code >= 0 and code != LOST:
             return code
-        attempt += 1
-    return _serve(argv, attempt, parent)
+        attempt, killed = attempt + 1, code < 0
 
 
-def _serve(argv: Sequence[str], attempt: int, parent: int) -> int:
-    """Serves as the master number `attempt`, the first one once there is "go". Returns an exit
-    code."""
+def _serve(
+    argv: Sequence[str], attempt: int, parent: Parent, line: socket.socket, killed: bool
+) -> int:
+    """Serves as the master number `attempt`, the first one once there is "go". `killed`: whether
+    the one before was, else it has ended what it had started. Returns an exit code."""
     # While the starter still makes up its mind.
+    from tfapp.engines.machine.processes import ParentLine
     from tfapp.engines.machine.serving import Place, prepare, run_master
 
     launcher, run = argv
     prepared = prepare(launcher, time.time())
     if attempt == 1 and sys.stdin.readline() != GO:
         return 1  # the starter gave up
-    adopt_orphans()
     _allow_many_connections()
     code = run_master(
         run,
@@ -67,7 +77,8 @@ def _serve(argv: Sequence[str], attempt: int, parent: int) -> int:
         lambda address: _tell(f"ready {address}"),
         lambda sentence, hint: _tell(f"error {sentence}{HINT}{hint}"),
         time.time,
-        Place(socket.gethostname(), parent, attempt),
+        Place(socket.gethostname(), os.getppid(), attempt, killed),
+        ParentLine(line, parent.children, parent.held, os.getppid()),
     )
     return LOST if code is None else code
 

@@ -10,6 +10,7 @@ apps/NAME/runs/N/            one run
     security/                its credentials; deleted at the end
     state.json               its running master (class MasterState)
     status.json              for the next master: what the coordinator has published last
+    journal                  for the next master, too: see tfapp.master.journal; deleted at the end
     containers/ localized/   working directories and unpacked archives; deleted at the end
     logs/                    master/, coordinator/, one folder for each container
     verdict.json              how it ended (class Ending)
@@ -46,6 +47,7 @@ class RunFolder:
     spec = Below("spec.pb")
     state = Below("state.json")
     status = Below("status.json")
+    journal = Below("journal")
     ending = Below("verdict.json")
     security = Below("security")
     certificate = Below("security", "skein.crt")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tfapp import tools
-from tfapp.disk import locked
+from tfapp.disk import lock_file
 from tfapp.errors import UnavailableError
 
 _QUERY_DEADLINE = 30.0  # seconds; the driver may have to wake the devices up
@@ -68,25 +69,23 @@ def check_enough(needed: int, gpus: Iterable[str]) -> None:
 
 def take_free(
     locks: Path, gpus: Iterable[str], most: int, stack: contextlib.ExitStack
-) -> tuple[str, ...]:
+) -> dict[str, int]:
     """Locks at most `most` of `gpus` that no application of this user uses, until `stack` is closed
-    or this process ends."""
-    taken: list[str] = []
+    or this process ends, and the descriptor of each lock is closed elsewhere, too."""
+    taken: dict[str, int] = {}
     for gpu in gpus:
         if len(taken) >= most:
             break
-        attempt = contextlib.ExitStack()
-        if attempt.enter_context(locked(locks / re.sub(r"[^A-Za-z0-9_.-]", "_", gpu))):
-            stack.push(attempt.pop_all())
-            taken.append(gpu)
-        else:
-            attempt.close()
-    return tuple(taken)
+        lock = lock_file(locks / re.sub(r"[^A-Za-z0-9_.-]", "_", gpu))
+        if lock is not None:
+            stack.callback(os.close, lock)
+            taken[gpu] = lock
+    return taken
 
 
 def hold(
     locks: Path, gpus: Iterable[str], needed: int, stack: contextlib.ExitStack, most: int = 0
-) -> tuple[str, ...]:
+) -> dict[str, int]:
     """As `take_free`, `most` or `needed` of them. UnavailableError if there are fewer than
     `needed`."""
     candidates = tuple(gpus)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import logging
 import os
 import signal
@@ -13,12 +14,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfapp.contract.names import INSTANCE_FILE, MAX_LAST_LINES, NODES
+from tfapp.contract.names import ENV_MASTER_TIMEOUT, INSTANCE_FILE, MAX_LAST_LINES, NODES
 from tfapp.disk import delete_tree, make_private, needing_room
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.gpus import GpuPool, hold, take_free
 from tfapp.engines.machine.localize import Localizer
-from tfapp.engines.machine.processes import Processes, Reaper, find_launcher, sweep_docker
+from tfapp.engines.machine.processes import (
+    ParentLine,
+    Processes,
+    end_leftovers,
+    find_launcher,
+    sweep_docker,
+)
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.frozen import frozen
@@ -40,6 +47,8 @@ class Machine:
     docker: tuple[str, ...] = ()
 
 
+KEEPS_CONTAINERS = True  # see tfapp.engines.machine.serving
+PARENT_LOST = "The parent of the application's master was lost, and with it all containers."
 GPUS_EVERY = 5.0  # seconds between two looks for GPUs that other applications have given back
 
 
@@ -49,30 +58,60 @@ def prepare() -> OpenLauncher:
 
 @contextlib.contextmanager
 def open_launcher(
-    prefix: tuple[str, ...], run: RunFolder, config: RunConfig, endpoint: Endpoint, end: End
+    prefix: tuple[str, ...],
+    run: RunFolder,
+    config: RunConfig,
+    endpoint: Endpoint,
+    end: End,
+    parent: ParentLine,
 ) -> Iterator[LocalLauncher]:
-    """The launcher of a run, with GPUs for this run alone. `prefix`: see `find_launcher`.
-    UnavailableError if too few GPUs are free."""
-    node = Machine(endpoint.advertise, config.environment, config.docker)
-    reaper = Reaper()
-    reaper.start()
+    """The launcher of a run, with GPUs for this run alone, and the containers of its earlier
+    masters that `parent` knows. `prefix`: see `find_launcher`. UnavailableError if too few GPUs are
+    free."""
+    used = {child.id: tuple(json.loads(child.note)) for child in parent.children.values()}
     with contextlib.ExitStack() as held:
         locks, most = Path(config.gpu_locks), max(config.gpus_needed, config.gpus_most)
-        taken = list(hold(locks, config.gpus, config.gpus_needed, held, most))
+        taken = [gpu for gpu in config.gpus if _lock_of(gpu) in parent.held]
+
+        def take(found: Mapping[str, int]) -> tuple[str, ...]:
+            for gpu, lock in found.items():
+                parent.order({"hold": _lock_of(gpu)}, lock)
+            taken.extend(found)
+            return tuple(found)
 
         def more(number: int) -> tuple[str, ...]:
             others = [gpu for gpu in config.gpus if gpu not in taken]
-            found = take_free(locks, others, min(number, most - len(taken)), held)
-            taken.extend(found)
-            return found
+            return take(take_free(locks, others, min(number, most - len(taken)), held))
 
-        yield LocalLauncher(run, node, Processes(reaper, prefix), GpuPool(tuple(taken), more))
+        if not taken:
+            take(hold(locks, config.gpus, config.gpus_needed, held, most))
+        in_use = {gpu for gpus in used.values() for gpu in gpus}
+        pool = GpuPool([gpu for gpu in taken if gpu not in in_use], more)
+        processes = Processes(parent, prefix, lost=lambda: end(PARENT_LOST))
+        yield LocalLauncher(run, config, endpoint.advertise, processes, pool, used)
+
+
+def _lock_of(gpu: str) -> str:
+    """The name by which the parent holds the lock of a GPU."""
+    return f"gpu {gpu}"
 
 
 class LocalLauncher:
-    def __init__(self, run: RunFolder, node: Machine, processes: Processes, gpus: GpuPool):
+    """`host`: the address of this machine. `used`: the GPUs of containers that run already."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        config: RunConfig,
+        host: str,
+        processes: Processes,
+        gpus: GpuPool,
+        used: Mapping[str, tuple[str, ...]],
+    ):
         self._run = run
-        self._node = node
+        self._config = config
+        self._node = Machine(host, config.environment, config.docker)
+        self._used = dict(used)
         self._processes = processes
         self._gpus = gpus
         self._gpus_changed = asyncio.Event()
@@ -81,10 +120,15 @@ class LocalLauncher:
         self._killed = False  # whether a container's first process was, and could clear up nothing
 
     async def run(self, task: Task, told: Told) -> Ended:
-        gpus = await self._take_gpus(task, told)
+        goes_on = self.knows(task.id)
+        gpus = self._used.pop(task.id, ()) if goes_on else await self._take_gpus(task, told)
         try:
+            if goes_on:
+                return await self._end_of(task)
             return await self._start_and_wait(task, told, gpus)
         finally:
+            if self._config.attempts == 1:  # nobody else
+                self.noted(task.id)
             self._unwanted.discard(task.id)
             self._gpus.give_back(gpus)
             self._gpus_changed.set()
@@ -94,8 +138,18 @@ class LocalLauncher:
         self._gpus_changed.set()
         await self._processes.end(id)
 
+    def knows(self, id: str) -> bool:
+        """See KeepingLauncher."""
+        return self._processes.knows(id)
+
+    def noted(self, id: str) -> None:
+        """See KeepingLauncher."""
+        self._processes.noted(id)
+
     async def close(self) -> None:
         await self._processes.end_all()
+        if self._processes.parent_lost:  # no child of this process is left to be seen
+            await in_thread(end_leftovers, self._run, self._config, sys.executable)
         await self._localizer.close()
         if self._killed:
             await in_thread(self._sweep_docker)
@@ -109,17 +163,28 @@ class LocalLauncher:
         folder = await self._make_folder(task)
         try:
             if not told.granted(self._node.host):
+                await in_thread(delete_tree, folder)
                 return Ended(None)
             output = log_file(self._run, task)
             env = local_environment(
                 self._node.inherited, task.environment, self._node.host, folder, output.parent, gpus
             )
-            self._processes.start(task.id, folder, env, output)
+            if self._config.attempts > 1 and not task.name:
+                env[ENV_MASTER_TIMEOUT] = f"{self._config.master_timeout:g}"
+            self._processes.start(task.id, folder, env, output, json.dumps(gpus))
+        except BaseException:
+            await in_thread(delete_tree, folder)
+            raise
+        return await self._end_of(task)
+
+    async def _end_of(self, task: Task) -> Ended:
+        """Waits for the end of a container that was started."""
+        try:
             code = await self._processes.exit(task.id)
             self._killed |= code == -signal.SIGKILL
-            return Ended(code, last_lines=last_lines(output))
+            return Ended(code, last_lines=last_lines(log_file(self._run, task)))
         finally:
-            await in_thread(delete_tree, folder)
+            await in_thread(delete_tree, self._run.containers / task.id)
             await in_thread(sweep, self._node.inherited.get("TMPDIR"))
 
     async def _take_gpus(self, task: Task, told: Told) -> tuple[str, ...]:
@@ -137,6 +202,7 @@ class LocalLauncher:
     async def _make_folder(self, task: Task) -> Path:
         folder = self._run.containers / task.id
         with needing_room(folder):
+            await in_thread(delete_tree, folder)  # half-made by a master that was lost
             make_private(folder)
             await self._localizer.place(task.service.files, folder)
             (folder / ".skein.crt").symlink_to(self._run.certificate)

@@ -63,12 +63,16 @@ class Localizer:
             if runtime:
                 return self._unpack_for_all(Path(source), self._environments)
         digest = hashlib.sha256(f"{source}\0{archive}".encode()).hexdigest()[:16]
-        folder = make_private(self._folder / digest)
-        target = folder / os.path.basename(source)
-        if archive:
-            self._unpack(source, target)
-        else:
-            shutil.copy(source, target)
+        target = self._folder / digest / os.path.basename(source)
+        if target.exists():  # containers of a master before this one use it
+            return target
+        with partial_folder(self._folder) as partial:
+            new = partial / target.name
+            if archive:
+                self._unpack(source, new)
+            else:
+                shutil.copy(source, new)
+            new.replace(make_private(target.parent) / target.name)
         return target
 
     def _unpack(self, source: str, target: Path) -> None:

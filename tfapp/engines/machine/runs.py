@@ -115,6 +115,7 @@ class Runs:
             gpus_most=definition.gpus_most,
             accepted=definition.accepted(now),
             attempts=definition.attempts,
+            master_timeout=definition.master_timeout,
             tags=definition.tags,
             docker=definition.docker,
             engine=definition.engine,
@@ -137,6 +138,7 @@ class Runs:
         with contextlib.suppress(OSError):  # a disk that is full or gone: said again next time
             run.delete_leftovers()
             write_json(run.ending, ending, durable=True)
+            run.journal.unlink(missing_ok=True)
         return ending
 
     def lost(self, run: RunFolder, config: RunConfig, state: str = FAILED) -> Ending:

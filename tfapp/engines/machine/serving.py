@@ -1,26 +1,32 @@
 """The main function of a master process: its launcher, record, log and error handling.
 
 The module of the launcher has `prepare() -> OpenLauncher`, which is called before the run is known.
+`KEEPS_CONTAINERS` in it: another master goes on with the containers of one that was lost (see
+tfapp.master.journal.Memory).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import cast
 
 from tfapp.contract.names import FAILED
 from tfapp.disk import delete_tree, make_private, write_atomically, write_json, writing
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.processes import end_leftovers
+from tfapp.engines.machine.parent import BEAT
+from tfapp.engines.machine.processes import ParentLine, end_leftovers
 from tfapp.engines.machine.state import (
     MasterState,
     RunConfig,
@@ -32,37 +38,47 @@ from tfapp.engines.machine.state import (
 from tfapp.errors import TfappError
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
-from tfapp.master.launcher import Launcher
+from tfapp.master.journal import Journal, Kept, Memory, replay
+from tfapp.master.launcher import KeepingLauncher, Launcher
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.processes import identify, redirect
 
+_PORT = "port "  # before its number, in what the parent holds
+
 End = Callable[[str], None]  # ends the run as failed, with a sentence that says why
 # Opens the launcher of a run, in the master's event loop. TfappError when that cannot be.
-OpenLauncher = Callable[[RunFolder, RunConfig, Endpoint, End], AbstractContextManager[Launcher]]
+OpenLauncher = Callable[
+    [RunFolder, RunConfig, Endpoint, End, ParentLine], AbstractContextManager[Launcher]
+]
 
 
 @frozen
 class PreparedMaster:
-    """The parts of a master that do not depend on its run: the key pair and the launcher."""
+    """The parts of a master that do not depend on its run: the key pair and the launcher.
+    `keeps`: whether containers outlive a master."""
 
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
     open_launcher: OpenLauncher
+    keeps: bool
 
 
 @frozen
 class Place:
-    """What a master knows of itself: its machine, the process id of its parent, its number."""
+    """What a master knows of itself: its machine, the process id of its parent, its number, and
+    whether the one before it was killed, else it has ended what it had started."""
 
     host: str
     parent: int
     attempt: int = 1
+    killed: bool = False
 
 
 def prepare(launcher: str, now: float) -> PreparedMaster:
     """`launcher`: the module. `now`: seconds since 1970."""
-    open_launcher: OpenLauncher = importlib.import_module(launcher).prepare()
-    return PreparedMaster(*new_credentials(now), open_launcher)
+    module = importlib.import_module(launcher)
+    keeps = getattr(module, "KEEPS_CONTAINERS", False)
+    return PreparedMaster(*new_credentials(now), module.prepare(), keeps)
 
 
 def run_master(
@@ -72,6 +88,7 @@ def run_master(
     failed: Callable[[str, str], None],
     clock: Callable[[], float],
     place: Place,
+    parent: ParentLine,
 ) -> int | None:
     """Serves the run in `folder`. The starter is told by `ready`, with HOST:PORT, or by `failed`,
     with a sentence and a hint. Returns an exit code; None if another master has to go on."""
@@ -87,7 +104,7 @@ def run_master(
         redirect(os.O_RDWR, os.devnull, 0, 1)
 
     try:
-        return asyncio.run(_serve(run, prepared, serves, clock, place))
+        return asyncio.run(_serve(run, prepared, serves, clock, place, parent))
     except TfappError as error:
         logging.error("%s", error)
         failed(error.message, error.hint)
@@ -104,37 +121,92 @@ async def _serve(
     ready: Callable[[str], None],
     clock: Callable[[], float],
     place: Place,
+    parent: ParentLine,
 ) -> int | None:
-    config, lost = read_config(run), place.attempt > 1
+    config, lost, kept = read_config(run), place.attempt > 1, None
     if lost:
         if place.attempt > config.attempts or not _was_lost(run):
             return 0
-        _clear(run, config)
-    with writing(run.security):  # for clients of this user, and for the containers
-        write_atomically(run.certificate, prepared.certificate)
-        write_atomically(run.key, prepared.key)
-    endpoint = Endpoint(config.bind, config.bind, prepared.certificate, prepared.key)
+        if place.killed and prepared.keeps:
+            kept = _kept(run)
+        if kept is None:
+            _clear(run, config, parent)
+        else:
+            logging.info("the master was lost; this one goes on with its containers")
+    if kept is None or not (run.certificate.exists() and run.key.exists()):
+        with writing(run.security):  # for clients of this user, and for the containers
+            make_private(run.security)
+            write_atomically(run.certificate, prepared.certificate)
+            write_atomically(run.key, prepared.key)
+    certificate, key = run.certificate.read_bytes(), run.key.read_bytes()
+    keeps = prepared.keeps and config.attempts > 1
+    port = _reserved_port(parent, config.bind) if keeps else 0
+    endpoint = Endpoint(config.bind, config.bind, certificate, key, port)
 
     def end(message: str) -> None:
         master.end(FAILED, message)
 
-    with prepared.open_launcher(run, config, endpoint, end) as launcher:
+    with prepared.open_launcher(run, config, endpoint, end, parent) as launcher:
         application = ServedApplication(
             config.application,
             config.user,
             run.spec.read_bytes(),
             config.accepted,
-            read_status(run) if lost else None,
-            place.attempt,
-            lost,
+            read_status(run) if lost and kept is None else None,
+            kept.attempt if kept else place.attempt,
+            lost and kept is None,
             another=place.attempt < config.attempts,
         )
-        master = Master(application, endpoint, launcher, FolderRecord(run, place, config), clock)
+        memory = None
+        if keeps:
+            with writing(run.journal):
+                journal = Journal(run.journal, kept.table if kept else {})
+            memory = Memory(journal, kept, cast(KeepingLauncher, launcher))
+        record = FolderRecord(run, place, config)
+        master = Master(application, endpoint, launcher, record, clock, memory)
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM,
             lambda: end("The application master was ended by a signal (SIGTERM)."),
         )
-        return 0 if await master.serve(ready) else None
+        beating = asyncio.ensure_future(_beat(parent)) if keeps else None
+        if await master.serve(ready):
+            return 0
+        run.journal.unlink(missing_ok=True)  # the next one begins anew
+        if beating is not None:
+            beating.cancel()
+        return None
+
+
+async def _beat(parent: ParentLine) -> None:
+    """Tells the parent that this event loop does not hang."""
+    while True:
+        parent.order({"alive": 1})
+        await asyncio.sleep(BEAT)
+
+
+def _kept(run: RunFolder) -> Kept | None:
+    """What the master before this one has written down; None if that is not usable."""
+    try:
+        return Kept.of(replay(run.journal.read_bytes()))
+    except (OSError, ValueError) as error:
+        logging.error("the master was lost, and its journal cannot be read: %s", error)
+        return None
+
+
+def _reserved_port(parent: ParentLine, address: str) -> int:
+    """The port of the run's masters, which nobody else gets while there is none. 0 if `address`
+    is not of this machine: the server will say so."""
+    for name in parent.held:
+        if name.startswith(_PORT):
+            return int(name[len(_PORT) :])
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as made, contextlib.suppress(OSError):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, 0))
+        port: int = made.getsockname()[1]
+        parent.order({"hold": f"{_PORT}{port}"}, made.fileno())
+        return port
+    return 0
 
 
 def _was_lost(run: RunFolder) -> bool:
@@ -143,9 +215,11 @@ def _was_lost(run: RunFolder) -> bool:
     return state is not None and state.address != "" and read_ending(run) is None
 
 
-def _clear(run: RunFolder, config: RunConfig) -> None:
+def _clear(run: RunFolder, config: RunConfig, parent: ParentLine) -> None:
     """Ends what is left of the master before this one."""
     logging.info("the master was lost; this one goes on")
+    parent.forget()
+    run.journal.unlink(missing_ok=True)
     for failure in end_leftovers(run, config, sys.executable):
         logging.error("%s", failure)
     for folder in (run.containers, run.localized):
@@ -180,3 +254,4 @@ class FolderRecord:
         self._run.delete_leftovers()
         with writing(self._run.ending):
             write_json(self._run.ending, ending, durable=True)
+        self._run.journal.unlink(missing_ok=True)  # the last: until now another master goes on

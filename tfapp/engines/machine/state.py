@@ -37,6 +37,7 @@ class RunConfig(Coded):
     accepted: ApplicationStatus
     gpus_most: int = 0
     attempts: int = 1  # masters, one after another: site.global.master.attempts
+    master_timeout: float = 300.0  # seconds that a coordinator waits for the next one
     tags: tuple[str, ...] = ()
     docker: tuple[str, ...] = ()  # see Definition
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -22,7 +22,7 @@ from tfapp.contract.names import NODES, RETURNED_FILE
 from tfapp.disk import make_private, write_atomically
 from tfapp.engines.machine import launcher as machine
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.processes import find_launcher
+from tfapp.engines.machine.processes import ParentLine, find_launcher
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.engines.spark.control import CONTROL_FILE, ON_DRIVER, WORDS_LIMIT, ContainerLine, Control
@@ -53,11 +53,13 @@ def open_launcher(
     config: RunConfig,
     endpoint: Endpoint,
     end: End,
+    parent: ParentLine,
 ) -> Iterator[SparkLauncher]:
     """The launcher of a run. `prefix`: see `find_launcher`."""
     here = _with_python(config, make_private(run.localized / "bin"))
     here = dataclasses.replace(here, gpus=(), gpus_needed=0)  # they are the executors'
-    beside_it = machine.open_launcher(prefix, run, here, endpoint, end)
+    here = dataclasses.replace(here, attempts=1)  # no container outlives this master
+    beside_it = machine.open_launcher(prefix, run, here, endpoint, end, parent)
     with beside_it as beside, FileServer(endpoint) as files:
         launcher = SparkLauncher(run, config, endpoint, files, beside, end)
         write_atomically(run.path / CONTROL_FILE, launcher.address.encode())

@@ -1,0 +1,229 @@
+"""The parent of the masters of a run. It outlives each of them, and with it all that must not end
+with one: the first processes of containers, which it starts by order of the master, their exit
+codes until a master has written them down, and open files, such as the locks of GPUs.
+
+A master is its child, with a socket between the two. Each message is a line of JSON:
+
+    to the parent    {"start": ID, "argv", "folder", "env", "output", "note"}
+                     {"noted": ID}     its end is written down, or nobody asks for it
+                     {"hold": NAME}    with a descriptor, which stays open
+                     {"alive": 1}      each second, from when the parent has to watch over it
+    to the master    {"started": ID, "pid", "since"}, {"failed": ID, "errno", "text"}
+                     {"ended": ID, "code"}
+
+A master that gives no sign of life for `SILENCE` seconds hangs, and is killed. The next one begins
+after the end of the one before: two of them never act.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfapp.frozen import frozen, replace
+from tfapp.processes import adopt_orphans, stat
+
+SILENCE = 10.0  # seconds between two signs of life after which a master is killed
+START_LIMIT = 60.0  # seconds until the first one, of a master that takes the place of another
+BEAT = 1.0  # seconds between two signs of life
+MAX_LINE = 8 << 20  # bytes of a message; Linux takes less for a program's environment
+_TICK = 1.0  # seconds; a parent that was stopped itself has not seen its master being silent
+_READ = 1 << 16
+
+
+@frozen
+class Child:
+    """A container's first process. `since`: see Process.started. `code`: its exit code, or minus
+    the number of the signal that has killed it; None while it runs. `note`: the master's own."""
+
+    id: str
+    pid: int
+    since: int
+    note: str
+    code: int | None = None
+
+
+class Parent:
+    """`children`: the containers whose end is not written down yet. `held`: the names of what stays
+    open."""
+
+    def __init__(self) -> None:
+        self.children: dict[str, Child] = {}
+        self._running: dict[int, str] = {}  # pid -> id
+        self._files: dict[str, int] = {}
+        adopt_orphans()
+        self._woken, waker = os.pipe()
+        for end in (self._woken, waker):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+
+    @property
+    def held(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def become_master(self) -> None:
+        """In a new master: it is no parent any more."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for file in self._files.values():
+            os.close(file)
+
+    def look_after(self, master: int, line: socket.socket, limit: float) -> int:
+        """Serves the master with this pid until it has ended. Returns its exit code, or minus the
+        number of the signal that has killed it. `limit`: seconds until its first sign of life."""
+        served = _Served(line, self._obey)
+        silent = 0.0
+        while True:
+            before = time.monotonic()
+            served.wait(self._woken)
+            if not served.talk():  # such as words that are no message
+                _kill(master)
+            silent += min(time.monotonic() - before, _TICK)
+            if served.alive:
+                silent, limit = 0.0, SILENCE
+            if silent >= limit:
+                _kill(master)
+            code = self._reap(master, served)
+            if code is not None:
+                served.close()
+                return code
+
+    def _reap(self, master: int, served: _Served) -> int | None:
+        """Waits for all children that have ended. Returns the code of the master if it has."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._woken, _READ):
+                pass
+        found = None
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                code = os.waitstatus_to_exitcode(status)
+                if pid == master:
+                    found = code
+                elif pid in self._running:  # else it is an orphan
+                    child = self.children.get(self._running.pop(pid))
+                    if child is not None:
+                        self.children[child.id] = replace(child, code=code)
+                        served.say({"ended": child.id, "code": code})
+        return found
+
+    def _obey(self, order: dict[str, Any], files: list[int], served: _Served) -> None:
+        """Carries out one order. KeyError, TypeError or ValueError if it is none."""
+        if "start" in order:
+            self._start(order, served)
+        elif "noted" in order:
+            self.children.pop(order["noted"], None)
+        elif "hold" in order:
+            self._hold(str(order["hold"]), files.pop(0))
+        else:
+            served.alive = bool(order["alive"])
+
+    def _hold(self, name: str, file: int) -> None:
+        if name in self._files:
+            os.close(self._files[name])
+        self._files[name] = file
+
+    def _start(self, order: dict[str, Any], served: _Served) -> None:
+        id, env = str(order["start"]), order["env"]
+        if id in self.children:  # started once is enough
+            return
+        try:
+            with open(
+                os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            ) as out:
+                process = subprocess.Popen(
+                    [str(word) for word in order["argv"]],
+                    cwd=order["folder"],
+                    env={str(name): str(value) for name, value in env.items()},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            number, text = getattr(error, "errno", 0), getattr(error, "strerror", "")
+            served.say({"failed": id, "errno": number or 0, "text": text or str(error)})
+            return
+        process.returncode = 0  # this one waits for it, not that object
+        found = stat(process.pid)
+        since = 0 if found is None else found.started
+        self.children[id] = Child(id, process.pid, since, str(order["note"]))
+        self._running[process.pid] = id
+        served.say({"started": id, "pid": process.pid, "since": since})
+
+
+class _Served:
+    """The line to one master, of which neither words nor silence make the parent wait. `alive`:
+    whether it gave a sign of life since the last `wait`."""
+
+    def __init__(
+        self, line: socket.socket, obey: Callable[[dict[str, Any], list[int], _Served], None]
+    ):
+        self.alive = False
+        self._line = line
+        self._obey = obey
+        self._heard = b""
+        self._files: list[int] = []
+        self._unsaid = b""
+        self._open = True
+        line.setblocking(False)
+
+    def wait(self, woken: int) -> None:
+        """Waits for a word, for room, or for what wakes `woken`; for a moment at most."""
+        self.alive = False
+        poller = select.poll()
+        poller.register(woken, select.POLLIN)
+        if self._open:
+            wanted = select.POLLIN | (select.POLLOUT if self._unsaid else 0)
+            poller.register(self._line, wanted)
+        poller.poll(_TICK * 1000)
+
+    def close(self) -> None:
+        self._line.close()
+        for file in self._files:
+            os.close(file)
+
+    def say(self, message: dict[str, Any]) -> None:
+        self._unsaid += json.dumps(message).encode() + b"\n"
+
+    def talk(self) -> bool:
+        """Hears and says what it can. Returns False if the master says what is no message."""
+        if not self._open:
+            return True
+        try:
+            with contextlib.suppress(BlockingIOError):
+                self._hear()
+            with contextlib.suppress(BlockingIOError):
+                while self._unsaid:
+                    self._unsaid = self._unsaid[self._line.send(self._unsaid) :]
+        except OSError:  # it has ended
+            self._open = False
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            self._open = False
+            return False
+        return True
+
+    def _hear(self) -> None:
+        data, files, _, _ = socket.recv_fds(self._line, _READ, 16)
+        self._files += files
+        self._open = bool(data)
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line), self._files, self)
+        if len(self._heard) > MAX_LINE:
+            raise ValueError("too long")
+
+
+def _kill(master: int) -> None:
+    os.kill(master, signal.SIGKILL)  # not waited for yet: it is no other process
