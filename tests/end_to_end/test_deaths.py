@@ -24,6 +24,14 @@ print('at work', flush=True)
 signal.pause()
 """
 
+UNTIL_TOLD = """
+import os, time
+while not os.path.exists({told!r}):
+    time.sleep(0.05)
+"""
+COORDINATOR = "tfapp-runtime\0coordinator"
+FOLLOWED = "the coordinator was lost, another one goes on"
+
 
 @pytest.fixture
 def running(tfapp):
@@ -84,14 +92,64 @@ def test_a_runner(running):
     )
 
 
+def kill_coordinator(running) -> None:
+    """Returns once another one goes on."""
+    log, pid = coordinator_log(running), running.process("app", "", COORDINATOR)
+    before = log.read_text().count(FOLLOWED)
+    os.kill(pid, signal.SIGKILL)
+    wait(
+        lambda: log.read_text().count(FOLLOWED) > before,
+        lambda: running.asks("diagnostics", "app"),
+        LIMIT,
+    )
+
+
+def coordinator_log(running) -> Path:
+    return Home(running.home).app("app").run(1).driver_log
+
+
+def runs_in(running, generation: int, count: int):
+    found = running.status("app")["status"]
+    states = [i["state"] for i in found["instances"]]
+    return found if (found["generation"], states) == (generation, ["RUNNING"] * count) else None
+
+
+def test_a_coordinator_while_its_programs_train_join_and_stop(tfapp):
+    """Another one goes on: the programs notice nothing, and nothing is charged."""
+    tfapp.program(UNTIL_TOLD.format(told=str(tfapp.work / "told")))
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
+    tfapp.ok("create", "app", *flags)
+    why = lambda: tfapp.asks("diagnostics", "app")  # noqa: E731
+    wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    workers = [tfapp.process("app", f"worker/{n}", "program.py") for n in (0, 1)]
+    kill_coordinator(tfapp)
+    found = wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    assert [tfapp.process("app", f"worker/{n}", "program.py") for n in (0, 1)] == workers
+    flexing = tfapp.start("flex", "app", "--component", "worker", "+1")
+    wait(lambda: "worker goes from 2 to 3" in tfapp.asks("diagnostics", "app"), why, LIMIT)
+    kill_coordinator(tfapp)
+    flexing.communicate(timeout=LIMIT)
+    assert flexing.returncode == 0
+    found = wait(lambda: runs_in(tfapp, 2, 3), why, LIMIT)
+    (tfapp.work / "told").touch()
+    assert tfapp("wait", "app").code == 0
+    assert tfapp.living() == []
+    found = tfapp.status("app")["status"]
+    assert (found["state"], found["restarts"], found["losses"]) == ("SUCCEEDED", 0, 0)
+    told = [m["text"] for m in found["timeline"] if m["kind"] == "taken-over"]
+    assert told == ["the coordinator was lost, another one goes on"] * 2
+
+
 def test_masters_one_after_another(running):
     """The next one goes on, also after the death of a coordinator; the last one is the end."""
     folder = Home(running.home).app("app").run(1)
     waiting = running.start("wait", "app")
     for attempt in (1, 2):
         pid = read_state(folder).process.pid
-        if attempt == 2:
-            pid = running.process("app", "", "tfapp-runtime\0coordinator")
+        if attempt == 2:  # by the coordinator, when it is killed more often than masters may be
+            for _ in range(2):
+                kill_coordinator(running)
+            pid = running.process("app", "", COORDINATOR)
         os.kill(pid, signal.SIGKILL)
 
         def again(generation=attempt + 1):

@@ -180,6 +180,7 @@ REPLACED = "replaced"  # an instance gets another container
 GIVEN_BACK = "given-back"  # all containers, because a scheduler held others back
 RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
+TAKEN_OVER = "taken-over"  # the coordinator was lost, and another one goes on
 STALLS = "stalls"  # instances make no step any more, or make some again
 ENDS = "ends"  # the verdict is decided
 AFTER_END = "after-end"  # what was to follow has failed: the history, or telling the verdict

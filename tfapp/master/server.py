@@ -10,7 +10,7 @@ import itertools
 import json
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -19,6 +19,7 @@ import grpc.aio
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import container_message
 from tfapp.contract.names import (
+    ENV_COORDINATOR,
     ENV_INSTANCE,
     GRANTED,
     KEY_LOST,
@@ -56,6 +57,7 @@ from tfapp.threads import in_thread
 
 MAX_MESSAGE = 4 * 1024 * 1024  # bytes; gRPC's default, and Skein's
 STREAMS_GRACE = 1.0  # seconds for clients to take what was queued for them
+AGAIN = 600.0  # seconds in which only so many coordinators are lost as are started again
 RECORD_INTERVAL = 1.0  # seconds between two statuses that are written down
 
 log = logging.getLogger(__name__)
@@ -67,7 +69,8 @@ class ServedApplication:
     its status until the coordinator publishes one. `attempt`: the number of this master of the run.
     `earlier`: the last status of the master before it; the coordinator finds it in the store.
     `lost`: whether that one was lost, else there was a suspension. `another`: whether another
-    master follows if this one is lost."""
+    master follows if this one is lost. `coordinators`: how many this one starts, one after another
+    within AGAIN seconds, when they are killed."""
 
     id: str  # application_<milliseconds>_<run, 4 digits>
     user: str
@@ -77,6 +80,7 @@ class ServedApplication:
     attempt: int = 1
     lost: bool = False
     another: bool = False
+    coordinators: int = 1
 
 
 @frozen
@@ -215,8 +219,7 @@ class Master:
             self._lifecycle.start()
             granted.set()
 
-        task = self._task(self._spec.master, self._container_id(1))
-        driver = asyncio.ensure_future(self._launcher.run(task, _OfDriver(begin)))
+        driver = asyncio.ensure_future(self._run_driver(0, 1, begin))
         waiting = asyncio.ensure_future(granted.wait())
         # A master may be ended before: then its launcher starts nothing any more.
         first: set[asyncio.Future[Any]] = {driver, waiting, self._ended}
@@ -227,9 +230,24 @@ class Master:
             raise UnavailableError("the master script cannot be started")
         self._background(self._follow_driver(driver))
 
-    async def _follow_driver(self, driver: asyncio.Future[Ended]) -> None:
+    async def _run_driver(self, number: int, container: int, begin: Callable[[], None]) -> Ended:
+        env = {ENV_COORDINATOR: str(number)} if self._application.coordinators > 1 else {}
+        task = self._task(self._spec.master, self._container_id(container), env=env)
+        return await self._launcher.run(task, _OfDriver(begin))
+
+    async def _follow_driver(self, driver: Awaitable[Ended]) -> None:
+        """Follows the coordinator to its end. When it is killed, another one goes on with the same
+        containers, unless that has happened too often of late."""
+        lost: list[float] = []
         try:
             ended = await driver
+            while ended.code is not None and ended.code < 0 and not self._ended.done():
+                now = asyncio.get_running_loop().time()
+                lost = [*(one for one in lost if one > now - AGAIN), now]
+                if len(lost) >= self._application.coordinators:
+                    break
+                log.warning("the coordinator was lost: %s; another one goes on", ended.exit.text)
+                ended = await self._run_driver(len(lost), next(self._numbers), lambda: None)
         except Exception as error:
             log.error("the master script cannot be run", exc_info=True)
             self.end(FAILED, f"The master script cannot be started: {error}")

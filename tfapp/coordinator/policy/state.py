@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfapp.contract import names
+from tfapp.contract.encoding import Coded
 from tfapp.contract.exit import LOSS_REASONS, Exit
 from tfapp.contract.job import Job, queue_limit
 from tfapp.contract.messages import Answer, Beat, ExitReport
-from tfapp.contract.metrics import Measure, Point
+from tfapp.contract.metrics import Measure
 from tfapp.contract.names import (
     FORMING,
     SERVICE_ROLES,
@@ -120,7 +121,9 @@ class Instance:
     epoch: int | None = None
     total: int | None = None
     usage: Usage | None = None
-    points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
+    points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
+        default_factory=dict
+    )
     pace: Pace | None = None  # of its program, once that has counted
 
     def measured(self, said: Beat | ExitReport) -> Instance:
@@ -246,8 +249,9 @@ class AskedStacks:
 
 
 @frozen
-class State:
-    """The whole application. Times are those of the events."""
+class State(Coded):
+    """The whole application. Times are those of the events. It is written down for a successor of
+    the coordinator (`takeover`): a field's type says how it comes back."""
 
     job: Job
     instances: Mapping[str, Instance]

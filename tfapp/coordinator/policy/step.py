@@ -19,6 +19,7 @@ from tfapp.coordinator.policy import (
     forming,
     judging,
     stacks,
+    takeover,
     verdicts,
 )
 from tfapp.coordinator.policy.forming import Step
@@ -275,6 +276,7 @@ def _backed_off(state: State) -> float:
 
 _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Started: _begin,
+    events.TakenOver: takeover.taken_over,
     events.Requested: forming.requested,
     events.Refused: ends.refused,
     events.Waits: forming.waits,

@@ -128,6 +128,7 @@ async def _serve(
             place.attempt,
             lost,
             another=place.attempt < config.attempts,
+            coordinators=config.attempts,
         )
         master = Master(application, endpoint, launcher, FolderRecord(run, place, config), clock)
         asyncio.get_running_loop().add_signal_handler(
