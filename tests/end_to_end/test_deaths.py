@@ -29,6 +29,12 @@ import os, time
 while not os.path.exists({told!r}):
     time.sleep(0.05)
 """
+SLOW_TO_END = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), sys.exit(0)))
+while True:
+    signal.pause()
+"""
 COORDINATOR = "tfapp-runtime\0coordinator"
 FOLLOWED = "the coordinator was lost, another one goes on"
 
@@ -138,6 +144,22 @@ def test_a_coordinator_while_its_programs_train_join_and_stop(tfapp):
     assert (found["state"], found["restarts"], found["losses"]) == ("SUCCEEDED", 0, 0)
     told = [m["text"] for m in found["timeline"] if m["kind"] == "taken-over"]
     assert told == ["the coordinator was lost, another one goes on"] * 2
+
+
+def test_a_coordinator_while_its_programs_are_stopped(tfapp):
+    """The next one finds what was asked for, and tells the verdict."""
+    tfapp.program(SLOW_TO_END)
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
+    tfapp.ok("create", "app", *flags)
+    why = lambda: tfapp.asks("diagnostics", "app")  # noqa: E731
+    wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    stopping = tfapp.start("stop", "app")
+    wait(lambda: tfapp.status("app")["status"]["state"] == "STOPPING", why, LIMIT)
+    kill_coordinator(tfapp)
+    stopping.communicate(timeout=LIMIT)
+    found = tfapp.status("app")["status"]
+    assert (found["state"], found["generation"], tfapp.living()) == ("KILLED", 1, [])
+    assert sum(m["kind"] == "ends" for m in found["timeline"]) == 1
 
 
 def test_masters_one_after_another(running):
