@@ -1,7 +1,9 @@
 """Whoever is killed in the middle: the rest ends, the verdict says why, nothing is left."""
 
+import http.server
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.end_to_end.command_line import (
     read_until,
 )
 from tests.waiting import wait
+from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 
@@ -160,6 +163,30 @@ def test_a_coordinator_while_its_programs_are_stopped(tfapp):
     found = tfapp.status("app")["status"]
     assert (found["state"], found["generation"], tfapp.living()) == ("KILLED", 1, [])
     assert sum(m["kind"] == "ends" for m in found["timeline"]) == 1
+
+
+def test_a_coordinator_that_tells_its_verdict(tfapp):
+    """The next one ends the application, and tells nobody twice."""
+    calls = []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            calls.append(self.path)
+            os.kill(tfapp.process("app", "", COORDINATOR), signal.SIGKILL)
+
+    tfapp.program("")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/told"
+        flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
+        tfapp.ok("create", "app", *flags, "--option", "site.global.on.end", url)
+        assert tfapp("wait", "app").code == 0
+        server.shutdown()
+    assert (calls, tfapp.living()) == (["/told"], [])
+    found = tfapp.status("app")["status"]
+    assert (found["state"], found["generation"], found["losses"]) == ("SUCCEEDED", 1, 0)
+    told = [m["text"] for m in found["timeline"] if m["kind"] == "after-end"]
+    assert told == [CUT_SHORT]
 
 
 def test_masters_one_after_another(running):

@@ -128,7 +128,9 @@ def _follow_up(
     environ: Mapping[str, str],
 ) -> Sequence[str]:
     """Does once what follows the verdict. Returns what has failed of it, in sentences."""
-    if ENV_COORDINATOR in environ:
+    settings = job.components[0].settings
+    follows = settings.text("history.dir") or settings.text("on.end")
+    if follows and ENV_COORDINATOR in environ:
         if connection.get(KEY_FOLLOWED) is not None:
             return (CUT_SHORT,)
         connection.put(KEY_FOLLOWED, b"")

@@ -84,8 +84,12 @@ class Mortal(World):
             self.arrived[action.instance] = self.runners[action.instance].container
 
     def order(self, name, order):
-        """A runner takes no restart twice (`tfapp.runner.policy`)."""
-        if order.action != "restart" or order.attempt > self.runners[name].attempt:
+        """A runner takes no order of an older generation, and no restart twice
+        (`tfapp.runner.policy`)."""
+        runner = self.runners[name]
+        old = order.generation < runner.generation
+        twice = order.action == "restart" and order.attempt <= runner.attempt
+        if not (old or twice):
             super().order(name, order)
 
 
