@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import queue
 import re
@@ -18,6 +19,7 @@ from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Member
 from tfapp.contract.names import KEY_FEED, KEY_LOST, KEY_STATUS, KEY_STOP
 from tfapp.contract.status import (
     SUSPENDS,
+    TAKEN_OVER,
     ApplicationStatus,
     Curve,
     FeedStatus,
@@ -418,3 +420,69 @@ def test_reading_again_tells_reports_first_and_ends_last():
 
 def test_a_key_of_nobody_is_no_event():
     assert list(StoreView().apply(Put("tfapp.report.unheard-of.x", b"1"), 1.0)) == []
+
+
+class Killed(BaseException):
+    """The coordinator is killed."""
+
+
+def until(
+    master: PretendMaster, clock: Ticking, chosen, last: int | None
+) -> ApplicationStatus | None:
+    """Runs a coordinator that is killed before its call `last` of the master; then it is None."""
+    left = iter(range(last)) if last is not None else itertools.repeat(0)
+
+    def on_call(call: str) -> None:
+        if next(left, None) is None:
+            raise Killed
+
+    master.on_call = on_call
+    inbox: queue.SimpleQueue = queue.SimpleQueue()
+    made = Loop(
+        chosen,
+        master,  # type: ignore[arg-type]
+        inbox,
+        clock,
+        lambda: 1700000000.0,
+        lambda text: None,
+        followed=True,
+    )
+    try:
+        return made.run()
+    except Killed:
+        master.streams.clear()
+        return None
+
+
+def lost_at(last: int | None, dead: frozenset[str]):
+    """What has become of an application whose coordinator is killed before this call."""
+    master, clock = PretendMaster({"chief/0": EXIT_0}), Ticking()
+    master.dead_on_arrival = set(dead)
+    failure = make_failure_policy(max_restarts=1)
+    chosen = job("chief=1 ps=1", limits=LIMITS, failure=failure)
+    master.begin(new_state(chosen).instances)
+    status = until(master, clock, chosen, last)
+    killed = status is None
+    if status is None:
+        status = until(master, clock, chosen, None)
+    assert status is not None
+    told = [untimed(m.text) for m in status.timeline if m.kind != TAKEN_OVER]
+    instances = [(i.instance, i.state, i.container) for i in status.instances]
+    charges = (status.generation, status.restarts, status.losses)
+    return killed, (status.state, charges, instances, told, sorted(master.states))
+
+
+@pytest.mark.parametrize("dead", [frozenset(), frozenset({"chief/0"})])
+def test_another_coordinator_goes_on_after_a_death_before_each_call_of_the_master(
+    dead, monkeypatch
+):
+    """Nothing is done twice, and no container is requested twice."""
+    monkeypatch.setattr("tfapp.coordinator.loop.TICK", 0.001)  # the clock goes on by itself
+    _, whole = lost_at(None, dead)
+    assert whole[0] == "SUCCEEDED"
+    killed, number = True, 0
+    while killed:
+        killed, found = lost_at(number, dead)
+        assert found == whole, number
+        number += 1
+    assert number > 10

@@ -1,7 +1,9 @@
 """Whoever is killed in the middle: the rest ends, the verdict says why, nothing is left."""
 
+import http.server
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.end_to_end.command_line import (
     read_until,
 )
 from tests.waiting import wait
+from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 
@@ -23,6 +26,20 @@ kept = tempfile.NamedTemporaryFile()
 print('at work', flush=True)
 signal.pause()
 """
+
+UNTIL_TOLD = """
+import os, time
+while not os.path.exists({told!r}):
+    time.sleep(0.05)
+"""
+SLOW_TO_END = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), sys.exit(0)))
+while True:
+    signal.pause()
+"""
+COORDINATOR = "tfapp-runtime\0coordinator"
+FOLLOWED = "the coordinator was lost, another one goes on"
 
 
 @pytest.fixture
@@ -82,6 +99,107 @@ def test_a_runner(running):
         "Failed: worker/0 on 127.0.0.1 was lost in generation 1: its container ended without a "
         "report: Container failed during execution, see logs for more information."
     )
+
+
+def kill_coordinator(running) -> None:
+    """Returns once another one goes on."""
+    log, pid = coordinator_log(running), running.process("app", "", COORDINATOR)
+    before = log.read_text().count(FOLLOWED)
+    os.kill(pid, signal.SIGKILL)
+    wait(
+        lambda: log.read_text().count(FOLLOWED) > before,
+        lambda: running.asks("diagnostics", "app"),
+        LIMIT,
+    )
+
+
+def coordinator_log(running) -> Path:
+    return Home(running.home).app("app").run(1).driver_log
+
+
+def runs_in(running, generation: int, count: int):
+    found = running.status("app")["status"]
+    states = [i["state"] for i in found["instances"]]
+    return found if (found["generation"], states) == (generation, ["RUNNING"] * count) else None
+
+
+def test_a_coordinator_while_its_programs_train_join_and_stop(tfapp):
+    """Another one goes on: the programs notice nothing, and nothing is charged."""
+    tfapp.program(UNTIL_TOLD.format(told=str(tfapp.work / "told")))
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
+    tfapp.ok("create", "app", *flags)
+    why = lambda: tfapp.asks("diagnostics", "app")  # noqa: E731
+    wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    workers = [tfapp.process("app", f"worker/{n}", "program.py") for n in (0, 1)]
+    kill_coordinator(tfapp)
+    found = wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    assert [tfapp.process("app", f"worker/{n}", "program.py") for n in (0, 1)] == workers
+    flexing = tfapp.start("flex", "app", "--component", "worker", "+1")
+    wait(lambda: "worker goes from 2 to 3" in tfapp.asks("diagnostics", "app"), why, LIMIT)
+    kill_coordinator(tfapp)
+    flexing.communicate(timeout=LIMIT)
+    assert flexing.returncode == 0
+    found = wait(lambda: runs_in(tfapp, 2, 3), why, LIMIT)
+    (tfapp.work / "told").touch()
+    assert tfapp("wait", "app").code == 0
+    assert tfapp.living() == []
+    found = tfapp.status("app")["status"]
+    assert (found["state"], found["restarts"], found["losses"]) == ("SUCCEEDED", 0, 0)
+    told = [m["text"] for m in found["timeline"] if m["kind"] == "taken-over"]
+    assert told == ["the coordinator was lost, another one goes on"] * 2
+
+
+def test_a_coordinator_while_its_programs_are_stopped(tfapp):
+    """The next one finds what was asked for, and tells the verdict."""
+    tfapp.program(SLOW_TO_END)
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
+    tfapp.ok("create", "app", *flags)
+    why = lambda: tfapp.asks("diagnostics", "app")  # noqa: E731
+    wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    stopping = tfapp.start("stop", "app")
+    wait(lambda: tfapp.status("app")["status"]["state"] == "STOPPING", why, LIMIT)
+    kill_coordinator(tfapp)
+    stopping.communicate(timeout=LIMIT)
+    found = tfapp.status("app")["status"]
+    assert (found["state"], found["generation"], tfapp.living()) == ("KILLED", 1, [])
+    assert sum(m["kind"] == "ends" for m in found["timeline"]) == 1
+
+
+def test_a_coordinator_that_tells_its_verdict(tfapp):
+    """The next one ends the application, and tells nobody twice."""
+    calls = []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            calls.append(self.path)
+            os.kill(tfapp.process("app", "", COORDINATOR), signal.SIGKILL)
+
+    tfapp.program("")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/told"
+        flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--detach", "--wait", LIMIT)
+        tfapp.ok("create", "app", *flags, "--option", "site.global.on.end", url)
+        assert tfapp("wait", "app").code == 0
+        server.shutdown()
+    assert (calls, tfapp.living()) == (["/told"], [])
+    found = tfapp.status("app")["status"]
+    assert (found["state"], found["generation"], found["losses"]) == ("SUCCEEDED", 1, 0)
+    told = [m["text"] for m in found["timeline"] if m["kind"] == "after-end"]
+    assert told == [CUT_SHORT]
+
+
+def test_coordinators_that_are_lost_too_often(running):
+    """Then their master is taken for lost too, and the next one begins another generation."""
+    why = lambda: running.asks("diagnostics", "app")  # noqa: E731
+    for _ in range(2):
+        kill_coordinator(running)
+    os.kill(running.process("app", "", COORDINATOR), signal.SIGKILL)
+    found = wait(lambda: runs_in(running, 2, 2), why, LIMIT)
+    assert (found["losses"], found["restarts"]) == (1, 0)
+    told = [m["text"] for m in found["timeline"] if m["kind"] == "failure"]
+    assert told == ["the application's master was lost and is back"]
+    running.ok("stop", "app")
 
 
 def told(running) -> tuple[int, int, int, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import enum
 import functools
 import json
 import sys
@@ -30,22 +31,36 @@ def encode(value: Any) -> bytes:
     return text.encode(errors="replace")
 
 
+def plain(value: Any) -> Any:
+    """A value that JSON does not have as one that it has: of a dataclass, an enum or a frozenset.
+    For `json.dumps(default=)`."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
 class Coded:
     """The base of dataclasses that come back from JSON. A field's type says what becomes of its
-    value: `tuple`, `Mapping[str, X]`, `X | None`, another dataclass, or what JSON has already."""
+    value: `tuple`, `frozenset`, `Mapping[str, X]`, `X | None`, an enum, another dataclass, or what
+    JSON has already."""
 
     @classmethod
     def from_dict(cls: type[T], data: Mapping[str, Any]) -> T:
         """The value that `encode` has made `data` of. Items that are no fields are left out: a
         newer tfapp may have written them. ValueError if `data` is something else."""
         try:
-            found: T = _decode(cls, data)
+            found: T = decode(cls, data)
         except TypeError as error:
             raise ValueError(str(error)) from error
         return found
 
 
-def _decode(cls: Any, data: Mapping[str, Any]) -> Any:
+def decode(cls: Any, data: Mapping[str, Any]) -> Any:
+    """As `Coded.from_dict`, of any dataclass whose fields are like that. TypeError."""
     readers, values = _readers(cls), {}
     for name, value in _OBJECT(data).items():
         if name in readers:
@@ -71,6 +86,8 @@ def _reader(declared: Any, names: Mapping[str, Any]) -> Callable[[Any], Any] | N
         item: Any = _reader(inner.rpartition(", ")[0], names) if inner.endswith("...") else None
         entries = _checked(list, tuple)
         return lambda value: tuple(map(item, entries(value)) if item else entries(value))
+    if kind == "frozenset":
+        return lambda value: frozenset(_checked(list)(value))
     if kind == "Mapping":
         item = _reader(inner.partition(", ")[2], names)
         if item is None:
@@ -79,7 +96,9 @@ def _reader(declared: Any, names: Mapping[str, Any]) -> Callable[[Any], Any] | N
     found = names[kind]
     if found in _PLAIN:
         return _checked(*_PLAIN[found])
-    return functools.partial(_decode, found) if dataclasses.is_dataclass(found) else None
+    if isinstance(found, type) and issubclass(found, enum.Enum):
+        return found
+    return functools.partial(decode, found) if dataclasses.is_dataclass(found) else None
 
 
 def _checked(*kinds: type) -> Callable[[Any], Any]:

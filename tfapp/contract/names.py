@@ -113,6 +113,9 @@ PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
 
+KEY_TAKEOVER = "tfapp.takeover"  # what another coordinator needs to go on: class Handover
+KEY_FOLLOWED = "tfapp.followed"  # empty: a coordinator has begun what follows the verdict
+
 
 # ---- What a container finds in its working directory and in its environment -------------------
 
@@ -170,6 +173,8 @@ ENV_AVOID = "TFAPP_AVOID_NODES"
 # Set where a container has its cgroup for itself, and no other container is in it: the words on its
 # limit of memory, for a program that is killed by it.
 ENV_OWN_CGROUP = "TFAPP_OWN_CGROUP"
+# Of a coordinator: its master starts another one when it is killed, and this is its number, from 0.
+ENV_COORDINATOR = "TFAPP_COORDINATOR"
 ENV_IMAGE_DIR = "TFAPP_IMAGE_DIR"  # in a pod: the image's own working folder
 # The folder of these packages, for a program and each Python that it starts: see
 # tfapp.storage.startup.

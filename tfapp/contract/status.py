@@ -183,6 +183,7 @@ GIVEN_BACK = "given-back"  # all containers, because a scheduler held others bac
 RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 SAVES = "saves"  # programs have saved before a planned stop, or have not
+TAKEN_OVER = "taken-over"  # the coordinator was lost, and another one goes on
 STALLS = "stalls"  # instances make no step any more, or make some again
 ENDS = "ends"  # the verdict is decided
 AFTER_END = "after-end"  # what was to follow has failed: the history, or telling the verdict

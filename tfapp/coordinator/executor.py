@@ -27,6 +27,7 @@ from tfapp.coordinator.nodes import LOG_LIMIT, Ends, NodeLogs, Nodes
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.events import ContainerInfo, Event
+from tfapp.coordinator.policy.state import Stage, State
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.frozen import replace
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
@@ -56,18 +57,24 @@ class Executor:
         self._listed: tuple[ContainerReport, ...] = ()  # the master's last list
         self._ends: dict[str, str] = {}  # container -> last lines of its log, if they were read
         self._reading: dict[str, float] = {}  # container -> deadline for reading its log
-        self._containers: set[str] = set()  # ids of all containers that belong to an instance
-        self._pages: dict[str, str] = {}  # route -> address
+        self.containers: set[str] = set()  # ids of all containers that belong to an instance
+        self.pages: dict[str, str] = {}  # route -> address
 
-    def carry_out(self, wanted: Iterable[Action]) -> Iterator[Event]:
+    def take_over(self, containers: Iterable[str], pages: Mapping[str, str]) -> None:
+        """Goes on for a coordinator that has known these when it was lost."""
+        self.containers, self.pages = set(containers), dict(pages)
+
+    def carry_out(self, wanted: Iterable[Action], again: bool = False) -> Iterator[Event]:
         """Carries out `wanted` in order, except that all orders are sent together in one call, and
-        the containers are listed once, at the end. Yields the events that result."""
+        the containers are listed once, at the end. Yields the events that result. `again`: a
+        coordinator that was lost may have done some of it: a container that has arrived for it is
+        not requested a second time."""
         orders: dict[str, Order] = {}
         wanted = tuple(wanted)
         listings = [action for action in wanted if isinstance(action, actions.ListContainers)]
         for action in wanted:
             if isinstance(action, actions.RequestContainer):
-                yield self._request(action)
+                yield self._request(action, again)
             elif isinstance(action, actions.Announce):
                 yield from self._announce(action)
             elif isinstance(action, actions.PublishCluster):
@@ -98,11 +105,12 @@ class Executor:
         self._ends.update(ends.of)
         return self._told()
 
-    def _request(self, action: actions.RequestContainer) -> Event:
+    def _request(self, action: actions.RequestContainer, again: bool) -> Event:
         env = {ENV_INSTANCE: action.instance, ENV_GENERATION: str(action.generation)}
         if action.avoid:
             env[ENV_AVOID] = ",".join(action.avoid)
-        until, container = self._clock() + self._connection.deadline, None
+        until = self._clock() + self._connection.deadline
+        container = self._arrived(action.component) if again else None
         while container is None:
             try:
                 container = self._connection.add_container(action.component, env)
@@ -113,14 +121,25 @@ class Executor:
                 container = self._arrived(action.component)
                 if container is None and self._clock() >= until:
                     raise
-        self._containers.add(container)
+        self.containers.add(container)
         return events.Requested(self._clock(), action.instance, container)
+
+    def ended(self, state: State) -> Iterator[events.ContainerEnded]:
+        """The ends of containers that `state` takes for alive, as the master knows them."""
+        over = {container.id for container in self._connection.containers(FINISHED_STATES)}
+        living = [
+            (i.container, i.id) for i in state.instances.values() if i.stage is not Stage.GONE
+        ]
+        leaving = [(container, one.instance) for container, one in state.leaving.items()]
+        for container, instance in (*living, *leaving):
+            if container in over:
+                yield events.ContainerEnded(self._clock(), instance, container)
 
     def _arrived(self, component: str) -> str | None:
         """The id of the requested container, if the master has created it although its answer was
         lost; otherwise None."""
         for container in self._connection.containers(_ALL_STATES):
-            if container.service == component and container.id not in self._containers:
+            if container.service == component and container.id not in self.containers:
                 return container.id
         return None
 
@@ -128,7 +147,7 @@ class Executor:
         """Announces the generation in one call. If a container has ended already, the master
         refuses its key, and the call is repeated without it."""
         living: Mapping[str, str] = action.containers
-        self._containers.update(living.values())
+        self.containers.update(living.values())
         while True:
             owners = {ALIVE_PREFIX + name: owner for name, owner in living.items()}
             values = {key: owner.encode() for key, owner in owners.items()}
@@ -152,13 +171,13 @@ class Executor:
         for member in cluster.members:
             route = page_route(member.instance)
             for address in exported_pages(member.exports)[:1]:
-                if self._pages.get(route) == address:
+                if self.pages.get(route) == address:
                     continue
                 with contextlib.suppress(RefusedError, UnreachableError):
-                    if self._pages.pop(route, None):
+                    if self.pages.pop(route, None):
                         self._connection.remove_page(route)
                     self._connection.add_page(route, address, member.instance)
-                    self._pages[route] = address
+                    self.pages[route] = address
 
     def _list(self, log_of: set[str]) -> Event:
         """Asks the master for all containers, and begins to read the logs of those in `log_of`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import queue
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from tfapp.contract.names import (
     KEY_LOST,
     KEY_STATUS,
     KEY_STOP,
+    KEY_TAKEOVER,
     REPORT_PREFIX,
     SAVED_PREFIX,
     STACKS_PREFIX,
@@ -31,11 +33,12 @@ from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator import record
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Asked, Ends, Nodes, Waits
-from tfapp.coordinator.policy import events, verdicts
+from tfapp.coordinator.policy import events, takeover, verdicts
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.events import Event
 from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state, unheard
 from tfapp.coordinator.policy.step import next_deadline, step
+from tfapp.coordinator.policy.takeover import Handover
 from tfapp.coordinator.publisher import Publisher
 from tfapp.coordinator.record import Attempt, Recorder
 from tfapp.frozen import frozen, replace
@@ -59,7 +62,8 @@ class Loop:
     `calendar` seconds since 1970. `inbox`: the queue in which all messages arrive. `say` writes a
     line to the log. `nodes`: more information about containers than the master gives. `seed`: see
     `events.Started`. `number`: of the master, from 1. `attempt`: where the application's record is
-    kept, if the master does not keep it."""
+    kept, if the master does not keep it. `followed`: whether another coordinator goes on with
+    the same programs when this one is killed."""
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class Loop:
         seed: int = 0,
         attempt: Attempt | None = None,
         number: int = 1,
+        followed: bool = False,
     ):
         self._state = new_state(job)
         self._connection = connection
@@ -88,13 +93,19 @@ class Loop:
         self._waits = Waits(connection, clock, inbox.put, nodes)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
+        self._followed = followed
+        self._left: State | None = None  # what a successor would know
 
     def run(self) -> ApplicationStatus:
         """Runs the application and returns its final status, which is published; the master has
         not been told the verdict yet. UnreachableError if the master is gone."""
-        reports = tuple(self._subscribe())
-        # All at once: a program's report counts before the end of its container.
-        self._handle((self._started(), *reports))
+        left = self._left_by_another() if self._followed else None
+        if left is None:
+            reports = tuple(self._subscribe())
+            # All at once: a program's report counts before the end of its container.
+            self._handle((self._started(), *reports))
+        else:
+            self._handle(self._go_on(left))
         while True:
             self._handle((events.Tick(self._clock()),))
             self._publisher.publish(self._state)
@@ -126,6 +137,50 @@ class Loop:
             self._recorder.keep(status)
             if not self._recorder.finish():
                 self._say("the verdict is not in the application's record")
+
+    def _left_by_another(self) -> Handover | None:
+        """What another coordinator beside this master has left; None for the first one."""
+        written = self._connection.get(KEY_TAKEOVER)
+        left = None if written is None else takeover.read(written)
+        return None if left is None or left.attempt != self._number else left
+
+    def _go_on(self, left: Handover) -> tuple[Event, ...]:
+        """Does again what was decided last, and reads what has happened since. Returns the events
+        of all of it."""
+        self._state, published = left.state, self._published()
+        status = None if published is None else ApplicationStatus.from_dict(json.loads(published))
+        self._publisher.take_over(left.since, status)
+        self._executor.take_over(left.containers, left.pages)
+        self._watch = self._connection.watch(prefixes=(REPORT_PREFIX,), into=self._inbox)
+        before = self._watch.read()
+        beats = self._view.take_over(before, left.seen)
+        done = tuple(self._executor.carry_out(left.actions, again=True))
+        # A container that had ended by now had told all before; what ends later is watched.
+        ended = [
+            end
+            for end in self._executor.ended(self._state)
+            if ALIVE_PREFIX + end.instance not in before
+        ]
+        told = tuple(self._view.reconcile(self._watch.read(), self._clock()))
+        return (events.TakenOver(self._clock(), beats), *done, *told, *ended)
+
+    def _leave(self, wanted: tuple[Action, ...]) -> None:
+        """Writes down what a successor must know, before anything is done about it."""
+        if not self._followed:
+            return
+        if not wanted and self._left is not None and takeover.same(self._left, self._state):
+            return
+        left = Handover(
+            self._state,
+            self._number,
+            self._publisher.since,
+            tuple(sorted(self._executor.containers)),
+            self._executor.pages,
+            self._view.seen(),
+            wanted,
+        )
+        self._connection.put(KEY_TAKEOVER, takeover.write(left))
+        self._left = self._state
 
     def _started(self) -> events.Started:
         """A status that is there already is that of a coordinator before a suspension. A record
@@ -199,6 +254,7 @@ class Loop:
                 self._state, more = step(self._state, event)
                 wanted.extend(more)
             self._log_changes(before)
+            self._leave(tuple(wanted))
             happened = tuple(self._executor.carry_out(wanted))
             if not happened:
                 return
@@ -230,6 +286,28 @@ class StoreView:
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
+
+    def take_over(self, values: Mapping[str, bytes], seen: Mapping[str, int]) -> dict[str, Beat]:
+        """Knows of `values` those that another coordinator had `seen`, and what containers own and
+        tell again. Returns the newest heartbeats."""
+        again = (ALIVE_PREFIX, BEAT_PREFIX)
+        self._values = {
+            key: value
+            for key, value in values.items()
+            if key.startswith(again) or seen.get(key) == zlib.crc32(value)
+        }
+        return {
+            key[len(BEAT_PREFIX) :]: Beat.from_dict(json.loads(value))
+            for key, value in values.items()
+            if key.startswith(BEAT_PREFIX)
+        }
+
+    def seen(self) -> dict[str, int]:
+        """The reports that are known, by a checksum of their values, but for those that are told
+        again."""
+        again = (ALIVE_PREFIX, BEAT_PREFIX)
+        known = self._values.items()
+        return {key: zlib.crc32(value) for key, value in known if not key.startswith(again)}
 
     def apply(self, change: Put | Deleted, time: float) -> Iterator[Event]:
         if isinstance(change, Deleted):

@@ -18,8 +18,10 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
 from tfapp.contract.names import (
+    ENV_COORDINATOR,
     ENV_MASTER_TIMEOUT,
     JOB_FILE,
+    KEY_FOLLOWED,
     KEY_STATUS,
     OWN_LINE,
     SUCCEEDED,
@@ -38,6 +40,11 @@ from tfapp.protocol.connection import Connection, from_current
 # is gone, and so are the runners, which kill their own programs when they cannot reach it.
 PATIENCE = 30.0
 TERMINATED = 128 + signal.SIGTERM  # exit code of one that was asked to end
+
+CUT_SHORT = (
+    "the coordinator was lost after the verdict: the history may lack this run, and "
+    "site.global.on.end may not have been told"
+)
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -76,7 +83,8 @@ def coordinate(
         signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     seed = int.from_bytes(os.urandom(8), "big")
     clocks, number = (time.monotonic, time.time), attempt_of(environ.get("CONTAINER_ID", ""))
-    loop = Loop(job, connection, inbox, *clocks, say, nodes, seed, attempt, number)
+    followed = ENV_COORDINATOR in environ
+    loop = Loop(job, connection, inbox, *clocks, say, nodes, seed, attempt, number, followed)
     try:
         with contextlib.ExitStack() as held:
             if nodes is not None and leads_to_pages(nodes):
@@ -98,9 +106,7 @@ def coordinate(
         status = loop.broken(error)
     # The master ends the coordinator as soon as it has the verdict.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    failed = follow_up(job, status, loop.last_lines(), environ)
-    loop.recorded(status)
-    if sentences := failed():
+    if sentences := _follow_up(job, status, loop, connection, environ):
         status = _with_failures(status, sentences)
         with contextlib.suppress(UnreachableError, RefusedError):
             connection.put(KEY_STATUS, encode(status))
@@ -114,6 +120,25 @@ def coordinate(
     except RefusedError as error:
         say(f"the application had been ended by somebody else: {error.message}")
     return int(ExitCode.SUCCESS)
+
+
+def _follow_up(
+    job: Job,
+    status: ApplicationStatus,
+    loop: Loop,
+    connection: Connection,
+    environ: Mapping[str, str],
+) -> Sequence[str]:
+    """Does once what follows the verdict. Returns what has failed of it, in sentences."""
+    settings = job.components[0].settings
+    follows = settings.text("history.dir") or settings.text("on.end")
+    if follows and ENV_COORDINATOR in environ:
+        if connection.get(KEY_FOLLOWED) is not None:
+            return (CUT_SHORT,)
+        connection.put(KEY_FOLLOWED, b"")
+    failed = follow_up(job, status, loop.last_lines(), environ)
+    loop.recorded(status)
+    return failed()
 
 
 def _with_failures(status: ApplicationStatus, sentences: Sequence[str]) -> ApplicationStatus:

@@ -54,8 +54,8 @@ class Publisher:
     ):
         self._connection = connection
         self._clock = clock
-        self._since = calendar()
-        self._calendar_offset = self._since - clock()
+        self.since = calendar()  # the application's start, seconds since 1970
+        self._calendar_offset = self.since - clock()
         self._last: ApplicationStatus | None = None
         self._curves = Curves()
         self._sampler = Sampler()
@@ -68,10 +68,17 @@ class Publisher:
     def resume(self, earlier: ApplicationStatus) -> float:
         """Goes on with the application of an earlier coordinator. Returns the seconds since its
         start."""
-        self._since = earlier.started
+        self.since = earlier.started
         self._curves = Curves(earlier.curves)
         self._sampler = Sampler(earlier.samples)
         return max(self._now() - earlier.started, 0.0)
+
+    def take_over(self, since: float, published: ApplicationStatus | None) -> None:
+        """Goes on for a coordinator that was lost, with an application that has begun at `since`.
+        `published`: its last status."""
+        self.since = since
+        self._curves = Curves(published.curves if published else ())
+        self._sampler = Sampler(published.samples if published else None)
 
     def due(self) -> float:
         """The time of the next publication; infinity if none is pending."""
@@ -83,11 +90,11 @@ class Publisher:
         self._due = math.inf
         if state.phase == self._phase and self._too_early(INTERVAL):
             return
-        now = status(state, self._since, 0.0)
+        now = status(state, self.since, 0.0)
         if now == self._last:
             return
-        self._curves.observe(state.instances.values(), self._since)
-        self._sampler.observe(state.instances.values(), self._now() - self._since)
+        self._curves.observe(state.instances.values(), self.since)
+        self._sampler.observe(state.instances.values(), self._now() - self.since)
         if self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
@@ -99,7 +106,7 @@ class Publisher:
             self._connection.set_progress(done)
 
     def status(self, state: State) -> ApplicationStatus:
-        now = status(state, self._since, self._now())
+        now = status(state, self.since, self._now())
         return replace(now, curves=self._curves.known(), samples=self._sampler.known)
 
     def _now(self) -> float:
@@ -305,7 +312,9 @@ class _Curve:
             (max(round(time - since, 1), 0.0), step, value) for time, step, value in points
         )
         if present[:1] != self._present[:1]:
-            self._earlier = self.points()
+            # Another coordinator may have known the beginning of this course already.
+            known = self.points()
+            self._earlier = tuple(p for p in known if not present or p[0] < present[0][0])
         self._present = present
 
     def points(self) -> tuple[Point, ...]:

@@ -56,6 +56,7 @@ class Kept:
     table: Table
     attempt: int
     started: bool
+    driver: tuple[int, int]  # the coordinators that were lost, the number of its container
     end: Mapping[str, Any] | None
     entries: tuple[StoreEntry, ...]
     containers: tuple[ContainerRecord, ...]
@@ -74,6 +75,7 @@ class Kept:
                 table,
                 int(own["attempt"]),
                 bool(own.get("started")),
+                (int((driver := own.get("driver", (0, 1)))[0]), int(driver[1])),
                 own.get("end"),
                 tuple(_entry(key, *value) for key, value in found.get("store", {}).items()),
                 tuple(ContainerRecord(**one) for one in found.get("container", {}).values()),

@@ -10,7 +10,7 @@ import itertools
 import json
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -19,6 +19,7 @@ import grpc.aio
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import container_message
 from tfapp.contract.names import (
+    ENV_COORDINATOR,
     ENV_INSTANCE,
     GRANTED,
     KEY_LOST,
@@ -58,6 +59,7 @@ from tfapp.threads import in_thread
 
 MAX_MESSAGE = 4 * 1024 * 1024  # bytes; gRPC's default, and Skein's
 STREAMS_GRACE = 1.0  # seconds for clients to take what was queued for them
+AGAIN = 600.0  # seconds in which only so many coordinators are lost as are started again
 RECORD_INTERVAL = 1.0  # seconds between two statuses that are written down
 
 log = logging.getLogger(__name__)
@@ -69,7 +71,8 @@ class ServedApplication:
     its status until the coordinator publishes one. `attempt`: the number of this master of the run.
     `earlier`: the last status of the master before it; the coordinator finds it in the store.
     `lost`: whether that one was lost, else there was a suspension. `another`: whether another
-    master follows if this one is lost."""
+    master follows if this one is lost. `coordinators`: how many this one starts, one after another
+    within AGAIN seconds, when they are killed."""
 
     id: str  # application_<milliseconds>_<run, 4 digits>
     user: str
@@ -79,6 +82,7 @@ class ServedApplication:
     attempt: int = 1
     lost: bool = False
     another: bool = False
+    coordinators: int = 1
 
 
 @frozen
@@ -129,6 +133,7 @@ class Master:
         self._clock = clock
         self._address = ""
         self._numbers = itertools.count(2)
+        self._driver = (0, 1)  # the coordinators that were lost, the number of its container
         self._tasks: set[asyncio.Future[Any]] = set()
         self._ended: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
         self._watches = Watches()
@@ -155,7 +160,8 @@ class Master:
         self._store.restore(kept.entries)
         self._lifecycle.restore(kept.containers, kept.counted)
         numbers = [int(c.engine_id.rpartition("_")[2]) for c in kept.containers if c.engine_id]
-        self._numbers = itertools.count(max(numbers, default=1) + 1)
+        self._driver = kept.driver
+        self._numbers = itertools.count(max(*numbers, kept.driver[1], 1) + 1)
         if kept.end is not None:
             driver = kept.end["driver"]
             self._ended.set_result(_End(**{**kept.end, "driver": driver and Ended(**driver)}))
@@ -251,8 +257,7 @@ class Master:
         if not self._spec.master.script:
             begin()
             return
-        task = self._task(self._spec.master, self._container_id(1))
-        driver = asyncio.ensure_future(self._launcher.run(task, _OfDriver(begin)))
+        driver = asyncio.ensure_future(self._run_driver(begin))
         if self._started:
             self._background(self._follow_driver(driver))
             return
@@ -279,9 +284,29 @@ class Master:
                 if not container.live:
                     self.kill(container)
 
-    async def _follow_driver(self, driver: asyncio.Future[Ended]) -> None:
+    async def _run_driver(self, begin: Callable[[], None]) -> Ended:
+        """Runs the present coordinator to its end, or follows it there."""
+        number, container = self._driver
+        env = {ENV_COORDINATOR: str(number)} if self._application.coordinators > 1 else {}
+        task = self._task(self._spec.master, self._container_id(container), env=env)
+        return await self._launcher.run(task, _OfDriver(begin))
+
+    async def _follow_driver(self, driver: Awaitable[Ended]) -> None:
+        """Follows the coordinator to its end. When it is killed, another one goes on with the same
+        containers, unless that has happened too often of late."""
+        lost: list[float] = []
         try:
             ended = await driver
+            while ended.code is not None and ended.code < 0 and not self._ended.done():
+                now = asyncio.get_running_loop().time()
+                lost = [*(one for one in lost if one > now - AGAIN), now]
+                if len(lost) >= self._application.coordinators:
+                    break
+                log.warning("the coordinator was lost: %s; another one goes on", ended.exit.text)
+                self._driver = self._driver[0] + 1, next(self._numbers)
+                self._put("master", "driver", self._driver)
+                self._commit()
+                ended = await self._run_driver(lambda: None)
         except Exception as error:
             log.error("the master script cannot be run", exc_info=True)
             self.end(FAILED, f"The master script cannot be started: {error}")

@@ -27,6 +27,15 @@ class Started:
 
 
 @frozen
+class TakenOver:
+    """The coordinator was lost, and this one goes on with its state. `beats`: the newest heartbeat
+    of each instance."""
+
+    time: float
+    beats: Mapping[str, Beat]
+
+
+@frozen
 class Requested:
     """The master took the request for an instance's container."""
 
@@ -158,6 +167,7 @@ class Tick:
 
 Event = Union[
     Started,
+    TakenOver,
     Requested,
     Refused,
     Waits,

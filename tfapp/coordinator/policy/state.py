@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfapp.contract import names
+from tfapp.contract.encoding import Coded
 from tfapp.contract.exit import LOSS_REASONS, Exit
 from tfapp.contract.job import Job, queue_limit
 from tfapp.contract.messages import Answer, Beat, ExitReport
-from tfapp.contract.metrics import Measure, Point
+from tfapp.contract.metrics import Measure
 from tfapp.contract.names import (
     FORMING,
     SERVICE_ROLES,
@@ -123,7 +124,9 @@ class Instance:
     epoch: int | None = None
     total: int | None = None
     usage: Usage | None = None
-    points: Mapping[str, tuple[Point, ...]] = dataclasses.field(default_factory=dict)
+    points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
+        default_factory=dict
+    )
     pace: Pace | None = None  # of its program, once that has counted
     saves: bool = False  # whether its program saves before a planned stop
 
@@ -269,8 +272,9 @@ class Saving:
 
 
 @frozen
-class State:
-    """The whole application. Times are those of the events."""
+class State(Coded):
+    """The whole application. Times are those of the events. It is written down for a successor of
+    the coordinator (`takeover`): a field's type says how it comes back."""
 
     job: Job
     instances: Mapping[str, Instance]

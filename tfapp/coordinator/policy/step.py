@@ -20,6 +20,7 @@ from tfapp.coordinator.policy import (
     judging,
     saving,
     stacks,
+    takeover,
     verdicts,
 )
 from tfapp.coordinator.policy.forming import Step
@@ -296,6 +297,7 @@ def _backed_off(state: State) -> float:
 
 _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Started: _begin,
+    events.TakenOver: takeover.taken_over,
     events.Requested: forming.requested,
     events.Refused: ends.refused,
     events.Waits: forming.waits,

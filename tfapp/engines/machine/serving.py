@@ -156,6 +156,7 @@ async def _serve(
             kept.attempt if kept else place.attempt,
             lost and kept is None,
             another=place.attempt < config.attempts,
+            coordinators=config.attempts,
         )
         memory = None
         if keeps:

@@ -31,6 +31,7 @@ REASONS = {
     moments.REPLACED: ("Replaced", False),
     moments.GIVEN_BACK: ("GivenBack", False),
     moments.RESIZED: ("Resized", False),
+    moments.TAKEN_OVER: ("CoordinatorReplaced", True),
     moments.SUSPENDS: ("Suspended", False),
     moments.SAVES: ("Saved", False),
     moments.STALLS: ("Stalled", True),

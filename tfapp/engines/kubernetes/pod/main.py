@@ -195,6 +195,7 @@ async def _serve(
             attempt,
             lost,
             another=endings.failures_left(job) > 0,
+            coordinators=job.get("spec", {}).get("backoffLimit", 0) + 1,
         )
         master = Master(application, endpoint, launcher, record, clock)
 
