@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfapp.contract.status import UNKNOWN, Samples
+from tfapp.contract.metrics import UNKNOWN
+from tfapp.contract.status import Samples
 from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy.state import Instance, Stage
 from tfapp.coordinator.samples import EACH, EVERY, MOST_SERIES, Sampler

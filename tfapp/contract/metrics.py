@@ -13,6 +13,10 @@ Measure = Union[float, str]
 # Seconds (since 1970; in a status: since the application's start), step, value.
 Point = tuple[float, Union[int, None], Measure]
 
+# Of many instances of a component, in the place of each (status.Series.of).
+LOWEST, MIDDLE, HIGHEST = "lowest", "middle", "highest"
+UNKNOWN = "-"  # in the place of a value in a series
+
 MAX_NAMES = 32  # of one program
 MAX_NAME = 64  # characters
 MAX_JSON = 1024  # bytes of the metrics of one instance

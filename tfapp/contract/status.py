@@ -216,17 +216,13 @@ class Curve(Coded):
         return dataclasses.replace(self, points=self.points[:-1][::2] + self.points[-1:])
 
 
-# Of many instances of a component, in the place of each (`Series.of`).
-LOWEST, MIDDLE, HIGHEST = "lowest", "middle", "highest"
-UNKNOWN = "-"  # in the place of a value
-
-
 @frozen
 class Series(Coded):
     """What an instance has used or told at the times of `Samples`, or the lowest, middle or highest
     of a component's instances. `what`: "cpu" (processors), "memory" (MiB), "gpu" (GPUs) or
     "steps_per_second"; the name of a metric where its `program` tells it. `values`: a number or
-    UNKNOWN for each time, with spaces between them. A text, because it costs nothing to publish."""
+    metrics.UNKNOWN for each time, with spaces between them. A text, because it costs nothing to
+    publish."""
 
     who: str
     what: str

@@ -7,8 +7,8 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
-from tfapp.contract.metrics import floats
-from tfapp.contract.status import HIGHEST, LOWEST, MIDDLE, UNKNOWN, Samples, Series
+from tfapp.contract.metrics import HIGHEST, LOWEST, MIDDLE, UNKNOWN, floats
+from tfapp.contract.status import Samples, Series
 from tfapp.coordinator.policy.state import Instance, Stage
 from tfapp.course import MAX_POINTS
 
