@@ -21,6 +21,7 @@ from tfapp.contract.exit import container_message
 from tfapp.contract.names import (
     ENV_INSTANCE,
     GRANTED,
+    KEY_BACK,
     KEY_LOST,
     KEY_STATUS,
     WAITS_PREFIX,
@@ -156,6 +157,7 @@ class Master:
         self._lifecycle.restore(kept.containers, kept.counted)
         numbers = [int(c.engine_id.rpartition("_")[2]) for c in kept.containers if c.engine_id]
         self._numbers = itertools.count(max(numbers, default=1) + 1)
+        self._store.apply(StorePut(KEY_BACK, encode(self._clock())))
         if kept.end is not None:
             driver = kept.end["driver"]
             self._ended.set_result(_End(**{**kept.end, "driver": driver and Ended(**driver)}))
