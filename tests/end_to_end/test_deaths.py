@@ -186,6 +186,23 @@ def test_ctrl_c_twice_for_a_program_that_ignores_everything(tfapp):
     assert tfapp.status("app")["status"]["state"] == "KILLED"
 
 
+def test_a_master_while_programs_form_and_while_they_stop(tfapp):
+    tfapp.program(DEAF)
+    folder = Home(tfapp.home).app("app").run(1)
+    flags = ("--files", "program.py", "--option", "site.global.stop.grace", 4, "--detach")
+    tfapp.ok("create", "app", "--appdef", PLAIN_PACKAGE, *flags)
+    os.kill(read_state(folder).process.pid, signal.SIGKILL)
+    runs = (1, 0, 0, ["RUNNING"] * 2)
+    wait(lambda: told(tfapp) == runs, lambda: tfapp.asks("diagnostics", "app"), LIMIT)
+    stopping = tfapp.start("stop", "app", "--message", "enough")
+    wait(lambda: tfapp.status("app")["status"]["state"] == "STOPPING", "a stop", LIMIT)
+    os.kill(read_state(folder).process.pid, signal.SIGKILL)
+    stopping.communicate(timeout=LIMIT)
+    status = tfapp.status("app")["status"]
+    assert (stopping.returncode, status["verdict"]["summary"]) == (0, "Killed: enough.")
+    assert (tfapp.living(), read_state(folder).attempt) == ([], 3)
+
+
 def test_the_grace_ends_for_a_program_that_ignores_everything(tfapp):
     tfapp.program(DEAF)
     flags = ("--files", "program.py", "--option", "site.global.stop.grace", 1)
