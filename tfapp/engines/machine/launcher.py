@@ -182,7 +182,7 @@ class LocalLauncher:
         try:
             code = await self._processes.exit(task.id)
             self._killed |= code == -signal.SIGKILL
-            return Ended(code, last_lines=last_lines(log_file(self._run, task)))
+            return Ended(code, last_lines=last_lines(log_path(self._run, task)))
         finally:
             await in_thread(delete_tree, self._run.containers / task.id)
             await in_thread(sweep, self._node.inherited.get("TMPDIR"))
@@ -212,14 +212,19 @@ class LocalLauncher:
 
 
 def log_file(run: RunFolder, task: Task) -> Path:
-    """The log of a container, in its folder, which says whose it is."""
+    """The log of a container, in its folder, which is made and says whose it is."""
+    path = log_path(run, task)
+    make_private(path.parent)
+    if task.name:
+        (path.parent / INSTANCE_FILE).write_text(task.instance)
+    return path
+
+
+def log_path(run: RunFolder, task: Task) -> Path:
     if not task.name:
-        make_private(run.driver_log.parent)
         return run.driver_log
     service, _, number = task.name.rpartition("_")
-    folder = make_private(run.logs / f"{service}_{container_number(int(number), task.id)}")
-    (folder / INSTANCE_FILE).write_text(task.instance)
-    return folder / f"{service}.log"
+    return run.logs / f"{service}_{container_number(int(number), task.id)}" / f"{service}.log"
 
 
 def local_environment(
