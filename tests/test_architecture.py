@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},
-    "master": {"contract", "disk", "errors", "listener", "protocol"},
+    "master": {"contract", "errors", "listener", "protocol"},
     "engines": BASE
     | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
     | {"temporary"}

@@ -208,6 +208,11 @@ def told(running) -> tuple[int, int, int, list[str]]:
     return found["generation"], found["losses"], found["restarts"], states
 
 
+def failures(running) -> list[str]:
+    moments = running.status("app")["status"]["timeline"]
+    return [m["text"] for m in moments if m["kind"] == "failure"]
+
+
 def in_containers(running) -> list[int]:
     """The living processes of its containers; a short-lived helper is none of them."""
     found = [pid for pid in running.living() if b"CONTAINER_ID=" in known_of(pid)[0]]
@@ -222,25 +227,27 @@ def test_a_master(running):
     waiting = running.start("wait", "app")
     logs = running.start("logs", "app", "worker/0", "-f")
     before, living = told(running), in_containers(running)
-    masters = [read_state(folder)]
+    masters, said = [read_state(folder)], []
     for _ in range(2):
         os.kill(masters[-1].process.pid, signal.SIGKILL)
         assert told(running) == before
         wait(lambda: read_state(folder) != masters[-1], "another master", LIMIT)
         masters.append(read_state(folder))
+        said.append("the application's master was lost and is back; the programs went on")
+        wait(lambda: failures(running) == said, lambda: running.asks("diagnostics", "app"), LIMIT)
         assert in_containers(running) == living
     assert len({(m.address, m.parent) for m in masters}) == 1
     assert [m.attempt for m in masters] == [1, 2, 3]
     running.ok("stacks", "app")  # the programs hear it
     os.kill(masters[-1].process.pid, signal.SIGKILL)
     _, err = waiting.communicate(timeout=LIMIT)
+    logs.communicate(timeout=LIMIT)
     assert (waiting.returncode, running.living()) == (65, [])
     assert err.splitlines()[-1].endswith(
         "The application master was lost: its process has ended without a verdict. All processes "
         "of the application have been ended. It had 3 masters, and gets no more: "
         "site.global.master.attempts."
     )
-    logs.communicate(timeout=LIMIT)
     assert (logs.returncode, folder.journal.exists()) == (0, False)
     running.ok("start", "app", "--detach", "--wait", LIMIT)
     assert running.status("app")["run"] == 2
@@ -258,9 +265,7 @@ def test_a_coordinator(running):
         wait(again, lambda: running.asks("diagnostics", "app"), LIMIT)
         environs = [known_of(pid)[0] for pid in running.living()]
         assert not any(f"_{attempt:02d}_0000".encode() in environ for environ in environs)
-    moments = running.status("app")["status"]["timeline"]
-    said = [m["text"] for m in moments if m["kind"] == "failure"]
-    assert said == ["the application's master was lost and is back"] * 2
+    assert failures(running) == ["the application's master was lost and is back"] * 2
     running.ok("stop", "app")
 
 
@@ -297,6 +302,23 @@ def test_ctrl_c_twice_for_a_program_that_ignores_everything(tfapp):
     assert (process.returncode, err.splitlines()[-1]) == (130, "app: stopped by Ctrl-C")
     assert tfapp.living() == []
     assert tfapp.status("app")["status"]["state"] == "KILLED"
+
+
+def test_a_master_while_programs_form_and_while_they_stop(tfapp):
+    tfapp.program(DEAF)
+    folder = Home(tfapp.home).app("app").run(1)
+    flags = ("--files", "program.py", "--option", "site.global.stop.grace", 4, "--detach")
+    tfapp.ok("create", "app", "--appdef", PLAIN_PACKAGE, *flags)
+    os.kill(read_state(folder).process.pid, signal.SIGKILL)
+    runs = (1, 0, 0, ["RUNNING"] * 2)
+    wait(lambda: told(tfapp) == runs, lambda: tfapp.asks("diagnostics", "app"), LIMIT)
+    stopping = tfapp.start("stop", "app", "--message", "enough")
+    wait(lambda: tfapp.status("app")["status"]["state"] == "STOPPING", "a stop", LIMIT)
+    os.kill(read_state(folder).process.pid, signal.SIGKILL)
+    stopping.communicate(timeout=LIMIT)
+    status = tfapp.status("app")["status"]
+    assert (stopping.returncode, status["verdict"]["summary"]) == (0, "Killed: enough.")
+    assert (tfapp.living(), read_state(folder).attempt) == ([], 3)
 
 
 def test_the_grace_ends_for_a_program_that_ignores_everything(tfapp):

@@ -1,21 +1,56 @@
 """Real TensorFlow loses what it trains on, and the digits are learned all the same. What does not
 depend on TensorFlow is in test_recovery.py."""
 
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
 
-from tests.end_to_end.trainings import TENSORFLOW, UNHURRIED, Digits, assert_continued, with_policy
+from tests.end_to_end.trainings import (
+    TENSORFLOW,
+    UNHURRIED,
+    Digits,
+    assert_continued,
+    wait_until,
+    with_policy,
+)
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.state import read_state
 
 pytestmark = pytest.mark.trains
 
 
 def test_two_workers_lose_a_program_and_become_three(tfapp, tmp_path):
-    """They go on from their checkpoint each time, in the next generation, and learn."""
-    digits = Digits(tfapp, tmp_path, "digits-multiworker")
+    """They go on from their checkpoint each time, in the next generation, and learn. Their master
+    is killed at the worst moments, which changes nothing of it."""
+    masters = ("--option", "site.global.master.attempts", 9)
+    digits = Digits(tfapp, tmp_path, "digits-multiworker", *masters)
+    run = Home(tfapp.home).app("digits").run(1)
+
+    def lose_master() -> None:
+        before = read_state(run)
+        os.kill(before.process.pid, signal.SIGKILL)
+        wait_until(lambda: read_state(run) != before, digits.told)
+
+    def lose_master_and_program() -> None:
+        digits.signal("worker/1", UNHURRIED)
+        lose_master()
+
+    def add_worker() -> None:
+        tfapp.ok("flex", "digits", "--component", "worker", "+1")
+        lose_master()  # while the new one starts
+        lose_master()
+
+    digits.trains()
+    programs = [digits.process(f"worker/{i}", UNHURRIED) for i in (0, 1)]
+    lose_master()
+    digits.trains()
+    assert [digits.process(f"worker/{i}", UNHURRIED) for i in (0, 1)] == programs
+    assert digits.status()["generation"] == 1
     disturbances: tuple[tuple[Callable[[], object], set[str]], ...] = (
-        (lambda: digits.signal("worker/1", UNHURRIED), set()),
-        (lambda: tfapp.ok("flex", "digits", "--component", "worker", "+1"), {"worker/2"}),
+        (lose_master_and_program, set()),
+        (add_worker, {"worker/2"}),
     )
     for generation, (disturb, replaced) in enumerate(disturbances, 2):
         digits.trains()

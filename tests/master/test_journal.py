@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tfapp.contract.names import KEY_BACK
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.credentials import new_credentials
 from tfapp.master import journal as journals
@@ -19,7 +20,7 @@ from tfapp.protocol.definition import messages
 
 ENDPOINT = Endpoint("127.0.0.1", "127.0.0.1", *new_credentials(time.time()))
 ACCEPTED = ApplicationStatus("a", "ACCEPTED", 1, 0.0, 0.0, ())
-HISTORIES, STEPS = 60, 40
+HISTORIES, STEPS = 40, 30
 
 
 class Loop:
@@ -78,7 +79,7 @@ def portrait(master):
     """All that the next master has to know."""
     lifecycle = master._lifecycle
     return {
-        "store": [(e.key, e.value, e.owner) for e in master._store.apply(Get(KeyRange()))],
+        "store": [e for e in master._store.apply(Get(KeyRange())) if e.key != KEY_BACK],
         "owned": {str(owner): keys for owner, keys in master._store._owned.items() if keys},
         "containers": [dataclasses.asdict(c) for c in lifecycle.all()],
         "counted": lifecycle.counted(),
@@ -129,7 +130,8 @@ def test_a_death_after_any_record(master, tmp_path, monkeypatch):
             torn = data + data[-dice.randrange(1, 40) : -1].rpartition(b"\n")[2]
             after = master(tmp_path / "other", Kept.of(replay(torn)))
             assert portrait(after) == portrait(live), (seed, torn)
-            assert Kept.of(replay((tmp_path / "other").read_bytes())) == Kept.of(replay(data))
+            again = master(tmp_path / "other", Kept.of(replay((tmp_path / "other").read_bytes())))
+            assert portrait(again) == portrait(live)
             if dice.random() < 0.1:  # it is the one that lives on
                 (tmp_path / "journal").write_bytes(torn)
                 live = master(tmp_path / "journal", Kept.of(replay(torn)))

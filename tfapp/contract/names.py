@@ -108,6 +108,8 @@ SAVED_PREFIX = "tfapp.report.saved."  # + instance, owned: class InstanceSave
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
+# Seconds since 1970, by a master that goes on with the containers of one that was lost: since when.
+KEY_BACK = "tfapp.report.back"
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator

@@ -16,6 +16,7 @@ from tfapp.contract.names import (
     ANSWER_PREFIX,
     BEAT_PREFIX,
     EXIT_PREFIX,
+    KEY_BACK,
     KEY_FEED,
     KEY_FLEX,
     KEY_LOST,
@@ -340,6 +341,9 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
         return
     if key == KEY_FEED:
         yield events.Fed(time, FeedStatus.from_dict(json.loads(value)))
+        return
+    if key == KEY_BACK:
+        yield events.MasterBack(time)
         return
     for prefix, make in _READERS.items():
         if key.startswith(prefix):

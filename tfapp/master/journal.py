@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfapp.disk import write_atomically
 from tfapp.frozen import frozen
 from tfapp.master.launcher import KeepingLauncher
 from tfapp.master.lifecycle import ContainerRecord
@@ -135,7 +134,7 @@ class Journal:
     def delete(self) -> None:
         """What this master writes from now on is for nobody."""
         self._close()
-        self._path.unlink(missing_ok=True)
+        delete(self._path)
 
     def _close(self) -> None:
         if self._file is not None:
@@ -144,9 +143,13 @@ class Journal:
 
     def _compact(self) -> None:
         line = _line((kind, name, value) for (kind, name), value in self.table.items())
-        write_atomically(self._path, line)
-        self._close()
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+        with open(os.open(_beside(self._path), flags, 0o600), "wb", buffering=0) as file:
+            if file.write(line) != len(line):
+                raise OSError("it has no room")
+            _beside(self._path).replace(self._path)
+            self._close()
+            self._file = os.dup(file.fileno())
         self._size = self._compacted = len(line)
 
 
@@ -158,6 +161,16 @@ class Memory:
     journal: Journal
     kept: Kept | None
     launcher: KeepingLauncher
+
+
+def delete(path: Path) -> None:
+    """Deletes a journal, and one that was half-written beside it."""
+    for each in (path, _beside(path)):
+        each.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
 
 
 def _line(changes: Iterable[tuple[str, str, Any]]) -> bytes:

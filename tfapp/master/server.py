@@ -22,6 +22,7 @@ from tfapp.contract.names import (
     ENV_COORDINATOR,
     ENV_INSTANCE,
     GRANTED,
+    KEY_BACK,
     KEY_LOST,
     KEY_STATUS,
     WAITS_PREFIX,
@@ -162,6 +163,7 @@ class Master:
         numbers = [int(c.engine_id.rpartition("_")[2]) for c in kept.containers if c.engine_id]
         self._driver = kept.driver
         self._numbers = itertools.count(max(*numbers, kept.driver[1], 1) + 1)
+        self._store.apply(StorePut(KEY_BACK, encode(self._clock())))
         if kept.end is not None:
             driver = kept.end["driver"]
             self._ended.set_result(_End(**{**kept.end, "driver": driver and Ended(**driver)}))

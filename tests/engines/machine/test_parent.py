@@ -1,5 +1,6 @@
 """Masters that die at any moment: the next one goes on with their containers."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -8,19 +9,23 @@ import sys
 import time
 
 import pytest
+import skein
 
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
     compiled,
     ended,
+    environ,
     eventually,
+    local_engine,
     processes_under,
     run_folder,
     service,
     stock_client,
     wait_for_containers,
 )
+from tfapp.engines.machine.gpus import take_free
 from tfapp.engines.machine.state import read_state
 from tfapp.processes import is_alive, send, wait_for_exit
 
@@ -47,7 +52,8 @@ def processes(tmp_path):
 
 
 def lines(engine, name="w_0"):
-    return (run_folder(engine).logs / name / f"{name[0]}.log").read_text().split()
+    log = run_folder(engine).logs / name / f"{name[0]}.log"
+    return log.read_text().split() if log.exists() else []
 
 
 def test_containers_go_on(engine, tmp_path):
@@ -71,6 +77,27 @@ def test_containers_go_on(engine, tmp_path):
     assert lines(engine, "w_1") == ["up"], "nothing has begun twice"
     engine.stop("app", "enough", force=True)
     assert processes(tmp_path) == []
+
+
+def test_gpus_stay_with_their_containers(tmp_path):
+    """Also while there is no master, and the next one knows which are free."""
+    resources = skein.Resources(memory=32, vcores=1, gpus=1)
+    says = service("echo $CUDA_VISIBLE_DEVICES; " + FOREVER, instances=2, resources=resources)
+    with local_engine(tmp_path / "home", environ=environ(CUDA_VISIBLE_DEVICES="7,8")) as engine:
+        engine.create("app", outliving(master=FOREVER, w=says))
+        eventually(lambda: lines(engine) and lines(engine, "w_1"), "their words")
+        os.kill(state(engine).process.pid, signal.SIGSTOP)
+        kill(engine)
+        with contextlib.ExitStack() as held:
+            assert take_free(tmp_path / "home" / "gpus", ("7", "8"), 2, held) == {}
+        with stock_client(engine) as client:
+            client.scale("w", 3)
+            client.kill_container("w_0")
+        eventually(lambda: lines(engine, "w_2"), "the GPU of w_0")
+        assert lines(engine, "w_2") == lines(engine, "w_0") != lines(engine, "w_1")
+    with contextlib.ExitStack() as held:
+        free = eventually(lambda: take_free(tmp_path / "home" / "gpus", ("7", "8"), 2, held))
+        assert set(free) == {"7", "8"}
 
 
 def test_an_end_that_no_master_has_seen(engine, tmp_path):

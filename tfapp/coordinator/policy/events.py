@@ -135,6 +135,13 @@ class Fed:
 
 
 @frozen
+class MasterBack:
+    """The master was lost, and another one goes on with the same containers."""
+
+    time: float
+
+
+@frozen
 class ContainerInfo:
     """The master's report of a container: its state (Skein's word), host, exit message, and the
     reason for its end ("" for none). `log`: the last lines of its log, if they have been read from
@@ -180,6 +187,7 @@ Event = Union[
     StopRequested,
     FlexRequested,
     Fed,
+    MasterBack,
     Listed,
     Tick,
 ]

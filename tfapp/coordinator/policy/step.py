@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfapp.contract.names import FORMING
+from tfapp.contract.status import FAILURE
 from tfapp.coordinator.policy import (
     actions,
     elastic,
@@ -95,6 +96,12 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
 def _fed(state: State, event: events.Fed) -> Step:
     """Notes the counters of the feed; they affect no decision."""
     return replace(state, feed=event.feed), ()
+
+
+def _master_back(state: State, event: events.MasterBack) -> Step:
+    """Notes it; nothing was lost."""
+    text = "the application's master was lost and is back; the programs went on"
+    return state.noted(event.time, text, FAILURE), ()
 
 
 def _answered(state: State, event: events.Answered) -> Step:
@@ -310,6 +317,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.StopRequested: _stop_requested,
     events.FlexRequested: flexing.requested,
     events.Fed: _fed,
+    events.MasterBack: _master_back,
     events.Listed: ends.listed,
     events.Tick: tick,
 }

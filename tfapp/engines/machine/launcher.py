@@ -212,7 +212,7 @@ class LocalLauncher:
 
 
 def log_file(run: RunFolder, task: Task) -> Path:
-    """The log of a container, in its folder, which says whose it is."""
+    """The log of a container, in its folder, which is made and says whose it is."""
     path = log_path(run, task)
     make_private(path.parent)
     if task.name:

@@ -23,6 +23,7 @@ from tfapp.engines.machine.state import (
 )
 from tfapp.errors import ExitCode, UnavailableError
 from tfapp.master.ending import Ending, no_more
+from tfapp.master.journal import delete
 
 
 class Facts(Protocol):
@@ -138,7 +139,7 @@ class Runs:
         with contextlib.suppress(OSError):  # a disk that is full or gone: said again next time
             run.delete_leftovers()
             write_json(run.ending, ending, durable=True)
-            run.journal.unlink(missing_ok=True)
+            delete(run.journal)
         return ending
 
     def lost(self, run: RunFolder, config: RunConfig, state: str = FAILED) -> Ending:

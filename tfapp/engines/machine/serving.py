@@ -38,7 +38,7 @@ from tfapp.engines.machine.state import (
 from tfapp.errors import TfappError
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
-from tfapp.master.journal import Journal, Kept, Memory, replay
+from tfapp.master.journal import Journal, Kept, Memory, delete, replay
 from tfapp.master.launcher import KeepingLauncher, Launcher
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.processes import identify, redirect
@@ -172,7 +172,7 @@ async def _serve(
         beating = asyncio.ensure_future(_beat(parent)) if keeps else None
         if await master.serve(ready):
             return 0
-        run.journal.unlink(missing_ok=True)  # the next one begins anew
+        delete(run.journal)  # the next one begins anew
         if beating is not None:
             beating.cancel()
         return None
@@ -220,7 +220,7 @@ def _clear(run: RunFolder, config: RunConfig, parent: ParentLine) -> None:
     """Ends what is left of the master before this one."""
     logging.info("the master was lost; this one goes on")
     parent.forget()
-    run.journal.unlink(missing_ok=True)
+    delete(run.journal)
     for failure in end_leftovers(run, config, sys.executable):
         logging.error("%s", failure)
     for folder in (run.containers, run.localized):
@@ -255,4 +255,4 @@ class FolderRecord:
         self._run.delete_leftovers()
         with writing(self._run.ending):
             write_json(self._run.ending, ending, durable=True)
-        self._run.journal.unlink(missing_ok=True)  # the last: until now another master goes on
+        delete(self._run.journal)  # the last: until now another master goes on
