@@ -92,6 +92,7 @@ KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
 KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client
 KEY_PROFILE = "tfapp.control.profile"  # class ProfileRequest, of a client
+KEY_SESSION = "tfapp.control.session"  # class SessionRequest, of the coordinator
 ORDER_PREFIX = "tfapp.order."  # + instance: class Order; only the coordinator writes it
 REPORT_PREFIX = "tfapp.report."  # all that runners and clients tell the coordinator
 # + instance, value: the container's id. Owned by the container; its end deletes it.
@@ -105,9 +106,11 @@ WAITS_PREFIX = "tfapp.report.waits."
 STACKS_PREFIX = "tfapp.report.stacks."  # + instance, owned: class InstanceStacks
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
+KEY_EXEC = "tfapp.report.exec"  # class SessionRequest: a client asks for a session
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
+OFFER_PREFIX = "tfapp.offer."  # + instance, owned: class SessionOffer
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
 

@@ -182,6 +182,7 @@ RESIZED = "resized"  # a component gets another number of instances
 SUSPENDS = "suspends"  # everything is ended, and begins again when the application is resumed
 STALLS = "stalls"  # instances make no step any more, or make some again
 ENDS = "ends"  # the verdict is decided
+SESSION = "session"  # a user asks for a session beside a program: `tfapp exec`
 AFTER_END = "after-end"  # what was to follow has failed: the history, or telling the verdict
 
 

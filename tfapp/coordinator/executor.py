@@ -16,6 +16,7 @@ from tfapp.contract.names import (
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
+    KEY_SESSION,
     KEY_STACKS,
     ORDER_PREFIX,
     exported_pages,
@@ -76,6 +77,8 @@ class Executor:
                 self._connection.put(KEY_RELEASED, encode(vars(action)))
             elif isinstance(action, actions.PublishStacks):
                 self._connection.put(KEY_STACKS, encode(action.request))
+            elif isinstance(action, actions.PublishSession):
+                self._connection.put(KEY_SESSION, encode(action.request))
             elif isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
             elif isinstance(action, actions.KillContainer):

@@ -15,6 +15,7 @@ from tfapp.contract.names import (
     ANSWER_PREFIX,
     BEAT_PREFIX,
     EXIT_PREFIX,
+    KEY_EXEC,
     KEY_FEED,
     KEY_FLEX,
     KEY_LOST,
@@ -24,6 +25,7 @@ from tfapp.contract.names import (
     STACKS_PREFIX,
     WAITS_PREFIX,
 )
+from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator import record
@@ -257,6 +259,9 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
         return
     if key == KEY_FLEX:
         yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))
+        return
+    if key == KEY_EXEC:
+        yield events.SessionRequested(time, SessionRequest.from_dict(json.loads(value)))
         return
     if key == KEY_FEED:
         yield events.Fed(time, FeedStatus.from_dict(json.loads(value)))

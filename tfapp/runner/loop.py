@@ -15,8 +15,9 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
-from tfapp.contract.names import KEY_PROFILE, KEY_STACKS, attempt_of
+from tfapp.contract.names import KEY_PROFILE, KEY_SESSION, KEY_STACKS, attempt_of
 from tfapp.contract.profiles import ProfileRequest
+from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
@@ -83,6 +84,11 @@ class Runner:
         self._asked_stacks = Asked("the stacks of the program", self._take_stacks, told.tell_stacks)
         self._asked_profile = Asked(
             "the profile of the program", supervisor.profile, told.tell_profile
+        )
+        self._asked_session: Asked[SessionRequest, SessionOffer] = Asked(
+            "a session",
+            lambda request: supervisor.session(request, connection.certificate, connection.key),
+            told.tell_session,
         )
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
@@ -182,6 +188,9 @@ class Runner:
             return self._stacks_asked(StacksRequest.from_dict(json.loads(item.value)))
         if isinstance(item, Put) and item.key == KEY_PROFILE:
             self._asked_profile.ask(ProfileRequest.from_dict(json.loads(item.value)))
+            return ()
+        if isinstance(item, Put) and item.key == KEY_SESSION:
+            self._asked_session.ask(SessionRequest.from_dict(json.loads(item.value)))
             return ()
         if isinstance(item, Put):
             return self._master.understand(item.key, item.value)

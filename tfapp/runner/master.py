@@ -18,11 +18,13 @@ from tfapp.contract.names import (
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
+    OFFER_PREFIX,
     ORDER_PREFIX,
     PROFILED_PREFIX,
     STACKS_PREFIX,
 )
 from tfapp.contract.profiles import InstanceProfile
+from tfapp.contract.sessions import SessionOffer
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
@@ -107,6 +109,10 @@ class MasterLink:
     def tell_stacks(self, stacks: InstanceStacks) -> None:
         """Tried once, as nobody waits for long."""
         self._connection.put_own(STACKS_PREFIX + self._instance, encode(stacks))
+
+    def tell_session(self, offer: SessionOffer) -> None:
+        """Tried once, as nobody waits for long."""
+        self._connection.put_own(OFFER_PREFIX + self._instance, encode(offer))
 
     def tell_profile(self, profile: InstanceProfile) -> None:
         """Repeated: it has taken a while to make."""

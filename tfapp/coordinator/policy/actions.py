@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Union
 
 from tfapp.contract.messages import Cluster, FlexReply, Order
+from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.stacks import StacksRequest
 from tfapp.contract.status import Verdict
 from tfapp.frozen import frozen
@@ -57,6 +58,13 @@ class PublishStacks:
 
 
 @frozen
+class PublishSession:
+    """Ask a runner for a session."""
+
+    request: SessionRequest
+
+
+@frozen
 class KillContainer:
     """End a container whose runner does not answer any more."""
 
@@ -93,6 +101,7 @@ Action = Union[
     PublishReleased,
     SendOrders,
     PublishStacks,
+    PublishSession,
     KillContainer,
     ReplyFlex,
     ListContainers,

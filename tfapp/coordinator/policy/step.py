@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfapp.contract.names import FORMING
+from tfapp.contract.status import SESSION
 from tfapp.coordinator.policy import (
     actions,
     elastic,
@@ -90,6 +91,18 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
 def _fed(state: State, event: events.Fed) -> Step:
     """Notes the counters of the feed; they affect no decision."""
     return replace(state, feed=event.feed), ()
+
+
+def _session_requested(state: State, event: events.SessionRequested) -> Step:
+    """Notes the request before its runner knows of it; it affects no decision. A runner refuses
+    where sessions are off."""
+    request = event.request
+    if request.instance not in state.instances:
+        return state, ()
+    if state.job.owner:
+        text = f"a session in {request.instance} was asked for (tfapp exec)"
+        state = state.noted(event.time, text, SESSION, request.instance)
+    return state, (actions.PublishSession(request),)
 
 
 def _answered(state: State, event: events.Answered) -> Step:
@@ -285,6 +298,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,
     events.FlexRequested: flexing.requested,
+    events.SessionRequested: _session_requested,
     events.Fed: _fed,
     events.Listed: ends.listed,
     events.Tick: tick,
