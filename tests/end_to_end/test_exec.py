@@ -22,6 +22,7 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.names import KEY_EXEC, OFFER_PREFIX
 from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.engines import open_engine
+from tfapp.runner.sessions import MOST
 
 RUNS = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
 # Leaves a daemon behind that has ended its parent, and then waits.
@@ -156,6 +157,24 @@ def test_only_the_owner_gets_in(running):
     assert "worker/0 does not let this user in" in refused.err
     owner.with_name("was.pem").rename(owner)
     assert running("exec", "app", "worker/0", "--", "true").code == 0
+
+
+def test_few_are_open_at_once_and_they_end_with_the_program(running):
+    create(running)
+    with contextlib.ExitStack() as stack:
+        beside = ("exec", "app", "worker/0", "--")
+        clients = [
+            stack.enter_context(running.start(*beside, "sh", "-c", LEAVES)) for _ in range(MOST)
+        ]
+        wait(lambda: len(sleeping(running)) == 3 * MOST, "not all sleep", LIMIT)
+        refused = running(*beside, "true")
+        assert refused.code == 70
+        assert "4 sessions are open in it, and more are not allowed" in refused.err
+        running.ok("stop", "app")
+        for client in clients:
+            client.communicate(timeout=LIMIT)
+            assert client.returncode != 0
+    wait(lambda: not running.living(), "something is left", LIMIT)
 
 
 def test_it_is_refused_where_it_is_off(running):
