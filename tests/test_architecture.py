@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "course",
         "errors",
         "placeholders",
+        "listener",
         "processes",
         "script",
         "protocol",

@@ -155,3 +155,15 @@ def test_a_process_that_may_not_be_killed_is_told_and_not_waited_for(start, monk
         patch.setattr(os, "kill", refuse)
         assert processes.kill_left_behind(float("inf")) == (theirs.pid,)
     assert [identify(process.pid) is None for process in (mine, theirs)] == [True, False]
+
+
+def test_what_stands_apart_is_not_in_a_tree(start):
+    """As sessions are none of their program."""
+    apart, other = (start(start_new_session=True) for _ in range(2))
+
+    def found(*without):
+        tree = processes.tree(os.getpid(), without)
+        return {process.pid for process in tree} & {apart.pid, other.pid}
+
+    assert found() == {apart.pid, other.pid}
+    assert found(apart.pid) == {other.pid}

@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -346,12 +346,14 @@ def all_processes() -> Iterator[Stat]:
     return filter(None, map(stat, pids))
 
 
-def tree(root: int) -> tuple[Stat, ...]:
-    """The process `root` and its descendants, including zombies; () if there is no such process."""
+def tree(root: int, apart: Collection[int] = ()) -> tuple[Stat, ...]:
+    """The process `root` and its descendants, including zombies; () if there is no such process.
+    `apart`: those that are left out with theirs."""
     families: dict[int, list[Stat]] = {}
     unvisited = []
     for process in all_processes():
-        families.setdefault(process.parent, []).append(process)
+        if process.pid not in apart:
+            families.setdefault(process.parent, []).append(process)
         if process.pid == root:
             unvisited.append(process)
     found = []
@@ -408,14 +410,14 @@ def redirect(flags: int, path: str, *descriptors: int) -> None:
     os.close(opened)
 
 
-def left_behind(parent: int = 0) -> tuple[Stat, ...]:
+def left_behind(parent: int = 0, apart: Collection[int] = ()) -> tuple[Stat, ...]:
     """Descendants of this process, or of `parent`, in other sessions than its own, including
-    zombies.
+    zombies. `apart`: see `tree`.
 
     /proc is read process by process, and a process that forks and ends meanwhile hides its child.
     Only a second empty result is certain."""
     session = os.getsid(parent)
-    found = tree(parent or os.getpid())
+    found = tree(parent or os.getpid(), apart)
     return tuple(process for process in found if process.session != session)
 
 

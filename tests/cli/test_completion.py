@@ -58,6 +58,7 @@ def words(tmp_path, monkeypatch, line: str) -> set[str]:
         ("tfapp stacks app w", {"worker", "worker/0"}),
         ("tfapp profile app w", {"worker", "worker/0"}),
         ("tfapp kill-container app w", {"worker/0"}),
+        ("tfapp exec app w", {"worker/0"}),
         ("tfapp flex app --component ", {"worker", "ps"}),
         ("tfapp registry --name app --getexp ", {"hosts"}),
         (f"tfapp create x --appdef {PACKAGE} --component e", {"evaluator"}),

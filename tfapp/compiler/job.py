@@ -49,6 +49,7 @@ def build_job(
         tfapp=__version__,
         tags=options.tags,
         history_age=seconds(shared.text("history.max.age") or "0"),
+        owner=options.owner if shared.flag("exec", options.sessions) else "",
         metrics_port=int(shared.text("metrics.port") or "0"),
     )
 

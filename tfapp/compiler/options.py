@@ -41,9 +41,11 @@ class CompileOptions:
     compressed; `private_key` goes into the name of
     the private file; `settle` is how long, in seconds, a failure waits for the loss that caused
     it; `container_grace` what a container has between SIGTERM and SIGKILL where the engine gives
-    less than `site.global.stop.grace`; `nodes` the engine's module that the coordinator asks of
-    containers, or none (see tfapp.coordinator.nodes); `class_path` that of Hadoop in containers
-    (see tfapp.runner.context); `check` finds what of the application the engine cannot give;
+    less than `site.global.stop.grace`; `owner` the certificate of who may open sessions beside
+    programs, in PEM, and `sessions` whether that is on where nothing is configured; `nodes` the
+    engine's module that the coordinator asks of containers, or none (see
+    tfapp.coordinator.nodes); `class_path` that of Hadoop in containers (see
+    tfapp.runner.context); `check` finds what of the application the engine cannot give;
     `adapt` adds to the specification what those who take it need; `called` the user's own name for
     the program of a component, `given` the options, and `commit` the program's commit, all for
     people to read.
@@ -67,6 +69,8 @@ class CompileOptions:
     private_key: bytes = dataclasses.field(default=b"", repr=False)
     settle: float = Limits.settle
     container_grace: float = Limits.container_grace
+    owner: str = ""
+    sessions: bool = False
     nodes: str = ""
     class_path: str = ""
     place: str = ""

@@ -150,8 +150,8 @@ class Settings:
         """The value as written. Run-time placeholders are not replaced."""
         return self.values.get(SITE_GLOBAL + key, "")
 
-    def flag(self, key: str) -> bool:
-        return self.text(key).lower() == "true"
+    def flag(self, key: str, default: bool = False) -> bool:
+        return (self.text(key).lower() or str(default).lower()) == "true"
 
     def names(self, key: str) -> tuple[str, ...]:
         """The value as names, separated by commas."""
@@ -232,6 +232,7 @@ class Job(Coded):
     commit: str = ""  # see `Ran`
     tags: tuple[str, ...] = ()  # the user's
     history_age: float = 0.0  # seconds that a run stays in the history; 0: for ever
+    owner: str = ""  # the certificate of who may open sessions, in PEM; "": nobody
     metrics_port: int = 0  # at which the coordinator serves its numbers; 0: it does not
     format: int = 1
 

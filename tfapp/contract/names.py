@@ -93,6 +93,7 @@ KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may 
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client
 KEY_PROFILE = "tfapp.control.profile"  # class ProfileRequest, of a client
 KEY_SAVE = "tfapp.control.save"  # class SaveRequest, of the coordinator
+KEY_SESSION = "tfapp.control.session"  # class SessionRequest, of the coordinator
 ORDER_PREFIX = "tfapp.order."  # + instance: class Order; only the coordinator writes it
 REPORT_PREFIX = "tfapp.report."  # all that runners and clients tell the coordinator
 # + instance, value: the container's id. Owned by the container; its end deletes it.
@@ -107,11 +108,13 @@ STACKS_PREFIX = "tfapp.report.stacks."  # + instance, owned: class InstanceStack
 SAVED_PREFIX = "tfapp.report.saved."  # + instance, owned: class InstanceSave
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
+KEY_EXEC = "tfapp.report.exec"  # class SessionRequest: a client asks for a session
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 # Seconds since 1970, by a master that goes on with the containers of one that was lost: since when.
 KEY_BACK = "tfapp.report.back"
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
+OFFER_PREFIX = "tfapp.offer."  # + instance, owned: class SessionOffer
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
 

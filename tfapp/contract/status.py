@@ -186,6 +186,7 @@ SAVES = "saves"  # programs have saved before a planned stop, or have not
 TAKEN_OVER = "taken-over"  # the coordinator was lost, and another one goes on
 STALLS = "stalls"  # instances make no step any more, or make some again
 ENDS = "ends"  # the verdict is decided
+SESSION = "session"  # a user asks for a session beside a program: `tfapp exec`
 AFTER_END = "after-end"  # what was to follow has failed: the history, or telling the verdict
 
 

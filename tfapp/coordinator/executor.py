@@ -18,6 +18,7 @@ from tfapp.contract.names import (
     KEY_GENERATION,
     KEY_RELEASED,
     KEY_SAVE,
+    KEY_SESSION,
     KEY_STACKS,
     ORDER_PREFIX,
     exported_pages,
@@ -86,6 +87,8 @@ class Executor:
                 self._connection.put(KEY_STACKS, encode(action.request))
             elif isinstance(action, actions.PublishSave):
                 self._connection.put(KEY_SAVE, encode(action.request))
+            elif isinstance(action, actions.PublishSession):
+                self._connection.put(KEY_SESSION, encode(action.request))
             elif isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
             elif isinstance(action, actions.KillContainer):

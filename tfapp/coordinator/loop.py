@@ -17,6 +17,7 @@ from tfapp.contract.names import (
     BEAT_PREFIX,
     EXIT_PREFIX,
     KEY_BACK,
+    KEY_EXEC,
     KEY_FEED,
     KEY_FLEX,
     KEY_LOST,
@@ -29,6 +30,7 @@ from tfapp.contract.names import (
     WAITS_PREFIX,
 )
 from tfapp.contract.saving import InstanceSave
+from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus, Moment
 from tfapp.coordinator import record
@@ -338,6 +340,9 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
         return
     if key == KEY_FLEX:
         yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))
+        return
+    if key == KEY_EXEC:
+        yield events.SessionRequested(time, SessionRequest.from_dict(json.loads(value)))
         return
     if key == KEY_FEED:
         yield events.Fed(time, FeedStatus.from_dict(json.loads(value)))

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import ssl
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from tfapp.close_match import did_you_mean
+from tfapp.contract.channel import READY, Channel, GoneError
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
 from tfapp.contract.names import (
     FLEXED_PREFIX,
+    KEY_EXEC,
     KEY_FEED,
     KEY_FLEX,
     KEY_PROFILE,
     KEY_STACKS,
+    OFFER_PREFIX,
     PROFILED_PREFIX,
     RUNNING,
     STACKS_PREFIX,
@@ -31,12 +38,22 @@ from tfapp.contract.profiles import (
     Profile,
     ProfileRequest,
 )
+from tfapp.contract.sessions import ASK_LIMIT as SESSION_LIMIT
+from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.contract.stacks import ASK_LIMIT, InstanceStacks, Stacks, StacksRequest, grouped
 from tfapp.contract.status import FeedStatus
 from tfapp.engines.base import Engine
-from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError, UsageError
+from tfapp.engines.owner import owner_file
+from tfapp.errors import (
+    BadStateError,
+    NotFoundError,
+    TfappError,
+    UnavailableError,
+    UnreachableError,
+    UsageError,
+)
 from tfapp.protocol.connection import Connection
-from tfapp.protocol.watch import Broken, Put
+from tfapp.protocol.watch import Broken, Put, Watch
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
 
@@ -98,6 +115,93 @@ def profile(
     )
     instances = tuple(told[i] for i in waiting if i in told)
     return Profile(run, instances, tuple(i for i in waiting if i not in told))
+
+
+@contextlib.contextmanager
+def session(engine: Engine, name: str, instance: str, home: Path) -> Iterator[Channel]:
+    """A context manager: a session in the container of `instance`, whose program runs, for the
+    owner of the application, whose key is in `home` (TFAPP_HOME). NotFoundError if there is no such
+    instance, BadStateError if it has no program, or no session for this user."""
+    if _that_run(engine, name, [instance]) != [instance]:
+        hint = f"Name one instance, such as {instance}/0."
+        raise UsageError(f"{instance} is a component: a session is in one instance", hint)
+    request = SessionRequest(uuid.uuid4().hex, instance)
+    with engine.connect(name) as connection:
+        certificate = connection.certificate
+        key = OFFER_PREFIX + instance
+        with connection.watch(keys=[key]) as watch:
+            connection.put(KEY_EXEC, encode(request))
+            offer = _offer(watch, request)
+    if offer is None:
+        raise UnreachableError(
+            f"the runner of {instance} has not answered",
+            f"`tfapp status {name}` says what it does.",
+        )
+    if offer.why:
+        raise BadStateError(f"there is no session in {instance}: {offer.why}")
+    host = f"[{offer.host}]" if ":" in offer.host else offer.host
+    tls = _tls(certificate, owner_file(home))
+    with engine.reach(name, instance, f"https://{host}:{offer.port}") as url:
+        place = urlsplit(url)
+        try:
+            plain = socket.create_connection((place.hostname or "", place.port or 0), SESSION_LIMIT)
+        except OSError as error:
+            raise UnreachableError(
+                f"{instance} waits at {host}:{offer.port}, which cannot be reached from here: "
+                f"{error.strerror or error}",
+                "A session needs a way to the ports of its machine; see SECURITY.md.",
+            ) from error
+        with plain:
+            yield _admitted(plain, tls, certificate, instance)
+
+
+def _offer(watch: Watch, request: SessionRequest) -> SessionOffer | None:
+    end = time.monotonic() + SESSION_LIMIT
+    while time.monotonic() < end:
+        event = watch.get(end - time.monotonic())
+        if isinstance(event, Broken):
+            return None
+        if isinstance(event, Put):
+            offer = SessionOffer.from_dict(json.loads(event.value))
+            if offer.id == request.id:
+                return offer
+    return None
+
+
+def _tls(certificate: bytes, owner: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False  # all of an application have this one certificate
+    context.load_verify_locations(cadata=certificate.decode())
+    try:
+        context.load_cert_chain(owner)
+    except OSError as error:
+        hint = "Remove it: a new one is made, for applications that are created from then on."
+        raise UnavailableError(f"{owner} is damaged: {error}", hint) from error
+    return context
+
+
+def _admitted(
+    plain: socket.socket, tls: ssl.SSLContext, certificate: bytes, instance: str
+) -> Channel:
+    """The channel, once the other side has taken the key."""
+    try:
+        connection = tls.wrap_socket(plain)
+        shown = connection.getpeercert(binary_form=True)
+        if shown == ssl.PEM_cert_to_DER_cert(certificate.decode()):
+            channel = Channel(connection)
+            end = time.monotonic() + SESSION_LIMIT
+            while time.monotonic() < end:
+                channel.wait({}, end - time.monotonic())
+                for kind, _ in channel.take():
+                    if kind == READY:
+                        return channel
+    except (OSError, GoneError):
+        pass
+    raise BadStateError(
+        f"{instance} does not let this user in",
+        "A session is for the one alone whose TFAPP_HOME has created the application.",
+    )
 
 
 def _that_run(engine: Engine, name: str, which: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ from tfapp.contract.names import trains_alone
 from tfapp.disk import make_private, write_atomically, writing
 from tfapp.engines.base import Application, Engine
 from tfapp.engines.definition import check_tags
+from tfapp.engines.owner import owner_certificate
 from tfapp.engines.refusals import DamagedError
 from tfapp.engines.tidying import delete_unused, tidy
 from tfapp.engines.yarn import specification
@@ -85,8 +86,8 @@ def compile_request(
     kept: Path | None = None,
 ) -> Compiled:
     """Loads, checks and compiles for `engine`, and notes warnings. The shipped files will be in the
-    cache, or permanently in the folder `kept` of this machine. Writes only the cache's key, and
-    with `dry_run` nothing. InvalidPackageError if there are errors."""
+    cache, or permanently in the folder `kept` of this machine. Writes only the cache's key and the
+    owner's, and with `dry_run` nothing. InvalidPackageError if there are errors."""
     cache = caller.home / CACHE
     environments = cache / "environments"
     with remembering(cache / "known-to-fit", keep=not dry_run):
@@ -117,6 +118,7 @@ def compile_request(
         secret_environment=request.secret_environment,
         runtime=read_runtime(),
         private_key=_present_key(cache) if dry_run else load_private_key(cache),
+        owner="" if dry_run else owner_certificate(caller.home),
         # Of whichever engine: Skein can submit the specification to YARN.
         check=specification.check,
         adapt=specification.adapt,

@@ -41,8 +41,11 @@ class Connection:
     master does not answer before the deadline, and `RefusedError` if it refuses. Call `close()` or
     use it as a context manager: an open watch keeps it alive otherwise."""
 
-    def __init__(self, client: Client, container: str = ""):
+    def __init__(
+        self, client: Client, container: str = "", certificate: bytes = b"", key: bytes = b""
+    ):
         self._client = client
+        self.certificate, self.key = certificate, key  # of the application, in PEM
         self._watches: set[Watch] = set()
         self.container = container  # this container's id; "" outside of a service's container
 
@@ -158,7 +161,8 @@ def connect(
 ) -> Connection:
     """A connection from outside the cluster. `address`: host:port. `certificate`, `key`: the
     credentials of the application, in PEM. Nothing is sent before the first call."""
-    return Connection(_client(address, certificate, key, deadline))
+    client = _client(address, certificate, key, deadline)
+    return Connection(client, "", certificate, key)
 
 
 def from_current(environ: Mapping[str, str], deadline: float | None = None) -> Connection:
@@ -174,7 +178,7 @@ def from_current(environ: Mapping[str, str], deadline: float | None = None) -> C
         except FileNotFoundError:
             continue
         client = _client(str(address), certificate, key, deadline)
-        return Connection(client, environ.get("SKEIN_CONTAINER_ID", ""))
+        return Connection(client, environ.get("SKEIN_CONTAINER_ID", ""), certificate, key)
     raise UnavailableError(
         "this process is not part of an application",
         hint="it is started by an application's master, not by hand",

@@ -9,9 +9,11 @@ goes to ERROR_FD as text; a successful start closes it.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
+import termios
 
 _PR_SET_PDEATHSIG = 1
 
@@ -28,6 +30,8 @@ def main(argv: list[str]) -> None:
     # shells the third for what they start in the background.
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
+    if os.isatty(0):  # of a session, which has no other yet
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
         os.execvp(program[0], program)
     except OSError as error:

@@ -15,9 +15,10 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat
-from tfapp.contract.names import KEY_PROFILE, KEY_SAVE, KEY_STACKS, attempt_of
+from tfapp.contract.names import KEY_PROFILE, KEY_SAVE, KEY_SESSION, KEY_STACKS, attempt_of
 from tfapp.contract.profiles import ProfileRequest
 from tfapp.contract.saving import GO_ON, OVER, InstanceSave, SaveRequest
+from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Deleted, Put
@@ -90,6 +91,11 @@ class Runner:
             "the profile of the program", supervisor.profile, told.tell_profile
         )
         self._asked_save = Asked("whether the program has saved", self._take_save, told.tell_save)
+        self._asked_session: Asked[SessionRequest, SessionOffer] = Asked(
+            "a session",
+            lambda request: supervisor.session(request, connection.certificate, connection.key),
+            told.tell_session,
+        )
         self._next_status: float | None = None  # None: nothing runs, or the script is being asked
 
     def run(self) -> int:
@@ -194,6 +200,9 @@ class Runner:
             return ()
         if isinstance(item, Put) and item.key == KEY_SAVE:
             return self._save_asked(SaveRequest.from_dict(json.loads(item.value)))
+        if isinstance(item, Put) and item.key == KEY_SESSION:
+            self._asked_session.ask(SessionRequest.from_dict(json.loads(item.value)))
+            return ()
         if isinstance(item, Put):
             return self._master.understand(item.key, item.value)
         if isinstance(item, Deleted):

@@ -18,6 +18,7 @@ from tfapp.contract.names import (
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_RELEASED,
+    OFFER_PREFIX,
     ORDER_PREFIX,
     PROFILED_PREFIX,
     SAVED_PREFIX,
@@ -25,6 +26,7 @@ from tfapp.contract.names import (
 )
 from tfapp.contract.profiles import InstanceProfile
 from tfapp.contract.saving import InstanceSave
+from tfapp.contract.sessions import SessionOffer
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
@@ -114,6 +116,10 @@ class MasterLink:
         """Repeated: all wait for it."""
         key = SAVED_PREFIX + self._instance
         self._patiently(lambda: self._connection.put_own(key, encode(save)))
+
+    def tell_session(self, offer: SessionOffer) -> None:
+        """Tried once, as nobody waits for long."""
+        self._connection.put_own(OFFER_PREFIX + self._instance, encode(offer))
 
     def tell_profile(self, profile: InstanceProfile) -> None:
         """Repeated: it has taken a while to make."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from tfapp import processes, threads
@@ -41,9 +41,12 @@ class RunningProgram:
         redact: Iterable[str] = (),
         sink: int = 1,
         clock: Callable[[], float] = time.monotonic,
+        apart: Callable[[], Collection[int]] = tuple,
     ):
-        """StartError when the program cannot be started."""
+        """StartError when the program cannot be started. `apart`: processes that are not of it,
+        with those that they start (tfapp.runner.sessions)."""
         self._clock = clock
+        self._apart = apart
         self._limit = env.get(ENV_OWN_CGROUP, "")
         self._memory_kills = exits.MemoryKills(
             env.get("CONTAINER_ID", ""), alone=ENV_OWN_CGROUP in env
@@ -81,7 +84,7 @@ class RunningProgram:
             return not self._ended(os.WNOHANG)
 
     def stopped(self) -> tuple[str, ...]:
-        found = processes.left_behind()
+        found = processes.left_behind(apart=self._apart())
         self._pids = tuple(process.pid for process in found if not process.dead)
         return processes.stopped(found)
 

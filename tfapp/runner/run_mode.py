@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import ENV_IMAGE_DIR
+from tfapp.contract.sessions import Welcome
 from tfapp.runner.container import Container
 from tfapp.runner.program import RunningProgram, StartError
+from tfapp.runner.sessions import Sessions
 from tfapp.script import Context, Executed, Handle, Program, ProgramMissingError, ScriptError
 from tfapp.temporary import TemporaryFolder
 
@@ -67,6 +70,10 @@ class RunMode(Protocol):
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
         """Runs something short to its end where the program will run; see Context.execute."""
 
+    def session(self, welcome: Welcome) -> int:
+        """Lets a command run beside the program, with its environment and in its working folder.
+        The port at which it can be had. SessionError."""
+
     def kill_all(self) -> None:
         """Ends every program and all that it has started, for a runner that is about to end."""
 
@@ -92,6 +99,9 @@ class ProcessMode:
     def __init__(self, container: Container):
         self._secrets = container.private.redact
         self._program: RunningProgram | None = None
+        self._sessions = Sessions()
+        self._env: Mapping[str, str] = {}  # of the program
+        self._folder = Path()  # too
         self._temporary: TemporaryFolder | None = None
 
     def prepare(self) -> None:
@@ -106,13 +116,22 @@ class ProcessMode:
             raise StartError("only a Docker engine tells the image's own command: write it out")
         image_dir = context.env.get(ENV_IMAGE_DIR, "") if program.of_image else ""
         folder = program.cwd or Path(image_dir or context.work_dir)
-        self._program = RunningProgram(program.argv, env, folder, self._secrets)
+        self._env, self._folder = env, folder
+        self._program = RunningProgram(
+            program.argv, env, folder, self._secrets, apart=self._sessions.pids
+        )
         return self._program
+
+    def session(self, welcome: Welcome) -> int:
+        return self._sessions.begin(
+            dataclasses.replace(welcome, env=self._env, folder=str(self._folder))
+        )
 
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
         return execute(context, argv, limit)
 
     def kill_all(self) -> None:
+        """Ends sessions too: what they run is not in this process's session."""
         program = self._program
         processes.kill_left_behind(processes.KILL_LIMIT, spare=program.pid if program else 0)
         self._delete_temporary()

@@ -18,6 +18,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Cluster, ExitReport
 from tfapp.contract.names import ENV_NODE, MAX_LAST_LINES, MAX_MISSED, instance_id
 from tfapp.contract.profiles import MAX_SECONDS, InstanceProfile, ProfileRequest
+from tfapp.contract.sessions import SessionOffer, SessionRequest, Welcome
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.contract.status import Outputs
 from tfapp.frozen import frozen
@@ -31,6 +32,7 @@ from tfapp.runner.package_script import ScriptOutcome
 from tfapp.runner.preparation import Preparation
 from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import RunMode, Running
+from tfapp.runner.sessions import SessionError
 from tfapp.runner.tensorflow_env import NoAddressError
 from tfapp.script import Context, Program, Script
 
@@ -313,6 +315,28 @@ class Supervisor:
         files, size, why = taken
         secrets = self._container.private.redact
         return InstanceProfile(request.id, self.name, files, size, redact(why, secrets))
+
+    def session(
+        self, request: SessionRequest, certificate: bytes, key: bytes
+    ) -> SessionOffer | None:
+        """Offers a session beside the program; None where it is not asked for. `certificate`,
+        `key`: the application's."""
+        if request.instance != self.name:
+            return None
+        owner, program, port, why = self._container.job.owner, self.program, 0, ""
+        allowed = self._container.component.settings.text("slider.allowed.ports")
+        welcome = Welcome(certificate.decode(), key.decode(), owner, self.host, allowed)
+        try:
+            if not owner:
+                raise SessionError(
+                    "sessions are off: set site.global.exec: true, and create it again"
+                )
+            if program is None or not program.alive:
+                raise SessionError("its program does not run")
+            port = self._mode.session(welcome)
+        except SessionError as error:
+            why = str(error)
+        return SessionOffer(request.id, self.name, self.host, port, why)
 
     def kill(self) -> None:
         """Kills the program and all processes that it started; `Ended` follows."""

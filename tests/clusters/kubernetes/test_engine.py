@@ -19,7 +19,7 @@ from tests.clusters.kubernetes import pod_images
 from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes
 from tests.clusters.kubernetes.namespace import wait_for
 from tests.clusters.yarn import programs
-from tests.end_to_end.command_line import STAMP, read_until
+from tests.end_to_end.command_line import STAMP, CommandLine, read_until
 from tests.page.applications import embedded
 
 # Ends when its file is there, which all pods see. It writes so much that its node begins new files
@@ -417,3 +417,35 @@ def test_the_benchmark_of_its_start(tfapp, tmp_path):
     assert bench.bare("made") > 0
     assert bench.tfapp() > 0
     wait_for(lambda: tfapp.objects() == [], "end of all objects")
+
+
+@pytest.mark.weekly
+def test_a_command_beside_a_program(tfapp):
+    """Through the API server: bytes both ways, its exit code, and nothing is left of it."""
+    (tfapp.work / "sleeps.py").write_text("import time; time.sleep(600)")
+    tfapp.run("sleeps.py", "app", "--option", "site.global.exec", "true")
+    here = CommandLine(
+        tfapp.work, tfapp.home, environ={**tfapp.cluster.variables(), "TFAPP_ENGINE": "kubernetes"}
+    )
+    beside = ("exec", "app", "worker/0", "--namespace", tfapp.namespace.name, "--")
+    ended = here(*beside, "sh", "-c", "echo $TFAPP_INSTANCE; echo wrong >&2; exit 7")
+    assert (ended.code, ended.out, ended.err) == (7, "worker/0\n", "wrong\n")
+    data = os.urandom(20_000_000)
+    (tfapp.work / "in").write_bytes(data)
+    with open(tfapp.work / "in", "rb") as given, open(tfapp.work / "out", "wb") as got:
+        cat = here.start(*beside, "cat", stdin=given, stdout=got, stderr=None)
+        assert cat.wait(300) == 0
+    assert (tfapp.work / "out").read_bytes() == data
+    with here.start(*beside, "sh", "-c", "(setsid sleep 7777 &); exec sleep 8888") as client:
+        wait_for(lambda: "8888" in _sleeping(here, beside), "the command")
+        client.kill()
+    wait_for(lambda: _sleeping(here, beside) == "", "end of what the command has started")
+    kinds = [moment["kind"] for moment in tfapp.status("app")["status"]["timeline"]]
+    assert kinds.count("session") >= 5
+    tfapp.ok("stop", "app")
+
+
+def _sleeping(here, beside):
+    """The commands `sleep` in the container, as another session sees them."""
+    look = r"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -o 'sleep [78][78][78][78]'"
+    return here(*beside, "sh", "-c", look).out

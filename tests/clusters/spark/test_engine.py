@@ -586,3 +586,26 @@ def test_the_benchmark_of_its_start(spark, tmp_path, shared):
     assert bench.by_tfapp() > 0
     assert [len(seconds) for seconds in bench.up.values()] == [1, 1]
     assert benchmarks.until_known(spark, "a program raises") > 0
+
+
+@pytest.mark.weekly
+def test_a_command_beside_a_program(spark, shared, waiting, pids, tfapp_home):
+    """Another process of the same user has it, on an executor."""
+    worker, wide = {"worker": tfapp.Component("256 MiB")}, {"site.global.exec": True}
+    with tfapp.submit(
+        waiting, worker, spark=spark, name="app", options=wide, show=False
+    ) as application:
+        pids(("worker-0-1",))
+        eventually(lambda: application.status().instances[0].state == "RUNNING")
+        command = "echo $TFAPP_INSTANCE; cat; exit 7"
+        exec_it = ("exec", "app", "worker/0", "--engine", "spark", "--", "sh", "-c", command)
+        done = subprocess.run(
+            [sys.executable, "-m", "tfapp", *exec_it],
+            env={**os.environ, "TFAPP_HOME": str(tfapp_home)},
+            input=b"\0\xff" * 100_000,
+            capture_output=True,
+        )
+        assert (done.returncode, done.stderr) == (7, b"")
+        assert done.stdout == b"worker/0\n" + b"\0\xff" * 100_000
+        (shared / "go").touch()
+        assert application.wait().state == "SUCCEEDED"

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exists": ("tfapp.cli.commands.exists", "test whether an application exists, for scripts"),
     "logs": ("tfapp.cli.commands.logs", "print or follow the output of the programs"),
     "stacks": ("tfapp.cli.commands.stacks", "show where the programs are, by their stacks"),
+    "exec": ("tfapp.cli.commands.exec", "run a command, or a shell, beside a program"),
     "profile": ("tfapp.cli.commands.profile", "trace the programs for TensorBoard's page Profile"),
     "exports": ("tfapp.cli.commands.exports", "show the addresses that instances export"),
     "registry": ("tfapp.cli.commands.registry", "show export groups in Slider's JSON shape"),

@@ -7,6 +7,7 @@ from typing import Union
 
 from tfapp.contract.messages import Cluster, FlexReply, Order
 from tfapp.contract.saving import SaveRequest
+from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.stacks import StacksRequest
 from tfapp.contract.status import Verdict
 from tfapp.frozen import frozen
@@ -67,6 +68,13 @@ class PublishSave:
 
 
 @frozen
+class PublishSession:
+    """Ask a runner for a session."""
+
+    request: SessionRequest
+
+
+@frozen
 class KillContainer:
     """End a container whose runner does not answer any more."""
 
@@ -104,6 +112,7 @@ Action = Union[
     SendOrders,
     PublishStacks,
     PublishSave,
+    PublishSession,
     KillContainer,
     ReplyFlex,
     ListContainers,

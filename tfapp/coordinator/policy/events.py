@@ -8,6 +8,7 @@ from typing import Union
 
 from tfapp.contract.messages import Answer, Beat, ExitReport, FlexRequest
 from tfapp.contract.saving import InstanceSave
+from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.contract.status import ApplicationStatus, FeedStatus
 from tfapp.frozen import frozen
@@ -127,6 +128,14 @@ class FlexRequested:
 
 
 @frozen
+class SessionRequested:
+    """A client asks for a session: `tfapp exec`."""
+
+    time: float
+    request: SessionRequest
+
+
+@frozen
 class Fed:
     """The counters of the feed, from the driver that feeds the programs."""
 
@@ -186,6 +195,7 @@ Event = Union[
     ContainerEnded,
     StopRequested,
     FlexRequested,
+    SessionRequested,
     Fed,
     MasterBack,
     Listed,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfapp.contract.names import FORMING
-from tfapp.contract.status import FAILURE
+from tfapp.contract.status import FAILURE, SESSION
 from tfapp.coordinator.policy import (
     actions,
     elastic,
@@ -102,6 +102,18 @@ def _master_back(state: State, event: events.MasterBack) -> Step:
     """Notes it; nothing was lost."""
     text = "the application's master was lost and is back; the programs went on"
     return state.noted(event.time, text, FAILURE), ()
+
+
+def _session_requested(state: State, event: events.SessionRequested) -> Step:
+    """Notes the request before its runner knows of it; it affects no decision. A runner refuses
+    where sessions are off."""
+    request = event.request
+    if request.instance not in state.instances:
+        return state, ()
+    if state.job.owner:
+        text = f"a session in {request.instance} was asked for (tfapp exec)"
+        state = state.noted(event.time, text, SESSION, request.instance)
+    return state, (actions.PublishSession(request),)
 
 
 def _answered(state: State, event: events.Answered) -> Step:
@@ -316,6 +328,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,
     events.FlexRequested: flexing.requested,
+    events.SessionRequested: _session_requested,
     events.Fed: _fed,
     events.MasterBack: _master_back,
     events.Listed: ends.listed,

@@ -53,7 +53,7 @@ class LocalEngine(RecordedEngine):
         return doctor.examine(self._home.path, self._environ, python)
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
-        return dataclasses.replace(options, python_runs=True)
+        return dataclasses.replace(options, python_runs=True, sessions=True)
 
     def check(self, compiled: Compiled) -> Sequence[Problem]:
         """UnavailableError for too few GPUs, files that are not on this machine, an unsupported run

@@ -12,6 +12,7 @@ from pathlib import Path
 from tfapp import threads
 from tfapp.contract.job import Docker, Mount
 from tfapp.contract.names import RUNTIME_DIR
+from tfapp.contract.sessions import Welcome
 from tfapp.runner import context as contexts
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.docker import creation, engine, pull
@@ -21,6 +22,7 @@ from tfapp.runner.docker.guard import Guard
 from tfapp.runner.docker.ownership import sweep
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
 from tfapp.runner.program import StartError
+from tfapp.runner.sessions import SessionError
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
 
 # Files and folders of Hadoop's client on a machine.
@@ -88,6 +90,11 @@ class DockerMode:
                 raise StartError(f"the image {self._docker.image} has no command of its own")
         folder = Path(self._image.folder) if program.of_image else context.work_dir
         return self._launch(context, argv, env, program.cwd or folder)
+
+    def session(self, welcome: Welcome) -> int:
+        raise SessionError(
+            "its program runs in a container of Docker, where `docker exec` on its machine does it"
+        )
 
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

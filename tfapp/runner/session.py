@@ -1,0 +1,328 @@
+"""Run as a program: one session (tfapp.contract.sessions), in a process of its own, so that what is
+sent through it takes no time from the runner, and all that the command starts is found again.
+
+    python -m tfapp.runner.session
+
+Standard input is a pipe from the runner with one line, see `Welcome`; its end is that of the
+runner. Standard output takes a line with the port, or with why there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import queue
+import select
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfapp import processes
+from tfapp.contract.channel import (
+    AHEAD,
+    CHUNK,
+    ERRORS,
+    EXIT,
+    INPUT,
+    OUTPUT,
+    READY,
+    RESIZE,
+    SIGNAL,
+    START,
+    Channel,
+    GoneError,
+    size,
+)
+from tfapp.contract.sessions import OFFER_LIMIT, Command, Welcome
+from tfapp.listener import Admit, Listener
+from tfapp.runner import ports
+
+GRACE = 2.0  # seconds between SIGHUP and SIGKILL for a command whose client has gone
+DRAIN_LIMIT = 1.0  # seconds of silence after which nothing more comes from a command that has ended
+_LAUNCH = str(Path(__file__).with_name("launch.py"))
+_SHELLS = ("bash", "sh")
+_SIGNALS = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP))
+
+
+def main() -> int:
+    """Serves one session. An exit code."""
+    welcome = Welcome.from_dict(json.loads(sys.stdin.buffer.readline()))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the runner
+    processes.adopt_orphans()
+    try:
+        listening = _listen(welcome)
+    except (OSError, ports.NoPortError) as error:
+        _tell(why=str(error))
+        return 1
+    _tell(port=listening.getsockname()[1])
+    connection = _owner(listening, welcome)
+    if connection is not None:
+        with connection, contextlib.suppress(GoneError):
+            _serve(Channel(connection), welcome)
+    return 0
+
+
+def _tell(**said: object) -> None:
+    print(json.dumps(said), flush=True)
+    processes.redirect(os.O_WRONLY, os.devnull, 1)
+
+
+def _listen(welcome: Welcome) -> socket.socket:
+    address = welcome.host if welcome.host.startswith("127.") else ""
+    held = ports.hold(welcome.ports)
+    try:
+        return socket.create_server((address, held.number), reuse_port=True)
+    finally:
+        held.close()
+
+
+def _owner(listening: socket.socket, welcome: Welcome) -> ssl.SSLSocket | None:
+    """The connection of the first who has the owner's key; None if nobody comes in time, or the
+    runner ends."""
+    found: queue.SimpleQueue[ssl.SSLSocket] = queue.SimpleQueue()
+    arrived, tells = socket.socketpair()
+    tls, owner = _tls(welcome), ssl.PEM_cert_to_DER_cert(welcome.owner)
+
+    def serve(plain: socket.socket, _: object, admit: Admit) -> None:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            plain.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        connection = tls.wrap_socket(plain, server_side=True)
+        # Not one that the owner's certificate has signed: that one itself.
+        if connection.getpeercert(binary_form=True) != owner:
+            connection.close()
+            return
+        admit()
+        found.put(connection)
+        tells.send(b"1")
+
+    listener = Listener("tfapp-session", listening, serve)
+    poll = select.poll()
+    for number in (arrived.fileno(), 0):
+        poll.register(number, select.POLLIN)
+    ready = dict(poll.poll(OFFER_LIMIT * 1000))
+    listener.close()
+    return found.get() if arrived.fileno() in ready else None
+
+
+def _tls(welcome: Welcome) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.num_tickets = 0
+    context.load_verify_locations(cadata=welcome.owner)
+    # Python's ssl module loads key pairs from files only; this one is in memory alone.
+    memory = os.memfd_create("tfapp-session")
+    with open(memory, "wb") as file:
+        file.write(f"{welcome.key}\n{welcome.certificate}".encode())
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{memory}")
+    return context
+
+
+def _serve(channel: Channel, welcome: Welcome) -> None:
+    """From the first frame to the end of the command, or of the client, or of the runner."""
+    channel.put(READY)
+    command: Command | None = None
+    frames: list[tuple[bytes, bytes]] = []
+    while command is None:
+        if 0 in channel.wait({0: select.POLLIN}, OFFER_LIMIT):
+            return
+        frames += channel.take()
+        if frames:
+            kind, data = frames.pop(0)
+            with contextlib.suppress(ValueError):
+                command = Command.from_dict(json.loads(data)) if kind == START else None
+            if command is None:
+                return
+    try:
+        running = _Running(command, welcome)
+    except OSError as error:
+        channel.put(ERRORS, f"tfapp: {error}\n".encode())
+        _end(channel, 127)
+        return
+    try:
+        code = running.run(channel, frames)
+    finally:
+        running.end()
+    _end(channel, code)
+
+
+def _end(channel: Channel, code: int) -> None:
+    """Tells the exit code, and waits until the client has all and goes."""
+    channel.put(EXIT, bytes((code,)))
+    while 0 not in channel.wait({0: select.POLLIN}):
+        for _ in channel.take():
+            pass
+
+
+class _Running:
+    """The command. OSError if it cannot be started."""
+
+    def __init__(self, command: Command, welcome: Welcome):
+        env = dict(welcome.env)
+        path = env.get("PATH", os.defpath)
+        shells = (shutil.which(name, path=path) for name in _SHELLS)
+        argv = list(command.argv) or [next(filter(None, shells), "/bin/sh")]
+        self._terminal = bool(command.term)
+        self._input = bytearray()  # for the command, which it does not take yet
+        self._input_ends = False
+        if self._terminal:
+            env["TERM"] = command.term
+            own, its = pty.openpty()
+            fcntl.ioctl(own, termios.TIOCSWINSZ, size(command.rows, command.columns))
+            theirs = (its, its, its)
+            self._to = own
+            self._from = {own: OUTPUT}
+        else:
+            (reads, self._to), (out, writes), (errors, fails) = (os.pipe() for _ in range(3))
+            theirs = (reads, writes, fails)
+            self._from = {out: OUTPUT, errors: ERRORS}
+        for number in (self._to, *self._from):
+            os.set_blocking(number, False)
+        self._wakes, wakes = socket.socketpair()  # readable when a child has ended
+        wakes.setblocking(False)
+        self._waker = wakes
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        self._process = _launched(argv, env, welcome.folder, theirs)
+
+    def run(self, channel: Channel, frames: list[tuple[bytes, bytes]]) -> int:
+        """The exit code. GoneError when the client has gone, or the runner."""
+        while True:
+            for kind, data in frames:
+                self._obey(kind, data)
+            if self._process.poll() is not None:
+                break
+            reads = len(self._input) < AHEAD
+            files = {0: select.POLLIN, self._wakes.fileno(): select.POLLIN, **self._files(channel)}
+            ready = channel.wait(files, reads=reads)
+            if 0 in ready:
+                raise GoneError
+            if self._wakes.fileno() in ready:
+                self._wakes.recv(CHUNK)
+            self._pass_on(channel, ready)
+            frames = list(channel.take()) if reads else []
+        processes.kill_left_behind(processes.KILL_LIMIT)
+        while self._from:
+            ready = channel.wait({0: select.POLLIN, **self._files(channel)}, DRAIN_LIMIT)
+            if 0 in ready:
+                raise GoneError
+            for _ in channel.take():
+                pass
+            if not ready and not channel.waiting:
+                break
+            self._pass_on(channel, ready)
+        code = self._process.returncode
+        return code & 0xFF if code >= 0 else 128 - code
+
+    def _files(self, channel: Channel) -> dict[int, int]:
+        files = {} if channel.full else dict.fromkeys(self._from, select.POLLIN)
+        if self._input and self._to >= 0:
+            files[self._to] = files.get(self._to, 0) | select.POLLOUT
+        return files
+
+    def _pass_on(self, channel: Channel, ready: Mapping[int, int]) -> None:
+        writable = ready.get(self._to, 0) & (select.POLLOUT | select.POLLERR)
+        for number in [number for number in ready if number in self._from]:
+            if not ready[number] & ~select.POLLOUT:
+                continue
+            try:
+                data = os.read(number, CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:  # nobody has the terminal open any more
+                data = b""
+            if data:
+                channel.put(self._from[number], data)
+            else:
+                del self._from[number]
+                if number != self._to:
+                    os.close(number)
+        if writable and self._input:
+            try:
+                del self._input[: os.write(self._to, self._input[:CHUNK])]
+            except BlockingIOError:
+                pass
+            except OSError:  # it reads no more
+                self._input.clear()
+                self._input_ends = True
+        self._close_input()
+
+    def _close_input(self) -> None:
+        if self._input_ends and not self._input and not self._terminal and self._to >= 0:
+            os.close(self._to)
+            self._to = -1
+
+    def _obey(self, kind: bytes, data: bytes) -> None:
+        if kind == INPUT and data:
+            if not self._input_ends:
+                self._input += data
+        elif kind == INPUT and self._terminal:
+            self._input += b"\x04"  # as a user would type it
+        elif kind == INPUT:
+            self._input_ends = True
+            self._close_input()
+        elif kind == RESIZE and self._terminal and len(data) == len(size(0, 0)):
+            fcntl.ioctl(self._to, termios.TIOCSWINSZ, data)
+        elif kind == SIGNAL and data and data[0] in _SIGNALS:
+            self._signal(data[0])
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:  # its number is nobody else's
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, number)
+
+    def end(self) -> None:
+        """Ends the command, if it lives, and all that it has started."""
+        for number in {self._to, *self._from} - {-1}:
+            os.close(number)  # of a terminal, the kernel tells whoever is in the foreground
+        self._signal(signal.SIGHUP)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE)
+        spare = self._process.pid if self._process.returncode is None else 0
+        processes.kill_left_behind(processes.KILL_LIMIT, spare)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE)
+
+
+def _launched(
+    argv: list[str], env: Mapping[str, str], folder: str, theirs: tuple[int, int, int]
+) -> subprocess.Popen[bytes]:
+    """The process of the command, in a session of its own, with `theirs` as its standard streams,
+    which are closed here. OSError."""
+    told, error_end = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(error_end), *argv],
+            env=env,
+            cwd=folder,
+            stdin=theirs[0],
+            stdout=theirs[1],
+            stderr=theirs[2],
+            pass_fds=(error_end,),
+            start_new_session=True,
+        )
+    finally:
+        for number in {error_end, *theirs}:
+            os.close(number)
+    with open(told, "rb") as file:
+        message = file.read()  # ends when the command has taken over
+    if message:
+        process.wait()
+        raise OSError(message.decode(errors="replace"))
+    return process
+
+
+if __name__ == "__main__":
+    sys.exit(main())

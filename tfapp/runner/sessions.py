@@ -1,0 +1,74 @@
+"""The sessions in a container (tfapp.contract.sessions), each a process: tfapp.runner.session."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+from tfapp import threads
+from tfapp.contract.encoding import encode
+from tfapp.contract.sessions import Welcome
+
+MOST = 4  # sessions at once
+_BEGIN_LIMIT = 10.0  # seconds for a session to listen
+_ROOT = Path(__file__).parents[2]
+
+
+class SessionError(Exception):
+    """There is no session; the text is a sentence for the user."""
+
+
+class Sessions:
+    """Those of one container."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, subprocess.Popen[bytes]] = {}
+
+    def pids(self) -> tuple[int, ...]:
+        """Of the processes that serve them, whose children are not the program's."""
+        return tuple(self._open)
+
+    def begin(self, welcome: Welcome) -> int:
+        """The port at which one more waits. SessionError."""
+        if len(self._open) >= MOST:
+            raise SessionError(f"{MOST} sessions are open in it, and more are not allowed")
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tfapp.runner.session"],
+                cwd=_ROOT,  # so that it runs this tfapp and no other
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise SessionError(f"no process can be started for it: {error.strerror}") from error
+        self._open[process.pid] = process
+        threads.start_surely("tfapp-session", self._wait, process)
+        said = _port(process, welcome)
+        if "port" not in said:
+            with contextlib.suppress(OSError):
+                process.kill()
+            raise SessionError(str(said.get("why", "the process for it has not begun")))
+        return int(str(said["port"]))
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        del self._open[process.pid]
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _port(process: subprocess.Popen[bytes], welcome: Welcome) -> dict[str, object]:
+    assert process.stdin is not None and process.stdout is not None, "they were asked for"
+    with contextlib.suppress(OSError, ValueError):
+        process.stdin.write(encode(welcome) + b"\n")
+        process.stdin.flush()
+        if select.select([process.stdout], [], [], _BEGIN_LIMIT)[0]:
+            said = json.loads(process.stdout.readline())
+            return said if isinstance(said, dict) else {}
+    return {}
