@@ -379,3 +379,18 @@ def test_the_benchmark_of_its_start(user, tmp_path):
     assert bare.endswith("a bare Skein submission")
     assert ours.endswith("tfapp create --engine yarn")
     assert re.fullmatch(r"[\d.]+x \((met|missed): at most 1.1x\)", ratio)
+
+
+@pytest.mark.weekly
+def test_a_command_beside_a_program(user, script):
+    """At a port of the runner's node."""
+    flags = ("--name", "inside", "--option", "site.global.exec", "true")
+    begun = user.call("run", script(programs.GOES_ON), *flags, "--detach", "--wait", "240")
+    assert begun.returncode == 0, begun.stderr
+    command = "echo $TFAPP_INSTANCE; echo wrong >&2; exit 7"
+    words = ("exec", "inside", "worker/0", "--", "sh", "-c", command)
+    done = user.call(*words, environ={"TFAPP_ENGINE": "yarn"})
+    assert (done.returncode, done.stdout, done.stderr) == (7, "worker/0\n", "wrong\n")
+    kinds = [moment["kind"] for moment in user.status("inside")["status"]["timeline"]]
+    assert "session" in kinds
+    assert user.call("stop", "inside", "--force").returncode == 0
