@@ -34,6 +34,7 @@ REASONS = {
     moments.TAKEN_OVER: ("CoordinatorReplaced", True),
     moments.SUSPENDS: ("Suspended", False),
     moments.SAVES: ("Saved", False),
+    moments.SESSION: ("Session", False),
     moments.STALLS: ("Stalled", True),
     moments.AFTER_END: ("AfterEnd", True),
 }
