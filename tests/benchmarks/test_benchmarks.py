@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 SECONDS = r" +[\d.]+ s +[\d.]+x  \([\d.]+ to [\d.]+\)  "
 JUDGED = r"\((met|missed): at (least|most) [\d.]+x\)"
+CORE = r"[\d.]+ % of a core, [\d.]+ of the bar"
 SHARE = r" +-?[\d.]+% of one core "
 MEMORY = r" +[\d.]+ MB  \([\d.]+ MB by share\)  "
 
@@ -43,7 +44,9 @@ HERE = {
         rf"{SHARE}for each of 2 workers \((met|missed): at most 0.8%\)",
     ),
     "page 1 1": (
-        r"[\d.]+ % of a core, [\d.]+ of the bar, 1 instances, [1-9]\d* looks, [1-9]\d* with news",
+        rf"listen: {CORE}, coordinator [\d.]+ %, 1 instances, \d+ times news, [\d.]+ KiB/s",
+        rf"ask: {CORE}, coordinator [\d.]+ %, 1 instances, \d+ times news, [\d.]+ KiB/s",
+        rf"page of a coordinator: {CORE}, 1 instances, \d+ times news, [\d.]+ KiB/s",
     ),
     "python_call --rounds 1": (
         f"{SECONDS}python -c pass",

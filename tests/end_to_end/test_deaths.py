@@ -254,21 +254,6 @@ def test_a_master(running):
     running.ok("stop", "app")
 
 
-def test_a_coordinator(running):
-    """Its master goes with it, and the next one begins the next generation."""
-    for attempt in (1, 2):
-        os.kill(running.process("app", "", "tfapp-runtime\0coordinator"), signal.SIGKILL)
-
-        def again(attempt=attempt):
-            return told(running) == (attempt + 1, attempt, 0, ["RUNNING"] * 2)
-
-        wait(again, lambda: running.asks("diagnostics", "app"), LIMIT)
-        environs = [known_of(pid)[0] for pid in running.living()]
-        assert not any(f"_{attempt:02d}_0000".encode() in environ for environ in environs)
-    assert failures(running) == ["the application's master was lost and is back"] * 2
-    running.ok("stop", "app")
-
-
 def test_the_command_line(tfapp):
     tfapp.program(PATIENT)
     process = following(tfapp, "--files", "program.py")

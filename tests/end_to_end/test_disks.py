@@ -60,8 +60,8 @@ CACHE_FULL = (
     "  Free some space there, or set TFAPP_HOME to a folder on another disk.",
 )
 NO_ROOM = (
-    "error: the application master cannot start: HOME/apps/app/runs/1/containers/ID cannot be "
-    "written: there is no space left on its disk",
+    "error: the application master cannot start: HOME/apps/app/runs/1/FILE cannot be written: "
+    "there is no space left on its disk",
     "  Make room or access, or name another folder with TFAPP_HOME.",
 )
 
@@ -91,7 +91,8 @@ def test_a_full_disk(tfapp, tmp_path, cached, free, message):
         fill(stone, free)
         ended = on_disk(*CREATE)
         assert (ended.code, ended.out) == (53, "")
-        shown = re.sub("container_[0-9_]+", "ID", ended.err.replace(str(on_disk.home), "HOME"))
+        shown = ended.err.replace(str(on_disk.home), "HOME")
+        shown = re.sub("(?<=runs/1/)(journal|containers/container_[0-9_]+)", "FILE", shown)
         assert tuple(without_note(shown)) == message
         assert on_disk.names() == others
         assert on_disk.living() == []

@@ -364,7 +364,14 @@ def all_answered(state: State) -> bool:
 
 
 def _cluster(state: State) -> Cluster:
-    present = tuple(i for i in _expected(state) if i.answer is not None)
+    """All who take part, also those whose program starts again at its address, or may do so."""
+    failed = {end.id for end in state.failure.ends} if state.failure is not None else set()
+    present = tuple(
+        i
+        for i in state.instances.values()
+        if i.answer is not None and not i.joins
+        if not i.ended or i.intent is Intent.RESTART or i.id in failed
+    )
     held = tuple(name for name in _held(state) if name in state.held)
     return Cluster(state.generation, tuple(map(_member, present)), held)
 
