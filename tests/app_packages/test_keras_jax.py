@@ -67,13 +67,13 @@ def learns_although_a_process_is_killed(tfapp, tmp_path):  # noqa: F811
     folder, python = EXAMPLES / "digits-keras-jax", python_environments.with_jax(tmp_path / "env")
     digits = Application(
         tfapp,
-        "digits",
+        "digits-jax",
         *("--appdef", "keras-jax", "--template", folder / "appConfig.yaml"),
         *("--resources", folder / "resources.yaml", "--files", folder / "train.py"),
         *("--option", "site.global.python.executable", python),
         *("--option", "site.global.user.checkpoint.prefix", tmp_path),
     )
-    wait_until((tmp_path / "digits" / "last.keras").exists, digits.told)
+    wait_until((tmp_path / "digits-jax" / "last.keras").exists, digits.told)
     digits.signal("worker/1", "train.py", signal.SIGKILL)
     status = digits.ends(0)
     assert (status["generation"], status["restarts"]) == (2, 1)
