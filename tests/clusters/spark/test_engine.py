@@ -32,7 +32,7 @@ from tfapp.engines import open_engine
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
-from tfapp.processes import identify
+from tfapp.processes import identify, with_environment
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
 
@@ -154,6 +154,24 @@ def test_the_master_is_killed(spark, waiting, pids, tfapp_home):
         status = application.status()
     assert (status.generation, status.losses, status.restarts) == (2, 1, 0), status
     assert not any(map(identify, before))
+
+
+def test_the_coordinator_is_killed(spark, shared, waiting, pids, tfapp_home):
+    """Another one goes on with the same programs."""
+    log = Home(tfapp_home / "spark").app("app").run(1).driver_log
+    with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
+        before = pids()
+        mark = os.fsencode(tfapp_home)
+        (coordinator,) = with_environment(
+            lambda env: b"TFAPP_COORDINATOR" in env and any(mark in value for value in env.values())
+        )
+        os.kill(coordinator.pid, signal.SIGKILL)
+        eventually(lambda: "another one goes on" in log.read_text())
+        assert all(map(identify, before))
+        (shared / "go").touch()
+        assert application.wait().state == "SUCCEEDED"
+        status = application.status()
+    assert (status.generation, status.losses, status.restarts) == (1, 0, 0), status
 
 
 def test_a_job_is_cancelled(spark, waiting, pids):
