@@ -21,6 +21,7 @@ from tests.clusters.kubernetes.namespace import wait_for
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import STAMP, CommandLine, read_until
 from tests.page.applications import embedded
+from tfapp.processes import with_environment
 
 # Ends when its file is there, which all pods see. It writes so much that its node begins new files
 # for its log.
@@ -248,6 +249,27 @@ def test_the_master_is_killed(tfapp, namespace):
     tfapp.left()
     tfapp.ok("destroy", "orphaned")
     assert tfapp.objects() == []
+
+
+@pytest.mark.weekly
+def test_the_coordinator_is_killed(tfapp):
+    """Another one goes on with the same pods, and nothing is charged."""
+    tfapp.run(tfapp.program(programs.GOES_ON), "unled", "-w", 1)
+    before, id = tfapp.pods("unled"), tfapp.status("unled")["id"].encode()
+    (coordinator,) = with_environment(
+        lambda env: b"TFAPP_COORDINATOR" in env and env.get(b"SKEIN_APPLICATION_ID") == id
+    )
+    os.kill(coordinator.pid, signal.SIGKILL)
+    said = "the coordinator was lost, another one goes on"
+    wait_for(lambda: said in tfapp.asks("diagnostics", "unled"), "another coordinator")
+    status = tfapp.status("unled")["status"]
+    assert (status["generation"], status["losses"], status["restarts"]) == (1, 0, 0)
+    uids = [
+        {pod["metadata"]["uid"] for pod in pods.values()} for pods in (before, tfapp.pods("unled"))
+    ]
+    assert uids[0] == uids[1]
+    tfapp.ok("stop", "unled")
+    tfapp.ok("destroy", "unled")
 
 
 @pytest.mark.weekly
