@@ -37,6 +37,8 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+FEW_FILES = 50  # fixtures of the session keep some
+
 
 # Runners and keepers kill all that their programs leave behind. In pytest's own process that would
 # be what other tests' fixtures have started: a cluster, an engine, a browser.
@@ -57,6 +59,17 @@ def nothing_left_of_the_session(tmp_path_factory):
     """Ends what its fixtures could not end."""
     with watched(tmp_path_factory.getbasetemp()):
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files_are_closed():
+    """A module leaves few files open: its process goes on with the next one."""
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    if len(os.listdir("/proc/self/fd")) > before + FEW_FILES:
+        gc.collect()
+        left = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        assert len(left) <= before + FEW_FILES, f"open files stay, such as {left[-5:]}"
 
 
 @pytest.fixture(autouse=True)

@@ -69,10 +69,16 @@ def master(monkeypatch):
         )
         served = ServedApplication("application_1_0001", "me", spec.SerializeToString(), ACCEPTED)
         launcher = Launcher()
-        memory = Memory(Journal(path, kept.table if kept else {}), kept, launcher)
+        if path in journals_of:
+            journals_of[path].close()  # its master is dead
+        journals_of[path] = Journal(path, kept.table if kept else {})
+        memory = Memory(journals_of[path], kept, launcher)
         return Master(served, ENDPOINT, launcher, None, time.time, memory)
 
-    return make
+    journals_of = {}
+    yield make
+    for journal in journals_of.values():
+        journal.close()
 
 
 def portrait(master):

@@ -133,10 +133,11 @@ class Journal:
 
     def delete(self) -> None:
         """What this master writes from now on is for nobody."""
-        self._close()
+        self.close()
         delete(self._path)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Nothing is written from now on."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -148,7 +149,7 @@ class Journal:
             if file.write(line) != len(line):
                 raise OSError("it has no room")
             _beside(self._path).replace(self._path)
-            self._close()
+            self.close()
             self._file = os.dup(file.fileno())
         self._size = self._compacted = len(line)
 
