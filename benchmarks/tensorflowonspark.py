@@ -15,7 +15,6 @@ import contextlib
 import functools
 import importlib.metadata
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from benchmarks.medians import compare, parser
 from benchmarks.spark_feed import WIDTH, arrays, drop, drop_elements, lists, seconds
 from tfapp.environment import build
 from tfapp.environment.unpacked import unpack
+from tfapp.ready import ready
 
 ROOT = Path(__file__).parents[1]
 CLUSTER = ROOT / "examples" / "spark-cluster" / "cluster.py"
@@ -196,10 +196,10 @@ class Driver:
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # there is no answer then
             print(command, file=self._process.stdin, flush=True)
-        ready, _, _ = select.select([self._process.stdout], [], [], LIMIT)
-        line = self._process.stdout.readline() if ready else ""
+        said, _ = ready([self._process.stdout], seconds=LIMIT)
+        line = self._process.stdout.readline() if said else ""
         if not line:
-            what = "has ended" if ready else f"gives no answer in {LIMIT:g} s"
+            what = "has ended" if said else f"gives no answer in {LIMIT:g} s"
             last = "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
             raise SystemExit(f"{last}\nThe driver of {self._name} {what}: see above.")
         return line.strip()

@@ -19,7 +19,7 @@ from tfapp.engines import ENGINES
 REPOSITORY = ROOT.parent
 
 # Rooms and the rooms they may import. Whatever is missing in a row is above it.
-EVERYWHERE = {"frozen", "threads"}
+EVERYWHERE = {"frozen", "ready", "threads"}
 BASE = {"close_match", "contract", "errors", "placeholders", "problems", "shipped"}
 MAY_IMPORT: dict[str, set[str]] = {
     "": {"errors"},
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "temporary": {"disk"},
     "interrupts": set(),
     "threads": set(),
+    "ready": set(),
     "listener": set(),
     "library_path": set(),
     "tools": set(),

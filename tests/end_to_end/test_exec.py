@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import socket
 import ssl
@@ -22,6 +21,7 @@ from tfapp.contract.encoding import encode
 from tfapp.contract.names import KEY_EXEC, OFFER_PREFIX
 from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.engines import open_engine
+from tfapp.ready import ready
 from tfapp.runner.sessions import MOST
 
 RUNS = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
@@ -62,7 +62,7 @@ def read_until(terminal, text, limit=60.0):
     found, end = b"", time.monotonic() + limit
     while text not in found:
         assert time.monotonic() < end, found
-        if select.select([terminal], [], [], 1.0)[0]:
+        if ready([terminal], seconds=1.0)[0]:
             found += os.read(terminal, 1 << 16)
     return found
 

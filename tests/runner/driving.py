@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import wait
+from tfapp.ready import ready
 
 PATIENCE = 60.0  # seconds, for what happens at once unless it is broken
 
@@ -63,6 +63,5 @@ class Driver:
 
     def _read(self) -> str:
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        assert ready, "the driver says nothing"
+        assert ready([self.process.stdout], seconds=PATIENCE)[0], "the driver says nothing"
         return self.process.stdout.readline()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ import traceback
 import tensorflow as tf
 
 import tfapp.storage
+from tfapp.ready import ready
 
 BASE, TIMES = sys.argv[1].rstrip("/"), int(sys.argv[2])
 MIB = bytes(1 << 20)
@@ -62,7 +62,7 @@ class Child:
         return os.waitpid(self._pid, 0)[1]
 
     def _read(self, limit):
-        assert select.select([self._pipe], [], [], max(0.0, limit))[0], "it hangs"
+        assert ready([self._pipe], seconds=max(0.0, limit))[0], "it hangs"
         found = os.read(self._pipe, 1 << 16).decode()
         self.lines += found.split("\n")[:-1]  # a line is written at once
         return found

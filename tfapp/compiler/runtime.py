@@ -21,6 +21,7 @@ MODULES = (
     "placeholders.py",
     "problems.py",
     "processes.py",
+    "ready.py",
     "script.py",
     "temporary.py",
     "threads.py",

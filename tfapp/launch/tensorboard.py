@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from tfapp.frozen import frozen
 from tfapp.launch.caller import Caller
 from tfapp.launch.fetch import described, is_inside
 from tfapp.launch.follow import States, has_ended, wait_until
+from tfapp.ready import ready
 from tfapp.tools import last_line
 
 ROLE = "tensorboard"
@@ -172,7 +172,7 @@ def _started(python: str, folder: Path, log: Path) -> Iterator[subprocess.Popen[
 def _address(process: subprocess.Popen[bytes], log: Path, timeout: float) -> str:
     """The address that TensorBoard prints once it serves."""
     deadline, output = time.monotonic() + timeout, _pipe(process.stdout)
-    while select.select([output], [], [], max(deadline - time.monotonic(), 0.0))[0]:
+    while ready([output], seconds=max(deadline - time.monotonic(), 0.0))[0]:
         line = output.readline().decode(errors="replace").strip()
         if line.startswith("http"):
             return line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from tfapp import threads
 from tfapp.contract.encoding import encode
 from tfapp.contract.sessions import Welcome
+from tfapp.ready import ready
 
 MOST = 4  # sessions at once
 _BEGIN_LIMIT = 10.0  # seconds for a session to listen
@@ -68,7 +68,7 @@ def _port(process: subprocess.Popen[bytes], welcome: Welcome) -> dict[str, objec
     with contextlib.suppress(OSError, ValueError):
         process.stdin.write(encode(welcome) + b"\n")
         process.stdin.flush()
-        if select.select([process.stdout], [], [], _BEGIN_LIMIT)[0]:
+        if ready([process.stdout], seconds=_BEGIN_LIMIT)[0]:
             said = json.loads(process.stdout.readline())
             return said if isinstance(said, dict) else {}
     return {}

@@ -8,7 +8,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
 from tfapp.processes import identify, with_environment
+from tfapp.ready import ready
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
 
@@ -211,7 +211,7 @@ class Shell:
         deadline = time.monotonic() + limit
         while wanted not in self.said:
             left = max(0.0, deadline - time.monotonic())
-            assert select.select([self._terminal], [], [], left)[0], self.said
+            assert ready([self._terminal], seconds=left)[0], self.said
             try:
                 self.said += os.read(self._terminal, 1 << 16).decode(errors="replace")
             except OSError:  # the program has ended

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.errors import ExitCode, UnreachableError
+from tfapp.ready import ready
 
 if TYPE_CHECKING:
     from tfapp.contract.channel import Channel
@@ -137,15 +138,15 @@ class _Passing:
             files = {self._wakes.fileno(): select.POLLIN}
             if open_input and not channel.full:
                 files[_IN] = select.POLLIN
-            ready = channel.wait(files)
-            if self._wakes.fileno() in ready:
+            awake = channel.wait(files)
+            if self._wakes.fileno() in awake:
                 self._wakes.recv(CHUNK)
                 if self._terminal:
                     columns, rows = os.get_terminal_size(_OUT)
                     channel.put(RESIZE, size(rows, columns))
                 else:
                     channel.put(SIGNAL, bytes((signal.SIGINT,)))
-            if _IN in ready:
+            if _IN in awake:
                 try:
                     data = os.read(_IN, CHUNK)
                 except OSError:  # the terminal is gone
@@ -165,4 +166,4 @@ def _write(number: int, data: bytes) -> None:
         try:
             data = data[os.write(number, data) :]
         except BlockingIOError:
-            select.select([], [number], [])
+            ready(writes=[number])

@@ -7,7 +7,6 @@ received all data.
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import ssl
 import threading
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from tfapp import threads
 from tfapp.engines.kubernetes.websockets import Socket, encode
 from tfapp.errors import TfappError
+from tfapp.ready import ready
 
 AHEAD = 1 << 20  # bytes that wait in one direction until no more is read
 CHUNK = 1 << 17  # bytes read at once
@@ -49,8 +49,7 @@ class Forward:
 
     def _accept(self) -> None:
         while True:
-            ready, _, _ = select.select([self._listener, self._ends], [], [])
-            if self._ends in ready:
+            if self._ends in ready([self._listener, self._ends])[0]:
                 return
             local, _ = self._listener.accept()
             self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -98,7 +97,7 @@ class Relay:
         if self._to_local:
             writes.append(self._local)
         waits = None if not (hears and self._pending()) else 0
-        readable, writable, _ = select.select(reads, writes, [], waits)
+        readable, writable = ready(reads, writes, waits)
         if self._ends in readable:
             return False
         if hears and (waits == 0 or self._remote.socket in readable):

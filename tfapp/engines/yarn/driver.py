@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import select
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from tfapp.engines.yarn.driver_daemon import DriverRecord
 from tfapp.engines.yarn.hadoop_client import find_java, fingerprint, read_class_path
 from tfapp.engines.yarn.layout import DriverFolder, YarnCredentials, YarnHome
 from tfapp.errors import UnavailableError
+from tfapp.ready import ready
 
 START_LIMIT = 60.0  # seconds for a driver to start
 LOCK_LIMIT = 2 * START_LIMIT  # seconds for another command to start one
@@ -144,12 +144,12 @@ def _ask_daemon(folder: DriverFolder, environ: Mapping[str, str]) -> Mapping[str
     )
     assert daemon.stdout is not None
     with daemon.stdout:
-        ready, _, _ = select.select([daemon.stdout], [], [], START_LIMIT)
-        line = daemon.stdout.readline() if ready else b""
+        answered, _ = ready([daemon.stdout], seconds=START_LIMIT)
+        line = daemon.stdout.readline() if answered else b""
     if not line:
         daemon.kill()
         daemon.wait()
-        reason = "it ended" if ready else f"no answer within {START_LIMIT:g} s"
+        reason = "it ended" if answered else f"no answer within {START_LIMIT:g} s"
         return {"error": reason}
     daemon.returncode = 0  # It goes on without this process; `subprocess` is not to warn of that.
     return json.loads(line)
