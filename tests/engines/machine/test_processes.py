@@ -28,7 +28,13 @@ async def main(line):
         await processes.exit("nowhere")
     except FileNotFoundError as error:
         print(error.strerror)
-    await processes.end_all()
+    for number in range(20):
+        processes.start(f"late {number}", folder, dict(os.environ), folder / "log")
+    ends = asyncio.gather(*(processes.end(f"late {number}") for number in range(20)))
+    await asyncio.sleep(0)
+    for number in range(20):
+        processes.noted(f"late {number}")  # the parent has not answered
+    await asyncio.wait_for(asyncio.gather(ends, processes.end_all()), 60)
     print(len(left_behind(line.pid)), "orphans are left", flush=True)
 
 parent = Parent()

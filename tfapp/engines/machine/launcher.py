@@ -127,8 +127,6 @@ class LocalLauncher:
                 return await self._end_of(task)
             return await self._start_and_wait(task, told, gpus)
         finally:
-            if self._config.attempts == 1:  # nobody else
-                self.noted(task.id)
             self._unwanted.discard(task.id)
             self._gpus.give_back(gpus)
             self._gpus_changed.set()
@@ -182,6 +180,8 @@ class LocalLauncher:
         try:
             code = await self._processes.exit(task.id)
             self._killed |= code == -signal.SIGKILL
+            if self._config.attempts == 1:  # no other master has to learn of it
+                self.noted(task.id)
             return Ended(code, last_lines=last_lines(log_path(self._run, task)))
         finally:
             await in_thread(delete_tree, self._run.containers / task.id)

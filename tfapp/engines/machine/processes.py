@@ -181,8 +181,10 @@ class Processes:
 
     def noted(self, id: str) -> None:
         """The end of a container is written down: no other master has to learn of it."""
-        if self._containers.pop(id, None) is not None:
+        container = self._containers.pop(id, None)
+        if container is not None:
             self._parent.order({"noted": id})
+            container.fail(OSError(errno.ECANCELED, f"nobody asks for {id} any more"))
 
     async def end(self, id: str) -> None:
         """Sends SIGTERM, and after a moment SIGKILL. `exit` returns when the processes have
