@@ -1,5 +1,6 @@
 """Calls to a master that is stopped, killed or left, or that fails or refuses."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 from tests.protocol.server import PATIENCE
 from tfapp.errors import RefusedError, UnreachableError
-from tfapp.protocol.client import LARGEST_REQUEST
+from tfapp.protocol.client import LARGEST_REQUEST, Client
 from tfapp.protocol.watch import Put
 from tfapp.runner.heartbeat import Heartbeat
 
@@ -104,6 +105,24 @@ def test_a_failure_that_stays_is_named(server):
         connection.put("fail", b"UNKNOWN " + FOREVER)
         with pytest.raises(UnreachableError, match=r"UNKNOWN Stream removed \(GetRange\)"):
             connection.get("x")
+
+
+@pytest.mark.parametrize(
+    ("tries", "said"),
+    [(["UNKNOWN", ""], "UNKNOWN"), (["once", "again", ""], "again"), ([""], "no answer in 2 s")],
+)
+def test_a_last_try_that_is_cut_short_hides_no_reason(server, tries, said):
+    now, reasons = [0.0], iter(tries)
+
+    def attempt(seconds):
+        reason = next(reasons)
+        now[0] += 0.5 if reason else seconds
+        raise UnreachableError(reason or f"no answer in {seconds:g} s")
+
+    pem = server.security.cert_bytes, server.security.key_bytes
+    client = Client("127.0.0.1:1", *pem, 2.0, lambda: now[0], lambda _: None)
+    with contextlib.closing(client), pytest.raises(UnreachableError, match=said):
+        client.repeat(attempt)
 
 
 def test_a_container_is_never_requested_twice(connection):

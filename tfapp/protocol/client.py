@@ -104,14 +104,17 @@ class Client:
 
     def repeat(self, attempt: Callable[[float], T]) -> T:
         """Returns the result of `attempt(seconds)`. It is repeated after UnreachableError until its
-        `seconds` are over."""
+        `seconds` are over. Then the last one that was answered says why."""
         end = self._clock() + self.deadline
+        failed = None
         while True:
             try:
                 return attempt(max(end - self._clock(), 0.001))
-            except UnreachableError:
+            except UnreachableError as error:
+                cut_short = self._clock() >= end
+                failed = failed if failed and cut_short and not self.closed else error
                 if self.closed or self._clock() + _PAUSE >= end:
-                    raise
+                    raise failed from failed.__cause__
             self._sleep(_PAUSE)
 
     def _meaning(self, method: str, error: grpc.RpcError) -> TfappError:

@@ -73,7 +73,7 @@ def test_containers_go_on(engine, tmp_path):
         wait_for_containers(client, 1, "KILLED")
         wait_for_containers(client, 2, "RUNNING")
     assert state(engine).address == served.address
-    assert set(running) - set(processes(tmp_path)), "w_0 has ended"
+    eventually(lambda: set(running) - set(processes(tmp_path)), "the end of w_0")
     assert lines(engine, "w_1") == ["up"], "nothing has begun twice"
     engine.stop("app", "enough", force=True)
     assert processes(tmp_path) == []
@@ -122,6 +122,8 @@ def test_a_master_script_that_ends_without_a_master(engine, tmp_path):
     go_on = tmp_path / "go on"
     script = f"while [ ! -e '{go_on}' ]; do sleep 0.01; done"
     engine.create("app", outliving(master=script, w=service()))
+    with stock_client(engine) as client:
+        wait_for_containers(client, 1, "RUNNING")
     os.kill(state(engine).process.pid, signal.SIGSTOP)
     go_on.write_text("")
     eventually(lambda: len(processes(tmp_path)) == 1, "its end")
