@@ -153,6 +153,15 @@ class Journal:
         self._size = self._compacted = len(line)
 
 
+def read_kept(path: Path) -> Kept | None:
+    """What the master before this one has written down; None if that is not usable."""
+    try:
+        return Kept.of(replay(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        log.error("the master was lost, and its journal cannot be read: %s", error)
+        return None
+
+
 @frozen
 class Memory:
     """What a master has beyond its own life. `kept`: of the one before it, if it goes on with its

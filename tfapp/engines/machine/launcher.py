@@ -19,16 +19,11 @@ from tfapp.disk import delete_tree, make_private, needing_room
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.gpus import GpuPool, hold, take_free
 from tfapp.engines.machine.localize import Localizer
-from tfapp.engines.machine.processes import (
-    ParentLine,
-    Processes,
-    end_leftovers,
-    find_launcher,
-    sweep_docker,
-)
+from tfapp.engines.machine.processes import end_leftovers, find_launcher, sweep_docker
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.frozen import frozen
+from tfapp.master.children import ParentLine, Processes
 from tfapp.master.launcher import Ended, Task, Told, container_number
 from tfapp.master.server import Endpoint
 from tfapp.temporary import sweep

@@ -22,10 +22,11 @@ from tfapp.contract.names import NODES, RETURNED_FILE
 from tfapp.disk import make_private, write_atomically
 from tfapp.engines.machine import launcher as machine
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.processes import ParentLine, find_launcher
+from tfapp.engines.machine.processes import find_launcher
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.engines.spark.control import CONTROL_FILE, ON_DRIVER, WORDS_LIMIT, ContainerLine, Control
+from tfapp.master.children import ParentLine
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, Launcher, Task, Told
 from tfapp.master.server import Endpoint

@@ -7,8 +7,8 @@ from tests.engines.applications import DEADLINE
 # and their orphans end.
 PROGRAM = """
 import asyncio, os, pathlib, socket, subprocess, sys
-from tfapp.engines.machine.parent import Parent
-from tfapp.engines.machine.processes import ParentLine, Processes
+from tfapp.master.parent import Parent
+from tfapp.master.children import ParentLine, Processes
 from tfapp.processes import left_behind
 
 folder = pathlib.Path(sys.argv[1])
