@@ -73,7 +73,7 @@ def test_containers_go_on(engine, tmp_path):
         wait_for_containers(client, 1, "KILLED")
         wait_for_containers(client, 2, "RUNNING")
     assert state(engine).address == served.address
-    assert set(running) - set(processes(tmp_path)), "w_0 has ended"
+    eventually(lambda: set(running) - set(processes(tmp_path)), "the end of w_0")
     assert lines(engine, "w_1") == ["up"], "nothing has begun twice"
     engine.stop("app", "enough", force=True)
     assert processes(tmp_path) == []
