@@ -592,10 +592,12 @@ def test_masters_that_are_killed_too_often(server, pod):
 def test_a_pod_that_ends_gets_no_other_master(server, pod):
     """What ends it is for the master, which says why; one that is killed meanwhile was the last."""
     until(lambda: pod.has(w_0="REQUESTED", w_1="REQUESTED"))
-    os.kill(pod.master, signal.SIGSTOP)
+    master = pod.master
+    os.kill(master, signal.SIGSTOP)
+    until(lambda: stat(master).state == "T")
     os.kill(pod.process.pid, signal.SIGTERM)
-    until(lambda: signal.SIGTERM in pending(pod.master))
-    os.kill(pod.master, signal.SIGKILL)
+    until(lambda: signal.SIGTERM in pending(master))
+    os.kill(master, signal.SIGKILL)
     assert pod.process.wait(60) == 128 + signal.SIGKILL
 
 
