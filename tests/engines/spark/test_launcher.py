@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ def end_of(log, *frames) -> Ended:
         launcher = SparkLauncher.__new__(SparkLauncher)
         launcher._containers = {"c_1": container}
         line = Line(list(frames))
-        await launcher.container("c_1", 1, line)  # type: ignore[arg-type]
+        launcher._config = SimpleNamespace(attempts=1)  # type: ignore[assignment]
+        await launcher.container("c_1", 1, line, again=False)  # type: ignore[arg-type]
         assert line.said == GO
         return container.end.result()
 
@@ -146,16 +148,17 @@ def test_a_program_saves_when_its_spark_task_ends_and_not_when_it_is_killed(
     order = {"folder": str(tmp_path), "files": "", "id": "c_1", "environment": environ}
 
     async def run():
-        mine, orders = keeper.Keeper(order), asyncio.StreamReader()
+        mine = keeper.Keeper(order)
         mine.writer = Sent()
-        gone = asyncio.get_running_loop().create_future()
-        running = asyncio.ensure_future(mine.run(orders, gone))
+        mine.connected.set()
+        over, gone = (asyncio.get_running_loop().create_future() for _ in range(2))
+        running = asyncio.ensure_future(mine.run(over, gone))
         while b"ready" not in mine.writer.data:
             await asyncio.wait({running}, timeout=0.05)
         if ends == "the task":
             gone.set_result(None)
         else:
-            orders.feed_eof()
+            over.set_result(None)
         return await asyncio.wait_for(running, 30)
 
     ended = asyncio.run(run())

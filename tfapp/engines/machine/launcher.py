@@ -59,10 +59,11 @@ def open_launcher(
     endpoint: Endpoint,
     end: End,
     parent: ParentLine,
+    begun: Mapping[str, str],
 ) -> Iterator[LocalLauncher]:
     """The launcher of a run, with GPUs for this run alone, and the containers of its earlier
-    masters that `parent` knows. `prefix`: see `find_launcher`. UnavailableError if too few GPUs are
-    free."""
+    masters, all of which `parent` knows. `prefix`: see `find_launcher`. UnavailableError if too few
+    GPUs are free."""
     used = {child.id: tuple(json.loads(child.note)) for child in parent.children.values()}
     with contextlib.ExitStack() as held:
         locks, most = Path(config.gpu_locks), max(config.gpus_needed, config.gpus_most)

@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import cast
@@ -43,8 +43,10 @@ from tfapp.processes import identify, redirect
 
 End = Callable[[str], None]  # ends the run as failed, with a sentence that says why
 # Opens the launcher of a run, in the master's event loop. TfappError when that cannot be.
+# The last argument: containers that an earlier master has started, see Kept.begun.
 OpenLauncher = Callable[
-    [RunFolder, RunConfig, Endpoint, End, ParentLine], AbstractContextManager[Launcher]
+    [RunFolder, RunConfig, Endpoint, End, ParentLine, Mapping[str, str]],
+    AbstractContextManager[Launcher],
 ]
 
 
@@ -142,7 +144,8 @@ async def _serve(
     def end(message: str) -> None:
         master.end(FAILED, message)
 
-    with prepared.open_launcher(run, config, endpoint, end, parent) as launcher:
+    begun = kept.begun if kept else {}
+    with prepared.open_launcher(run, config, endpoint, end, parent, begun) as launcher:
         application = ServedApplication(
             config.application,
             config.user,

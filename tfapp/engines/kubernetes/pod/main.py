@@ -32,7 +32,6 @@ from tfapp.contract.names import (
     ENV_MASTER_TIMEOUT,
     FAILED,
     JOB_FILE,
-    KILLED,
     OWN_LINE,
     SUSPENDED,
 )
@@ -52,7 +51,6 @@ from tfapp.master.children import ParentLine
 from tfapp.master.ending import ending
 from tfapp.master.files import FileServer
 from tfapp.master.journal import Journal, Kept, Memory, read_kept
-from tfapp.master.lifecycle import RUNNING
 from tfapp.master.parent import NO_MORE, Parent, Turn
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.protocol.definition import messages
@@ -318,7 +316,7 @@ class PodMaster:
             )
             if not goes_on:
                 await script.clear()
-            launcher = PodLauncher(self._api, run, files, script, _running(kept))
+            launcher = PodLauncher(self._api, run, files, script, kept.begun if kept else ())
             launcher.start()
             application = ServedApplication(
                 begun.record.application,
@@ -347,13 +345,6 @@ class PodMaster:
             terminated.tell(launcher.leave, end)
             # Pods that are about to begin may not hear that nobody knows them.
             await master.serve(lambda address: files.begin() if goes_on else None)
-
-
-def _running(kept: Kept | None) -> Iterator[str]:
-    """The ids of containers that may have a pod in which their script runs."""
-    for container in kept.containers if kept else ():
-        if container.engine_id and container.state in (RUNNING, KILLED):
-            yield container.engine_id
 
 
 class LeftError(TfappError):
