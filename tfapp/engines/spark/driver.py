@@ -136,11 +136,11 @@ class Agent:
         self.close()
 
     def _begin(self, order: Mapping[str, Any]) -> None:
-        from pyspark import InheritableThread
-
         id = order["id"]
         if id in self._waiting:  # by order of the master before
             return
+        from pyspark import InheritableThread
+
         self._ended.pop(id, None)
         self._waiting.add(id)
         threads.start_surely("tfapp-spark-job", self._run, order, kind=InheritableThread)
