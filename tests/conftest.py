@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -46,7 +46,11 @@ def _no_descendants(*_: object) -> NoReturn:
     raise AssertionError("this would end what fixtures have started: call it in another process")
 
 
-processes.left_behind = _no_descendants
+def _of_another(parent: int = 0, *more: Any) -> Any:
+    return _left_behind(parent, *more) if parent else _no_descendants()
+
+
+_left_behind, processes.left_behind = processes.left_behind, _of_another
 keeper.alive_below = _no_descendants
 
 

@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},
-    "master": {"contract", "errors", "listener", "protocol"},
+    "master": {"contract", "errors", "listener", "processes", "protocol"},
     "engines": BASE
     | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
     | {"temporary"}

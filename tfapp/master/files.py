@@ -42,9 +42,12 @@ log = logging.getLogger(__name__)
 class FileServer:
     """Serves the containers that were offered to it; to be made in the master's event loop.
     As a context manager: serves until it is left. `address`: host:port, for the containers.
-    `stay`: see `tfapp.standalone.bootstrap`."""
+    `stay`: see `tfapp.standalone.bootstrap`. `port`: 0 for any. `later`: until `begin` is called,
+    those who connect wait."""
 
-    def __init__(self, endpoint: Endpoint, stay: bool = False):
+    def __init__(self, endpoint: Endpoint, stay: bool = False, port: int = 0, later: bool = False):
+        self._later = later
+        self._listener: Listener | None = None
         self._loop = asyncio.get_running_loop()
         self._stay = stay
         self._uploads: Uploads | None = None
@@ -53,14 +56,20 @@ class FileServer:
         self._paths: dict[str, str] = {}  # and back
         self._lock = threading.Lock()
         self._tls = tls_context(endpoint)
-        self._socket, self.address = endpoint.listening()
+        self._socket, self.address = endpoint.listening(port)
 
     def __enter__(self) -> FileServer:
-        self._listener = Listener("files", self._socket, self._serve)
+        if not self._later:
+            self.begin()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
+        self._socket.close()
+
+    def begin(self) -> None:
+        self._listener = Listener("files", self._socket, self._serve)
 
     def _serve(self, plain: socket.socket, address: Any, admit: Admit) -> None:
         with self._tls.wrap_socket(plain, server_side=True) as connection:

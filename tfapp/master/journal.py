@@ -21,7 +21,7 @@ from typing import Any
 
 from tfapp.frozen import frozen
 from tfapp.master.launcher import KeepingLauncher
-from tfapp.master.lifecycle import ContainerRecord
+from tfapp.master.lifecycle import KILLED, RUNNING, ContainerRecord
 from tfapp.master.store import Owner, StoreEntry
 
 COMPACT = 4 << 20  # bytes of a file that may be written anew, if half of it is out of date
@@ -61,6 +61,14 @@ class Kept:
     containers: tuple[ContainerRecord, ...]
     counted: Mapping[str, Mapping[str, Any]]  # service -> see Lifecycle.counted
     pages: tuple[Mapping[str, str], ...]
+
+    @property
+    def begun(self) -> dict[str, str]:
+        """The containers whose script may run, also those that were killed, of whose end nothing is
+        known: their ids at the launcher -> their services."""
+        states = (RUNNING, KILLED)
+        found = (c for c in self.containers if c.state in states and c.engine_id)
+        return {container.engine_id: container.service for container in found}
 
     @classmethod
     def of(cls, table: Table) -> Kept:
@@ -152,6 +160,15 @@ class Journal:
             self.close()
             self._file = os.dup(file.fileno())
         self._size = self._compacted = len(line)
+
+
+def read_kept(path: Path) -> Kept | None:
+    """What the master before this one has written down; None if that is not usable."""
+    try:
+        return Kept.of(replay(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        log.error("the master was lost, and its journal cannot be read: %s", error)
+        return None
 
 
 @frozen

@@ -98,10 +98,15 @@ class Endpoint:
     key: bytes = dataclasses.field(repr=False)
     port: int = 0
 
-    def listening(self) -> tuple[socket.socket, str]:
+    @property
+    def address(self) -> str:
+        """How others reach its port (host:port)."""
+        return _join(self.advertise, self.port)
+
+    def listening(self, port: int = 0) -> tuple[socket.socket, str]:
         """A new socket that listens there, and how others reach it (host:port). OSError."""
         family = socket.AF_INET6 if ":" in self.listen else socket.AF_INET
-        made = socket.create_server((self.listen, 0), family=family, backlog=1024)
+        made = socket.create_server((self.listen, port), family=family, backlog=1024)
         return made, _join(self.advertise, made.getsockname()[1])
 
 

@@ -21,7 +21,7 @@ from tests.clusters.kubernetes.namespace import wait_for
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import STAMP, CommandLine, read_until
 from tests.page.applications import embedded
-from tfapp.processes import with_environment
+from tfapp.processes import stat, with_environment
 
 # Ends when its file is there, which all pods see. It writes so much that its node begins new files
 # for its log.
@@ -270,6 +270,43 @@ def test_the_coordinator_is_killed(tfapp):
     assert uids[0] == uids[1]
     tfapp.ok("stop", "unled")
     tfapp.ok("destroy", "unled")
+
+
+def test_the_process_of_the_master_is_killed(tfapp):
+    """Another one goes on in its pod, with the same pods, and nothing is charged. So it is with one
+    that hangs."""
+    tfapp.run(tfapp.program(programs.GOES_ON), "lonely", "-w", 1)
+    before = tfapp.pods("lonely")
+    name = before[""]["metadata"]["name"].encode()
+
+    def master():
+        found = {
+            process.pid: process
+            for process in with_environment(
+                lambda env: (
+                    env.get(b"TFAPP_POD_NAME") == name and b"SKEIN_APPLICATION_ID" not in env
+                )
+            )
+        }
+        return next((one for pid, one in found.items() if stat(pid).parent in found), None)
+
+    said = "the application's master was lost and is back; the programs went on"
+    for count, number in enumerate((signal.SIGKILL, signal.SIGSTOP), 1):
+        lost = master()
+        os.kill(lost.pid, number)
+        wait_for(lambda lost=lost: master() not in (None, lost), "another master")
+        wait_for(
+            lambda count=count: tfapp.asks("diagnostics", "lonely").count(said) == count, "its word"
+        )
+    status = tfapp.status("lonely")["status"]
+    assert (status["generation"], status["losses"], status["restarts"]) == (1, 0, 0)
+    uids = [
+        {pod["metadata"]["uid"] for pod in pods.values()} for pods in (before, tfapp.pods("lonely"))
+    ]
+    assert uids[0] == uids[1]
+    tfapp.ok("stop", "lonely")
+    tfapp.left()
+    tfapp.ok("destroy", "lonely")
 
 
 @pytest.mark.weekly

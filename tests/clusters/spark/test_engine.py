@@ -144,16 +144,22 @@ def test_a_process_above_a_program_is_killed(spark, waiting, pids, what):
     assert status.restarts == (1 if "runner" in what else 0), status
 
 
-def test_the_master_is_killed(spark, waiting, pids, tfapp_home):
-    """The agent in the driver follows it to the next one; all else ends, and forms anew."""
+def test_the_master_is_killed(spark, shared, waiting, pids, tfapp_home):
+    """Another one goes on with the same programs: their keepers and the driver's agent find it."""
     run = Home(tfapp_home / "spark").app("app").run(1)
     with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
-        before = pids()
-        os.kill(read_state(run).process.pid, signal.SIGKILL)
+        before, lost = pids(), read_state(run)
+        os.kill(lost.process.pid, signal.SIGKILL)
+        eventually(lambda: read_state(run) != lost)
+        assert all(map(identify, before))
+        (shared / "go").touch()
         assert application.wait().state == "SUCCEEDED"
         status = application.status()
-    assert (status.generation, status.losses, status.restarts) == (2, 1, 0), status
-    assert not any(map(identify, before))
+        logs = application.logs()
+    assert (status.generation, status.losses, status.restarts) == (1, 0, 0), status
+    said = "the application's master was lost and is back; the programs went on"
+    assert said in [moment.text for moment in status.timeline]
+    assert all(text.endswith("exit code 0\n") for name, text in logs.items() if "worker" in name)
 
 
 def test_the_coordinator_is_killed(spark, shared, waiting, pids, tfapp_home):

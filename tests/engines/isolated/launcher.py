@@ -37,7 +37,7 @@ def prepare():
 
 
 @contextlib.contextmanager
-def open_launcher(run, config, endpoint, end, parent):
+def open_launcher(run, config, endpoint, end, parent, begun):
     with FileServer(endpoint) as files:
         yield IsolatedLauncher(run, config, endpoint, files)
 

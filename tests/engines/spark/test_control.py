@@ -35,7 +35,7 @@ class Ear:
     def report(self, said):
         self.heard.put_nowait(said)
 
-    async def container(self, id, attempt, line):
+    async def container(self, id, attempt, line, again):
         line.say(GO)
         frames = []
         while frame := await line.frame():

@@ -1,17 +1,21 @@
 """A container's messages at the launcher, whatever they are and whatever the disk takes."""
 
 import asyncio
+import contextlib
 import json
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tfapp.contract.names import RETURNED_FILE
-from tfapp.engines.spark.launcher import NODE_LOST, SparkLauncher, _Container
+from tfapp.engines.spark import launcher as launcher_module
+from tfapp.engines.spark.driver import Agent
+from tfapp.engines.spark.launcher import NODE_LOST, PREEMPTED, SparkLauncher, _Container
 from tfapp.master.launcher import Ended, Task
 from tfapp.standalone import keeper
-from tfapp.standalone.keeper import EXIT, GO, LOG, RETURNED
+from tfapp.standalone.keeper import END, EXIT, GO, GO_ON, LOG, NOTED, RETURNED
 
 DONE = (EXIT, json.dumps({"code": 0, "lost": False}).encode())
 
@@ -41,7 +45,8 @@ def end_of(log, *frames) -> Ended:
         launcher = SparkLauncher.__new__(SparkLauncher)
         launcher._containers = {"c_1": container}
         line = Line(list(frames))
-        await launcher.container("c_1", 1, line)  # type: ignore[arg-type]
+        launcher._config = SimpleNamespace(attempts=1)  # type: ignore[assignment]
+        await launcher.container("c_1", 1, line, again=False)  # type: ignore[arg-type]
         assert line.said == GO
         return container.end.result()
 
@@ -146,19 +151,123 @@ def test_a_program_saves_when_its_spark_task_ends_and_not_when_it_is_killed(
     order = {"folder": str(tmp_path), "files": "", "id": "c_1", "environment": environ}
 
     async def run():
-        mine, orders = keeper.Keeper(order), asyncio.StreamReader()
+        mine = keeper.Keeper(order)
         mine.writer = Sent()
-        gone = asyncio.get_running_loop().create_future()
-        running = asyncio.ensure_future(mine.run(orders, gone))
+        mine.connected.set()
+        over, gone = (asyncio.get_running_loop().create_future() for _ in range(2))
+        running = asyncio.ensure_future(mine.run(over, gone))
         while b"ready" not in mine.writer.data:
             await asyncio.wait({running}, timeout=0.05)
         if ends == "the task":
             gone.set_result(None)
         else:
-            orders.feed_eof()
+            over.set_result(None)
         return await asyncio.wait_for(running, 30)
 
     ended = asyncio.run(run())
     saves = ends == "the task"
     assert ended == {"code": None, "lost": True} if saves else not ended["lost"]
     assert (tmp_path / "saved").exists() == saves
+
+
+class Playing:
+    """A launcher after the loss of a master, whose server, driver and keepers are played. `told`:
+    orders to the driver."""
+
+    def __init__(self, folder, monkeypatch, begun):
+        monkeypatch.setattr(
+            launcher_module.machine, "log_file", lambda run, task: folder / f"{task.name}.log"
+        )
+        self.told: list[Any] = []
+        self.control = SimpleNamespace(address="h:1", order=self.told.append, start=self.nothing)
+        monkeypatch.setattr(launcher_module, "Control", lambda *_: self.control)
+        self.files = SimpleNamespace(
+            address="h:2", begin=lambda: None, offering=lambda *_: contextlib.nullcontext()
+        )
+        config = SimpleNamespace(engine={}, attempts=3, master_timeout=1.0, name="app")
+        endpoint = SimpleNamespace(certificate=b"", key=b"")
+        beside = SimpleNamespace(noted=lambda id: None)
+        fields: Any = (None, config, endpoint, self.files, beside, None, 0, begun)
+        self.launcher = SparkLauncher(*fields)
+
+    async def nothing(self):
+        """Serves."""
+
+    def run(self, name, told=None):
+        service = SimpleNamespace(resources=SimpleNamespace(vcores=1, gpus=0))
+        task = Task(f"c_{name}", name, name.replace("_", "/"), service, {})
+        return asyncio.ensure_future(self.launcher.run(task, told))
+
+
+def test_a_container_of_an_earlier_master_goes_on(tmp_path, monkeypatch):
+    """No job is ordered for it. Its end is told to the keeper when it is written down."""
+    (tmp_path / "w_0.log").write_bytes(b"one\n")
+
+    async def story():
+        playing = Playing(tmp_path, monkeypatch, ["c_w_0"])
+        running, new = playing.run("w_0"), playing.run("w_1")
+        await asyncio.sleep(0)
+        playing.launcher.agent_came()
+        line = Line([(LOG, b"two\n"), DONE])
+        keeping = asyncio.ensure_future(playing.launcher.container("c_w_0", 1, line, again=True))
+        ended = await asyncio.wait_for(running, 60)
+        assert line.said == GO_ON % 4
+        playing.launcher.noted("c_w_0")
+        await asyncio.wait_for(keeping, 60)
+        assert line.said == GO_ON % 4 + NOTED
+        new.cancel()
+        return ended, playing.told
+
+    ended, told = asyncio.run(story())
+    assert ended == Ended(0, last_lines="one\ntwo")
+    assert told[0] == {"do": "keep", "wanted": {"c_w_0": True, "c_w_1": False}}
+    assert [(each["do"], each.get("id")) for each in told[1:]] == [("run", "c_w_1")]
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (lambda launcher: None, NODE_LOST),  # nobody comes
+        (
+            lambda launcher: launcher.report({"ended": "c_w_0", "words": "lost", "cannot": False}),
+            PREEMPTED,
+        ),
+    ],
+    ids=["no keeper", "its job has ended"],
+)
+def test_a_container_of_an_earlier_master_is_gone(tmp_path, monkeypatch, story, reason):
+    monkeypatch.setattr(launcher_module, "BACK_LIMIT", 0.05)
+
+    async def run():
+        playing = Playing(tmp_path, monkeypatch, ["c_w_0"])
+        running = playing.run("w_0")
+        await asyncio.sleep(0)
+        playing.launcher.agent_came()
+        story(playing.launcher)
+        return await asyncio.wait_for(running, 60)
+
+    ended = asyncio.run(run())
+    assert (ended.code, ended.reason) == (None, reason)
+
+
+def test_a_keeper_that_nobody_knows_is_ended(tmp_path, monkeypatch):
+    async def run():
+        playing, line = Playing(tmp_path, monkeypatch, []), Line([])
+        await playing.launcher.container("c_w_0", 1, line, again=True)
+        return line.said
+
+    assert asyncio.run(run()) == END
+
+
+def test_the_agent_keeps_the_jobs_that_the_next_master_wants():
+    """It ends the others, and reports once more on those that have ended meanwhile."""
+    agent, cancelled, reported = Agent.__new__(Agent), [], []
+    agent._cancel, agent._report = cancelled.append, reported.append
+    agent._waiting = {"goes on", "unwanted"}
+    agent._ended = {id: {"ended": id} for id in ("meanwhile", "before", "did not begin")}
+    agent._obey(
+        {"do": "keep", "wanted": {"goes on": True, "meanwhile": True, "did not begin": False}}
+    )
+    agent._obey({"do": "run", "id": "goes on"})
+    assert (cancelled, reported) == (["unwanted"], [{"ended": "meanwhile"}])
+    assert agent._waiting == {"goes on", "unwanted"}, "until Spark has ended it"

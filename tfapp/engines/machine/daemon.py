@@ -1,5 +1,5 @@
 """`python -m tfapp.engines.machine.daemon LAUNCHER RUN_DIR`: an application master as a process
-that outlives the command that has started it, and its parent (see tfapp.engines.machine.parent),
+that outlives the command that has started it, and its parent (see tfapp.master.parent),
 which starts another master when one is lost. LAUNCHER is a module of an engine: see
 tfapp.engines.machine.serving.
 
@@ -12,7 +12,6 @@ log.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import resource
 import signal
@@ -21,12 +20,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tfapp.engines.machine.parent import START_LIMIT, Parent
+from tfapp.master.parent import LOST, Parent, Turn
 from tfapp.processes import redirect
 
 GO = "go\n"
 HINT = "\t"  # between an error's sentence and what to do about it
-LOST = os.EX_TEMPFAIL  # exit code of a master after which another one has to go on
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,36 +37,24 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: None)
     # A shell ignores it in what it starts in the background.
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    parent, attempt, killed = Parent(), 1, False
-    while True:
-        line, end = socket.socketpair()
-        child = os.fork()
-        if not child:
-            line.close()
-            parent.become_master()
-            return _serve(argv, attempt, parent, end, killed)
-        end.close()
-        if attempt == 1:
-            _tell(f"pid {child} {os.getpid()}")
-            redirect(os.O_RDWR, os.devnull, 0, 1, 2)  # the pipes are the master's
-        code = parent.look_after(child, line, math.inf if attempt == 1 else START_LIMIT)
-        if code >= 0 and code != LOST:
-            return code
-        attempt, killed = attempt + 1, code < 0
+    parent = Parent()
+    return parent.keep(lambda turn: _serve(argv, turn, parent), _begun)
 
 
-def _serve(
-    argv: Sequence[str], attempt: int, parent: Parent, line: socket.socket, killed: bool
-) -> int:
-    """Serves as the master number `attempt`, the first one once there is "go". `killed`: whether
-    the one before was, else it has ended what it had started. Returns an exit code."""
+def _begun(master: int) -> None:
+    _tell(f"pid {master} {os.getpid()}")
+    redirect(os.O_RDWR, os.devnull, 0, 1, 2)  # the pipes are the master's
+
+
+def _serve(argv: Sequence[str], turn: Turn, parent: Parent) -> int:
+    """Serves as a master, the first one once there is "go". Returns an exit code."""
     # While the starter still makes up its mind.
-    from tfapp.engines.machine.processes import ParentLine
     from tfapp.engines.machine.serving import Place, prepare, run_master
+    from tfapp.master.children import ParentLine
 
     launcher, run = argv
     prepared = prepare(launcher, time.time())
-    if attempt == 1 and sys.stdin.readline() != GO:
+    if turn.attempt == 1 and sys.stdin.readline() != GO:
         return 1  # the starter gave up
     _allow_many_connections()
     code = run_master(
@@ -77,8 +63,8 @@ def _serve(
         lambda address: _tell(f"ready {address}"),
         lambda sentence, hint: _tell(f"error {sentence}{HINT}{hint}"),
         time.time,
-        Place(socket.gethostname(), os.getppid(), attempt, killed),
-        ParentLine(line, parent.children, parent.held, os.getppid()),
+        Place(socket.gethostname(), os.getppid(), turn.attempt, turn.killed),
+        ParentLine.of(turn, parent),
     )
     return LOST if code is None else code
 

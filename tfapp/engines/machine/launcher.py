@@ -19,16 +19,11 @@ from tfapp.disk import delete_tree, make_private, needing_room
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.gpus import GpuPool, hold, take_free
 from tfapp.engines.machine.localize import Localizer
-from tfapp.engines.machine.processes import (
-    ParentLine,
-    Processes,
-    end_leftovers,
-    find_launcher,
-    sweep_docker,
-)
+from tfapp.engines.machine.processes import end_leftovers, find_launcher, sweep_docker
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.frozen import frozen
+from tfapp.master.children import ParentLine, Processes
 from tfapp.master.launcher import Ended, Task, Told, container_number
 from tfapp.master.server import Endpoint
 from tfapp.temporary import sweep
@@ -64,10 +59,11 @@ def open_launcher(
     endpoint: Endpoint,
     end: End,
     parent: ParentLine,
+    begun: Mapping[str, str],
 ) -> Iterator[LocalLauncher]:
     """The launcher of a run, with GPUs for this run alone, and the containers of its earlier
-    masters that `parent` knows. `prefix`: see `find_launcher`. UnavailableError if too few GPUs are
-    free."""
+    masters, all of which `parent` knows. `prefix`: see `find_launcher`. UnavailableError if too few
+    GPUs are free."""
     used = {child.id: tuple(json.loads(child.note)) for child in parent.children.values()}
     with contextlib.ExitStack() as held:
         locks, most = Path(config.gpu_locks), max(config.gpus_needed, config.gpus_most)

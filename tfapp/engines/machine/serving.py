@@ -8,15 +8,13 @@ tfapp.master.journal.Memory).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import importlib
 import logging
 import os
 import signal
-import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import cast
@@ -25,8 +23,7 @@ from tfapp.contract.names import FAILED
 from tfapp.disk import delete_tree, make_private, write_atomically, write_json, writing
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.parent import BEAT
-from tfapp.engines.machine.processes import ParentLine, end_leftovers
+from tfapp.engines.machine.processes import end_leftovers
 from tfapp.engines.machine.state import (
     MasterState,
     RunConfig,
@@ -37,18 +34,19 @@ from tfapp.engines.machine.state import (
 )
 from tfapp.errors import TfappError
 from tfapp.frozen import frozen
+from tfapp.master.children import ParentLine
 from tfapp.master.ending import Ending
-from tfapp.master.journal import Journal, Kept, Memory, delete, replay
+from tfapp.master.journal import Journal, Memory, delete, read_kept
 from tfapp.master.launcher import KeepingLauncher, Launcher
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.processes import identify, redirect
 
-_PORT = "port "  # before its number, in what the parent holds
-
 End = Callable[[str], None]  # ends the run as failed, with a sentence that says why
 # Opens the launcher of a run, in the master's event loop. TfappError when that cannot be.
+# The last argument: containers that an earlier master has started, see Kept.begun.
 OpenLauncher = Callable[
-    [RunFolder, RunConfig, Endpoint, End, ParentLine], AbstractContextManager[Launcher]
+    [RunFolder, RunConfig, Endpoint, End, ParentLine, Mapping[str, str]],
+    AbstractContextManager[Launcher],
 ]
 
 
@@ -128,7 +126,7 @@ async def _serve(
         if place.attempt > config.attempts or not _was_lost(run):
             return 0
         if place.killed and prepared.keeps:
-            kept = _kept(run)
+            kept = read_kept(run.journal)
         if kept is None:
             _clear(run, config, parent)
         else:
@@ -140,13 +138,14 @@ async def _serve(
             write_atomically(run.key, prepared.key)
     certificate, key = run.certificate.read_bytes(), run.key.read_bytes()
     keeps = prepared.keeps and config.attempts > 1
-    port = _reserved_port(parent, config.bind) if keeps else 0
+    port = parent.reserve("port", config.bind) if keeps else 0
     endpoint = Endpoint(config.bind, config.bind, certificate, key, port)
 
     def end(message: str) -> None:
         master.end(FAILED, message)
 
-    with prepared.open_launcher(run, config, endpoint, end, parent) as launcher:
+    begun = kept.begun if kept else {}
+    with prepared.open_launcher(run, config, endpoint, end, parent, begun) as launcher:
         application = ServedApplication(
             config.application,
             config.user,
@@ -169,45 +168,13 @@ async def _serve(
             signal.SIGTERM,
             lambda: end("The application master was ended by a signal (SIGTERM)."),
         )
-        beating = asyncio.ensure_future(_beat(parent)) if keeps else None
+        beating = asyncio.ensure_future(parent.beat()) if keeps else None
         if await master.serve(ready):
             return 0
         delete(run.journal)  # the next one begins anew
         if beating is not None:
             beating.cancel()
         return None
-
-
-async def _beat(parent: ParentLine) -> None:
-    """Tells the parent that this event loop does not hang."""
-    while True:
-        parent.order({"alive": 1})
-        await asyncio.sleep(BEAT)
-
-
-def _kept(run: RunFolder) -> Kept | None:
-    """What the master before this one has written down; None if that is not usable."""
-    try:
-        return Kept.of(replay(run.journal.read_bytes()))
-    except (OSError, ValueError) as error:
-        logging.error("the master was lost, and its journal cannot be read: %s", error)
-        return None
-
-
-def _reserved_port(parent: ParentLine, address: str) -> int:
-    """The port of the run's masters, which nobody else gets while there is none. 0 if `address`
-    is not of this machine: the server will say so."""
-    for name in parent.held:
-        if name.startswith(_PORT):
-            return int(name[len(_PORT) :])
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as made, contextlib.suppress(OSError):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, 0))
-        port: int = made.getsockname()[1]
-        parent.order({"hold": f"{_PORT}{port}"}, made.fileno())
-        return port
-    return 0
 
 
 def _was_lost(run: RunFolder) -> bool:

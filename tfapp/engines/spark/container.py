@@ -46,7 +46,7 @@ def container(order: Mapping[str, Any]) -> Callable[[Iterable[Any]], list[Any]]:
             LOG_DIRS=f"{folder}/logs",
             CUDA_VISIBLE_DEVICES=",".join(gpu.addresses) if gpu else "",
         )
-        told = {key: order[key] for key in ("id", "control", "files")}
+        told = {key: order[key] for key in ("id", "control", "files", "patience")}
         told.update(attempt=context.attemptNumber(), folder=folder, environment=environment)
         keeper = subprocess.Popen(
             [sys.executable, f"{folder}/keeper.py"],

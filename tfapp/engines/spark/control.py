@@ -4,7 +4,8 @@ its role:
 
     {"role": "orders"}      the driver's agent: receives orders for Spark, one JSON line each
     {"role": "reports"}     the driver's agent: reports on what Spark has done
-    {"role": "container", "id": ID, "attempt": N}    a keeper: see tfapp.standalone.keeper
+    {"role": "container", "id": ID, "attempt": N, "again": WHETHER}
+                            a keeper: see tfapp.standalone.keeper
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class Ear(Protocol):
     def report(self, said: Mapping[str, Any]) -> None:
         """A line from the driver's agent."""
 
-    async def container(self, id: str, attempt: int, line: ContainerLine) -> None:
-        """A keeper is ready to start its container. Returns when the connection may be closed."""
+    async def container(self, id: str, attempt: int, line: ContainerLine, again: bool) -> None:
+        """A keeper is ready to start its container, or keeps one that an earlier master has
+        started. Returns when the connection may be closed."""
 
 
 class ContainerLine:
@@ -60,7 +62,7 @@ class ContainerLine:
         self.host: str = writer.get_extra_info("peername")[0]
 
     def say(self, word: bytes) -> None:
-        """Sends GO or END of tfapp.standalone.keeper."""
+        """Sends a line of tfapp.standalone.keeper."""
         self._writer.write(word)
 
     async def frame(self) -> tuple[bytes, bytes] | None:
@@ -80,7 +82,7 @@ class Control:
     """Listens on `address` (host:port) from its creation on, and serves from `start` until `close`.
     OSError if it cannot listen."""
 
-    def __init__(self, endpoint: Endpoint, ear: Ear):
+    def __init__(self, endpoint: Endpoint, ear: Ear, port: int = 0):
         self._endpoint = endpoint
         self._ear = ear
         self._orders: asyncio.StreamWriter | None = None
@@ -88,7 +90,7 @@ class Control:
         self._listener: Listener | None = None
         self._loop: asyncio.AbstractEventLoop
         self._tls: ssl.SSLContext
-        self._socket, self.address = endpoint.listening()
+        self._socket, self.address = endpoint.listening(port)
 
     async def start(self) -> None:
         """Accepts connections, including those that are waiting."""
@@ -142,7 +144,8 @@ class Control:
                 await self._take_reports(reader)
             elif role == "container":
                 line = ContainerLine(reader, writer)
-                await self._ear.container(str(hello["id"]), int(hello["attempt"]), line)
+                about = str(hello["id"]), int(hello["attempt"])
+                await self._ear.container(*about, line, bool(hello.get("again")))
 
     @contextmanager
     def _known(self, writer: asyncio.StreamWriter) -> Iterator[None]:

@@ -52,12 +52,21 @@ _AGENTS: weakref.WeakSet[Agent] = weakref.WeakSet()
 
 class Agent:
     """The agent of one run with a running master. It works in its own threads until the master
-    ends. If that was lost, another agent follows, of the next master."""
+    ends. If that was lost, it follows the next one."""
 
     def __init__(self, context: SparkContext, run: RunFolder):
         """OSError if the master cannot be reached; ValueError if a file of the run is damaged."""
         self._context = context
-        self._run_folder, self._state = run, read_state(run)
+        self._run_folder = run
+        self._lock = threading.Lock()
+        self._waiting: set[str] = set()  # jobs that have not ended
+        self._ended: dict[str, dict[str, Any]] = {}  # the reports on the others
+        self._over = threading.Event()
+        self._connect()
+        _AGENTS.add(self)
+
+    def _connect(self) -> None:
+        run, state = self._run_folder, read_state(self._run_folder)
         for path in (run.certificate, run.key):
             read_pem(path)
         tls = ssl.create_default_context(cafile=run.certificate)
@@ -65,45 +74,59 @@ class Agent:
         tls.check_hostname = False  # all of an application have this one certificate
         address = _address(run.path / CONTROL_FILE)
         # Two connections: one is read, the other is written, each by one thread at a time.
-        self._orders = _connect(tls, address, "orders")
-        self._reports = _connect(tls, address, "reports")
-        self._lock = threading.Lock()
-        self._waiting: set[str] = set()  # jobs that have not ended
-        self._over = threading.Event()
-        _AGENTS.add(self)
+        orders, reports = _connect(tls, address, "orders"), _connect(tls, address, "reports")
+        with self._lock:
+            self._state, self._orders, self._reports = state, orders, reports
 
     def start(self) -> None:
         threads.start_surely("tfapp-spark", self._take_orders, failed=lambda _: self._end())
         threads.keep("tfapp-spark-look", self._look)
 
     def _take_orders(self) -> None:
-        with contextlib.suppress(OSError, ValueError), self._orders.makefile("rb") as lines:
-            for line in lines:
-                order = json.loads(line)
-                if order["do"] == "run":
-                    self._begin(order)
-                elif order["do"] == "explain":
-                    about = order["id"], order["attempt"]
-                    threads.start_surely("tfapp-spark-words", self._explain, *about)
-                else:
-                    self._cancel(order["id"])
-        self._end()
-        self._follow()
+        while True:
+            with contextlib.suppress(OSError, ValueError), self._orders.makefile("rb") as lines:
+                for line in lines:
+                    self._obey(json.loads(line))
+            self.close()
+            if not self._follow():
+                self._end()
+                return
 
-    def _follow(self) -> None:
-        """Starts the agent of the next master, if there is one."""
+    def _obey(self, order: Mapping[str, Any]) -> None:
+        if order["do"] == "run":
+            self._begin(order)
+        elif order["do"] == "keep":
+            self._keep(order["wanted"])
+        elif order["do"] == "explain":
+            about = order["id"], order["attempt"]
+            threads.start_surely("tfapp-spark-words", self._explain, *about)
+        else:
+            self._cancel(order["id"])
+
+    def _follow(self) -> bool:
+        """Connects to the next master, if there is one."""
         until = time.monotonic() + NEXT_LIMIT
         while time.monotonic() < until and running(self._context):
             state = read_state(self._run_folder)
             if state is None or not state.lives:
-                return
+                return False
             if state.address and state != self._state:
                 try:
-                    Agent(self._context, self._run_folder).start()
-                    return
+                    self._connect()
+                    return True
                 except (OSError, ValueError) as error:  # it is lost, too, or begins
                     log.info("the next master cannot be reached: %s", error)
             time.sleep(NEXT_EVERY)
+        return False
+
+    def _keep(self, wanted: Mapping[str, bool]) -> None:
+        """Ends the jobs that this master does not want, and reports those that have ended.
+        `wanted`: the container of a job -> whether a master before this one has started it."""
+        for id in self._waiting - set(wanted):
+            self._cancel(id)
+        self._ended = {id: said for id, said in self._ended.items() if wanted.get(id)}
+        for said in tuple(self._ended.values()):
+            self._report(said)
 
     def _end(self) -> None:
         """Ends its jobs and connections, by which the master knows."""
@@ -113,9 +136,13 @@ class Agent:
         self.close()
 
     def _begin(self, order: Mapping[str, Any]) -> None:
+        id = order["id"]
+        if id in self._waiting:  # by order of the master before
+            return
         from pyspark import InheritableThread
 
-        self._waiting.add(order["id"])
+        self._ended.pop(id, None)
+        self._waiting.add(id)
         threads.start_surely("tfapp-spark-job", self._run, order, kind=InheritableThread)
 
     def _run(self, order: Mapping[str, Any]) -> None:
@@ -127,8 +154,9 @@ class Agent:
             log.info("the job of %s has failed", id, exc_info=True)
             if not running(self._context):
                 self._report({"over": OVER})
+        self._ended[id] = said = {"ended": id, "words": words, "cannot": cannot}
         self._waiting.discard(id)
-        self._report({"ended": id, "words": words, "cannot": cannot})
+        self._report(said)
 
     def _submit(self, order: Mapping[str, Any]) -> None:
         from pyspark import cloudpickle

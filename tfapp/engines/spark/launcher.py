@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,20 @@ from tfapp.contract.names import NODES, RETURNED_FILE
 from tfapp.disk import make_private, write_atomically
 from tfapp.engines.machine import launcher as machine
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.processes import ParentLine, find_launcher
+from tfapp.engines.machine.processes import find_launcher
 from tfapp.engines.machine.serving import End, OpenLauncher
 from tfapp.engines.machine.state import RunConfig
 from tfapp.engines.spark.control import CONTROL_FILE, ON_DRIVER, WORDS_LIMIT, ContainerLine, Control
+from tfapp.master.children import ParentLine
 from tfapp.master.files import FileServer
-from tfapp.master.launcher import Ended, Launcher, Task, Told
+from tfapp.master.launcher import Ended, KeepingLauncher, Task, Told
 from tfapp.master.server import Endpoint
-from tfapp.standalone.keeper import END, EXIT, GO, LOG, RETURNED
+from tfapp.standalone.keeper import END, EXIT, GO, GO_ON, LOG, NOTED, RETURNED
 
+KEEPS_CONTAINERS = True  # see tfapp.engines.machine.serving
 AGENT_LIMIT = 60.0  # seconds for the driver's agent to come
 QUIET = 2.0  # seconds that a job may take to begin before it is said to wait
+BACK_LIMIT = 40.0  # seconds for keepers to find the next master; then their runners have ended
 CLOSE_LIMIT = 15.0  # seconds for all containers to end at the end of a run
 AGAIN = "Spark has lost its task before it began"
 NODE_LOST, PREEMPTED, MEMORY, START = "node-lost", "preempted", "memory", "start"
@@ -54,25 +57,30 @@ def open_launcher(
     endpoint: Endpoint,
     end: End,
     parent: ParentLine,
+    begun: Mapping[str, str],
 ) -> Iterator[SparkLauncher]:
-    """The launcher of a run. `prefix`: see `find_launcher`."""
+    """The launcher of a run. `prefix`: see `find_launcher`. `begun`: see Kept.begun."""
     here = _with_python(config, make_private(run.localized / "bin"))
     here = dataclasses.replace(here, gpus=(), gpus_needed=0)  # they are the executors'
-    here = dataclasses.replace(here, attempts=1)  # no container outlives this master
-    beside_it = machine.open_launcher(prefix, run, here, endpoint, end, parent)
-    with beside_it as beside, FileServer(endpoint) as files:
-        launcher = SparkLauncher(run, config, endpoint, files, beside, end)
+    beside_it = machine.open_launcher(prefix, run, here, endpoint, end, parent, begun)
+    keeps = config.attempts > 1
+    ports = [parent.reserve(what, config.bind) if keeps else 0 for what in ("files", "control")]
+    with beside_it as beside, FileServer(endpoint, port=ports[0], later=True) as files:
+        on_driver = config.engine.get(ON_DRIVER, ())
+        jobs = {id for id, service in begun.items() if service not in on_driver}
+        launcher = SparkLauncher(run, config, endpoint, files, beside, end, ports[1], jobs)
         write_atomically(run.path / CONTROL_FILE, launcher.address.encode())
         yield launcher
 
 
 class _Container:
-    """One container, from its request until its end."""
+    """One container, from its request until its end. `begun`: an earlier master has started it."""
 
-    def __init__(self, task: Task, told: Told, log: Path):
+    def __init__(self, task: Task, told: Told, log: Path, begun: bool = False):
         loop = asyncio.get_running_loop()
         self.task = task
         self.told = told
+        self.begun = begun
         self.log = log
         self.line: ContainerLine | None = None  # once its keeper is there
         self.attempt = 0  # Spark's number of the task that it is
@@ -81,6 +89,14 @@ class _Container:
         self.words: asyncio.Future[str] = loop.create_future()  # Spark's, of the end of its task
         self.since = loop.time()
 
+    def granted(self, host: str) -> bool:
+        """See Told.granted."""
+        return not self.killed and (self.begun or self.told.granted(host))
+
+    def waits(self, text: str, kind: str = "") -> None:
+        """See Told.waits."""
+        self.told.waits(text, kind)
+
     def finish(self, ended: Ended) -> None:
         """Sets the end; only the first call counts."""
         if not self.end.done():
@@ -88,7 +104,9 @@ class _Container:
 
 
 class SparkLauncher:
-    """See tfapp.master.launcher.Launcher. `beside` runs the containers that are no Spark jobs."""
+    """See tfapp.master.launcher.KeepingLauncher. `beside` runs the containers that are no Spark
+    jobs. `port`: of its server, 0 for any. `begun`: the ids of Spark jobs that an earlier master
+    has started, and whose end it has not noted."""
 
     def __init__(
         self,
@@ -96,8 +114,10 @@ class SparkLauncher:
         config: RunConfig,
         endpoint: Endpoint,
         files: FileServer,
-        beside: Launcher,
+        beside: KeepingLauncher,
         end: End,
+        port: int = 0,
+        begun: Iterable[str] = (),
     ):
         self._run = run
         self._config = config
@@ -106,33 +126,59 @@ class SparkLauncher:
         self._beside = beside
         self._end = end
         self._here = frozenset(config.engine.get(ON_DRIVER, ()))
-        self._control = Control(endpoint, self)
+        self._control = Control(endpoint, self, port)
         self.address = self._control.address  # for the driver's agent
         self._containers: dict[str, _Container] = {}
         self._unwanted: set[str] = set()
+        self._begun = set(begun)
+        self._noted: dict[str, asyncio.Event] = {}  # of containers that have told their end
         self._agent = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(AGENT_LIMIT, self.agent_left)
-        self._serving = loop.create_task(self._control.start())
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.call_later(AGENT_LIMIT, self.agent_left)
+        self._serving: asyncio.Task[None] | None = None
 
     async def run(self, task: Task, told: Told) -> Ended:
-        await asyncio.shield(self._serving)
+        if self._serving is None:  # not before all containers of an earlier master are known
+            self._serving = self._loop.create_task(self._serve())
         if not task.name or task.name.rpartition("_")[0] in self._here:
             return await self._beside.run(task, told)
         if task.id in self._unwanted:
             return Ended(None)
-        container = _Container(task, told, machine.log_file(self._run, task))
+        log_file, begun = machine.log_file(self._run, task), task.id in self._begun
+        container = _Container(task, told, log_file, begun)
         self._containers[task.id] = container
         try:
-            with self._files.offering(task, told):
+            with self._files.offering(task, container):
                 await self._agent.wait()
-                if not container.killed:
+                if begun:
+                    self._loop.call_later(BACK_LIMIT, self._stays_away, container)
+                elif not container.killed:
                     self._control.order(self._job(task))
                 ended = await asyncio.shield(container.end)
                 return await self._with_words(container, ended)
         finally:
             if container.end.done():  # else `close` ends it
                 del self._containers[task.id]
+
+    async def _serve(self) -> None:
+        self._files.begin()
+        await self._control.start()
+
+    def _stays_away(self, container: _Container) -> None:
+        if container.line is None:
+            last = machine.last_lines(container.log)
+            container.finish(Ended(None, "nothing is heard of it any more", NODE_LOST, last))
+
+    def knows(self, id: str) -> bool:
+        """See KeepingLauncher."""
+        return id in self._begun or self._beside.knows(id)
+
+    def noted(self, id: str) -> None:
+        """See KeepingLauncher."""
+        self._begun.discard(id)
+        self._beside.noted(id)
+        if id in self._noted:
+            self._noted.pop(id).set()
 
     async def kill(self, id: str) -> None:
         self._unwanted.add(id)
@@ -150,7 +196,8 @@ class SparkLauncher:
     async def close(self) -> None:
         await asyncio.gather(self._beside.close(), self._close_jobs())
         self._deadline.cancel()
-        self._serving.cancel()
+        if self._serving is not None:
+            self._serving.cancel()
         self._control.close()
 
     async def _close_jobs(self) -> None:
@@ -166,6 +213,8 @@ class SparkLauncher:
     # -- what the driver's agent says: tfapp.engines.spark.control.Ear --
     def agent_came(self) -> None:
         self._deadline.cancel()
+        wanted = {id: one.begun for id, one in self._containers.items() if not one.killed}
+        self._control.order({"do": "keep", "wanted": wanted})
         self._agent.set()
 
     def agent_left(self) -> None:
@@ -202,19 +251,24 @@ class SparkLauncher:
                 container.told.waits(waiting_for(len(waiting), slots, free), NODES)
 
     # -- what keepers say --
-    async def container(self, id: str, attempt: int, line: ContainerLine) -> None:
+    async def container(self, id: str, attempt: int, line: ContainerLine, again: bool) -> None:
         container = self._containers.get(id)
         if container is None or container.killed:
+            line.say(END)
             return
         if container.line is not None:
             # Spark's own retry, or its speculation: the first to end would end the other.
             await asyncio.shield(container.end)
+            line.say(END)
             return
         container.line, container.attempt = line, attempt
         text = f"the connection to {line.host} is lost"
         try:
-            line.say(GO)
+            if not again:
+                line.say(GO)
             with open(container.log, "ab", buffering=0) as file:
+                if again:
+                    line.say(GO_ON % file.tell())
                 log_file = Log(file.fileno())
                 while frame := await line.frame():
                     kind, data = frame
@@ -224,6 +278,10 @@ class SparkLauncher:
                         self._keep_returned(container, data)
                     elif kind == EXIT:
                         container.finish(_ended(json.loads(data), container, line.host))
+                        if self._config.attempts > 1 and not container.killed:
+                            noted = self._noted.setdefault(id, asyncio.Event())
+                            await noted.wait()
+                            line.say(NOTED)
                         return
         except Exception as error:
             log.exception("%s cannot be followed", container.task.id)
@@ -260,6 +318,7 @@ class SparkLauncher:
             "files": self._files.address,
             "certificate": self._endpoint.certificate.decode(),
             "key": self._endpoint.key.decode(),
+            "patience": self._config.master_timeout if self._config.attempts > 1 else 0,
             "keeper": _source(tfapp.standalone.keeper),
             "bootstrap": _source(tfapp.standalone.bootstrap),
         }
@@ -289,8 +348,9 @@ def _with_python(config: RunConfig, folder: Path) -> RunConfig:
     """The configuration with this interpreter as python3 for processes on this machine, as on
     executors. `folder`: for the command."""
     command = folder / "python3"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    command.chmod(0o700)
+    if not command.exists():  # else those of an earlier master may read it just now
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        command.chmod(0o700)
     path = f"{folder}:{config.environment.get('PATH') or os.defpath}"
     return dataclasses.replace(config, environment={**config.environment, "PATH": path})
 

@@ -1,22 +1,30 @@
 """The master of pods from its start to its end, with an API server that has no nodes."""
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.contract_values import make_job
 from tests.engines.kubernetes.api_server import Answer, ApiServer
+from tests.engines.kubernetes.pod.parents import parent
+from tfapp.contract.encoding import encode
 from tfapp.contract.names import (
     ACCEPTED,
     FAILED,
+    JOB_FILE,
     KEY_LOST,
     KEY_STATUS,
     SUCCEEDED,
@@ -32,7 +40,10 @@ from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import UnavailableError
 from tfapp.master.ending import Ending
+from tfapp.master.parent import Turn
+from tfapp.processes import children, environment, identify, is_alive, send, stat, working_under
 from tfapp.protocol.connection import connect
+from tfapp.protocol.definition import messages
 from tfapp.skein_library import skein
 from tfapp.standalone.bootstrap import MasterClient
 
@@ -90,7 +101,9 @@ def serve(server, place, story=None):
     async def both():
         api = PodApi(server.environ, server.account)
         told = asyncio.ensure_future(asyncio.to_thread(story, now) if story else _nothing())
-        code = await asyncio.wait_for(main.serve(api, place, lambda: 9.0), 60)
+        with parent() as line:
+            master = main.PodMaster(api, place, lambda: 9.0, Turn(1, False, None), line)
+            code = await asyncio.wait_for(master.serve(), 60)
         return code, await told
 
     return asyncio.run(both())
@@ -431,6 +444,196 @@ def test_a_record_that_is_damaged(server, place):
     server.objects[RECORD]["data"]["run-1"] = "{}"
     with pytest.raises(UnavailableError, match="record is damaged"):
         serve(server, place("true"))
+
+
+# The program of the pod. argv: the folder of its account.
+POD = """
+import os, pathlib, sys
+from tfapp.engines.kubernetes.pod import main, transport
+transport.PodApi.__init__.__defaults__ = (pathlib.Path(sys.argv[1]),)
+sys.exit(main.main([], os.environ))
+"""
+WORKER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"labels": {**names.run_labels("a", 1), names.COMPONENT: "w"}},
+    "spec": {"containers": [{"name": names.CONTAINER}]},
+}
+MAIN_RUNS = [{"name": names.CONTAINER, "state": {"running": {}}}]
+
+
+class Pod:
+    """The pod of a master that has a service "w" with two instances, and of which three masters
+    may be lost."""
+
+    def __init__(self, server, where):
+        job = make_job(attempts=3)
+        digest = hashlib.sha256(encode(job)).hexdigest()
+        (where.app / digest).write_bytes(encode(job))
+        spec = messages.ApplicationSpec.FromString((where.app / "spec").read_bytes())
+        spec.master.files[JOB_FILE].CopyFrom(
+            messages.File(source=messages.Url(scheme="file", file=f"/x/{digest}"))
+        )
+        service = skein.Service(skein.Resources(32, 1), script="true", instances=2, max_restarts=0)
+        spec.services["w"].MergeFromString(service.to_protobuf().SerializeToString())
+        (where.app / "spec").write_bytes(spec.SerializeToString())
+        (where.app / "pods").write_text(json.dumps({"w": WORKER}))
+        own = {"TFAPP_NAME": "a", "TFAPP_RUN": "1", "TFAPP_POD_NAME": "master"}
+        own |= {"TFAPP_POD_IP": "127.0.0.1", "TFAPP_ROOT": str(where.root)}
+        self.server, self.where = server, where
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", POD, str(server.account)],
+            env={**os.environ, **own, **server.environ},
+            start_new_session=True,
+        )
+
+    def now(self):
+        return read_run(self.server.objects[RECORD]["data"], 1)
+
+    @property
+    def address(self):
+        return until(lambda: self.now().state and self.now().state.address)
+
+    def connect(self):
+        return connect(self.address, CERTIFICATE, KEY)
+
+    @property
+    def master(self):
+        """Its process; 0 while there is none."""
+        found = filter(None, map(stat, children(self.process.pid)))
+        return max((each.pid for each in found if each.session == self.process.pid), default=0)
+
+    def lose(self):
+        """Kills the master and waits for the next one."""
+        before = self.master
+        os.kill(before, signal.SIGKILL)
+        until(lambda: self.master not in (0, before))
+
+    def begins(self, name):
+        """A pod of an instance comes, and its script begins."""
+        args = self.server.await_object(f"Pod/{name}")["spec"]["containers"][0]["args"]
+        self.server.change(name, "Running", "node", containerStatuses=MAIN_RUNS)
+        client = MasterClient(args[0], *self.where.credentials)
+        client.get(f"/containers/{args[1]}?attempt={name}", lambda answer, _: answer.read())
+        client.close()
+
+    def has(self, **states):
+        with self.connect() as connection:
+            found = connection.containers(("REQUESTED", "RUNNING", "SUCCEEDED", "FAILED", "KILLED"))
+        return {container.id: container.state for container in found} == states
+
+
+@pytest.fixture
+def pod(server, place):
+    server.put("Job/tfapp-a-1", {**job(), "status": {"startTime": "t"}})
+    made = Pod(server, place("echo $$ > ../script; " + FOREVER))
+    yield made
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(made.process.pid, signal.SIGKILL)
+    made.process.wait()
+    for process in working_under(str(made.where.work)):
+        send(process, signal.SIGKILL)
+
+
+def script_of(pod):
+    """The process of the master script."""
+    path = pod.where.work / "script"
+    return identify(int(until(lambda: path.exists() and path.read_text())))
+
+
+def test_a_master_that_is_killed_in_its_pod(server, pod):
+    """The next one serves at the same addresses, and goes on with the same pods. What has ended
+    meanwhile it learns later, also where there is no API server when it begins."""
+    pod.begins("tfapp-a-1-w-0")
+    server.await_object("Pod/tfapp-a-1-w-1")
+    with pod.connect() as connection:
+        connection.put("kept", b"x")
+    address, script = pod.address, script_of(pod)
+    pod.lose()
+    pod.begins("tfapp-a-1-w-1")
+    until(lambda: pod.has(w_0="RUNNING", w_1="RUNNING"))
+    with pod.connect() as connection:
+        assert connection.get("kept") == b"x"
+        server.go(away=True)
+        pod.lose()
+        connection.put("kept", b"y")
+        ended = [{"name": names.CONTAINER, "state": {"terminated": {"exitCode": 0}}}]
+        server.change("tfapp-a-1-w-0", "Succeeded", containerStatuses=ended)
+        assert pod.has(w_0="RUNNING", w_1="RUNNING")
+        server.go(away=False)
+        until(lambda: pod.has(w_0="SUCCEEDED", w_1="RUNNING"))
+        connection.kill_container("w_1")
+    server.await_request("PATCH", "Pod/tfapp-a-1-w-1")
+    server.change("tfapp-a-1-w-1", "Failed", reason="DeadlineExceeded")
+    assert (pod.address, script_of(pod), pod.now().state.attempt) == (address, script, 1)
+    made = [
+        r.body["metadata"]["name"] for r in server.requests if (r.method, r.key) == ("POST", "Pod")
+    ]
+    assert sorted(set(made)) == ["tfapp-a-1-w-0", "tfapp-a-1-w-1"]
+    assert "DELETE" not in [request.method for request in server.requests]
+    with pod.connect() as connection:
+        connection.shutdown(SUCCEEDED, "enough")
+    assert pod.process.wait(60) == 0
+    assert pod.now().ending.status.state == SUCCEEDED
+    assert not is_alive(script)
+
+
+def test_a_master_and_its_script_are_killed(server, pod):
+    """Both are replaced: their parent has seen the end of the script, too."""
+    pod.begins("tfapp-a-1-w-0")
+    before, master = script_of(pod), pod.master
+    os.kill(master, signal.SIGSTOP)
+    until(lambda: stat(master).state == "T")
+    send(before, signal.SIGKILL)
+    pod.lose()
+    until(lambda: script_of(pod) not in (None, before))
+    assert pod.has(w_0="RUNNING", w_1="REQUESTED")
+    told = environment(script_of(pod).pid)
+    assert (told[b"TFAPP_COORDINATOR"], told[b"TFAPP_MASTER_TIMEOUT"]) == (b"1", b"300")
+
+
+def test_masters_that_are_killed_too_often(server, pod):
+    """Then the pod fails, and its Job starts another one."""
+    pod.begins("tfapp-a-1-w-0")
+    for _ in range(2):
+        pod.lose()
+        until(lambda: pod.has(w_0="RUNNING", w_1="REQUESTED"))
+    os.kill(pod.master, signal.SIGKILL)
+    assert pod.process.wait(60) == 128 + signal.SIGKILL
+    assert pod.now().ending is None
+
+
+def test_a_pod_that_ends_gets_no_other_master(server, pod):
+    """What ends it is for the master, which says why; one that is killed meanwhile was the last."""
+    until(lambda: pod.has(w_0="REQUESTED", w_1="REQUESTED"))
+    master = pod.master
+    os.kill(master, signal.SIGSTOP)
+    until(lambda: stat(master).state == "T")
+    os.kill(pod.process.pid, signal.SIGTERM)
+    until(lambda: signal.SIGTERM in pending(master))
+    os.kill(master, signal.SIGKILL)
+    assert pod.process.wait(60) == 128 + signal.SIGKILL
+
+
+def pending(pid):
+    """The signals that wait for a process."""
+    (mask,) = re.findall("ShdPnd:\\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text())
+    return [number for number in signal.valid_signals() if int(mask, 16) >> (number - 1) & 1]
+
+
+def test_a_master_without_the_journal_of_the_one_before(server, pod):
+    """It begins the next generation, with pods of other names, once the others have ended."""
+    pod.begins("tfapp-a-1-w-0")
+    server.await_object("Pod/tfapp-a-1-w-1")
+    script = script_of(pod)
+    (pod.where.work / "journal").write_bytes(b"damage\n" * 3)
+    pod.lose()
+    for name in ("tfapp-a-1-w-0", "tfapp-a-1-w-1"):
+        server.await_request("DELETE", f"Pod/{name}")
+    server.await_object("Pod/tfapp-a-1-w-10000")
+    until(lambda: pod.now().state.attempt == 2 and not is_alive(script))
+    with pod.connect() as connection:
+        assert connection.get(KEY_LOST) == b""
 
 
 class TestRecord:

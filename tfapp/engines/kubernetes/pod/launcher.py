@@ -115,7 +115,7 @@ class _Pod:
     def granted(self, host: str) -> bool:
         if self.killed.is_set():
             return False
-        self.began = self._told.granted(host)
+        self.began = self.began or self._told.granted(host)  # a master before this one knows it
         return self.began
 
     def waits(self, text: str, kind: str = "") -> None:
@@ -154,10 +154,19 @@ class _Pod:
 
 
 class PodLauncher:
-    """See tfapp.master.launcher.Launcher. `script` runs the containers that are no pods. Create it
-    in the event loop and call `start`."""
+    """See tfapp.master.launcher.KeepingLauncher. `script` runs the containers that are no pods.
+    Create it in the event loop and call `start`. `begun`: the ids of containers whose script an
+    earlier master in this pod has started, and whose end it has not noted."""
 
-    def __init__(self, api: Api, run: PodRun, files: FileServer, script: Launcher):
+    def __init__(
+        self,
+        api: Api,
+        run: PodRun,
+        files: FileServer,
+        script: Launcher,
+        begun: Iterable[str] = (),
+    ):
+        self._begun = set(begun)
         self._api = api
         self._run = run
         self._files = files
@@ -192,7 +201,9 @@ class PodLauncher:
         pod = _Pod(task, manifest["metadata"]["name"], told)
         self._pods[pod.name] = pod
         with self._files.offering(task, pod):
-            making = asyncio.ensure_future(self._make(pod, manifest))
+            making = asyncio.ensure_future(
+                self._go_on(pod) if self.knows(task.id) else self._make(pod, manifest)
+            )
             self._making.add(making)
             making.add_done_callback(self._making.discard)
             # When this is given up, the pod stays known: `close` ends it.
@@ -207,6 +218,14 @@ class PodLauncher:
                 until = time.monotonic() + self._run.heartbeat + KILL_MARGIN
                 self._out_of_sight[task.instance] = until
             return ended
+
+    def knows(self, id: str) -> bool:
+        """See KeepingLauncher."""
+        return id in self._begun
+
+    def noted(self, id: str) -> None:
+        """See KeepingLauncher. The end of a pod is in the cluster, for as long as its name is."""
+        self._begun.discard(id)
 
     async def kill(self, id: str) -> None:
         self._unwanted.add(id)
@@ -282,10 +301,18 @@ class PodLauncher:
             await _either(pod.killed.wait(), RETRY)
         return False
 
+    async def _go_on(self, pod: _Pod) -> bool:
+        """Follows a pod that an earlier master has made. Returns True."""
+        pod.created = pod.began = True
+        self._soon(self._look_for(pod))
+        return True
+
     # -- ending them --
     async def _end(self, pod: _Pod) -> None:
         """Ends a pod by its deadline, at which its node ends it. A pod without a node is
         deleted."""
+        if not pod.seen:
+            await self._look_for(pod)
         for _ in range(ATTEMPTS):
             if pod.has_node:
                 await self._tell(pod, self._api.patch, body={"spec": {"activeDeadlineSeconds": 1}})

@@ -1,4 +1,6 @@
-"""The program of the master's pod: `python3 runtime.zip engines.kubernetes.pod`.
+"""The program of the master's pod: `python3 runtime.zip engines.kubernetes.pod`. It is the parent
+of masters (see tfapp.master.parent): when one is lost, the next one in this pod goes on with the
+same pods of instances, by its journal.
 
 Environment: TFAPP_NAME, the application; TFAPP_RUN, the number of the run; TFAPP_POD_NAME and
 TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run's Secret in
@@ -23,8 +25,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfapp.contract.encoding import Coded, encode
 from tfapp.contract.job import Job, Limits
-from tfapp.contract.names import ACCEPTED, FAILED, JOB_FILE, OWN_LINE, SUSPENDED
+from tfapp.contract.names import (
+    ACCEPTED,
+    ENV_MASTER_TIMEOUT,
+    FAILED,
+    JOB_FILE,
+    OWN_LINE,
+    SUSPENDED,
+)
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import Api
@@ -32,13 +42,16 @@ from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
 from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, PodRecord
-from tfapp.engines.kubernetes.pod.record import RecordedRun, read_run
+from tfapp.engines.kubernetes.pod.record import RecordedRun, RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.script import ScriptLauncher
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import TfappError, UnavailableError
 from tfapp.frozen import frozen
+from tfapp.master.children import ParentLine
 from tfapp.master.ending import ending
 from tfapp.master.files import FileServer
+from tfapp.master.journal import Journal, Kept, Memory, read_kept
+from tfapp.master.parent import NO_MORE, Parent, Turn
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.protocol.definition import messages
 from tfapp.threads import in_thread
@@ -50,6 +63,8 @@ ASK_EVERY = 0.3
 OWNER_LIMIT = 3.0  # seconds to make the owner of the pods
 BURY_MARGIN = 10.0  # seconds for pods of earlier masters to be gone
 MASTER_FIRST = 10.0  # seconds for an earlier master to be gone, before its pods are ended
+PORTS = "port", "files"  # those of a run's masters: of gRPC, of files
+BEGUN = "pod", "begun"  # the place of Begun in a journal
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -94,118 +109,242 @@ class PodFolders:
         return self.root / "work"
 
     @property
+    def journal(self) -> Path:
+        return self.work / "journal"
+
+    @property
     def received(self) -> Path:
         """The folder for files that are in no Secret."""
         return self.work / "files"
 
 
+@frozen
+class Shipped:
+    """What the application's Secret says of it: Skein's ApplicationSpec, its deadlines, and how
+    many masters it may have."""
+
+    spec: Any
+    limits: Limits = Limits(0.0, 0.0, 0.0, 0.0)
+    attempts: int = 1
+
+    @classmethod
+    def read(cls, place: PodFolders) -> Shipped:
+        """UnavailableError."""
+        try:
+            spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
+            if JOB_FILE not in spec.master.files:
+                return cls(spec)
+            file = place.app / _digest(spec.master.files[JOB_FILE])
+            job = Job.from_dict(json.loads(file.read_bytes()))
+        except OSError as error:
+            raise UnavailableError(f"the application's Secret cannot be read: {error}") from error
+        return cls(spec, job.limits, job.attempts)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether pods outlive a master."""
+        return self.attempts > 1
+
+
+@frozen
+class Begun(Coded):
+    """What a master knows when it begins to serve. It is in its journal, so that the next one in
+    this pod needs no API server to begin. `owner`: of its pods. `job`: a reference to its own.
+    `another`: see ServedApplication."""
+
+    record: RunRecord
+    state: RunState
+    user: str
+    owner: Mapping[str, Any]
+    job: Mapping[str, Any]
+    another: bool
+
+
+@frozen
+class Before:
+    """What there was before this master. `earlier`, `lost`: see ServedApplication. `kept`: of the
+    one with whose pods it goes on."""
+
+    earlier: ApplicationStatus | None = None
+    lost: bool = False
+    kept: Kept | None = None
+
+
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Serves the run until its end. Takes no arguments."""
+    """Has masters serve the run until its end, one after another. Takes no arguments."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{OWN_LINE}master: %(message)s"
     )
     logging.getLogger("tfapp.master.files").setLevel(logging.WARNING)  # each file of each container
     os.umask(0o077)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    parent = Parent(passes_on=True)
+    return parent.keep(lambda turn: _serve(turn, ParentLine.of(turn, parent), environ))
+
+
+def _serve(turn: Turn, parent: ParentLine, environ: Mapping[str, str]) -> int:
+    """In the process of a master."""
     try:
         place = PodFolders.read(environ)
-        return asyncio.run(serve(PodApi(environ), place, time.time))
+        return asyncio.run(PodMaster(PodApi(environ), place, time.time, turn, parent).serve())
     except TfappError as error:
         log.error("%s", f"{error.message} ({error.hint})" if error.hint else error.message)
         return 1
 
 
-async def serve(api: Api, place: PodFolders, clock: Callable[[], float]) -> int:
-    """Serves the run and writes its ending, unless its Job is suspended or starts another master. A
-    run that has an ending is left alone. TfappError if that fails."""
-    record = PodRecord(api, place.name, place.run, place.pod)
-    try:
-        data = await in_thread(record.read)
-        known = read_run(data, place.run)
-        user = json.loads(data["definition"])["user"]
-    except (KeyError, ValueError, TypeError) as error:
-        raise UnavailableError(f"the application's record is damaged: {error!r}") from error
-    accepted = known.record.accepted
-    try:
-        await _serve(api, place, record, known, user, clock)
-    except LeftError as error:
-        log.info("%s", error)
-    except (TfappError, OSError) as error:
-        await in_thread(record.ended, ending(FAILED, str(error), accepted, clock()))
-        raise error if isinstance(error, TfappError) else UnavailableError(str(error)) from error
-    except Exception as error:
-        log.exception("the master has failed")
-        said = f"The application master has failed: {error!r}"
-        await in_thread(record.ended, ending(FAILED, said, accepted, clock()))
-        return 1
-    return 0 if record.succeeded else 1
+class PodMaster:
+    """A master in its pod, for one call of `serve`. `clock`: seconds since 1970."""
 
+    def __init__(
+        self,
+        api: Api,
+        place: PodFolders,
+        clock: Callable[[], float],
+        turn: Turn,
+        parent: ParentLine,
+    ):
+        self._api = api
+        self._place = place
+        self._clock = clock
+        self._turn = turn
+        self._parent = parent
+        self._record = PodRecord(api, place.name, place.run, place.pod)
+        self._shipped = Shipped.read(place)
 
-async def _serve(
-    api: Api,
-    place: PodFolders,
-    record: PodRecord,
-    known: RecordedRun,
-    user: str,
-    clock: Callable[[], float],
-) -> None:
-    certificate, key = place.credentials
-    listen = "::" if ":" in place.address else "0.0.0.0"
-    endpoint = Endpoint(listen, place.address, certificate.read_bytes(), key.read_bytes())
-    own = await in_thread(api.require, "Pod", place.pod, PATIENCE)
-    terminated = Termination(api, place)
-    spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
-    limits, attempt, earlier, lost = _limits(place, spec), 1, None, False
-    job = await in_thread(_job, api, place)
-    since = job.get("status", {}).get("startTime", "")
-    if known.state is not None and known.ending is None:
-        attempt = known.state.attempt + 1
-        lost = since == known.state.since != ""
-        await terminated.unless(_bury(api, place, limits))
-        known = read_run(await in_thread(record.read), place.run)
-        earlier = known.status
-        if not lost:
-            earlier = dataclasses.replace(known.last_known, state=ACCEPTED)
-    if known.ending is not None or known.stop is not None or known.last_known.verdict is not None:
-        log.info("the run has ended: it is not started")
-        await in_thread(record.ended, ending(FAILED, "", known.last_known, clock()))
-        return
-    record.tells(
-        Events(api, names.run_object(place.name, place.run), _job_of(own)["uid"], place.pod)
-    )
-    await in_thread(record.begins, attempt, since)
-    if earlier is not None and not lost:
-        _resize(spec, earlier)
-    with FileServer(endpoint, stay=True) as files:
-        limit = FILES_LIMIT if attempt == 1 or lost else math.inf
-        await terminated.unless(_with_files(place, spec, files, record, limit))
-        pods = json.loads((place.app / "pods").read_text())
-        owner = await in_thread(_owner, api, place, own)
-        run = PodRun(place.name, place.run, owner, pods, limits.heartbeat, attempt)
-        script = ScriptLauncher(files, certificate, key, place.work, place.address)
-        launcher = PodLauncher(api, run, files, script)
-        launcher.start()
-        made = known.record
-        application = ServedApplication(
-            made.application,
+    async def serve(self) -> int:
+        """Serves the run and writes its ending, unless its Job is suspended or starts another
+        master. A run that has an ending is left alone. Returns an exit code. TfappError if that
+        fails."""
+        if self._turn.attempt > self._shipped.attempts:
+            return NO_MORE
+        beating = asyncio.ensure_future(self._parent.beat()) if self._shipped.keeps else None
+        kept = read_kept(self._place.journal) if self._turn.killed else None
+        try:
+            if kept is not None:
+                begun = Begun.from_dict(kept.table[BEGUN])
+                accepted, serving = begun.record.accepted, self._go_on(begun, kept)
+            else:
+                data = await in_thread(self._record.read)
+                known = read_run(data, self._place.run)
+                user = json.loads(data["definition"])["user"]
+                accepted, serving = known.record.accepted, self._begin(known, user)
+        except (KeyError, ValueError, TypeError) as error:
+            raise UnavailableError(f"the application's record is damaged: {error!r}") from error
+        try:
+            await serving
+        except LeftError as error:
+            log.info("%s", error)
+        except (TfappError, OSError) as error:
+            await self._fail(str(error), accepted)
+            if isinstance(error, TfappError):
+                raise
+            raise UnavailableError(str(error)) from error
+        except Exception as error:
+            log.exception("the master has failed")
+            await self._fail(f"The application master has failed: {error!r}", accepted)
+            return 1
+        finally:
+            if beating is not None:
+                beating.cancel()
+        return 0 if self._record.succeeded else 1
+
+    async def _fail(self, why: str, accepted: ApplicationStatus) -> None:
+        await in_thread(self._record.ended, ending(FAILED, why, accepted, self._clock()))
+
+    async def _go_on(self, begun: Begun, kept: Kept) -> None:
+        """Goes on with the pods of a master that was lost in this pod."""
+        log.info("the master was lost; this one goes on with its pods")
+        self._record.goes_on(begun.state)
+        await self._serve(begun, Before(kept=kept), Termination(self._api, self._place))
+
+    async def _begin(self, known: RecordedRun, user: str) -> None:
+        api, place, record = self._api, self._place, self._record
+        own = await in_thread(api.require, "Pod", place.pod, PATIENCE)
+        terminated = Termination(api, place)
+        attempt, before = 1, Before()
+        job = await in_thread(_job, api, place)
+        since = job.get("status", {}).get("startTime", "")
+        if known.state is not None and known.ending is None:
+            attempt = known.state.attempt + 1
+            lost = since == known.state.since != ""
+            await terminated.unless(_bury(api, place, self._shipped.limits))
+            known = read_run(await in_thread(record.read), place.run)
+            earlier = known.status
+            if not lost:
+                earlier = dataclasses.replace(known.last_known, state=ACCEPTED)
+                _resize(self._shipped.spec, earlier)
+            before = Before(earlier, lost)
+        if (
+            known.ending is not None
+            or known.stop is not None
+            or known.last_known.verdict is not None
+        ):
+            log.info("the run has ended: it is not started")
+            await in_thread(record.ended, ending(FAILED, "", known.last_known, self._clock()))
+            return
+        await in_thread(record.begins, attempt, since)
+        begun = Begun(
+            known.record,
+            record.state,
             user,
-            spec.SerializeToString(),
-            made.accepted,
-            earlier,
-            attempt,
-            lost,
-            another=endings.failures_left(job) > 0,
-            coordinators=job.get("spec", {}).get("backoffLimit", 0) + 1,
+            await in_thread(_owner, api, place, own),
+            _job_of(own),
+            endings.failures_left(job) > 0,
         )
-        master = Master(application, endpoint, launcher, record, clock)
+        await self._serve(begun, before, terminated)
 
-        def end(state: str, why: str) -> None:
-            if state != FAILED:
-                launcher.grace = limits.stop_grace
-            master.end(state, why)
+    async def _serve(self, begun: Begun, before: Before, terminated: Termination) -> None:
+        place, shipped, parent, record = self._place, self._shipped, self._parent, self._record
+        certificate, key = place.credentials
+        listen = "::" if ":" in place.address else "0.0.0.0"
+        reserved = (parent.reserve(what, listen) if shipped.keeps else 0 for what in PORTS)
+        port, files_port = reserved
+        endpoint = Endpoint(listen, place.address, certificate.read_bytes(), key.read_bytes(), port)
+        record.tells(
+            Events(self._api, names.run_object(place.name, place.run), begun.job["uid"], place.pod)
+        )
+        attempt, kept = begun.state.attempt, before.kept
+        goes_on = kept is not None
+        with FileServer(endpoint, stay=True, port=files_port, later=goes_on) as files:
+            limit = FILES_LIMIT if attempt == 1 or before.lost else math.inf
+            await terminated.unless(_with_files(place, shipped.spec, files, record, limit))
+            limits = shipped.limits
+            pods = json.loads((place.app / "pods").read_text())
+            run = PodRun(place.name, place.run, begun.owner, pods, limits.heartbeat, attempt)
+            more = {ENV_MASTER_TIMEOUT: f"{limits.master:g}"} if shipped.keeps else {}
+            script = ScriptLauncher(
+                files, certificate, key, place.work, place.address, parent, more
+            )
+            if not goes_on:
+                await script.clear()
+            launcher = PodLauncher(self._api, run, files, script, kept.begun if kept else ())
+            launcher.start()
+            application = ServedApplication(
+                begun.record.application,
+                begun.user,
+                shipped.spec.SerializeToString(),
+                begun.record.accepted,
+                before.earlier,
+                attempt,
+                before.lost,
+                another=begun.another,
+                coordinators=shipped.attempts,
+            )
+            memory = None
+            if shipped.keeps:
+                journal = Journal(place.journal, kept.table if kept else {})
+                state = dataclasses.replace(record.state, address=endpoint.address)
+                journal.put(*BEGUN, json.loads(encode(dataclasses.replace(begun, state=state))))
+                memory = Memory(journal, kept, launcher)
+            master = Master(application, endpoint, launcher, record, self._clock, memory)
 
-        terminated.tell(launcher.leave, end)
-        await master.serve(lambda address: None)
+            def end(state: str, why: str) -> None:
+                if state != FAILED:
+                    launcher.grace = limits.stop_grace
+                master.end(state, why)
+
+            terminated.tell(launcher.leave, end)
+            # Pods that are about to begin may not hear that nobody knows them.
+            await master.serve(lambda address: files.begin() if goes_on else None)
 
 
 class LeftError(TfappError):
@@ -336,8 +475,9 @@ async def _with_files(
     """Returns when all files of `spec`, Skein's ApplicationSpec, have arrived. Their names, which
     are SHA-256 digests, are replaced by paths in this pod. `limit`: seconds for the next file."""
     digests = {_digest(file) for file in _files(spec)} - {""}
-    missing = {digest for digest in digests if not (place.app / digest).exists()}
+    large = {digest for digest in digests if not (place.app / digest).exists()}
     place.received.mkdir(mode=0o700, exist_ok=True)
+    missing = {digest for digest in large if not (place.received / digest).exists()}
     if missing:
 
         async def changed(left: tuple[str, ...]) -> None:
@@ -348,7 +488,7 @@ async def _with_files(
     for file in _files(spec):
         digest = _digest(file)
         if digest:
-            file.source.file = str((place.received if digest in missing else place.app) / digest)
+            file.source.file = str((place.received if digest in large else place.app) / digest)
 
 
 def _files(spec: Any) -> Iterator[Any]:
@@ -368,13 +508,6 @@ def _resize(spec: Any, earlier: ApplicationStatus) -> None:
     if counts:
         for name, service in spec.services.items():
             service.instances = counts[name]
-
-
-def _limits(place: PodFolders, spec: Any) -> Limits:
-    if JOB_FILE not in spec.master.files:
-        return Limits(0.0, 0.0, 0.0, 0.0)
-    file = place.app / _digest(spec.master.files[JOB_FILE])
-    return Job.from_dict(json.loads(file.read_bytes())).limits
 
 
 def _job_of(pod: Mapping[str, Any]) -> Mapping[str, str]:

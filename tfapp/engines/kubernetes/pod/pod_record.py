@@ -40,8 +40,10 @@ class PodRecord:
         self._name = names.application_object(name)
         self._job = names.run_object(name, run)
         self._run = run
-        self._state = RunState(pod)
-        self._version = ""  # of the object after the last write, the first of which is `begins`
+        self.state = RunState(pod)
+        # Of the object after the last write, the first of which is `begins`. None: it has to be
+        # read before the next one.
+        self._version: str | None = ""
         self._events: Events | None = None
         self._over = threading.Event()
         self._writing = threading.Lock()
@@ -59,16 +61,22 @@ class PodRecord:
         nothing."""
         self._changed(attempt=attempt, since=since)
 
+    def goes_on(self, state: RunState) -> None:
+        """This master goes on with the run in the pod of one that was lost, whose state it was."""
+        self.state, self._version = state, None
+
     def waiting(self, files: str, missing: tuple[str, ...]) -> None:
         """Records the address of the master's file server, and the missing files."""
         self._changed(files=files, missing=missing)
 
     def serving(self, address: str) -> None:
-        self._changed(address=address)
+        """See Record.serving. One that goes on at its address can do so without an API server."""
+        if self._version is not None or address != self.state.address:
+            self._changed(address=address)
 
     def _changed(self, **values: Any) -> None:
-        self._state = dataclasses.replace(self._state, **values)
-        self._write({record.state_key(self._run): record.text(self._state)}, PATIENCE)
+        self.state = dataclasses.replace(self.state, **values)
+        self._write({record.state_key(self._run): record.text(self.state)}, PATIENCE)
 
     def published(self, status: bytes) -> None:
         """See Record.published. Retried until there is an ending: after a time without an API
@@ -126,7 +134,7 @@ class PodRecord:
 
     def _values(self, ending: Ending) -> dict[str, str | None]:
         if ending.status.state == SUSPENDED:
-            gone = RunState(self._state.pod, attempt=self._state.attempt, since=self._state.since)
+            gone = RunState(self.state.pod, attempt=self.state.attempt, since=self.state.since)
             return {
                 record.status_key(self._run): fitting(ending.status, MAX_STATUS).decode(),
                 record.state_key(self._run): record.text(gone),
@@ -146,19 +154,25 @@ class PodRecord:
     def _write(self, values: Mapping[str, Any], patience: float = 0.0) -> None:
         """SupersededError if another master has begun."""
         while True:
+            if self._version is None:
+                item = self._told(self._api.require, patience)
+                known = read_run(item.get("data") or {}, self._run)
+                self._check_still_ours(known)
+                if known.state != self.state:  # the master before was lost before it wrote that
+                    values = {record.state_key(self._run): record.text(self.state), **values}
+                self._version = item["metadata"]["resourceVersion"]
             of = {"metadata": {"resourceVersion": self._version}} if self._version else {}
             try:
                 item = self._told(self._api.patch, {**of, "data": values}, patience)
             except ConflictError:
-                item = self._told(self._api.require, patience)
-                self._check_still_ours(read_run(item.get("data") or {}, self._run))
-                self._version = item["metadata"]["resourceVersion"]
+                self._version = None
                 continue
             self._version = item["metadata"]["resourceVersion"]
             return
 
     def _check_still_ours(self, known: RecordedRun) -> None:
-        if self._version and known.state and known.state.attempt > self._state.attempt:
+        begun = self._version != ""
+        if begun and known.state and known.state.attempt > self.state.attempt:
             raise SupersededError("another master has the run")
 
     def _told(self, call: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -34,9 +35,21 @@ from tfapp.processes import adopt_orphans, stat
 SILENCE = 10.0  # seconds between two signs of life after which a master is killed
 START_LIMIT = 60.0  # seconds until the first one, of a master that takes the place of another
 BEAT = 1.0  # seconds between two signs of life
+LOST = os.EX_TEMPFAIL  # exit code of a master after which another one has to go on
+NO_MORE = os.EX_UNAVAILABLE  # and of one that has found that there were enough of them
 MAX_LINE = 8 << 20  # bytes of a message; Linux takes less for a program's environment
 _TICK = 1.0  # seconds; a parent that was stopped itself has not seen its master being silent
 _READ = 1 << 16
+
+
+@frozen
+class Turn:
+    """What a master knows when it begins: its number, `killed`: whether the one before it was, else
+    it has ended what it had started, and its end of the line to the parent."""
+
+    attempt: int
+    killed: bool
+    line: socket.socket
 
 
 @frozen
@@ -53,29 +66,73 @@ class Child:
 
 class Parent:
     """`children`: the containers whose end is not written down yet. `held`: the names of what stays
-    open."""
+    open. `passes_on`: whether SIGTERM is for the master, after which no other one follows."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes_on: bool = False) -> None:
         self.children: dict[str, Child] = {}
         self._running: dict[int, str] = {}  # pid -> id
         self._files: dict[str, int] = {}
+        self._passes_on = passes_on
+        self._asked = self._passed = False  # to end: this process, the present master
         adopt_orphans()
         self._woken, waker = os.pipe()
         for end in (self._woken, waker):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        if passes_on:
+            signal.signal(signal.SIGTERM, self._ask)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
 
     @property
     def held(self) -> frozenset[str]:
         return frozenset(self._files)
 
+    def keep(
+        self, serve: Callable[[Turn], int], begun: Callable[[int], None] = lambda pid: None
+    ) -> int:
+        """Has masters `serve`, in a process each, until the end. Returns an exit code: that of the
+        last one, or 128 and the signal that has killed it; and that of `serve`, in each of these
+        processes. `begun` is called with the pid of the first one."""
+        attempt, code = 1, 0
+        while True:
+            line, end = socket.socketpair()
+            master = self._fork()
+            if not master:
+                line.close()
+                return serve(Turn(attempt, code < 0, end))
+            end.close()
+            if attempt == 1:
+                begun(master)
+            before, limit = code, math.inf if attempt == 1 else START_LIMIT
+            code = self.look_after(master, line, limit)
+            if code == NO_MORE and before < 0:
+                code = before
+            elif code == LOST or (code < 0 and not self._asked):
+                attempt += 1
+                continue
+            return code if code >= 0 else 128 - code
+
+    def _fork(self) -> int:
+        """Forks a master, in which it returns 0. That one hears each SIGTERM that is for it."""
+        self._passed = False
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        master = os.fork()
+        if not master:
+            self.become_master()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return master
+
     def become_master(self) -> None:
         """In a new master: it is no parent any more."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if self._passes_on:
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
         for file in self._files.values():
             os.close(file)
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
 
     def look_after(self, master: int, line: socket.socket, limit: float) -> int:
         """Serves the master with this pid until it has ended. Returns its exit code, or minus the
@@ -92,6 +149,9 @@ class Parent:
                 silent, limit = 0.0, SILENCE
             if silent >= limit:
                 _kill(master)
+            if self._asked and not self._passed:
+                self._passed = True
+                os.kill(master, signal.SIGTERM)
             code = self._reap(master, served)
             if code is not None:
                 served.close()

@@ -7,8 +7,8 @@ from tests.engines.applications import DEADLINE
 # and their orphans end.
 PROGRAM = """
 import asyncio, os, pathlib, socket, subprocess, sys
-from tfapp.engines.machine.parent import Parent
-from tfapp.engines.machine.processes import ParentLine, Processes
+from tfapp.master.parent import Parent
+from tfapp.master.children import ParentLine, Processes
 from tfapp.processes import left_behind
 
 folder = pathlib.Path(sys.argv[1])
@@ -28,12 +28,15 @@ async def main(line):
         await processes.exit("nowhere")
     except FileNotFoundError as error:
         print(error.strerror)
+    late = folder / "late"
+    late.mkdir()
+    late.joinpath(".skein.sh").write_text("exec sleep 1000")
     for number in range(20):
-        processes.start(f"late {number}", folder, dict(os.environ), folder / "log")
+        processes.start(f"late {number}", late, dict(os.environ), folder / "log")
     ends = asyncio.gather(*(processes.end(f"late {number}") for number in range(20)))
     await asyncio.sleep(0)
     for number in range(20):
-        processes.noted(f"late {number}")  # the parent has not answered
+        processes.noted(f"late {number}")  # void: the parent has not even answered
     await asyncio.wait_for(asyncio.gather(ends, processes.end_all()), 60)
     print(len(left_behind(line.pid)), "orphans are left", flush=True)
 

@@ -210,7 +210,7 @@ def test_a_journal_that_cannot_be_read(engine, tmp_path):
 # Says what is no message, and goes on saying it.
 BABBLER = """
 import os, socket, sys, time
-from tfapp.engines.machine.parent import Parent
+from tfapp.master.parent import Parent
 words = {"none": b"what?\\n", "list": b"[]\\n", "order": b'{"start": 1}\\n'}
 words["long"] = b"x" * (9 << 20)
 parent = Parent()
