@@ -40,7 +40,8 @@ class SessionOffer(Coded):
 class Welcome(Coded):
     """What the process of a session gets from its runner. `certificate`, `key`: the application's,
     in PEM. `owner`: the certificate of the only one who is let in. `host`: under which the client
-    comes. `ports`: those that are allowed. `env`, `folder`: of the command."""
+    comes. `ports`: those that are allowed. `env`, `folder`: of the command. `container`: Docker's
+    id of the one in which it runs, "" for none; there it has `env` besides the program's own."""
 
     certificate: str
     key: str
@@ -49,6 +50,7 @@ class Welcome(Coded):
     ports: str
     env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     folder: str = ""
+    container: str = ""
 
 
 @frozen
