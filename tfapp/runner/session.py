@@ -23,6 +23,7 @@ import ssl
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -41,7 +42,8 @@ _SHELLS = ("bash", "sh")
 def main() -> int:
     """Serves one session. An exit code."""
     welcome = Welcome.from_dict(json.loads(sys.stdin.buffer.readline()))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the runner
+    # It ends with the runner. A signal that is ignored would be so in the command, too.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     processes.adopt_orphans()
     try:
         listening = _listen(welcome)
@@ -120,19 +122,21 @@ def _serve(channel: Channel, welcome: Welcome) -> None:
     channel.put(READY)
     command: Command | None = None
     frames: list[tuple[bytes, bytes]] = []
+    end = time.monotonic() + OFFER_LIMIT
     while command is None:
-        if 0 in channel.wait({0: select.POLLIN}, OFFER_LIMIT):
+        left = end - time.monotonic()
+        if left <= 0 or 0 in channel.wait({0: select.POLLIN}, left):
             return
         frames += channel.take()
         if frames:
             kind, data = frames.pop(0)
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 command = Command.from_dict(json.loads(data)) if kind == START else None
             if command is None:
                 return
     try:
         started = _start(command, welcome)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: there is a NUL in it
         channel.put(ERRORS, f"tfapp: {error}\n".encode())
         _end(channel, 127)
         return
