@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode, UnreachableError
+from tfapp.errors import ExitCode
 
 if TYPE_CHECKING:
     from tfapp.contract.channel import Channel
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    from tfapp.contract.channel import START, GoneError
+    from tfapp.contract.channel import START
     from tfapp.contract.encoding import encode
     from tfapp.contract.sessions import Command
     from tfapp.engines.control import session
@@ -58,11 +58,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         try:
             with _raw(terminal):
                 return _Passing(channel, terminal).run()
-        except GoneError as error:
-            raise UnreachableError(
-                f"the session in {args.instance} was cut off",
-                f"`tfapp status {args.name}` says whether its program still runs.",
-            ) from error
         except BrokenPipeError:  # nobody reads the output any more
             shell.reader_has_gone(shell.out)
             return 128 + signal.SIGPIPE
