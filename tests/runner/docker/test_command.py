@@ -3,6 +3,7 @@
 import os
 import signal
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.end_to_end.sessions import (
 from tests.runner.docker.flags import in_docker
 from tfapp.contract.channel import ERRORS, OUTPUT
 from tfapp.runner.docker.command import Demultiplexer
+from tfapp.runner.docker.engine import DockerEngine, EngineError
 
 
 @pytest.fixture
@@ -59,3 +61,12 @@ def test_both_outputs_come_apart_however_they_are_cut(size):
         for kind, piece in streams.feed(sent[start : start + size]):
             told[kind] += piece
     assert told == {OUTPUT: b"one" + b"two" * 100, ERRORS: b"\x01\0wrong"}
+
+
+@pytest.mark.parametrize("url", ["https://far:2376", "http+docker://ssh"])
+def test_no_command_runs_where_half_a_connection_cannot_end(monkeypatch, url):
+    client = SimpleNamespace(base_url=url)
+    monkeypatch.setattr("docker.APIClient", lambda **_: client)
+    engine = DockerEngine({"DOCKER_HOST": "tcp://far:2376"})
+    with pytest.raises(EngineError, match="at tcp://far:2376 is reached by TLS or SSH"):
+        engine.prepare_command("id", ("true",), {}, False)

@@ -159,8 +159,8 @@ class DockerEngine:
         # The end of its input is that of half a connection, which TLS does not have.
         if self._api.base_url.startswith(("https:", "http+docker://ssh")):
             raise EngineError(
-                f"the Docker engine at {self._address} runs commands beside programs by its socket "
-                "on this machine alone: see site.global.docker.host"
+                f"the Docker engine at {self._address} is reached by TLS or SSH, by which no "
+                "command can run beside a program; see site.global.docker.host"
             )
         with self._calling(_COMMAND):
             made = self._api.exec_create(
