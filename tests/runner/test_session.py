@@ -97,7 +97,7 @@ def begin(tmp_path):
 
 
 def start(*argv: str, **more: object) -> bytes:
-    return frame(b"s", encode(Command(argv, **more)))  # type: ignore[arg-type]
+    return frame(b"s", Command(argv, **more).encoded())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,12 @@ def test_what_makes_no_sense_to_a_command_does_nothing(begin):
     assert list(read_all(client)) == [(b"o", b"some"), (b"x", b"\0")]
     client.connection.close()
     assert client.ended() == (0, b"")
+
+
+def test_words_of_a_command_are_any_bytes(begin):
+    client = begin()
+    client.says(start("printf", "%s", os.fsdecode(b"\xff\xc3\xa4")))
+    assert list(read_all(client)) == [(b"o", b"\xff\xc3\xa4"), (b"x", b"\0")]
 
 
 def test_a_command_ends_by_a_signal(begin):

@@ -8,6 +8,7 @@ The runner offers a port, at which a process of its own waits for the one who ha
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 
 from tfapp.contract.encoding import Coded
@@ -62,3 +63,7 @@ class Command(Coded):
     term: str = ""
     rows: int = 24
     columns: int = 80
+
+    def encoded(self) -> bytes:
+        """As JSON, with the surrogates that stand in `argv` for bytes that are no UTF-8."""
+        return json.dumps(dataclasses.asdict(self)).encode()

@@ -182,7 +182,7 @@ def execute(
     """Runs a command in a session to its end, with `given` as its standard input. TimedOutError
     after `timeout` seconds; TfappError for more output than MAX_OUTPUT bytes. Either ends the
     command, once the session is left."""
-    channel.put(START, encode(Command(tuple(argv))))
+    channel.put(START, Command(tuple(argv)).encoded())
     end = None if timeout is None else time.monotonic() + timeout
     found, ends = {OUTPUT: bytearray(), ERRORS: bytearray()}, False
     while True:

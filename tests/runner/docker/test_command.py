@@ -63,6 +63,13 @@ def test_both_outputs_come_apart_however_they_are_cut(size):
     assert told == {OUTPUT: b"one" + b"two" * 100, ERRORS: b"\x01\0wrong"}
 
 
+def test_a_command_that_is_no_utf8_is_refused(monkeypatch):
+    """The engine would run another one: its JSON has no surrogates."""
+    monkeypatch.setattr("docker.APIClient", lambda **_: SimpleNamespace(base_url="http://near"))
+    with pytest.raises(EngineError, match="bytes that are no UTF-8"):
+        DockerEngine({}).prepare_command("id", ("cat", "\udcff"), {}, False)
+
+
 @pytest.mark.parametrize("url", ["https://far:2376", "http+docker://ssh"])
 def test_no_command_runs_where_half_a_connection_cannot_end(monkeypatch, url):
     client = SimpleNamespace(base_url=url)

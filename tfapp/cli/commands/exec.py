@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     from tfapp.contract.channel import START
-    from tfapp.contract.encoding import encode
     from tfapp.contract.sessions import Command
     from tfapp.engines.control import session
 
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         columns, rows = os.get_terminal_size(_OUT) if terminal else (80, 24)
         term = shell.environ.get("TERM", "") or "dumb"
         command = Command(tuple(args.passed), term if terminal else "", rows, columns)
-        channel.put(START, encode(command))
+        channel.put(START, command.encoded())
         try:
             with _raw(terminal):
                 return _Passing(channel, terminal).run()

@@ -162,6 +162,11 @@ class DockerEngine:
                 f"the Docker engine at {self._address} is reached by TLS or SSH, by which no "
                 "command can run beside a program; see site.global.docker.host"
             )
+        try:
+            "".join(argv).encode()
+        except UnicodeEncodeError as error:
+            words = "it has bytes that are no UTF-8, which the Docker engine does not take"
+            raise EngineError(words) from error
         with self._calling(_COMMAND):
             made = self._api.exec_create(
                 id, list(argv), stdin=True, tty=terminal, environment=dict(env)
