@@ -70,6 +70,7 @@ NO_CALLS |= {"log_to_mlflow"}  # MLflow's own errors
 METHODS = {
     "destroy": lambda app, place: app.destroy(),
     "end_feed": lambda app, place: app.end_feed(),
+    "exec": lambda app, place: app.exec("w/0", "true"),
     "exports": lambda app, place: app.exports(),
     "feed": lambda app, place: app.feed([]),
     "feed_is_over": lambda app, place: app.feed_is_over,

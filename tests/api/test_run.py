@@ -220,6 +220,10 @@ def test_a_handle(module, tmp_path):
             other.destroy()
         waits = re.compile(r"2 of 2 are in waits at \S*own_program_\d+\.py:\d+")
         wait(lambda: waits.fullmatch(str(other.stacks("worker"))), "all wait", LIMIT)
+        done = other.exec("worker/1", "sh", "-c", "echo $TFAPP_INSTANCE; cat; exit 3", input=b"\0")
+        assert (done.returncode, done.stdout, done.stderr) == (3, b"worker/1\n\0", b"")
+        with pytest.raises(TimeoutError, match="has not ended after 0.5 s"):
+            other.exec("worker/1", "sleep", "600", timeout=0.5)
         assert "3" in other.flex("worker", 3)
         killed = application.kill("worker/0")
         assert killed

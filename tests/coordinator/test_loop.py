@@ -16,8 +16,17 @@ from tests.coordinator.world import NEVER, job
 from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Member
-from tfapp.contract.names import KEY_FEED, KEY_LOST, KEY_STATUS, KEY_STOP
+from tfapp.contract.names import (
+    KEY_EXEC,
+    KEY_FEED,
+    KEY_LOST,
+    KEY_SESSION,
+    KEY_STATUS,
+    KEY_STOP,
+)
+from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.status import (
+    SESSION,
     SUSPENDS,
     TAKEN_OVER,
     ApplicationStatus,
@@ -336,6 +345,25 @@ def test_a_client_stops_it():
         "Killed: by Ann.",
     )
     assert [i.state for i in status.instances] == ["KILLED", "KILLED"]
+
+
+def test_a_session_is_in_the_timeline_before_its_runner_knows_of_it():
+    master = PretendMaster({})
+    known = []
+
+    def on_call(call: str) -> None:
+        if call == "put tfapp.control.cluster":
+            master.write(KEY_EXEC, encode(SessionRequest("1", "worker/0")), None)
+        if call == f"put {KEY_SESSION}":
+            status = ApplicationStatus.from_dict(json.loads(master.store[KEY_STATUS][0]))
+            known.extend(moment.instance for moment in status.timeline if moment.kind == SESSION)
+            master.write(KEY_STOP, encode({"message": "enough"}), None)
+
+    master.on_call = on_call
+    made, _, _ = loop(master, "worker=2")
+    made._state = new_state(replace(made._state.job, owner="a certificate"))
+    made.run()
+    assert known == ["worker/0"]
 
 
 def test_its_own_process_stops_it():

@@ -1,17 +1,23 @@
 """Requests to a running application; a master plays the coordinator's part."""
 
+from __future__ import annotations
+
+import json
 import sys
 
 import pytest
 
 from tests.engines.applications import compiled, eventually, service, wait_for_containers
 from tests.engines.applications import stock_client as connected
+from tfapp.contract.channel import CHUNK, EXIT, INPUT, OUTPUT, START
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX, KEY_STATUS
+from tfapp.contract.sessions import Command
 from tfapp.contract.stacks import MAX_REPORT
 from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
+from tfapp.engines import control
 from tfapp.engines.control import FeedCounters, flex, kill_container, profile, stacks
-from tfapp.errors import BadStateError, NotFoundError, UnreachableError, UsageError
+from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError, UsageError
 
 # Refuses what asks for more than 3, and repeats the rest.
 COORDINATOR = """
@@ -188,3 +194,36 @@ def test_counters_of_a_feed_are_told_to_the_master_of_the_moment():
     counters.close()
     counters.close()
     assert second.closed
+
+
+class Talking:
+    """The channel of a command that says `words` again and again, and ends after so many times."""
+
+    full = False
+
+    def __init__(self, words: bytes, times: int):
+        self.sent: list[tuple[bytes, bytes]] = []
+        self._frames = iter([(OUTPUT, words)] * times + [(EXIT, b""), (EXIT, b"\7")])
+
+    def put(self, kind: bytes, data: bytes = b"") -> None:
+        self.sent.append((kind, data))
+
+    def wait(self, files: object, timeout: float | None = None) -> None:
+        assert timeout is None
+
+    def take(self):
+        yield next(self._frames)
+
+
+def test_a_command_gets_its_input_and_its_output_has_a_bound(monkeypatch):
+    monkeypatch.setattr(control, "MAX_OUTPUT", 30)
+    given = b"g" * (2 * CHUNK + 1)
+    channel = Talking(b"0123456789", 3)
+    done = control.execute(channel, ("cat",), given, None)  # type: ignore[arg-type]
+    assert (done.args, done.returncode, done.stdout) == (("cat",), 7, b"0123456789" * 3)
+    (kind, first), *inputs = channel.sent
+    assert (kind, Command.from_dict(json.loads(first))) == (START, Command(("cat",)))
+    assert b"".join(data for _, data in inputs) == given
+    assert inputs[-1] == (INPUT, b""), "its end"
+    with pytest.raises(TfappError, match="the command has written more than 0 MiB"):
+        control.execute(Talking(b"0123456789", 9), (), b"", None)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, failure, instance, status
-from tests.cli.played_runners import PlayedRunners
+from tests.cli.played_runners import PlayedRunners, PlayedTracers
 from tests.coordinator.test_history import JOB, LOGS, STATUS
 from tests.page.applications import embedded
 from tests.waiting import wait
@@ -196,6 +196,21 @@ def test_stacks_are_taken_when_they_are_asked_for(client, engine, monkeypatch):
     assert (code, len(runners.requests), len(groups)) == (200, 1, 2)
     assert "worker/0 is in load at data.py:12" in groups
     assert client.ask("local/app/stacks.json", "POST", token="/x/")[0] == 403
+
+
+def test_traces_are_taken_when_they_are_asked_for(client, engine, monkeypatch):
+    runners = PlayedTracers({"worker/0": "", "chief/0": "it uses no TensorFlow"})
+    monkeypatch.setattr(engine, "connect", lambda name: runners, raising=False)
+    monkeypatch.setattr(pages.control.time, "strftime", lambda form: "RUN")
+    assert client.ask("local/app/profile.json")[0] == 404
+    assert runners.requests == [], "nobody was asked"
+    code, _, body = client.ask("local/app/profile.json", "POST")
+    assert (code, [one.seconds for one in runners.requests]) == (200, [5.0])
+    assert sorted(json.loads(body)["lines"]) == [
+        "`tfapp tensorboard app` shows them on the page Profile, as RUN",
+        "chief/0 has no trace: it uses no TensorFlow",
+        "worker/0  /c/plugins/profile/RUN/worker_0.xplane.pb",
+    ]
 
 
 def test_a_request_for_stacks_has_no_body(client, engine, monkeypatch):

@@ -153,6 +153,9 @@ def test_a_run_with_a_restart(window: Browser, running: Running, tmp_path):
     window.run("document.getElementById('last-stacks').click()")
     wait_for(lambda: "at program.py:" in window.text("#stacks summary"), "them again")
     assert "tfapp stacks app --engine local" in window.text("#stacks")
+    assert re.search(r"^Taken 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d$", window.text("#stacks"), re.M)
+    window.run("document.getElementById('take-profile').click()")
+    wait_for(lambda: "worker/1 has no trace: " in window.text("#stacks pre"), "no TensorFlow")
 
     # What it shows can be kept, and is the same.
     kept = tmp_path / "kept.html"

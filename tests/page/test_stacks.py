@@ -28,6 +28,11 @@ def test_those_of_programs_that_still_run_are_shown_by_place():
     ]
 
 
+def test_the_times_of_the_oldest_and_the_newest_are_shown():
+    taken = [dataclasses.replace(told(f"worker/{n}", 12), taken=n) for n in (0, 7.5, 3, 9)]
+    assert shown(Stacks((), tuple(taken)))["taken"] == [3, 9]
+
+
 def test_there_may_be_none():
-    assert shown(last_taken([], restarted())) == {"groups": [], "missing": []}
+    assert shown(last_taken([], restarted())) == {"groups": [], "taken": [], "missing": []}
     assert shown(Stacks((), (), ("ps/0",)))["missing"] == ["ps/0"]

@@ -40,6 +40,8 @@ from tfapp.launch.tensorboard import wait_for_page
 from tfapp.page.document import advice_in_words, outputs_in_words
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from tfapp.api.feeding import Feeding
     from tfapp.contract.profiles import Profile
     from tfapp.contract.stacks import Stacks
@@ -280,6 +282,20 @@ class Application:
 
         with told_in_full():
             return profile(self._engine, self.name, instances, seconds)
+
+    def exec(
+        self, instance: str, *command: str, input: bytes = b"", timeout: float | None = None
+    ) -> CompletedProcess[bytes]:
+        """Runs a command beside the program of an instance ("worker/1"), as `tfapp exec` does: with
+        its environment, in its working folder. `input`: its standard input. Returns its exit code
+        and its output, of 64 MiB at most. TimedOutError after `timeout` seconds, which end it.
+        NotFoundError if there is no such instance, BadStateError if its program does not run, or
+        sessions are not for this user."""
+        from tfapp.engines.control import execute, session
+
+        home = self._caller.home
+        with told_in_full(), session(self._engine, self.name, instance, home) as channel:
+            return execute(channel, command, input, timeout)
 
     def kill(self, instance: str) -> str:
         """Kills the container of an instance ("worker/1"), to test the loss of a machine. Returns

@@ -6,6 +6,8 @@ A runner lets its program make a trace when the key KEY_PROFILE asks for one, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfapp.contract.encoding import Coded
 from tfapp.frozen import frozen
 
@@ -59,6 +61,19 @@ class Profile:
         """Where the traces are."""
         found = (file.rpartition("/")[0] for one in self.instances for file in one.files)
         return tuple(dict.fromkeys(found))
+
+    def lines(self, name: str) -> Iterator[str]:
+        """All of it, for a person. `name`: of the application."""
+        for one in self.instances:
+            for file in one.files:
+                yield f"{one.instance}  {file}"
+            if one.why:
+                lacks = "not all traces" if one.files else "no trace"
+                yield f"{one.instance} has {lacks}: {one.why}"
+        for missing in self.missing:
+            yield f"{missing} has not answered"
+        if self.folders:
+            yield f"`tfapp tensorboard {name}` shows them on the page Profile, as {self.run}"
 
     def __str__(self) -> str:
         made = [one for one in self.instances if one.files]

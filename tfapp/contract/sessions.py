@@ -8,6 +8,7 @@ The runner offers a port, at which a process of its own waits for the one who ha
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 
 from tfapp.contract.encoding import Coded
@@ -40,7 +41,8 @@ class SessionOffer(Coded):
 class Welcome(Coded):
     """What the process of a session gets from its runner. `certificate`, `key`: the application's,
     in PEM. `owner`: the certificate of the only one who is let in. `host`: under which the client
-    comes. `ports`: those that are allowed. `env`, `folder`: of the command."""
+    comes. `ports`: those that are allowed. `env`, `folder`: of the command. `container`: Docker's
+    id of the one in which it runs, "" for none; there it has `env` besides the program's own."""
 
     certificate: str
     key: str
@@ -49,6 +51,7 @@ class Welcome(Coded):
     ports: str
     env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     folder: str = ""
+    container: str = ""
 
 
 @frozen
@@ -60,3 +63,7 @@ class Command(Coded):
     term: str = ""
     rows: int = 24
     columns: int = 80
+
+    def encoded(self) -> bytes:
+        """As JSON, with the surrogates that stand in `argv` for bytes that are no UTF-8."""
+        return json.dumps(dataclasses.asdict(self)).encode()

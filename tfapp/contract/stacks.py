@@ -112,7 +112,8 @@ class ProcessStacks(Coded):
 
 @frozen
 class InstanceStacks(Coded):
-    """The stacks of the program of an instance, for the request `id`. `why`: why there are none."""
+    """The stacks of the program of an instance, for the request `id`. `why`: why there are none.
+    `taken`: seconds since 1970 by the clock of its machine."""
 
     id: str
     instance: str
@@ -121,6 +122,7 @@ class InstanceStacks(Coded):
     processes: tuple[ProcessStacks, ...] = ()
     why: str = ""
     troubles: tuple[str, ...] = ()  # of its machine, which may be why: "the disk of /tmp is full"
+    taken: float = 0.0
 
     @property
     def place(self) -> str:

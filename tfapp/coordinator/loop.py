@@ -37,7 +37,7 @@ from tfapp.coordinator import record
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Asked, Ends, Nodes, Waits
 from tfapp.coordinator.policy import events, takeover, verdicts
-from tfapp.coordinator.policy.actions import Action
+from tfapp.coordinator.policy.actions import Action, PublishSession
 from tfapp.coordinator.policy.events import Event
 from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state, unheard
 from tfapp.coordinator.policy.step import next_deadline, step
@@ -258,6 +258,8 @@ class Loop:
                 wanted.extend(more)
             self._log_changes(before)
             self._leave(tuple(wanted))
+            if any(isinstance(action, PublishSession) for action in wanted):
+                self._publisher.publish(self._state, at_once=True)  # before anybody is let in
             happened = tuple(self._executor.carry_out(wanted))
             if not happened:
                 return

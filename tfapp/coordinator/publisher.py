@@ -84,18 +84,18 @@ class Publisher:
         """The time of the next publication; infinity if none is pending."""
         return self._due
 
-    def publish(self, state: State) -> None:
+    def publish(self, state: State, at_once: bool = False) -> None:
         """Publishes the status if it has changed and is not too early, and the progress if that has
-        changed."""
+        changed. `at_once`: something waits for that, and it is not too early."""
         self._due = math.inf
-        if state.phase == self._phase and self._too_early(INTERVAL):
+        if not at_once and state.phase == self._phase and self._too_early(INTERVAL):
             return
         now = status(state, self.since, 0.0)
         if now == self._last:
             return
         self._curves.observe(state.instances.values(), self.since)
         self._sampler.observe(state.instances.values(), self._now() - self.since)
-        if self._too_early(_interval(self._last, now)):
+        if not at_once and self._too_early(_interval(self._last, now)):
             return
         self._last, self._phase, self._published = now, state.phase, self._clock()
         self.newest = self.status(state)

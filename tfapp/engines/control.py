@@ -10,11 +10,22 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tfapp.close_match import did_you_mean
-from tfapp.contract.channel import READY, Channel, GoneError
+from tfapp.contract.channel import (
+    CHUNK,
+    ERRORS,
+    EXIT,
+    INPUT,
+    OUTPUT,
+    READY,
+    START,
+    Channel,
+    GoneError,
+)
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
 from tfapp.contract.names import (
@@ -39,7 +50,7 @@ from tfapp.contract.profiles import (
     ProfileRequest,
 )
 from tfapp.contract.sessions import ASK_LIMIT as SESSION_LIMIT
-from tfapp.contract.sessions import SessionOffer, SessionRequest
+from tfapp.contract.sessions import Command, SessionOffer, SessionRequest
 from tfapp.contract.stacks import ASK_LIMIT, InstanceStacks, Stacks, StacksRequest, grouped
 from tfapp.contract.status import FeedStatus
 from tfapp.engines.base import Engine
@@ -48,6 +59,7 @@ from tfapp.errors import (
     BadStateError,
     NotFoundError,
     TfappError,
+    TimedOutError,
     UnavailableError,
     UnreachableError,
     UsageError,
@@ -56,6 +68,7 @@ from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Broken, Put, Watch
 
 REPLY_LIMIT = 30.0  # seconds until the coordinator has decided
+MAX_OUTPUT = 64 << 20  # bytes of a command's output that are kept in memory
 
 _Answer = TypeVar("_Answer", InstanceStacks, InstanceProfile)
 
@@ -121,7 +134,8 @@ def profile(
 def session(engine: Engine, name: str, instance: str, home: Path) -> Iterator[Channel]:
     """A context manager: a session in the container of `instance`, whose program runs, for the
     owner of the application, whose key is in `home` (TFAPP_HOME). NotFoundError if there is no such
-    instance, BadStateError if it has no program, or no session for this user."""
+    instance, BadStateError if it has no program, or no session for this user. UnreachableError when
+    the session is cut off in the block."""
     if _that_run(engine, name, [instance]) != [instance]:
         hint = f"Name one instance, such as {instance}/0."
         raise UsageError(f"{instance} is a component: a session is in one instance", hint)
@@ -151,8 +165,44 @@ def session(engine: Engine, name: str, instance: str, home: Path) -> Iterator[Ch
                 f"{error.strerror or error}",
                 "A session needs a way to the ports of its machine; see SECURITY.md.",
             ) from error
-        with plain:
-            yield _admitted(plain, tls, certificate, instance)
+        with plain, contextlib.ExitStack() as held:
+            channel = _admitted(plain, tls, certificate, instance, held)
+            try:
+                yield channel
+            except GoneError as error:
+                raise UnreachableError(
+                    f"the session in {instance} was cut off",
+                    f"`tfapp status {name}` says whether its program still runs.",
+                ) from error
+
+
+def execute(
+    channel: Channel, argv: Sequence[str], given: bytes, timeout: float | None
+) -> CompletedProcess[bytes]:
+    """Runs a command in a session to its end, with `given` as its standard input. TimedOutError
+    after `timeout` seconds; TfappError for more output than MAX_OUTPUT bytes. Either ends the
+    command, once the session is left."""
+    channel.put(START, Command(tuple(argv)).encoded())
+    end = None if timeout is None else time.monotonic() + timeout
+    found, ends = {OUTPUT: bytearray(), ERRORS: bytearray()}, False
+    while True:
+        while not (ends or channel.full):
+            piece, given = given[:CHUNK], given[CHUNK:]
+            channel.put(INPUT, piece)
+            ends = not piece
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        channel.wait({}, left)
+        for kind, data in channel.take():
+            if kind in found:
+                found[kind] += data
+            elif kind == EXIT and data:
+                return CompletedProcess(argv, data[0], *map(bytes, found.values()))
+        if sum(map(len, found.values())) > MAX_OUTPUT:
+            raise TfappError(
+                f"the command has written more than {MAX_OUTPUT >> 20} MiB", "Let it write a file."
+            )
+        if left == 0:
+            raise TimedOutError(f"the command has not ended after {timeout:g} s; it is ended")
 
 
 def _offer(watch: Watch, request: SessionRequest) -> SessionOffer | None:
@@ -182,11 +232,15 @@ def _tls(certificate: bytes, owner: Path) -> ssl.SSLContext:
 
 
 def _admitted(
-    plain: socket.socket, tls: ssl.SSLContext, certificate: bytes, instance: str
+    plain: socket.socket,
+    tls: ssl.SSLContext,
+    certificate: bytes,
+    instance: str,
+    held: contextlib.ExitStack,
 ) -> Channel:
-    """The channel, once the other side has taken the key."""
+    """The channel, once the other side has taken the key. `held`: closes it."""
     try:
-        connection = tls.wrap_socket(plain)
+        connection = held.enter_context(tls.wrap_socket(plain))
         shown = connection.getpeercert(binary_form=True)
         if shown == ssl.PEM_cert_to_DER_cert(certificate.decode()):
             channel = Channel(connection)

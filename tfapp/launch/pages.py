@@ -92,7 +92,7 @@ class Pages:
             earlier = range(max(1, application.run - MAX_EARLIER), application.run)
             ways = [("All applications", "../../"), *((f"Run {n}", f"runs/{n}/") for n in earlier)]
             logs = watch.logs(application, instance)
-            can = (server.EVENTS, document.ALL_LOGS, stacks.LAST, stacks.NOW)
+            can = (server.EVENTS, document.ALL_LOGS, stacks.LAST, stacks.NOW, stacks.TRACES)
             shown = _document(application, logs, direct, ways=ways, can=can)
             return server.shown(shown, request, self._calendar())
         if below == document.SEARCH:
@@ -100,6 +100,8 @@ class Pages:
             return server.data(watch.search(application, instance, words))
         if below == stacks.PATH:
             return server.data(watch.stacks(application, request.post))
+        if below == stacks.PROFILE and request.post:
+            return server.data(watch.profile())
         address = f"{request.base}{engine}/{name}"
         return server.data(registry.published(below, application.status, address))
 
@@ -185,6 +187,11 @@ class _Watch:
             with self._engine.connect(self._name) as connection:
                 told = connection.values(STACKS_PREFIX)
             return stacks.shown(stacks.last_taken(told, application.status))
+
+    def profile(self) -> dict[str, Any]:
+        """Lets all programs trace themselves for a few seconds. One request at a time."""
+        with self._taking:
+            return {"lines": list(control.profile(self._engine, self._name).lines(self._name))}
 
     def _files(self, application: Application) -> tuple[LogFile, ...]:
         with self._changed:

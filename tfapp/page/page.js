@@ -35,7 +35,7 @@ let order = "by name"; // of instances
 let quantity = ""; // the samples that are shown
 let searched = ""; // the words that are looked for in logs
 let everywhere = false; // in all logs
-let stacks = null; // those that were asked for last: a sentence, or as the server tells them
+let stacks = null; // those that were asked for last, or traces: a sentence, or as the server tells them
 const hidden = new Set(); // lines that are not, by the names of their series
 const drawn = new Map(); // id of a section -> the data that it was drawn from
 
@@ -717,9 +717,9 @@ function showLog(toEnd) {
 
 function taken() {
   if (!doc.live || !doc.can.includes("last stacks")) return null;
-  const button = (id, words, method) => {
+  const button = (id, words, method, path = "stacks.json") => {
     const made = make("button", { type: "button", id }, words);
-    made.addEventListener("click", () => take(method));
+    made.addEventListener("click", () => take(method, path));
     return made;
   };
   const engine = doc.engine ? ` --engine ${doc.engine}` : "";
@@ -728,25 +728,29 @@ function taken() {
     make("div", { class: "bar" },
       doc.can.includes("stacks now") ? button("take-stacks", "Take them now", "POST") : null,
       button("last-stacks", "Show those taken last", "GET"),
+      doc.can.includes("traces") ? button("take-profile", "Trace what they do", "POST", "profile.json") : null,
       make("span", { class: "faint" }, "or ", command("stacks"), "; what they do: ", command("profile"))),
     typeof stacks === "string" ? make("p", { id: "stacks-told" }, stacks) : stacks && places(stacks));
 }
 
 function places(found) {
+  if (found.lines) return make("pre", { class: "log" }, found.lines.join("\n"));
+  const [oldest, newest] = found.taken;
+  const time = oldest ? make("p", { class: "faint" }, `Taken ${when(oldest)}`, newest > oldest + 10 ? ` to ${when(newest)}` : "") : null;
   const groups = found.groups.map((group, i) => make("details", { id: `stacks-${i}` },
     make("summary", {}, group.words),
     group.instances.length > 1 ? make("p", { class: "faint" }, group.instances.join(", ")) : null,
     make("pre", { class: "log" }, group.lines.join("\n"))));
   const missing = found.missing.length ? make("p", {}, `No answer of ${found.missing.join(", ")}.`) : null;
-  return groups.length || missing ? [...groups, missing] : make("p", { id: "stacks-told" },
+  return groups.length || missing ? [time, ...groups, missing] : make("p", { id: "stacks-told" },
     "None were taken of the programs that run: they are when steps stop for long, and by the command.");
 }
 
-async function take(method) {
+async function take(method, path) {
   stacks = "\u2026";
   show();
   try {
-    const answer = await fetch("stacks.json", { method });
+    const answer = await fetch(path, { method });
     const told = await answer.json();
     stacks = answer.ok ? told : `${told.error}.`;
   } catch {

@@ -142,9 +142,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(self._answer())
 
     def do_POST(self) -> None:
-        """Nothing can be changed, but stacks be taken. Not over a proxy: YARN's has no POST, and
-        those who may see a page need not be its owner."""
-        if self.server.proxied or not urlsplit(self.path).path.endswith(f"/{stacks.PATH}"):
+        """Nothing can be changed, but stacks and traces be taken. Not over a proxy: YARN's has no
+        POST, and those who may see a page need not be its owner."""
+        ends = (f"/{stacks.PATH}", f"/{stacks.PROFILE}")
+        if self.server.proxied or not urlsplit(self.path).path.endswith(ends):
             self.send_error(501)
             return
         self.close_connection = self.headers.get("Content-Length", "0") != "0"  # nobody reads it

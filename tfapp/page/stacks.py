@@ -1,4 +1,4 @@
-"""The stacks of programs as a page shows them."""
+"""The stacks and the traces of programs as a page shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tfapp.contract.stacks import InstanceStacks, Stacks, grouped
 from tfapp.contract.status import ApplicationStatus
 
 PATH = "stacks.json"  # beside a page: those taken last, and with POST those of now
-LAST, NOW = "last stacks", "stacks now"  # whether its server has them (About.can)
+PROFILE = "profile.json"  # with POST: lets all programs trace themselves
+LAST, NOW, TRACES = "last stacks", "stacks now", "traces"  # whether its server has them (About.can)
 
 
 def last_taken(values: Iterable[bytes], status: ApplicationStatus) -> Stacks:
@@ -28,7 +29,9 @@ def last_taken(values: Iterable[bytes], status: ApplicationStatus) -> Stacks:
 
 
 def shown(stacks: Stacks) -> dict[str, Any]:
-    """Those at the same place together, with all frames of the first of them."""
+    """Those at the same place together, with all frames of the first of them, and when the oldest
+    and the newest were taken."""
+    times = sorted(one.taken for one in stacks.instances if one.taken)
     total, by_name = len(stacks.instances), {one.instance: one for one in stacks.instances}
     return {
         "groups": [
@@ -39,5 +42,6 @@ def shown(stacks: Stacks) -> dict[str, Any]:
             }
             for group in stacks.groups
         ],
+        "taken": times[:1] + times[-1:],
         "missing": list(stacks.missing),
     }

@@ -34,8 +34,9 @@ def main(argv: list[str]) -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
         os.execvp(program[0], program)
-    except OSError as error:
-        os.write(error_fd, f"{program[0]} cannot be run: {error.strerror}".encode())
+    except (OSError, ValueError) as error:  # ValueError: its name is empty
+        why = getattr(error, "strerror", error)
+        os.write(error_fd, f"{program[0]} cannot be run: {why}".encode())
         os._exit(127)
 
 

@@ -23,40 +23,27 @@ import ssl
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfapp import processes
-from tfapp.contract.channel import (
-    AHEAD,
-    CHUNK,
-    ERRORS,
-    EXIT,
-    INPUT,
-    OUTPUT,
-    READY,
-    RESIZE,
-    SIGNAL,
-    START,
-    Channel,
-    GoneError,
-    size,
-)
+from tfapp.contract.channel import ERRORS, EXIT, OUTPUT, READY, START, Channel, GoneError, size
+from tfapp.contract.exit import SHELL_SIGNAL
 from tfapp.contract.sessions import OFFER_LIMIT, Command, Welcome
 from tfapp.listener import Admit, Listener
 from tfapp.runner import ports
+from tfapp.runner.beside import GRACE, Passing, Started
 
-GRACE = 2.0  # seconds between SIGHUP and SIGKILL for a command whose client has gone
-DRAIN_LIMIT = 1.0  # seconds of silence after which nothing more comes from a command that has ended
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
 _SHELLS = ("bash", "sh")
-_SIGNALS = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP))
 
 
 def main() -> int:
     """Serves one session. An exit code."""
     welcome = Welcome.from_dict(json.loads(sys.stdin.buffer.readline()))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the runner
+    # It ends with the runner. A signal that is ignored would be so in the command, too.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     processes.adopt_orphans()
     try:
         listening = _listen(welcome)
@@ -135,159 +122,104 @@ def _serve(channel: Channel, welcome: Welcome) -> None:
     channel.put(READY)
     command: Command | None = None
     frames: list[tuple[bytes, bytes]] = []
+    end = time.monotonic() + OFFER_LIMIT
     while command is None:
-        if 0 in channel.wait({0: select.POLLIN}, OFFER_LIMIT):
+        left = end - time.monotonic()
+        if left <= 0 or 0 in channel.wait({0: select.POLLIN}, left):
             return
         frames += channel.take()
         if frames:
             kind, data = frames.pop(0)
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 command = Command.from_dict(json.loads(data)) if kind == START else None
             if command is None:
                 return
     try:
-        running = _Running(command, welcome)
-    except OSError as error:
+        started = _start(command, welcome)
+    except (OSError, ValueError) as error:  # ValueError: there is a NUL in it
         channel.put(ERRORS, f"tfapp: {error}\n".encode())
         _end(channel, 127)
         return
     try:
-        code = running.run(channel, frames)
+        code = Passing(started, channel).run(frames)
     finally:
-        running.end()
+        started.end()
     _end(channel, code)
+
+
+def _start(command: Command, welcome: Welcome) -> Started:
+    if not welcome.container:
+        return _Process(command, welcome)
+    from tfapp.runner.docker.command import DockerCommand
+
+    return DockerCommand(command, welcome.container, welcome.env)
 
 
 def _end(channel: Channel, code: int) -> None:
     """Tells the exit code, and waits until the client has all and goes."""
-    channel.put(EXIT, bytes((code,)))
+    channel.put(EXIT, bytes((code & 0xFF,)))
     while 0 not in channel.wait({0: select.POLLIN}):
         for _ in channel.take():
             pass
 
 
-class _Running:
-    """The command. OSError if it cannot be started."""
+class _Process:
+    """A command as a child of this process (tfapp.runner.beside.Started). OSError if it cannot be
+    started."""
 
     def __init__(self, command: Command, welcome: Welcome):
         env = dict(welcome.env)
         path = env.get("PATH", os.defpath)
         shells = (shutil.which(name, path=path) for name in _SHELLS)
         argv = list(command.argv) or [next(filter(None, shells), "/bin/sh")]
-        self._terminal = bool(command.term)
-        self._input = bytearray()  # for the command, which it does not take yet
-        self._input_ends = False
-        if self._terminal:
+        self.terminal = bool(command.term)
+        if self.terminal:
             env["TERM"] = command.term
             own, its = pty.openpty()
             fcntl.ioctl(own, termios.TIOCSWINSZ, size(command.rows, command.columns))
             theirs = (its, its, its)
-            self._to = own
-            self._from = {own: OUTPUT}
+            self.to = own
+            self._kinds = {own: OUTPUT}
         else:
-            (reads, self._to), (out, writes), (errors, fails) = (os.pipe() for _ in range(3))
+            (reads, self.to), (out, writes), (errors, fails) = (os.pipe() for _ in range(3))
             theirs = (reads, writes, fails)
-            self._from = {out: OUTPUT, errors: ERRORS}
-        for number in (self._to, *self._from):
+            self._kinds = {out: OUTPUT, errors: ERRORS}
+        self.sources = set(self._kinds)
+        for number in (self.to, *self.sources):
             os.set_blocking(number, False)
-        self._wakes, wakes = socket.socketpair()  # readable when a child has ended
+        self.wakes, wakes = socket.socketpair()  # readable when a child has ended
         wakes.setblocking(False)
         self._waker = wakes
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
         self._process = _launched(argv, env, welcome.folder, theirs)
 
-    def run(self, channel: Channel, frames: list[tuple[bytes, bytes]]) -> int:
-        """The exit code. GoneError when the client has gone, or the runner."""
-        while True:
-            for kind, data in frames:
-                self._obey(kind, data)
-            if self._process.poll() is not None:
-                break
-            reads = len(self._input) < AHEAD
-            files = {0: select.POLLIN, self._wakes.fileno(): select.POLLIN, **self._files(channel)}
-            ready = channel.wait(files, reads=reads)
-            if 0 in ready:
-                raise GoneError
-            if self._wakes.fileno() in ready:
-                self._wakes.recv(CHUNK)
-            self._pass_on(channel, ready)
-            frames = list(channel.take()) if reads else []
-        processes.kill_left_behind(processes.KILL_LIMIT)
-        while self._from:
-            ready = channel.wait({0: select.POLLIN, **self._files(channel)}, DRAIN_LIMIT)
-            if 0 in ready:
-                raise GoneError
-            for _ in channel.take():
-                pass
-            if not ready and not channel.waiting:
-                break
-            self._pass_on(channel, ready)
-        code = self._process.returncode
-        return code & 0xFF if code >= 0 else 128 - code
+    def frames(self, source: int, data: bytes) -> Iterable[tuple[bytes, bytes]]:
+        return [(self._kinds[source], data)] if data else ()
 
-    def _files(self, channel: Channel) -> dict[int, int]:
-        files = {} if channel.full else dict.fromkeys(self._from, select.POLLIN)
-        if self._input and self._to >= 0:
-            files[self._to] = files.get(self._to, 0) | select.POLLOUT
-        return files
+    def end_input(self) -> None:
+        os.close(self.to)
+        self.to = -1
 
-    def _pass_on(self, channel: Channel, ready: Mapping[int, int]) -> None:
-        writable = ready.get(self._to, 0) & (select.POLLOUT | select.POLLERR)
-        for number in [number for number in ready if number in self._from]:
-            if not ready[number] & ~select.POLLOUT:
-                continue
-            try:
-                data = os.read(number, CHUNK)
-            except BlockingIOError:
-                continue
-            except OSError:  # nobody has the terminal open any more
-                data = b""
-            if data:
-                channel.put(self._from[number], data)
-            else:
-                del self._from[number]
-                if number != self._to:
-                    os.close(number)
-        if writable and self._input:
-            try:
-                del self._input[: os.write(self._to, self._input[:CHUNK])]
-            except BlockingIOError:
-                pass
-            except OSError:  # it reads no more
-                self._input.clear()
-                self._input_ends = True
-        self._close_input()
+    def resize(self, data: bytes) -> None:
+        fcntl.ioctl(self.to, termios.TIOCSWINSZ, data)
 
-    def _close_input(self) -> None:
-        if self._input_ends and not self._input and not self._terminal and self._to >= 0:
-            os.close(self._to)
-            self._to = -1
-
-    def _obey(self, kind: bytes, data: bytes) -> None:
-        if kind == INPUT and data:
-            if not self._input_ends:
-                self._input += data
-        elif kind == INPUT and self._terminal:
-            self._input += b"\x04"  # as a user would type it
-        elif kind == INPUT:
-            self._input_ends = True
-            self._close_input()
-        elif kind == RESIZE and self._terminal and len(data) == len(size(0, 0)):
-            fcntl.ioctl(self._to, termios.TIOCSWINSZ, data)
-        elif kind == SIGNAL and data and data[0] in _SIGNALS:
-            self._signal(data[0])
-
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
         if self._process.poll() is None:  # its number is nobody else's
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, number)
 
+    def ended(self) -> int | None:
+        code = self._process.poll()
+        return code if code is None or code >= 0 else SHELL_SIGNAL - code
+
+    def kill_rest(self) -> None:
+        processes.kill_left_behind(processes.KILL_LIMIT)
+
     def end(self) -> None:
-        """Ends the command, if it lives, and all that it has started."""
-        for number in {self._to, *self._from} - {-1}:
+        for number in {self.to, *self._kinds} - {-1}:
             os.close(number)  # of a terminal, the kernel tells whoever is in the foreground
-        self._signal(signal.SIGHUP)
+        self.signal(signal.SIGHUP)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)
         spare = self._process.pid if self._process.returncode is None else 0

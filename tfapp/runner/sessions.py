@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tfapp import threads
@@ -23,9 +24,16 @@ class SessionError(Exception):
 
 
 class Sessions:
-    """Those of one container."""
+    """Those of one container. `environ`: of the processes that serve them; None: this one's.
+    `over`: called after each."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        over: Callable[[Welcome], object] = lambda _: None,
+    ) -> None:
+        self._environ = environ
+        self._over = over
         self._open: dict[int, subprocess.Popen[bytes]] = {}
 
     def pids(self) -> tuple[int, ...]:
@@ -40,13 +48,14 @@ class Sessions:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tfapp.runner.session"],
                 cwd=_ROOT,  # so that it runs this tfapp and no other
+                env=self._environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
         except OSError as error:
             raise SessionError(f"no process can be started for it: {error.strerror}") from error
         self._open[process.pid] = process
-        threads.start_surely("tfapp-session", self._wait, process)
+        threads.start_surely("tfapp-session", self._wait, process, welcome)
         said = _port(process, welcome)
         if "port" not in said:
             with contextlib.suppress(OSError):
@@ -54,8 +63,9 @@ class Sessions:
             raise SessionError(str(said.get("why", "the process for it has not begun")))
         return int(str(said["port"]))
 
-    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], welcome: Welcome) -> None:
         process.wait()
+        self._over(welcome)
         del self._open[process.pid]
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

@@ -9,6 +9,7 @@ import os
 import queue
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,7 @@ class Supervisor:
             taken = (*taker.take(pids, request.log, ends), looked)
         generation = context.generation if context is not None else 0
         found = InstanceStacks(request.id, self.name, container_id, generation, *taken)
+        found = dataclasses.replace(found, taken=round(time.time(), 1))
         if request.log:
             self.tell("\n".join(stacks.lines(found)))
         return found

@@ -233,6 +233,7 @@ def test_the_master_is_killed(tfapp, namespace):
     tfapp.run(script, "orphaned", "-w", 1)
     tfapp.delete("pods", tfapp.pods("orphaned")[""]["metadata"]["name"])
     tfapp.forms("orphaned", 2)
+    assert re.match(r"worker/0 is in .* at program\.py:\d+\n", tfapp.ok("stacks", "orphaned"))
     status = tfapp.status("orphaned")["status"]
     assert (status["generation"], status["losses"], status["restarts"]) == (2, 1, 0)
     told = [moment["text"] for moment in status["timeline"]]

@@ -113,6 +113,11 @@ def test_two_workers_and_a_process_beside_the_driver(spark, shared, waiting, pid
         assert not any("CoarseGrainedExecutor" in words for _, words in parents(evaluator))
         own = ["/tfapp-python/bin/python" in parents(p)[0][1] for p in (*workers, evaluator)]
         assert own == [True, True, False]
+        states = {"RUNNING"}
+        eventually(lambda: {i.state for i in application.status().instances} == states)
+        found = application.stacks()
+        assert (len(found.instances), found.missing) == (3, ()), found
+        assert all("train at " in one.place for one in found.instances), found
         tracker = spark.sparkContext.statusTracker()
         jobs = tracker.getActiveJobsIds()
         assert names_in_the_ui(spark, jobs) == ["app worker/0", "app worker/1"]

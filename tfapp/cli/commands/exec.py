@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from tfapp.cli.flags import add_name, engine_of
 from tfapp.cli.shell import Shell
-from tfapp.errors import ExitCode, UnreachableError
+from tfapp.errors import ExitCode
 from tfapp.ready import ready
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    from tfapp.contract.channel import START, GoneError
-    from tfapp.contract.encoding import encode
+    from tfapp.contract.channel import START
     from tfapp.contract.sessions import Command
     from tfapp.engines.control import session
 
@@ -55,15 +54,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         columns, rows = os.get_terminal_size(_OUT) if terminal else (80, 24)
         term = shell.environ.get("TERM", "") or "dumb"
         command = Command(tuple(args.passed), term if terminal else "", rows, columns)
-        channel.put(START, encode(command))
+        channel.put(START, command.encoded())
         try:
             with _raw(terminal):
                 return _Passing(channel, terminal).run()
-        except GoneError as error:
-            raise UnreachableError(
-                f"the session in {args.instance} was cut off",
-                f"`tfapp status {args.name}` says whether its program still runs.",
-            ) from error
         except BrokenPipeError:  # nobody reads the output any more
             shell.reader_has_gone(shell.out)
             return 128 + signal.SIGPIPE

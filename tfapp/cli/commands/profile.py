@@ -13,17 +13,12 @@ TensorBoard shows them where its plug-in for that is installed: `pip install xpr
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tfapp.cli.flags import add_format_flag, add_name, engine_of
 from tfapp.cli.json_output import data, show
 from tfapp.cli.shell import Shell
 from tfapp.contract.profiles import SECONDS
 from tfapp.errors import ExitCode
-
-if TYPE_CHECKING:
-    from tfapp.contract.profiles import Profile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,20 +43,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     from tfapp.engines.control import profile
 
     found = profile(engine_of(args, shell), args.name, args.which, args.seconds)
-    text = "\n".join(_lines(found, args.name))
+    text = "\n".join(found.lines(args.name))
     instances, missing = data(found.instances), list(found.missing)
     show(args, shell, text, run=found.run, instances=instances, missing=missing)
     return ExitCode.SUCCESS if found.folders else ExitCode.NOT_FOUND
-
-
-def _lines(found: Profile, name: str) -> Iterator[str]:
-    for one in found.instances:
-        for file in one.files:
-            yield f"{one.instance}  {file}"
-        if one.why:
-            lacks = "not all traces" if one.files else "no trace"
-            yield f"{one.instance} has {lacks}: {one.why}"
-    for missing in found.missing:
-        yield f"{missing} has not answered"
-    if found.folders:
-        yield f"`tfapp tensorboard {name}` shows them on the page Profile, as {found.run}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tfapp.errors import causes
@@ -17,6 +19,7 @@ T = TypeVar("T")
 
 CALL_LIMIT = 60.0  # seconds that a call may take; a busy disk makes the creation slow
 
+_COMMAND = "run a command in a container"
 _LOOK_EVERY = 0.2  # seconds between looks at whether it is back
 _DEFAULT = "unix:///var/run/docker.sock"
 
@@ -147,6 +150,50 @@ class DockerEngine:
             except self._errors.APIError as error:
                 if error.status_code != 409:  # it is being removed already
                     raise
+
+    def prepare_command(
+        self, id: str, argv: Sequence[str], env: Mapping[str, str], terminal: bool
+    ) -> str:
+        """Makes a command for a container that runs, as its user, in its folder, with its
+        environment and `env`. The engine's id of it."""
+        # The end of its input is that of half a connection, which TLS does not have.
+        if self._api.base_url.startswith(("https:", "http+docker://ssh")):
+            raise EngineError(
+                f"the Docker engine at {self._address} is reached by TLS or SSH, by which no "
+                "command can run beside a program; see site.global.docker.host"
+            )
+        try:
+            "".join(argv).encode()
+        except UnicodeEncodeError as error:
+            words = "it has bytes that are no UTF-8, which the Docker engine does not take"
+            raise EngineError(words) from error
+        with self._calling(_COMMAND):
+            made = self._api.exec_create(
+                id, list(argv), stdin=True, tty=terminal, environment=dict(env)
+            )
+        return made["Id"]
+
+    def start_command(self, command: str, terminal: bool) -> tuple[socket.socket, bytes]:
+        """A connection to its standard streams, which does not block, and what has come from it
+        already. Of a terminal, its output is bare; else see `Demultiplexer`."""
+        with self._calling(_COMMAND):
+            found = self._api.exec_start(command, tty=terminal, socket=True)
+        connection = socket.socket(fileno=os.dup(found.fileno()))
+        connection.setblocking(False)
+        found._sock.setblocking(False)
+        early = found._response.raw._fp.fp.peek()  # which the SDK forgets
+        found.close()
+        return connection, early
+
+    def resize_command(self, command: str, rows: int, columns: int) -> None:
+        with self._calling(_COMMAND):
+            self._api.exec_resize(command, rows, columns)
+
+    def command_state(self, command: str) -> Mapping[str, Any]:
+        """With "Pid" on the engine's machine, 0 before its start, and "ExitCode", None before its
+        end. MissingError when its container is gone."""
+        with self._calling(_COMMAND):
+            return self._api.exec_inspect(command)
 
     def labelled(self, *labels: str) -> Mapping[str, Mapping[str, str]]:
         """id -> labels of all containers, of any state, that have all of `labels` ("name" or

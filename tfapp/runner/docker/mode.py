@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tfapp import threads
 from tfapp.contract.job import Docker, Mount
-from tfapp.contract.names import RUNTIME_DIR
+from tfapp.contract.names import ENV_SESSION, RUNTIME_DIR
 from tfapp.contract.sessions import Welcome
 from tfapp.runner import context as contexts
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.docker import creation, engine, pull
+from tfapp.runner.docker.command import kill_marked
 from tfapp.runner.docker.creation import ConfigError, HostFacts, User
 from tfapp.runner.docker.engine import DockerEngine, EngineError, Image, patiently
 from tfapp.runner.docker.guard import Guard
 from tfapp.runner.docker.ownership import sweep
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
 from tfapp.runner.program import StartError
-from tfapp.runner.sessions import SessionError
+from tfapp.runner.sessions import Sessions
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
 
 # Files and folders of Hadoop's client on a machine.
@@ -48,6 +51,8 @@ class DockerMode:
         self._engine: DockerEngine | None = None
         self._guard: Guard | None = None
         self._facts: HostFacts | None = None
+        self._program: DockerProgram | None = None  # the last one that was started
+        self._sessions: Sessions | None = None
         self._running: set[DockerProgram] = set()
         self._pull: pull.PullProgress | None = None  # while there is one
         self._image = Image()
@@ -73,6 +78,7 @@ class DockerMode:
             cpus = int(found.info()["NCPU"])
             sweep(found)
             self._guard = Guard(environ)
+            self._sessions = Sessions(environ, _clear_up)
             self._facts = HostFacts(_user(), self._guard.runner, cpus, gpus)
             login, self._pull = self._login(), pull.PullProgress(self._docker.image)
             pull.ensure_image(found, self._docker, login, self._pull, self._say, self._clock)
@@ -89,12 +95,14 @@ class DockerMode:
             if not argv:
                 raise StartError(f"the image {self._docker.image} has no command of its own")
         folder = Path(self._image.folder) if program.of_image else context.work_dir
-        return self._launch(context, argv, env, program.cwd or folder)
+        self._program = self._launch(context, argv, env, program.cwd or folder)
+        return self._program
 
     def session(self, welcome: Welcome) -> int:
-        raise SessionError(
-            "its program runs in a container of Docker, where `docker exec` on its machine does it"
-        )
+        sessions, program = self._sessions, self._program
+        assert sessions and program, "its program runs"
+        env = {ENV_SESSION: uuid.uuid4().hex}
+        return sessions.begin(dataclasses.replace(welcome, env=env, container=program.container))
 
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -203,6 +211,11 @@ class DockerMode:
         if not alias:
             return None
         return pull.login_of(self._container.private.env[self._container.component.name][alias])
+
+
+def _clear_up(session: Welcome) -> None:
+    """Whatever has ended the session's process, what it ran in the container goes."""
+    kill_marked(session.container, session.env)
 
 
 def _about(gpus: Sequence[str]) -> str:
