@@ -2,9 +2,11 @@
 
   python .ci/matrix.py ends            the oldest pair and the newest one that this machine can have
   python .ci/matrix.py all [3.9 ...]   all pairs, and the fast tests once for each Python
+  python .ci/matrix.py fast [3.9 ...]  the newest pair of each Python, and the fast tests
 
-Pythons are those on PATH and of pyenv. Prints a line for each pair; the exit code is 1 if one
-failed. Environments are deleted again: each has 2 GB.
+Pythons are those on PATH and of pyenv, or those of them that are named. Prints a line for each pair
+once it has trained, and one for the fast tests; the exit code is 1 if one failed. Environments are
+deleted again: each has 2 GB.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / ".cache" / "matrix"
-LIMIT = 1800.0  # seconds for one command
+LIMIT = 3600.0  # seconds for one command
 # The minor versions of Python 3 for which each TensorFlow has wheels that the extra `tensorflow`
 # allows: up to 2.18, tf-keras makes no seed on Python 3.12.
 TENSORFLOW = {
@@ -60,17 +62,21 @@ def pairs(minors: list[int]) -> list[tuple[int, str]]:
 
 def run(command: list[str], environ: Mapping[str, str] | None = None) -> str:
     """What a command prints. FailedError."""
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **(environ or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=LIMIT,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environ or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=LIMIT,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = (error.stdout or b"")[-4000:].decode(errors="replace")
+        raise FailedError(f"{shlex.join(command)}\n{said}\nended after {LIMIT:g} s") from None
     if done.returncode:
         raise FailedError(f"{shlex.join(command)}\n{done.stdout[-4000:]}")
     return done.stdout
@@ -83,9 +89,9 @@ def readme() -> tuple[list[str], list[str]]:
     return shlex.split(install.rstrip("& "))[2:], shlex.split(train)[1:]
 
 
-def check(uv: str, python: str, version: str, tests: bool) -> str:
-    """Trains with TensorFlow `version`, and runs the fast tests with `tests`. Returns the versions
-    that were installed. FailedError."""
+def check(uv: str, python: str, version: str, tests: bool) -> Iterator[str]:
+    """Trains with TensorFlow `version`, and yields the versions that were installed; with `tests`,
+    runs the fast tests, and yields how many there were. FailedError."""
     what, words = readme()
     if tests:
         what = [each.replace("[tensorflow]", "[tensorflow,test]") for each in what]
@@ -100,17 +106,23 @@ def check(uv: str, python: str, version: str, tests: bool) -> str:
         said = run([str(environment / "bin" / "tfapp"), *words], {"TFAPP_HOME": str(home)})
         if "digits: Succeeded" not in said:
             raise FailedError(said[-4000:])
-        if tests:
-            run([own, *FAST], {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"})
         listed = run([uv, "pip", "freeze", "--python", own])
         named = dict(line.split("==") for line in listed.splitlines() if "==" in line)
-        return f"TensorFlow {named['tensorflow']}, tf-keras {named['tf-keras']}"
+        yield f"TensorFlow {named['tensorflow']}, tf-keras {named['tf-keras']}"
+        if tests:
+            said = run([own, *FAST], {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"})
+            yield "the fast tests, " + counted(said)
     finally:
         if home.exists():  # an application outlives a command that was ended
             end = [str(environment / "bin" / "tfapp"), "destroy", "digits", "--force"]
             subprocess.run(end, env={**os.environ, "TFAPP_HOME": str(home)}, capture_output=True)
         shutil.rmtree(environment, ignore_errors=True)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def counted(said: str) -> str:
+    """How many tests have passed, as pytest says it at its end."""
+    return re.findall(r"(?m)^(?:=+ )?(\d+ passed.*?) in [\d.]+s", said)[-1]
 
 
 def install_uv() -> str:
@@ -122,24 +134,31 @@ def install_uv() -> str:
 
 
 def main(what: str = "", *only: str) -> int:
-    if what not in ("ends", "all"):
+    if what not in ("ends", "all", "fast"):
         print(__doc__, file=sys.stderr)
         return 2
     WORK.mkdir(parents=True, exist_ok=True)
     uv, found = install_uv(), pythons()
+    if lacking := [each for each in only if each not in {f"3.{minor}" for minor in found}]:
+        print(f"this machine has no Python {', '.join(lacking)}", file=sys.stderr)
+        return 2
     chosen = pairs([minor for minor in found if not only or f"3.{minor}" in only])
-    if what == "ends":
-        chosen = [chosen[0], chosen[-1]]
     newest = dict(chosen)  # of each Python the last
+    if what != "all":
+        chosen = [chosen[0], chosen[-1]] if what == "ends" else list(newest.items())
     failed = False
     for minor, version in chosen:
         begun = time.monotonic()
-        tests = what == "all" and newest[minor] == version
+        tests = what != "ends" and newest[minor] == version
+        told = check(uv, found[minor], version, tests)
         try:
-            told = check(uv, found[minor], version, tests) + (", fast tests" if tests else "")
-        except (FailedError, subprocess.TimeoutExpired) as error:
-            failed, told = True, f"FAILED: {error}"
-        print(f"Python 3.{minor}: {told} ({time.monotonic() - begun:.0f} s)", flush=True)
+            for line in told:
+                print(f"Python 3.{minor}: {line} ({time.monotonic() - begun:.0f} s)", flush=True)
+                begun = time.monotonic()
+        except FailedError as error:
+            failed = True
+            seconds = time.monotonic() - begun
+            print(f"Python 3.{minor}: {version} FAILED after {seconds:.0f} s: {error}", flush=True)
     return int(failed)
 
 

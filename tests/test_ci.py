@@ -56,15 +56,70 @@ def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
 def test_a_word_that_it_does_not_know():
     run = ["bash", str(README.parent / ".ci" / "run"), "tests"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
-    usage = "usage: bash .ci/run [lint|types|pairs|fast|clusters|weekly|matrix]\n"
+    usage = "usage: bash .ci/run [lint|types|pairs|fast|clusters|weekly|matrix [3.9 ...]]\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)
 
 
-def test_the_pairs_are_those_that_the_extra_allows():
-    """From the oldest Python and TensorFlow. What is read of the README is what stands there."""
+@pytest.fixture
+def matrix():
     spec = importlib.util.spec_from_file_location("matrix", CHECK.with_name("matrix.py"))
-    matrix = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(matrix)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("ends",),
+            "Python 3.9: trained 2.16 (0 s)\nPython 3.13: 2.21 FAILED after 0 s: no room\n",
+        ),
+        (
+            ("fast", "3.9"),
+            "Python 3.9: trained 2.20 (0 s)\nPython 3.9: the fast tests, 7 passed (0 s)\n",
+        ),
+        (
+            ("all", "3.13"),
+            "Python 3.13: trained 2.20 (0 s)\nPython 3.13: 2.21 FAILED after 0 s: no room\n",
+        ),
+    ],
+)
+def test_pairs_are_told_as_they_end(matrix, monkeypatch, tmp_path, capsys, words, said):
+    def check(uv, python, version, tests):
+        if (python, version) == ("python3.13", "2.21"):
+            raise matrix.FailedError("no room")
+        yield f"trained {version}"
+        if tests:
+            yield "the fast tests, " + matrix.counted("...\n7 passed in 1.20s\n")
+
+    monkeypatch.setattr(matrix, "WORK", tmp_path)
+    monkeypatch.setattr(matrix, "install_uv", lambda: "uv")
+    monkeypatch.setattr(matrix, "pythons", lambda: {9: "python3.9", 13: "python3.13"})
+    monkeypatch.setattr(matrix, "check", check)
+    failed = "FAILED" in said
+    assert (matrix.main(*words), capsys.readouterr().out) == (failed, said)
+
+
+def test_a_python_that_is_not_there(matrix, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(matrix, "WORK", tmp_path)
+    monkeypatch.setattr(matrix, "install_uv", lambda: "uv")
+    monkeypatch.setattr(matrix, "pythons", dict)
+    assert matrix.main("fast", "3.99") == 2
+    assert capsys.readouterr().err == "this machine has no Python 3.99\n"
+
+
+def test_what_takes_too_long_is_told_with_what_it_has_said(matrix, monkeypatch):
+    def run(command, **more):
+        raise subprocess.TimeoutExpired(command, more["timeout"], b"begun")
+
+    monkeypatch.setattr(matrix.subprocess, "run", run)
+    with pytest.raises(matrix.FailedError, match="^train -x\nbegun\nended after 3600 s$"):
+        matrix.run(["train", "-x"])
+
+
+def test_the_pairs_are_those_that_the_extra_allows(matrix):
+    """From the oldest Python and TensorFlow. What is read of the README is what stands there."""
     config = configparser.ConfigParser()
     config.read(README.parent / "setup.cfg")
     extra = config["options.extras_require"]["tensorflow"].split("\n")

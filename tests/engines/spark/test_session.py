@@ -1,11 +1,14 @@
 """What is said of Spark's exceptions."""
 
 import signal
+import sys
 import threading
 import types
+from unittest import mock
 
 import pytest
 
+from tfapp.engines.spark import session
 from tfapp.engines.spark.session import first_words, given_up, spare_own_jobs
 
 ABORTED = (
@@ -136,6 +139,31 @@ def test_ctrl_c_of_others_stays_as_it_is(sigint):
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["python's", "a command's"])
+def test_a_session_that_is_opened_leaves_ctrl_c_to_a_command(sigint, monkeypatch, own):
+    """That follows an application meanwhile, as `tfapp grid` does."""
+
+    def cancel_all(number, frame):
+        raise AssertionError
+
+    class Context:
+        master = "yarn"
+
+        def __init__(self, conf):
+            signal.signal(signal.SIGINT, cancel_all)
+
+    conf = mock.MagicMock()
+    monkeypatch.setitem(
+        sys.modules, "pyspark", types.SimpleNamespace(SparkConf=conf, SparkContext=Context)
+    )
+    monkeypatch.setattr(session, "require_pyspark", lambda: None)
+    monkeypatch.setattr(session, "checked", lambda context: context)
+    before = (lambda number, frame: None) if own else signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+    session.open_context("app", "yarn", ())
+    assert signal.getsignal(signal.SIGINT) is (before if own else cancel_all)
 
 
 def test_ctrl_c_after_the_end_of_the_session(sigint):

@@ -118,7 +118,8 @@ def _check_answers(master: str) -> None:
 
 def open_context(name: str, master: str, settings: Iterable[str]) -> SparkContext:
     """Opens a SparkContext for the application `name`. `settings`: such as
-    "spark.executor.memory=2g". UnavailableError if that fails."""
+    "spark.executor.memory=2g". A handler of Ctrl-C that is not Python's own stays, as that of a
+    command that follows other applications. UnavailableError if that fails."""
     require_pyspark()
     _refuse_local(master)
     _check_answers(master)
@@ -130,11 +131,15 @@ def open_context(name: str, master: str, settings: Iterable[str]) -> SparkContex
         conf.set(key.strip(), value.strip())
     conf.setIfMissing("spark.ui.showConsoleProgress", "false")
     conf.setIfMissing("spark.log.level", "ERROR")
+    before = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(conf=conf)
     except Exception as error:  # Java's, of which there are many kinds
         text = str(error).strip().splitlines()[0]
         raise UnavailableError(f"Spark at {master} cannot be used: {text}") from error
+    finally:
+        if before is not signal.default_int_handler and _in_main_thread():
+            signal.signal(signal.SIGINT, before)
     return checked(context)
 
 
@@ -152,7 +157,7 @@ def spare_own_jobs(context: SparkContext) -> None:
     cells of a notebook, or in a thread other than the main one, which can install none."""
     _spare_connections()
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         return
     if not str(getattr(before, "__module__", "")).startswith("pyspark."):
         return
@@ -164,6 +169,10 @@ def spare_own_jobs(context: SparkContext) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _spare_connections() -> None:
