@@ -1,7 +1,8 @@
 """Runs the README's first command with pairs of Python and TensorFlow, each in a new environment.
 
   python .ci/matrix.py ends            the oldest pair and the newest one that this machine can have
-  python .ci/matrix.py all [3.9 ...]   all pairs, and the fast tests once for each Python
+  python .ci/matrix.py all [3.9 ...]   all pairs, all that TensorFlow does with files on a real S3
+                                       server, and the fast tests once for each Python
   python .ci/matrix.py fast [3.9 ...]  the newest pair of each Python, and the fast tests
 
 Pythons are those on PATH and of pyenv, or those of them that are named. Prints a line for each pair
@@ -11,12 +12,14 @@ deleted again: each has 2 GB.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,6 +37,7 @@ TENSORFLOW = {
     "2.20": range(9, 14),
     "2.21": range(10, 14),
 }
+STORAGE = 10  # the first minor version of Python 3 that the extra `storage` has libraries for
 FAST = ("-m", "pytest", "-q", "-n", "2", "-m", "not cluster", "-p", "no:cacheprovider")
 
 
@@ -89,12 +93,15 @@ def readme() -> tuple[list[str], list[str]]:
     return shlex.split(install.rstrip("& "))[2:], shlex.split(train)[1:]
 
 
-def check(uv: str, python: str, version: str, tests: bool) -> Iterator[str]:
-    """Trains with TensorFlow `version`, and yields the versions that were installed; with `tests`,
-    runs the fast tests, and yields how many there were. FailedError."""
+def check(uv: str, python: str, version: str, tests: bool, s3: Mapping[str, str]) -> Iterator[str]:
+    """Trains with TensorFlow `version`, uses the S3 server of the variables `s3`, if there are any,
+    and yields the versions that were installed; with `tests`, runs the fast tests, and yields how
+    many there were. FailedError."""
     what, words = readme()
+    if s3:
+        what = [each.replace("[tensorflow]", "[tensorflow,storage]") for each in what]
     if tests:
-        what = [each.replace("[tensorflow]", "[tensorflow,test]") for each in what]
+        what = [each.replace("[tensorflow", "[test,tensorflow") for each in what]
     environment, home = WORK / "environment", WORK / "home"
     bounds = WORK / "constraints.txt"
     bounds.write_text(f"tensorflow=={version}.*\n")
@@ -106,9 +113,12 @@ def check(uv: str, python: str, version: str, tests: bool) -> Iterator[str]:
         said = run([str(environment / "bin" / "tfapp"), *words], {"TFAPP_HOME": str(home)})
         if "digits: Succeeded" not in said:
             raise FailedError(said[-4000:])
+        if s3:
+            run([own, "-m", "tests.storage.operations", "s3://tests/matrix"], s3)
         listed = run([uv, "pip", "freeze", "--python", own])
         named = dict(line.split("==") for line in listed.splitlines() if "==" in line)
-        yield f"TensorFlow {named['tensorflow']}, tf-keras {named['tf-keras']}"
+        own_s3 = ", S3" if s3 else ""
+        yield f"TensorFlow {named['tensorflow']}, tf-keras {named['tf-keras']}{own_s3}"
         if tests:
             said = run([own, *FAST], {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"})
             yield "the fast tests, " + counted(said)
@@ -147,19 +157,32 @@ def main(what: str = "", *only: str) -> int:
     if what != "all":
         chosen = [chosen[0], chosen[-1]] if what == "ends" else list(newest.items())
     failed = False
-    for minor, version in chosen:
-        begun = time.monotonic()
-        tests = what != "ends" and newest[minor] == version
-        told = check(uv, found[minor], version, tests)
-        try:
-            for line in told:
-                print(f"Python 3.{minor}: {line} ({time.monotonic() - begun:.0f} s)", flush=True)
-                begun = time.monotonic()
-        except FailedError as error:
-            failed = True
-            seconds = time.monotonic() - begun
-            print(f"Python 3.{minor}: {version} FAILED after {seconds:.0f} s: {error}", flush=True)
+    with contextlib.ExitStack() as stack:
+        s3 = served(stack) if what == "all" else {}
+        for minor, version in chosen:
+            begun = time.monotonic()
+            tests = what != "ends" and newest[minor] == version
+            told = check(uv, found[minor], version, tests, s3 if minor >= STORAGE else {})
+            try:
+                for line in told:
+                    print(
+                        f"Python 3.{minor}: {line} ({time.monotonic() - begun:.0f} s)", flush=True
+                    )
+                    begun = time.monotonic()
+            except FailedError as error:
+                failed = True
+                took = time.monotonic() - begun
+                print(f"Python 3.{minor}: {version} FAILED after {took:.0f} s: {error}", flush=True)
     return int(failed)
+
+
+def served(stack: contextlib.ExitStack) -> dict[str, str]:
+    """A real S3 server with the bucket "tests", until the end of `stack`: its variables."""
+    sys.path.insert(0, str(ROOT))
+    from tests.storage import s3_server
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    return stack.enter_context(s3_server.running(folder / "buckets", ("tests",)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from tests import python_environments
 from tests.end_to_end.command_line import CommandLine
 from tests.program import calls
 from tests.program.digits import write_digits
+from tests.storage import s3_server
 from tfapp.contract.status import OWN_STEP, SLOW
 from tfapp.shipped import app_packages_dir
 
@@ -34,7 +35,16 @@ def tfapp(tmp_path, tfapp_home):
 class Trained:
     """Application "digits" after a function of experiments/digits.py has trained to its end."""
 
-    def __init__(self, tfapp: CommandLine, folder: Path, function: str, *flags: str, **counts: int):
+    def __init__(
+        self,
+        tfapp: CommandLine,
+        folder: Path,
+        function: str,
+        *flags: str,
+        prefix: str = "",
+        **counts: int,
+    ):
+        """`prefix`: that of the checkpoints, where files are in `folder`/checkpoints."""
         files = folder / "files"
         files.mkdir(exist_ok=True)
         write_digits(files)
@@ -53,7 +63,7 @@ class Trained:
                 f"{files}/",
             ),
             *("--option", "site.global.user.scripts.entry", main.relative_to(files)),
-            *("--option", "site.global.user.checkpoint.prefix", folder / "checkpoints"),
+            *("--option", "site.global.user.checkpoint.prefix", prefix or folder / "checkpoints"),
             *(word for words in numbers for word in words),
             *flags,
         )
@@ -108,6 +118,42 @@ def test_workers_go_on_from_their_backup_and_an_evaluator_measures_each_epoch(tf
     assert own[1] > max(0.1, SLOW * own[0])
     assert metrics["worker/0"] == pytest.approx(first)
     assert metrics["evaluator/0"]["accuracy"] == pytest.approx(measured[5])
+
+
+@pytest.fixture
+def s3(tmp_path):
+    """A bucket "checkpoints" whose objects are files in the folder; flags for its keys."""
+    folder = tmp_path / "s3"
+    with s3_server.running(folder, ("checkpoints",)) as environ:
+        keys = [("--option", f"env.{name}", value) for name, value in environ.items()]
+        yield folder, [word for words in keys for word in words]
+
+
+@pytest.mark.weekly
+def test_the_same_on_s3(tfapp, s3):
+    folder, keys = s3
+    more = {"prefix": "s3://checkpoints", "worker": 2, "evaluator": 1}
+    digits = Trained(tfapp, folder, "several_workers", *keys, **more)
+    assert (digits.status["generation"], digits.status["restarts"]) == (2, 1)
+    assert digits.epochs("worker/0") == [1, 2, 3, 3, 4, 5]
+    assert "tfapp: training goes on after epoch 2\n" in digits.log("worker/0")
+    measured = digits.measured()
+    assert sorted(measured) == [1, 2, 3, 4, 5]
+    assert digits.returned("evaluator/0")["accuracy"] == measured[5] > 0.85
+    assert (digits.folder / "saved_model" / "saved_model.pb").is_file()
+
+
+@pytest.mark.weekly
+def test_an_estimator_of_an_older_tensorflow_on_s3(tfapp, tfapp_home, s3):
+    """2.15, and what travels is of this Python."""
+    folder, keys = s3
+    python_environments.share_with_estimators(tfapp_home)
+    packages = ("--option", "site.global.python.packages", python_environments.WITH_ESTIMATORS)
+    more = {"prefix": "s3://checkpoints", **dict.fromkeys(COMPONENTS, 1)}
+    digits = Trained(tfapp, folder, "estimator", *packages, *keys, **more)
+    assert digits.returned("chief/0") == {"global_step": 150}
+    assert digits.returned("evaluator/0")["accuracy"] > 0.85
+    assert list(digits.folder.glob("model.ckpt-150.*"))
 
 
 def test_a_chief_trains_on_a_parameter_server(tfapp, tmp_path):

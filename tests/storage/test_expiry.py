@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tfapp.storage import expiry, hdfs, objects
+from tfapp.storage import base, expiry, hdfs, objects
 
 # Written by Credentials.writeTokenStorageFile: a token of HDFS of ann, whose maxDate is END, a
 # token of YARN with a password of 200 bytes, and a secret key.
@@ -38,6 +38,41 @@ def tokens(tmp_path):
 def test_the_end_of_the_tokens_of_hdfs(tokens):
     assert expiry.of_hdfs(tokens) == END
     assert f"HADOOP_TOKEN_FILE_LOCATION, which end at {IN_WORDS}" in hdfs.credentials(tokens)
+
+
+def test_a_namenode_is_called_as_its_token_has_it(monkeypatch, tokens):
+    """By its address, where the URL has a name; and else as the URL does."""
+    hosts = {"namenode": "10.0.0.1", "other": "10.0.0.2"}
+
+    def addresses(name, port, **_):
+        if name not in hosts:
+            raise OSError("unknown")
+        return [(2, 1, 6, "", (found, int(port))) for found in ("10.0.0.9", hosts[name])]
+
+    monkeypatch.setattr(hdfs.socket, "getaddrinfo", addresses)
+    asked = ("namenode:8020", "other:8020", "10.0.0.1:8020", "nameservice", "no:8020")
+    assert [hdfs.as_tokens_have_it(host) for host in asked] == list(asked)
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", tokens["HADOOP_TOKEN_FILE_LOCATION"])
+    expected = ["10.0.0.1:8020", *asked[1:]]
+    assert [hdfs.as_tokens_have_it(host) for host in asked] == expected
+
+
+def test_where_its_tokens_have_ended_no_ticket_is_asked_for(monkeypatch, tokens):
+    """hdfs-native leaves out tokens that end within a minute, and looks for a ticket."""
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", tokens["HADOOP_TOKEN_FILE_LOCATION"])
+    store = hdfs.Hdfs()
+
+    def call():
+        raise RuntimeError("GSSAPIError: No Kerberos credentials available")
+
+    for now, words in (
+        (END - 3600, "Is there a ticket"),
+        (END - 30, "start the application again"),
+    ):
+        monkeypatch.setattr(expiry.time, "time", lambda now=now: now)
+        with pytest.raises(base.Failed, match=words) as caught:
+            store.done(call)
+        assert caught.value.code == base.UNAUTHENTICATED
 
 
 def test_a_file_that_is_no_such_file_says_nothing(tmp_path):

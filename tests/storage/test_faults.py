@@ -1,8 +1,16 @@
 """What must not happen on S3, each a row. Those of HDFS are in
 `tests/clusters/yarn/test_storage.py`."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
+from tests.debian import Packages, UnavailableError
+from tests.lacking import lacking
 from tests.storage import programs, s3_server
 
 pytestmark = pytest.mark.trains
@@ -39,3 +47,46 @@ def test_each_row_is_a_test(wrong):
 
 def test_programs_that_are_killed_while_they_write(server):
     programs.check_killed("s3://killed/programs", server[0])
+
+
+@pytest.fixture(scope="module")
+def clock():
+    """The variable of a process whose clock FAKETIME moves."""
+    packages = Packages(s3_server.cache_folder() / "faketime", ("libfaketime",), ("faketime",))
+    try:
+        packages.prepare()
+    except UnavailableError as error:
+        lacking(f"this machine has no libfaketime: {error}")
+    folders = (packages.root, Path("/"))
+    found = (path for root in folders for path in root.glob("usr/lib/*/faketime/libfaketime.so.1"))
+    return {"LD_PRELOAD": str(next(found)), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+SAVES = """
+import os, time
+from tfapp.storage import base, folders, objects
+store, url = objects.Objects(os.environ), "s3://tests/clock"
+try:
+    folders.put(store, [b"abc"], url)
+    print(int(time.time()), store.stat(url).length)
+except base.Failed as error:
+    print(int(time.time()), error.code, error)
+"""
+
+
+@pytest.mark.parametrize("minutes", [-10, 10, -20, 20])
+def test_a_clock_that_is_wrong(server, clock, minutes):
+    """By 10 minutes it does not matter; by more than 15 the server refuses, and the error says what
+    to do."""
+    here = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    environ = {**here, **server[0], **clock, "FAKETIME": f"{60 * minutes:+d}"}
+    words = [sys.executable, "-c", SAVES]
+    done = subprocess.run(words, env=environ, cwd=programs.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    seen, _, said = done.stdout.strip().partition(" ")
+    assert abs(int(seen) - time.time() - 60 * minutes) < 60
+    if abs(minutes) == 10:
+        assert said == "3"
+    else:
+        assert said.startswith("7 ") and "RequestTimeTooSkewed" in said
+        assert "Set the clock of this machine" in said

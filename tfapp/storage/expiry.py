@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 AHEAD = 24 * 3600.0  # seconds before the end
+LAST = 60.0  # seconds before the end, from which on hdfs-native uses no token
 MOST = 1 << 20  # bytes of a file of tokens
 
 _HDFS = b"HDFS_DELEGATION_TOKEN"
@@ -22,6 +23,10 @@ class Expiry:
 
     def __init__(self, end: float, told: str):
         self._end, self._told, self._tells = end, told, math.isfinite(end)
+
+    def is_over(self) -> bool:
+        """Whether they are no longer used."""
+        return time.time() > self._end - LAST
 
     def look(self) -> None:
         """Called whenever the credentials are used."""
@@ -37,11 +42,17 @@ def in_words(end: float) -> str:
 
 def of_hdfs(environ: Mapping[str, str]) -> float:
     """When the first delegation token of HDFS ends for good, whoever renews it."""
+    return min((end for _, end in tokens_of_hdfs(environ)), default=math.inf)
+
+
+def tokens_of_hdfs(environ: Mapping[str, str]) -> list[tuple[str, float]]:
+    """Of each delegation token of HDFS: its service, as "10.0.0.1:8020" or "ha-hdfs:NAME", and its
+    end."""
     path = environ.get("HADOOP_TOKEN_FILE_LOCATION", "")
     # A file that is written otherwise is left to hdfs-native.
     with contextlib.suppress(OSError, IndexError), Path(path).open("rb") as file:
-        return min(_ends(file.read(MOST)), default=math.inf)
-    return math.inf
+        return list(_tokens(file.read(MOST)))
+    return []
 
 
 def of_aws(environ: Mapping[str, str]) -> float:
@@ -53,20 +64,20 @@ def of_aws(environ: Mapping[str, str]) -> float:
     return math.inf
 
 
-def _ends(content: bytes) -> Iterator[float]:
-    """Of each token of HDFS in a file as Hadoop's Credentials writes it."""
+def _tokens(content: bytes) -> Iterator[tuple[str, float]]:
+    """In a file as Hadoop's Credentials writes it."""
     if content[:5] != b"HDTS\0":
         return
     file = _Writable(content[5:])
     for _ in range(file.number()):
         file.text()  # its name here
-        identifier, _, kind, _ = (file.text() for _ in range(4))
+        identifier, _, kind, service = (file.text() for _ in range(4))
         if kind == _HDFS:
             token = _Writable(identifier[1:])  # behind its version
             for _ in range(3):
                 token.text()  # the owner, the renewer and the real user
             token.number()  # when it was issued
-            yield token.number() / 1000
+            yield service.decode(errors="replace"), token.number() / 1000
 
 
 class _Writable:

@@ -11,6 +11,7 @@ import functools
 import math
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,19 @@ def credentials(environ: Mapping[str, str]) -> str:
     return f"{text}; settings: {settings}"
 
 
+def as_tokens_have_it(host: str) -> str:
+    """HOST:PORT with the address in place of the name, if there is a token for that: Hadoop writes
+    addresses into tokens, and hdfs-native looks for what the URL has."""
+    services = [service for service, _ in expiry.tokens_of_hdfs(os.environ)]
+    name, _, port = host.rpartition(":")
+    if name and services and host not in services:
+        with contextlib.suppress(OSError):
+            for *_, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
+                if (found := f"{address[0]}:{port}") in services:
+                    return found
+    return host
+
+
 class Hdfs:
     """A Store. `limit`: seconds for one call."""
 
@@ -100,7 +114,7 @@ class Hdfs:
                 return made.result
             late = time.monotonic() + pause > end
             if late or not again or not _NOT_YET.search(str(error)):
-                raise answered(error) from error
+                raise self._answered(error) from error
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
@@ -114,7 +128,14 @@ class Hdfs:
     def sent(self, made: Begun) -> None:
         """Waits for a call that is not made again."""
         if error := self.error_of(made, time.monotonic() + self._limit):
-            raise answered(error) from error
+            raise self._answered(error) from error
+
+    def _answered(self, error: BaseException) -> BaseException:
+        """Without a token that it may use, hdfs-native asks for a ticket."""
+        found = answered(error)
+        if getattr(found, "code", None) == base.UNAUTHENTICATED and self._expiry.is_over():
+            return Failed(base.UNAUTHENTICATED, "the tokens of HDFS have ended", _EXPIRED)
+        return found
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The client of the cluster, and the path there."""
@@ -126,7 +147,8 @@ class Hdfs:
         with self._lock:
             if cluster not in self._clients:
                 try:
-                    self._clients[cluster] = hdfs_native.Client(cluster if host else None)
+                    there = f"{scheme}://{as_tokens_have_it(host)}" if host else None
+                    self._clients[cluster] = hdfs_native.Client(there)
                 except Exception as error:
                     raise answered(error) from error
             return self._clients[cluster], f"/{name}"

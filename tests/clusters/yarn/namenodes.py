@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.clusters.yarn.conftest import program, wait_for
-from tests.clusters.yarn.realm import adding
+from tests.clusters.yarn.realm import Realm, SecureCluster, adding
 
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+FETCHER = "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher"
 NAMES = ("one", "two")
+TOKENS_LAST = 110.0  # seconds, of a realm; hdfs-native uses none that ends within a minute
 
 
 class Pair(program.Cluster):
     """`other`: the URL of a folder of another HDFS, the mount point /other."""
 
-    def __init__(self, folder: Path, cache: Path, other: str):
-        super().__init__(folder, cache)
+    def __init__(self, folder: Path, cache: Path, other: str, *more: Realm):
+        super().__init__(folder, cache, *more)
         self._other = other
 
     def _write(self, size, ports: Mapping[str, int], jars: Path) -> None:
@@ -91,3 +93,31 @@ class Pair(program.Cluster):
         process = self._processes()[name]
         process.send(signal.SIGKILL)
         wait_for(lambda: not process.alive(), f"end of NameNode {name}")
+
+
+class SecurePair(Pair, SecureCluster):
+    """In a realm that has started."""
+
+    def __init__(self, folder: Path, cache: Path, realm: Realm):
+        super().__init__(folder, cache, "hdfs://pair/", realm)
+
+    def _settings(self, ports: Mapping[str, int]) -> dict[str, dict[str, object]]:
+        lifetime = int(1000 * TOKENS_LAST)
+        tokens = "dfs.namenode.delegation.token"
+        more = {f"{tokens}.max-lifetime": lifetime, f"{tokens}.renew-interval": lifetime}
+        made = super()._settings(ports)
+        return {**made, "hdfs": {**made["hdfs"], **more}}
+
+    def fetch_token(self, path: Path, environ: Mapping[str, str]) -> None:
+        """Writes a delegation token of the name service for who has the tickets of `environ`."""
+        command = [
+            *self._java(FETCHER, 256),
+            "-fs",
+            "hdfs://pair",
+            "--renewer",
+            "nobody",
+            str(path),
+        ]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True)
+        if done.returncode or not path.exists():
+            raise program.ClusterError(done.stderr[-2000:])

@@ -125,7 +125,10 @@ from tfapp.storage import expiry
 assert 6 < (expiry.of_hdfs(os.environ) - time.time()) / 86400 <= 7
 assert not {"KRB5CCNAME", "KRB5KEYTAB"} & os.environ.keys()
 checkpoint = tf.train.Checkpoint(step=tf.Variable(7))
-print("saved", checkpoint.save(os.environ["TFAPP_CHECKPOINT_DIR"] + "/ckpt"), flush=True)
+folder = os.environ["TFAPP_CHECKPOINT_DIR"]
+print("saved", checkpoint.save(folder + "/ckpt"), flush=True)
+assert "127.0.0.1" in folder  # as tokens have it
+assert "checkpoint" in tf.io.gfile.listdir(folder.replace("127.0.0.1", "localhost"))
 with open("kept.txt", "w") as file:
     file.write("by the runner")
 """

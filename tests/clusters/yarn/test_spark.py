@@ -4,11 +4,11 @@ given out, and ends."""
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.clusters.spark.conftest import package_in
+from tests.clusters.yarn.conftest import program
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -82,21 +82,39 @@ spark.stop()
 """
 
 
+# Of TensorFlowOnSpark: paths without a scheme are on the cluster's file system.
+ON_HDFS = """
+import json
+from pyspark.sql import SparkSession
+from tfapp.tensorflowonspark import TFCluster, dfutil
+
+def opens(args, ctx):
+    import tensorflow as tf
+    place = ctx.absolute_path(args)
+    checkpoint = tf.train.Checkpoint(step=tf.Variable(7))
+    saved = checkpoint.save(place + "/ckpt")
+    restored = tf.train.Checkpoint(step=tf.Variable(0))
+    restored.restore(tf.train.latest_checkpoint(place)).assert_consumed()
+    return [place, saved, int(restored.step), ctx.defaultFS]
+
+spark = SparkSession.builder.master("yarn").appName("tests").getOrCreate()
+sc = spark.sparkContext
+cluster = TFCluster.run(sc, opens, "tfos/saved", 1, 0, name="app", show=False)
+cluster.shutdown()
+(told,) = cluster.application.result().returned.values()
+records = f"{cluster.defaultFS}/user/{sc.sparkUser()}/tfos/records"
+dfutil.saveAsTFRecords(spark.range(100, 103, 1, 2), records)
+rows = [row.id for row in dfutil.loadTFRecords(sc, records).collect()]
+print(json.dumps([*told, sorted(rows)]))
+spark.stop()
+"""
+
+
 @pytest.fixture
-def spark(cluster) -> Path:
-    return package_in(cluster.cache)
-
-
-@pytest.mark.weekly
-@pytest.mark.timeout(900)
-def test_executors_of_yarn(cluster, user, spark, tmp_path):
-    """An executor is ended for its memory, which is told, and its container is replaced. What does
-    not fit beside an executor's heap, or in its slots, is refused before anything is made. At last
-    the executors feed programs of the engine of YARN."""
-    conf = tmp_path / "conf"
+def drive(cluster, user, tmp_path):
+    """Runs a driver with SETTINGS and others. What it prints is JSON."""
+    spark, conf = package_in(cluster.cache), tmp_path / "conf"
     conf.mkdir()
-    lines = [f"{key} {value.format(spark=spark)}\n" for key, value in SETTINGS.items()]
-    (conf / "spark-defaults.conf").write_text("".join(lines))
     environ = {
         **cluster.environ(),
         "TFAPP_HOME": str(user.home),
@@ -105,10 +123,39 @@ def test_executors_of_yarn(cluster, user, spark, tmp_path):
         "PYTHONPATH": str(spark.parent),
         "PYSPARK_PYTHON": sys.executable,
     }
-    words = [sys.executable, "-c", DRIVER]
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=800)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+
+    def run(driver: str, **changes: str):
+        settings = {**SETTINGS, **changes}
+        lines = [f"{key} {value.format(spark=spark)}\n" for key, value in settings.items()]
+        (conf / "spark-defaults.conf").write_text("".join(lines))
+        words = [sys.executable, "-c", driver]
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=800)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.mark.weekly
+@pytest.mark.trains
+@pytest.mark.timeout(900)
+def test_programs_of_tensorflowonspark_on_hdfs(drive, cluster):
+    """Of a path without a scheme, and records that Spark's own tasks write and read."""
+    roomy = {"spark.executor.memoryOverhead": "2560m", "spark.executor.instances": "1"}
+    place, saved, step, default, ids = drive(ON_HDFS, **roomy)
+    assert default == cluster.storage
+    assert place == f"{cluster.storage}/user/{program.user()}/tfos/saved"
+    assert (saved, step) == (f"{place}/ckpt-1", 7)
+    assert ids == [100, 101, 102]
+
+
+@pytest.mark.weekly
+@pytest.mark.timeout(900)
+def test_executors_of_yarn(drive):
+    """An executor is ended for its memory, which is told, and its container is replaced. What does
+    not fit beside an executor's heap, or in its slots, is refused before anything is made. At last
+    the executors feed programs of the engine of YARN."""
+    said = drive(DRIVER)
     assert said["refused"] == {
         "memory": ["1024 MiB, and an executor has 512 MiB beside its heap"],
         "slots": ["3 containers on executors, and Spark runs at most 2 tasks at a time"],
