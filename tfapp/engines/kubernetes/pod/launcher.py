@@ -10,14 +10,17 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import field
 from typing import Any
 
 from tfapp import threads
+from tfapp.contract.exit import REQUEUED
 from tfapp.contract.job import Limits
 from tfapp.contract.names import ENV_AVOID, GRANTED, QUOTA
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
+from tfapp.engines.kubernetes.pod.groups import Groups
 from tfapp.errors import ForbiddenError, NotFoundError, TfappError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.master.files import FileServer
@@ -36,6 +39,7 @@ CALL_PATIENCE = 10.0  # seconds for an API server that is away, to end a pod
 COURTESY = 3.0  # for containers that were told to end, and whose end is not known yet
 CLOSE_LIMIT = 12.0  # for all pods to end
 DELETE_LIMIT = 10.0  # for those that were deleted then
+STUCK = "its group of pods in Kueue's queue was not complete any more"
 GRACE_MARGIN = 5.0  # seconds that a runner takes beyond the grace of its program
 
 log = logging.getLogger(__name__)
@@ -45,7 +49,8 @@ log = logging.getLogger(__name__)
 class PodRun:
     """The run of the pods. `owner`: theirs, a reference. `pods`: component -> Pod, for any run.
     `heartbeat`: seconds within which a runner learns that the master has ended its container.
-    `attempt`: the number of the master."""
+    `attempt`: the number of the master. `least`: component -> with how many instances the
+    application trains, for those that need not be complete."""
 
     name: str
     number: int
@@ -53,6 +58,7 @@ class PodRun:
     pods: Mapping[str, Mapping[str, Any]]
     heartbeat: float = Limits.heartbeat
     attempt: int = 1
+    least: Mapping[str, int] = field(default_factory=dict)
 
     def manifest(self, task: Task, address: str) -> dict[str, Any]:
         """The pod of a container, which fetches its order at `address`. UnavailableError for an
@@ -139,6 +145,14 @@ class _Pod:
             self.waits("fetching its files", GRANTED)
 
     @property
+    def component(self) -> str:
+        return self.task.name.rpartition("_")[0]
+
+    @property
+    def instance(self) -> str:
+        return self.task.instance
+
+    @property
     def quiet(self) -> bool:
         """Whether it has a node but its status does not say why it has not started."""
         late = time.monotonic() > self.since + QUIET
@@ -169,6 +183,8 @@ class PodLauncher:
         # Instance -> until when a program of it may live on a node that is lost to the cluster,
         # while its runner reaches the master.
         self._out_of_sight: dict[str, float] = {}
+        prefix = names.group_prefix(run.name, run.number, run.owner["uid"])
+        self._groups = Groups(f"{prefix}-{run.attempt}", run.least, lambda: self._pods.values())
         self._tasks: set[asyncio.Future[Any]] = set()
         self._lists = 0  # of all pods, so far
         self._closed = self._leaving = False
@@ -198,8 +214,9 @@ class PodLauncher:
             # When this is given up, the pod stays known: `close` ends it.
             try:
                 made = await asyncio.shield(making)
-            except TfappError:
+            except TfappError as error:
                 del self._pods[pod.name]
+                pod.end.set_result(Ended(None, error.message, "start"))
                 raise
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
@@ -228,6 +245,7 @@ class PodLauncher:
         """See Launcher.close. Pods that do not end in time, on a lost node or without an API
         server, are left to the fencing of their runners."""
         self._closed = True
+        self._groups.close()
         for task in (*self._tasks, *filter(None, [self._looks])):
             task.cancel()
         script = asyncio.ensure_future(self._script.close())
@@ -256,6 +274,8 @@ class PodLauncher:
         if until > time.monotonic():
             pod.waits("waiting for the end of the instance on the node that is lost")
             await _either(pod.killed.wait(), until - time.monotonic())
+        if names.QUEUE_LABEL in manifest["metadata"]["labels"]:
+            await self._groups.place(pod, manifest)
         forbidden_until = time.monotonic() + FORBIDDEN_LIMIT
         while not pod.killed.is_set():
             lists = self._lists
@@ -377,9 +397,13 @@ class PodLauncher:
 
     async def _look_why(self) -> None:
         """Reads the events of pods that have a node but do not start: only events report a missing
-        volume."""
+        volume. Ends those whose group is not admitted any more."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
+            for name in [member.name for member in self._groups.stuck()]:
+                pod = self._pods[name]
+                pod.main = Ended(None, STUCK, REQUEUED)
+                await self._end(pod)
             quiet = [pod for pod in self._pods.values() if pod.quiet]
             if not quiet:
                 continue

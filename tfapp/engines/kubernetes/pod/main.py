@@ -155,7 +155,7 @@ async def _serve(
     own = await in_thread(api.require, "Pod", place.pod, PATIENCE)
     terminated = Termination(api, place)
     spec = messages.ApplicationSpec.FromString((place.app / "spec").read_bytes())
-    limits, attempt, earlier, lost = _limits(place, spec), 1, None, False
+    (limits, least), attempt, earlier, lost = _of_job(place, spec), 1, None, False
     job = await in_thread(_job, api, place)
     since = job.get("status", {}).get("startTime", "")
     if known.state is not None and known.ending is None:
@@ -181,7 +181,7 @@ async def _serve(
         await terminated.unless(_with_files(place, spec, files, record, limit))
         pods = json.loads((place.app / "pods").read_text())
         owner = await in_thread(_owner, api, place, own)
-        run = PodRun(place.name, place.run, owner, pods, limits.heartbeat, attempt)
+        run = PodRun(place.name, place.run, owner, pods, limits.heartbeat, attempt, least)
         script = ScriptLauncher(files, certificate, key, place.work, place.address)
         launcher = PodLauncher(api, run, files, script)
         launcher.start()
@@ -370,11 +370,14 @@ def _resize(spec: Any, earlier: ApplicationStatus) -> None:
             service.instances = counts[name]
 
 
-def _limits(place: PodFolders, spec: Any) -> Limits:
+def _of_job(place: PodFolders, spec: Any) -> tuple[Limits, dict[str, int]]:
+    """The limits of the job, and with how many instances of which components it trains, where not
+    all of them are needed."""
     if JOB_FILE not in spec.master.files:
-        return Limits(0.0, 0.0, 0.0, 0.0)
+        return Limits(0.0, 0.0, 0.0, 0.0), {}
     file = place.app / _digest(spec.master.files[JOB_FILE])
-    return Job.from_dict(json.loads(file.read_bytes())).limits
+    job = Job.from_dict(json.loads(file.read_bytes()))
+    return job.limits, {c.name: c.elastic_min for c in job.components if c.elastic_min}
 
 
 def _job_of(pod: Mapping[str, Any]) -> Mapping[str, str]:
