@@ -59,6 +59,16 @@ class PlayedKueue(ApiServer):
             self._write(self.objects[f"Pod/{name}"], phase=phase, containerStatuses=[end])
             self._settle()
 
+    def lose(self, name: str) -> None:
+        """The node of a pod is lost: nobody says that the pod has ended."""
+        with self.changed:
+            told = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByTaintManager",
+            }
+            self._write(self.objects[f"Pod/{name}"], deleted=True, conditions=[told])
+
     def live(self) -> list[str]:
         return self._names(lambda pod: pod["status"]["phase"] == "Running")
 
@@ -68,10 +78,11 @@ class PlayedKueue(ApiServer):
     # ---- what it does ------------------------------------------------------------------------
     def _carried_out(self, request: Request) -> Answer:
         item = self.objects.get(request.key)
-        if request.method == "DELETE" and item and item["metadata"].get("finalizers"):
+        finalizers = item and item["metadata"].get("finalizers")
+        if request.method == "DELETE" and finalizers:
             self._write(item, deleted=True)
             answer = Answer(copy.deepcopy(self.objects[request.key]))
-        elif request.method == "PATCH" and "activeDeadlineSeconds" in request.body["spec"]:
+        elif request.method == "PATCH" and "activeDeadlineSeconds" in request.body.get("spec", {}):
             answer = super()._carried_out(request)
             self.ends(request.key.partition("/")[2])
         else:
@@ -118,6 +129,8 @@ class PlayedKueue(ApiServer):
             if len(active) < count:
                 return  # "group has fewer runnable pods than expected"
             known = self.workloads[name] = Workload(count)
+        for pod in active[count:]:  # the newest
+            self.drop(f"Pod/{pod['metadata']['name']}")
         ended = all(_over(pod) for pod in pods)
         final = any(
             pod["metadata"]["annotations"].get(names.GROUP_RETRIABLE) == "false" for pod in pods

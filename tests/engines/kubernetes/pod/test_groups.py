@@ -208,6 +208,23 @@ def test_a_pod_in_the_place_of_a_lost_one_has_its_quota(tmp_path):
     play(tmp_path, 3, story)
 
 
+def test_a_pod_in_the_place_of_one_on_a_lost_node_has_its_quota(tmp_path, monkeypatch):
+    """Of two, Kueue would take that on the lost node for the one that goes on."""
+    monkeypatch.setattr(launcher_module, "KILL_MARGIN", 0.0)
+
+    async def story(server, make):
+        ours = (first := make("a")).ask("worker/0", "worker/1")
+        await until(lambda: server.live() == sorted(ours))
+        server.lose(ours[1])
+        assert (await first.ended(ours[1])).reason == "node-lost"
+        await until(lambda: f"Pod/{ours[1]}" not in server.objects)
+        [again] = first.ask("worker/1")
+        await until(lambda: again in server.live())
+        assert group(server, again) == group(server, ours[0])
+
+    play(tmp_path, 2, story)
+
+
 def test_what_an_application_can_do_without_is_admitted_one_by_one_and_last(tmp_path):
     async def story(server, make):
         blocker = make("b").ask("worker/0", "worker/1")

@@ -220,6 +220,8 @@ class PodLauncher:
                 raise
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
+            if ended.reason == "node-lost" and names.GROUP_LABEL in manifest["metadata"]["labels"]:
+                await self._release(pod)
             if ended.reason == "node-lost" and pod.began:
                 until = time.monotonic() + self._run.heartbeat + KILL_MARGIN
                 self._out_of_sight[task.instance] = until
@@ -316,6 +318,13 @@ class PodLauncher:
                 return
             with contextlib.suppress(TfappError):  # the scheduler was faster
                 self._note(pod, await in_thread(self._api.require, "Pod", pod.name))
+
+    async def _release(self, pod: _Pod) -> None:
+        """Takes a pod on a lost node from its group in Kueue, which keeps the quota for it until
+        somebody says that it has ended: its node does not."""
+        without = {"metadata": {"finalizers": None}}
+        for call, how in ((self._api.patch, {"body": without}), (self._api.delete, {"grace": 0})):
+            await self._tell(pod, call, **how)
 
     async def _delete(self, pod: _Pod) -> None:
         await self._tell(pod, self._api.delete, grace=1)
