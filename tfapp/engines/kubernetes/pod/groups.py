@@ -168,24 +168,33 @@ class Groups:
 
     async def _gather(self) -> None:
         """Makes a group of the pods that are asked for together."""
-        asked = 0
-        while asked != self._asked or self._come_again():
-            asked = self._asked
-            await asyncio.sleep(GATHER)
-        all_of_them, self._waiting = self._waiting, {}
-        members = [member for member, place in all_of_them.values() if not place.done()]
-        first = self._first(members)
-        group = None
-        if len(first) > 1:
-            self._made += 1
-            group = Group(f"{self._prefix}-{self._made}", first)
-            self._groups = [one for one in self._groups if one.living] + [group]
-        for member in first:
-            _settle(all_of_them[member.name][1], group)
-        while any(_is_held(member) for member in first) and len(first) < len(members):
-            await asyncio.sleep(LOOK_EVERY)
-        for _, place in all_of_them.values():
-            _settle(place, None)
+        together = self._waiting
+        try:
+            asked = 0
+            while asked != self._asked or self._come_again():
+                asked = self._asked
+                await asyncio.sleep(GATHER)
+            self._waiting = {}
+            members = [member for member, place in together.values() if not place.done()]
+            first = self._first(members)
+            group = self._group(first)
+            for member in first:
+                _settle(together[member.name][1], group)
+            while any(_is_held(member) for member in first) and len(first) < len(members):
+                await asyncio.sleep(LOOK_EVERY)
+        finally:  # the others are alone, and so are all if this has failed
+            self._waiting = {} if self._waiting is together else self._waiting
+            for _, place in together.values():
+                _settle(place, None)
+
+    def _group(self, members: list[Member]) -> Group | None:
+        """A new one; None where there is one pod."""
+        if len(members) < 2:
+            return None
+        self._made += 1
+        group = Group(f"{self._prefix}-{self._made}", members)
+        self._groups = [one for one in self._groups if one.living] + [group]
+        return group
 
     def _come_again(self) -> bool:
         now = time.monotonic()
