@@ -220,8 +220,8 @@ class PodLauncher:
                 raise
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
-            if ended.reason == "node-lost" and names.GROUP_LABEL in manifest["metadata"]["labels"]:
-                await self._release(pod)
+            if ended.reason == "node-lost":
+                await in_thread(release, self._api, pod.seen)
             if ended.reason == "node-lost" and pod.began:
                 until = time.monotonic() + self._run.heartbeat + KILL_MARGIN
                 self._out_of_sight[task.instance] = until
@@ -318,13 +318,6 @@ class PodLauncher:
                 return
             with contextlib.suppress(TfappError):  # the scheduler was faster
                 self._note(pod, await in_thread(self._api.require, "Pod", pod.name))
-
-    async def _release(self, pod: _Pod) -> None:
-        """Takes a pod on a lost node from its group in Kueue, which keeps the quota for it until
-        somebody says that it has ended: its node does not."""
-        without = {"metadata": {"finalizers": None}}
-        for call, how in ((self._api.patch, {"body": without}), (self._api.delete, {"grace": 0})):
-            await self._tell(pod, call, **how)
 
     async def _delete(self, pod: _Pod) -> None:
         await self._tell(pod, self._api.delete, grace=1)
@@ -426,6 +419,21 @@ class PodLauncher:
                 words = endings.told_by_events(of_it)
                 if words and pod.quiet:
                     pod.waits(words, GRANTED)
+
+
+def release(api: Api, pod: Mapping[str, Any]) -> None:
+    """Takes a pod on a lost node from its group in Kueue, which keeps the quota for it until
+    somebody says that it has ended: its node does not."""
+    metadata = pod["metadata"]
+    told = pod["status"].get("phase") in ("Succeeded", "Failed")
+    if told or names.GROUP_LABEL not in metadata["labels"]:
+        return
+    try:
+        without = {"metadata": {"finalizers": None}}
+        api.patch("Pod", metadata["name"], without, patience=CALL_PATIENCE)
+        api.delete("Pod", metadata["name"], grace=0, patience=CALL_PATIENCE)
+    except TfappError as error:
+        log.error("pod %s is not taken from its group: %s", metadata["name"], error)
 
 
 def _away(reason: str) -> None:

@@ -30,7 +30,7 @@ from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import Api
 from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError
-from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
+from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun, release
 from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, PodRecord
 from tfapp.engines.kubernetes.pod.record import RecordedRun, read_run
 from tfapp.engines.kubernetes.pod.script import ScriptLauncher
@@ -305,11 +305,12 @@ async def _bury(api: Api, place: PodFolders, limits: Limits) -> None:
     until = begun + max(fence, limits.stop_grace) + BURY_MARGIN
     told: set[str] = set()
     while True:
-        living = [
-            pod["metadata"]
-            for pod in await in_thread(api.list, "Pod", labels, "", PATIENCE)
-            if pod["metadata"]["name"] != place.pod and endings.ended(pod) is None
-        ]
+        pods = await in_thread(api.list, "Pod", labels, "", PATIENCE)
+        ends = [(pod, endings.ended(pod)) for pod in pods if pod["metadata"]["name"] != place.pod]
+        living = [pod["metadata"] for pod, ended in ends if ended is None]
+        for pod, ended in ends:
+            if ended is not None and ended.reason == "node-lost":
+                await in_thread(release, api, pod)
         now = time.monotonic()
         if not living or now > until:
             return
