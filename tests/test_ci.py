@@ -56,7 +56,7 @@ def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
 def test_a_word_that_it_does_not_know():
     run = ["bash", str(README.parent / ".ci" / "run"), "tests"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
-    usage = "usage: bash .ci/run [lint|types|pairs|fast|clusters|weekly|matrix]\n"
+    usage = "usage: bash .ci/run [lint|types|pairs|fast|clusters|weekly|kueue|matrix]\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)
 
 
