@@ -143,13 +143,18 @@ def test_an_application_trains_with_what_the_queue_has(tfapp, queue):
 
 def test_who_waits_is_stopped_and_destroyed(tfapp, queue):
     """Kueue keeps pods that wait for it until it has noticed that they are deleted."""
-    begin(tfapp, "large", queue, "-w", 4)  # that never fits
+    begin(tfapp, "large", queue, "-w", 4)
     wait_for(lambda: waiting(tfapp, "large", 4), "wait for the queue")
+    words = "request (4) > maximum capacity (3)"
+    wait_for(lambda: words in str(tfapp.instances("large")), "Kueue's words: it never fits")
     tfapp.ok("stop", "large")
     assert tfapp.status("large")["status"]["state"] == "KILLED"
     begin(tfapp, "other", queue, "-w", 4)
     wait_for(lambda: waiting(tfapp, "other", 4), "wait for the queue")
-    for name in ("large", "other"):
+    begin(tfapp, "late", queue, "-w", 4, "--option", "site.global.queue.timeout", "5 s")
+    verdict = tfapp.wait("late", 67)["verdict"]["summary"]
+    assert f"Kueue's queue {queue}" in verdict, verdict
+    for name in ("large", "other", "late"):
         tfapp.ok("destroy", name, "--force")
     wait_for(lambda: not tfapp.namespace.pods() and not workloads(tfapp), "end of all")
 

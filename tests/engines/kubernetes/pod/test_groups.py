@@ -266,6 +266,32 @@ def test_pods_that_come_later_are_a_group_of_their_own_and_those_that_run_are_no
     play(tmp_path, 4, story)
 
 
+def test_the_words_of_kueue_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(launcher_module, "QUEUE_EVERY", 0.1)
+
+    async def story(server, make):
+        ours = (first := make("a")).ask("worker/0", "worker/1")
+        [alone] = (second := make("b")).ask("worker/0")
+        await until(lambda: len(server.held()) == 3)
+        workloads = {group(server, ours[0])[0]: "2 > 0", f"pod-{alone}-4711a": "1 > 0"}
+        for number, (name, why) in enumerate(workloads.items()):
+            for hour, message in (
+                (8, "an old reason"),
+                (9, f"insufficient quota for pods ({why})"),
+            ):
+                about = {"kind": "Workload", "name": name}
+                event = {"involvedObject": about, "reason": "Pending", "message": message}
+                event["lastTimestamp"] = f"2026-11-28T{hour:02}:00:00Z"
+                server.put(f"Event/{number}-{hour}", {"metadata": {}, **event}, "ADDED")
+        room = "waiting for room for 2 pods in Kueue's queue team"
+        words = (f"{room}: insufficient quota for pods (2 > 0)", QUEUE)
+        await until(lambda: all(first.told[pod].words[-1] == words for pod in ours))
+        words = "waiting for room in Kueue's queue team: insufficient quota for pods (1 > 0)"
+        await until(lambda: second.told[alone].words[-1] == (words, QUEUE))
+
+    play(tmp_path, 0, story)
+
+
 def test_a_group_of_which_a_part_is_not_wanted_any_more_is_asked_for_again(tmp_path):
     """By `flex`, while it waits: Kueue would wait for the missing pod without an end."""
 

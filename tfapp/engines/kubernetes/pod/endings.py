@@ -13,7 +13,13 @@ from typing import Any
 
 from tfapp.contract.exit import REQUEUED
 from tfapp.contract.names import CANNOT_START, GRANTED, NODES, QUEUE
-from tfapp.engines.kubernetes.pod.names import CONTAINER, GROUP_COUNT, MANAGED, QUEUE_LABEL
+from tfapp.engines.kubernetes.pod.names import (
+    CONTAINER,
+    GROUP_COUNT,
+    GROUP_LABEL,
+    MANAGED,
+    QUEUE_LABEL,
+)
 from tfapp.master.launcher import Ended
 
 Pod = Mapping[str, Any]
@@ -143,14 +149,14 @@ def held_by(pod: Pod) -> str:
     return NODES if any(_unscheduled(pod)) else ""
 
 
-def _gated(pod: Pod) -> str:
-    """Who holds a pod back, and its queue."""
+def _gated(pod: Pod, why: str = "") -> str:
+    """Who holds a pod back, and its queue. `why`: the queue's words."""
     gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", ()))
     queue = pod.get("metadata", {}).get("labels", {}).get(QUEUE_LABEL)
     count = pod.get("metadata", {}).get("annotations", {}).get(GROUP_COUNT)
     room = f"room for {count} pods" if count else "room"
     whose = f"{room} in Kueue's queue {queue}" if queue else "its admission"
-    return f"waiting for {whose}: scheduling gate {gates}"
+    return f"waiting for {whose}: {why or f'scheduling gate {gates}'}"
 
 
 def is_deleted(pod: Pod) -> bool:
@@ -189,6 +195,21 @@ def told_by_events(events: Iterable[Mapping[str, Any]]) -> str:
     if reason == "Pulling":
         return message[:1].lower() + message[1:]
     return ""
+
+
+def told_by_queue(pod: Pod, events: Iterable[Mapping[str, Any]]) -> str:
+    """Why Kueue holds a pod back, from the events of its workloads; "" if they do not tell."""
+    metadata = pod["metadata"]
+    group = metadata["labels"].get(GROUP_LABEL)
+
+    def of_it(event: Mapping[str, Any]) -> bool:
+        about = event.get("involvedObject", {})
+        name = about.get("name", "")
+        mine = name == group if group else name.startswith(f"pod-{metadata['name']}-")
+        return bool(mine and about.get("kind") == "Workload" and event.get("reason") == "Pending")
+
+    newest = max(filter(of_it, events), key=_when, default={})
+    return _gated(pod, newest["message"]) if newest.get("message") else ""
 
 
 # ---- in parts --------------------------------------------------------------------------------

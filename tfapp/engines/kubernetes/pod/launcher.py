@@ -8,6 +8,7 @@ import contextlib
 import copy
 import functools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import field
@@ -16,7 +17,7 @@ from typing import Any
 from tfapp import threads
 from tfapp.contract.exit import REQUEUED
 from tfapp.contract.job import Limits
-from tfapp.contract.names import ENV_AVOID, GRANTED, QUOTA
+from tfapp.contract.names import ENV_AVOID, GRANTED, QUEUE, QUOTA
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
@@ -30,6 +31,7 @@ from tfapp.threads import in_thread
 RUN_VOLUME = "tfapp-run"  # of a manifest: the run's Secret
 RETRY = 2.0  # seconds between two attempts to make a pod
 LOOK_EVERY = 5.0  # seconds between two looks at the events of pods that do not begin
+QUEUE_EVERY = 30.0  # seconds between two looks at what Kueue says
 KILL_MARGIN = 2.0  # seconds for a runner to end its program
 QUIET = 5.0  # seconds that a pod may take to begin before somebody asks why
 ATTEMPTS = 3  # to end a pod that gets a node meanwhile
@@ -398,27 +400,38 @@ class PodLauncher:
         task.add_done_callback(self._tasks.discard)
 
     async def _look_why(self) -> None:
-        """Reads the events of pods that have a node but do not start: only events report a missing
-        volume. Ends those whose group is not admitted any more."""
+        """Reads the events of pods that have a node but do not start, because only events report a
+        missing volume, and now and then Kueue's, which tell why it has no room. Ends those whose
+        group is not admitted any more."""
+        asked = -math.inf
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for name in [member.name for member in self._groups.stuck()]:
                 pod = self._pods[name]
                 pod.main = Ended(None, STUCK, REQUEUED)
                 await self._end(pod)
-            quiet = [pod for pod in self._pods.values() if pod.quiet]
-            if not quiet:
-                continue
-            try:
-                found = await in_thread(self._api.list, "Event", None, "involvedObject.kind=Pod")
-            except TfappError as error:
-                log.info("events: %s", error)
-                continue
-            for pod in quiet:
-                of_it = [e for e in found if e["involvedObject"].get("name") == pod.name]
-                words = endings.told_by_events(of_it)
-                if words and pod.quiet:
-                    pod.waits(words, GRANTED)
+            if quiet := [pod for pod in self._pods.values() if pod.quiet]:
+                found = await self._events("Pod")
+                for pod in quiet:
+                    of_it = [e for e in found if e["involvedObject"].get("name") == pod.name]
+                    words = endings.told_by_events(of_it)
+                    if words and pod.quiet:
+                        pod.waits(words, GRANTED)
+            held = [pod for pod in self._pods.values() if pod.living and endings.is_gated(pod.seen)]
+            if held and time.monotonic() >= asked + QUEUE_EVERY:
+                asked = time.monotonic()
+                found = await self._events("Workload")
+                for pod in held:
+                    words = endings.told_by_queue(pod.seen, found)
+                    if words and endings.is_gated(pod.seen):
+                        pod.waits(words, QUEUE)
+
+    async def _events(self, kind: str) -> list[dict[str, Any]]:
+        try:
+            return await in_thread(self._api.list, "Event", None, f"involvedObject.kind={kind}")
+        except TfappError as error:
+            log.info("events: %s", error)
+            return []
 
 
 def release(api: Api, pod: Mapping[str, Any]) -> None:
