@@ -146,7 +146,7 @@ def test_of_two_applications_in_a_queue_for_one_the_second_waits_for_all_its_pod
         words = [(f"waiting for room for 3 pods in Kueue's queue team: {GATE}", QUEUE)]
         await until(lambda: all(second.told[pod].words[-1:] == words for pod in theirs))
         [(name, count)] = {group(server, pod) for pod in theirs}
-        assert (name, count) == ("tfapp-b-1-b-uid-12-1-1", 3)
+        assert (name, count) == (names.group_name("b", 1, "b-uid-12345", theirs[0]), 3)
         metadata = server.objects[f"Pod/{theirs[2]}"]["metadata"]["annotations"]
         assert (metadata["mine"], metadata[names.GROUP_ROLE]) == ("kept", "ps")
         for pod in ours:

@@ -98,17 +98,19 @@ class Group:
 
 
 class Groups:
-    """`prefix`: of their names. `least`: component -> with how many instances the application
-    trains, for those that need not be complete. `pods`: gives all pods."""
+    """`name`: gives that of a group, from its first pod's. `least`: component -> with how many
+    instances the application trains, for those that need not be complete. `pods`: gives all."""
 
     def __init__(
-        self, prefix: str, least: Mapping[str, int], pods: Callable[[], Iterable[Member]]
+        self,
+        name: Callable[[str], str],
+        least: Mapping[str, int],
+        pods: Callable[[], Iterable[Member]],
     ) -> None:
-        self._prefix = prefix
+        self._name = name
         self._least = least
         self._pods = pods
         self._groups: list[Group] = []
-        self._made = 0
         self._asked = 0  # requests so far
         # Those of which it is not known yet whether they are in a group, in order.
         self._waiting: dict[str, tuple[Member, asyncio.Future[Group | None]]] = {}
@@ -191,8 +193,7 @@ class Groups:
         """A new one; None where there is one pod."""
         if len(members) < 2:
             return None
-        self._made += 1
-        group = Group(f"{self._prefix}-{self._made}", members)
+        group = Group(self._name(members[0].name), members)
         self._groups = [one for one in self._groups if one.living] + [group]
         return group
 

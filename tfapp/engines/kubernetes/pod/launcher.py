@@ -185,8 +185,8 @@ class PodLauncher:
         # Instance -> until when a program of it may live on a node that is lost to the cluster,
         # while its runner reaches the master.
         self._out_of_sight: dict[str, float] = {}
-        prefix = names.group_prefix(run.name, run.number, run.owner["uid"])
-        self._groups = Groups(f"{prefix}-{run.attempt}", run.least, lambda: self._pods.values())
+        name = functools.partial(names.group_name, run.name, run.number, run.owner["uid"])
+        self._groups = Groups(name, run.least, self._pods.values)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._lists = 0  # of all pods, so far
         self._closed = self._leaving = False

@@ -63,10 +63,11 @@ def pod_name(name: str, run: int, component: str, number: int, attempt: int = 1)
     return f"{run_object(name, run)}-{dns(component)}-{(attempt - 1) * _EACH_ATTEMPT + number}"
 
 
-def group_prefix(name: str, run: int, owner: str) -> str:
-    """The beginning of the names of groups of pods, to which a number is added. `owner`: the uid of
-    the pods' owner, so that they differ from those of an application that had the same name."""
-    return f"{run_object(name, run)}-{owner[:8]}"
+def group_name(name: str, run: int, owner: str, first: str) -> str:
+    """The name of a group of pods of which `first` is the first. `owner`: the uid of the pods'
+    owner: another application may have had the same name. No two groups have the same name."""
+    unique = hashlib.sha256(f"{owner} {first}".encode()).hexdigest()[: 2 * _HASH]
+    return f"{run_object(name, run)}-{unique}"
 
 
 def dns(text: str) -> str:
