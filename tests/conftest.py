@@ -113,21 +113,26 @@ def pytest_collection_modifyitems(config, items):
         item.user_properties.append(("part", part))
         if part != parts.REST or "slow" in marks:
             item.add_marker(pytest.mark.cluster)
-    leave_out_weekly(config, items)
+    leave_out(config, items)
     if hasattr(config, "workerinput"):  # one of several processes
         from tests.distribution import rank
 
         items.sort(key=lambda item: rank(item.nodeid))
 
 
-def leave_out_weekly(config, items):
-    """The weekly tests run where -m names them, or one is named by itself."""
-    if "weekly" in config.option.markexpr or any("::" in word for word in config.args):
+# Tests with one of these marks run where -m names it, or where one is named by itself.
+BY_NAME = ("weekly", "kueue")
+
+
+def leave_out(config, items):
+    """Leaves those out that nobody has asked for."""
+    if any("::" in word for word in config.args):
         return
-    weekly = [item for item in items if item.get_closest_marker("weekly")]
-    if weekly:
-        config.hook.pytest_deselected(items=weekly)
-        items[:] = [item for item in items if not item.get_closest_marker("weekly")]
+    marks = [mark for mark in BY_NAME if mark not in config.option.markexpr]
+    left = [item for item in items if any(map(item.get_closest_marker, marks))]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_runtest_setup(item):

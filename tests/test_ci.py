@@ -56,7 +56,8 @@ def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
 def test_a_word_that_it_does_not_know():
     run = ["bash", str(README.parent / ".ci" / "run"), "tests"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
-    usage = "usage: bash .ci/run [lint|types|pairs|fast|clusters|weekly|matrix [3.9 ...]]\n"
+    words = "lint|types|pairs|fast|clusters|weekly|kueue|matrix [3.9 ...]"
+    usage = f"usage: bash .ci/run [{words}]\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)
 
 
@@ -86,7 +87,7 @@ def matrix():
     ],
 )
 def test_pairs_are_told_as_they_end(matrix, monkeypatch, tmp_path, capsys, words, said):
-    def check(uv, python, version, tests):
+    def check(uv, python, version, tests, s3):
         if (python, version) == ("python3.13", "2.21"):
             raise matrix.FailedError("no room")
         yield f"trained {version}"
@@ -97,6 +98,7 @@ def test_pairs_are_told_as_they_end(matrix, monkeypatch, tmp_path, capsys, words
     monkeypatch.setattr(matrix, "install_uv", lambda: "uv")
     monkeypatch.setattr(matrix, "pythons", lambda: {9: "python3.9", 13: "python3.13"})
     monkeypatch.setattr(matrix, "check", check)
+    monkeypatch.setattr(matrix, "served", lambda stack: {})
     failed = "FAILED" in said
     assert (matrix.main(*words), capsys.readouterr().out) == (failed, said)
 

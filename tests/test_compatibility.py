@@ -23,6 +23,7 @@ def row(what: str) -> str:
     [
         ("Hadoop", "examples/yarn-cluster/pom.xml", r"<hadoop.version>([\d.]+)<"),
         ("Kubernetes", "examples/kubernetes-cluster/go.mod", r"k8s.io/kubernetes v([\d.]+)"),
+        ("Kueue", "examples/kubernetes-cluster/kueue/go.mod", r"k8s.io/kueue v([\d.]+)"),
         ("Spark", "examples/spark-cluster/cluster.py", r'VERSION = "([\d.]+)"'),
         (
             "TensorFlow with Estimators",

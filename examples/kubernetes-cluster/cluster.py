@@ -2,10 +2,12 @@
 """A real Kubernetes on one Linux machine: a control plane and two nodes, each in namespaces of its
 own.
 
-    python cluster.py build          fetch and build what it needs, once: about 6 minutes
+    python cluster.py build          fetch and build what it needs, once: about 6 minutes; Kueue
+                                     too with --kueue: 7 more
     python cluster.py start          make and start it; prints what to export
     eval "$(python cluster.py env)"  KUBECONFIG
     python cluster.py image python   give the nodes an image of Debian's Python
+    python cluster.py kueue          start Kueue in it
     python cluster.py node 2 kill    or start, pause, resume, cut, join
     python cluster.py api kill       or start, pause, resume
     python cluster.py stop           end every process of it and delete its folder
@@ -21,10 +23,11 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from kubernetes_cluster import images
+from kubernetes_cluster import images, programs
 from kubernetes_cluster.cluster import Cluster
+from kubernetes_cluster.kueue import KUEUE
 from kubernetes_cluster.processes import ClusterError
-from kubernetes_cluster.programs import codename, prepare, prepare_debian
+from kubernetes_cluster.programs import codename, prepare_debian
 
 NODE_ACTIONS = ("kill", "start", "pause", "resume", "cut", "join")
 API_ACTIONS = ("kill", "start", "pause", "resume")
@@ -56,11 +59,13 @@ def make_parser() -> argparse.ArgumentParser:
     shared.add_argument("--cache", metavar="DIR", type=Path, default=Path(default_cache))
     shared.add_argument("--dir", metavar="DIR", type=Path, help="default: CACHE/kubernetes-cluster")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", parents=[shared], help="fetch and build what it needs, once")
+    build = commands.add_parser("build", parents=[shared], help="fetch and build what it needs")
+    build.add_argument("--kueue", action="store_true", help="Kueue too")
     start = commands.add_parser("start", parents=[shared], help="make and start it")
     start.add_argument("--nodes", metavar="N", type=int, default=2)
     commands.add_parser("stop", parents=[shared], help="end it and delete its folder")
     commands.add_parser("env", parents=[shared], help="print the variables to export")
+    commands.add_parser("kueue", parents=[shared], help="start Kueue in it")
     commands.add_parser("status", parents=[shared], help="what of it runs")
     user = commands.add_parser(
         "user", parents=[shared], help="print the kubeconfig file of a user without rights"
@@ -84,11 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
 def execute(args: argparse.Namespace, cluster: Cluster) -> None:
     """One command."""
     if args.command == "build":
-        # In a process of its own, which a Ctrl-C reaches too: it is done long before Kubernetes.
-        with ProcessPoolExecutor(1) as pool:
-            fetched = pool.submit(fetch_debian, cluster.cache)
-            print(prepare(cluster.cache, os.environ).binaries)
-            fetched.result()
+        build(cluster.cache, args.kueue)
     elif args.command == "start":
         seconds = cluster.start(args.nodes)
         print(f"up after {seconds:.1f} s in {cluster.folder}", file=sys.stderr)
@@ -99,6 +100,8 @@ def execute(args: argparse.Namespace, cluster: Cluster) -> None:
         for name in cluster.require():
             print(f"cluster.py: {name} has ended; `node {name[4:]} start`", file=sys.stderr)
         print_exports(cluster)
+    elif args.command == "kueue":
+        cluster.start_kueue()
     elif args.command == "status":
         for name, running in cluster.programs().items():
             print(f"{name:24}{'runs' if running else 'has ended'}")
@@ -114,6 +117,17 @@ def execute(args: argparse.Namespace, cluster: Cluster) -> None:
         getattr(cluster, f"{args.action}_node")(args.node)
     else:
         getattr(cluster, f"{args.action}_api")()
+
+
+def build(cache: Path, kueue: bool) -> None:
+    """All that it needs."""
+    # In a process of its own, which a Ctrl-C reaches too: it is done long before Kubernetes.
+    with ProcessPoolExecutor(1) as pool:
+        fetched = pool.submit(fetch_debian, cache)
+        print(programs.prepare(cache, os.environ).binaries)
+        fetched.result()
+    if kueue:
+        print(programs.build(cache, os.environ, KUEUE))
 
 
 def fetch_debian(cache: Path) -> None:

@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract_values import make_component, make_failure_policy, make_job, make_limits
-from tfapp.contract.exit import Exit
+from tfapp.contract.exit import Exit, container_message, read_container_message
 from tfapp.contract.job import ComponentJob, FailurePolicy, Job, Limits
 from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, FlexRequest, Order
 from tfapp.contract.names import GRANTED, ROLES, initial_container, parse_instance
@@ -278,8 +278,8 @@ class World:
         if not runner.ended:
             return ContainerInfo("REQUESTED") if runner.held else ContainerInfo("RUNNING", "h")
         log = self.logs.get(runner.instance, "") if name == log_of else ""
-        message = self.messages.get(name, "out of luck")
-        return ContainerInfo("FAILED", "", message, log, reason_of(message))
+        message, reason = read_container_message(self.messages.get(name, "out of luck"))
+        return ContainerInfo("FAILED", "", message, log, reason or reason_of(message))
 
     def end_container(self, runner: Runner, program: bool = False) -> None:
         if not runner.ended:
@@ -553,6 +553,11 @@ class World:
         elif what[0] == "preempted":
             runner = self.runners[who]
             self.messages[runner.container] = "Container preempted by scheduler"
+            self.end_container(runner)
+        elif what[0] == "requeued":
+            runner = self.runners[who]
+            told = container_message("its pod was evicted by Kueue", "requeued")
+            self.messages[runner.container] = told
             self.end_container(runner)
         elif what[0] == "hangs":
             self.report(who, Exit(None, 9, "hang", "its process was stopped"))

@@ -9,9 +9,10 @@ from tfapp.frozen import frozen
 
 # The reasons for the end of a program or its container (`Exit.reason`) that a rule can name.
 PROGRAM_REASONS = ("exit", "signal", "memory", "hang", "script", "start", "timeout")
-LOSS_REASONS = ("lost", "silent", "preempted", "node-lost")  # of the container
-# Losses that have a budget of their own: no program can bring them about.
-INFRASTRUCTURE_REASONS = ("silent", "preempted", "node-lost")
+REQUEUED = "requeued"  # by the queue that had admitted it: it is nobody's failure
+LOSS_REASONS = ("lost", "silent", "preempted", "node-lost", REQUEUED)  # of the container
+# Losses that no program can bring about. They have a budget of their own, but for REQUEUED.
+INFRASTRUCTURE_REASONS = ("silent", "preempted", "node-lost", REQUEUED)
 # Losses for which the machine may be to blame.
 MACHINE_REASONS = ("lost", "silent", "node-lost")
 REASONS = (*PROGRAM_REASONS, *LOSS_REASONS)
@@ -33,6 +34,7 @@ class Exit(Coded):
     - "lost": its container is gone
     - "silent": its runner does not answer
     - "preempted", "node-lost": the cluster took the container away
+    - "requeued": its queue took it away, and lets it wait again
     - "deadline": a deadline of the application is over
     - "stopped": the application stopped it
     """

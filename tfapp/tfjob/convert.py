@@ -220,7 +220,7 @@ class _Conversion:
             self.global_[f"{SITE}application.lifetime"] = seconds
         if policy.take("suspend", bool):
             why = "`tfapp create` starts it at once"
-            hint = "its Job can be suspended later, as Kueue does: docs/kubernetes.md"
+            hint = "its Job can be suspended later; Kueue holds its pods back: docs/kubernetes.md"
             policy.left("suspend", why, hint)
         if "managedBy" in policy.data:
             policy.left("managedBy", "no operator manages the application")

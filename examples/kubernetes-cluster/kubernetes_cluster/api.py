@@ -44,7 +44,7 @@ class Api:
         self, method: str, path: str, body: object = None, kind: str = "application/json"
     ) -> dict[str, Any]:
         """The JSON answer. ApiError when refused; OSError or http.client.HTTPException when there
-        is no answer. `kind` is the body's content type."""
+        is no answer. `kind` is the body's content type; bytes are sent as they are."""
         return json.loads(self.text(method, path, body, kind))
 
     def text(
@@ -79,7 +79,8 @@ class Api:
         )
         headers: Mapping[str, str] = {} if body is None else {"Content-Type": kind}
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            plain = body is None or isinstance(body, bytes)
+            connection.request(method, path, body if plain else json.dumps(body), headers)
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise ApiError(answer.status, _message(answer.read()))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kubernetes_cluster import cgroups, images, machine, settings
+from kubernetes_cluster import cgroups, images, kueue, machine, settings
 from kubernetes_cluster.api import MERGE, Api, ApiError
 from kubernetes_cluster.certificates import Authority
 from kubernetes_cluster.machine import Machine
@@ -32,7 +32,7 @@ from kubernetes_cluster.processes import (
     tail,
     wait,
 )
-from kubernetes_cluster.programs import Programs, prepare
+from kubernetes_cluster.programs import Programs, build, prepare
 
 STATE = "cluster.json"
 MARK = "TFAPP_KUBERNETES_CLUSTER"  # in the environment of every process of a cluster: its folder
@@ -254,13 +254,78 @@ class Cluster:
                     *(sys.executable, "-I", "-S", program, *where),
                 )
                 self._note("registry", process)
-                self._await(self._registry_listens, "the registry")
+                self._await(lambda: self._listens(settings.REGISTRY_PORT), "the registry")
         return f"{settings.REGISTRY}/{image.name}"
 
-    def _registry_listens(self) -> bool:
-        """In the control plane's network, its table of TCP's sockets: state 0A is LISTEN."""
-        table = Path(f"/proc/{self._init(CONTROL_PLANE).pid}/net/tcp").read_text()
-        return re.search(f":{settings.REGISTRY_PORT:04X} [0-9A-F:]+ 0A ", table) is not None
+    # ---- Kueue -----------------------------------------------------------------------------------
+    def start_kueue(self) -> None:
+        """Starts Kueue, which is built if it is not there. From then on it is asked about each pod
+        and Job."""
+        place = build(self.cache, self._inherited, kueue.KUEUE)
+        with self._locked():
+            pki, config = self._authority.folder, self.folder / "kueue.json"
+            kubeconfig = self.folder / "kueue.kubeconfig"
+            self._authority.issue("kueue", "kueue", ("system:masters",), ("127.0.0.1",))
+            self._write_inside(kubeconfig, "kueue")
+            config.write_text(json.dumps(kueue.configuration()))
+            api = self.api()
+            for crd in sorted((place / "crds").glob("*.yaml")):
+                api.call("POST", kueue.CRD_PATH, crd.read_bytes(), "application/yaml")
+            api.call("POST", "/api/v1/namespaces", {"metadata": {"name": kueue.NAMESPACE}})
+            self._await(self._knows_kueue, "Kueue's kinds")
+            script = kueue.script(place, pki, "kueue", config, kubeconfig)
+            words = ("unshare", "--mount", "sh", "-ec", script)
+            plane = self._machine(CONTROL_PLANE)
+            self._note("kueue", plane.start(self._init(CONTROL_PLANE), "kueue", *words))
+            self._await(lambda: self._listens(kueue.PORT), "Kueue")
+            for body in kueue.webhooks((pki / "ca.crt").read_bytes()):
+                path = f"/apis/{body['apiVersion']}/{body['kind'].lower()}s"
+                api.call("POST", path, body)
+
+    def stop_kueue(self) -> None:
+        """Nobody asks it any more, and it ends. Its objects stay."""
+        with self._locked():
+            for body in kueue.webhooks(b""):
+                path = f"/apis/{body['apiVersion']}/{body['kind'].lower()}s/kueue"
+                self.api().call("DELETE", path)
+            machine.end(self._program("kueue"))
+
+    def add_queue(self, name: str, namespace: str, quota: Mapping[str, str]) -> None:
+        """A local queue of Kueue. `quota`: of each resource that pods may request; "pods" counts
+        them."""
+        for path, body in kueue.queue(name, namespace, quota):
+            self._await(lambda path=path, body=body: self._made(path, body), f"{path} of {name}")
+
+    def _made(self, path: str, body: Mapping[str, Any]) -> bool:
+        """False while Kueue cannot be asked about it."""
+        try:
+            self.api().call("POST", path, body)
+        except ApiError as error:
+            if error.code not in (409, 500):
+                raise
+            return error.code == 409
+        return True
+
+    def _knows_kueue(self) -> bool:
+        crds = [crd["spec"] for crd in self.api().call("GET", kueue.CRD_PATH)["items"]]
+        paths = [
+            f"/apis/{crd['group']}/{version['name']}/{crd['names']['plural']}"
+            for crd in crds
+            for version in crd["versions"]
+            if crd["group"] == kueue.GROUP and version["storage"]
+        ]
+        try:
+            return all(map(self._found, paths))
+        except ApiError as error:
+            if error.code != 429:  # "storage is (re)initializing"
+                raise
+            return False
+
+    def _listens(self, port: int) -> bool:
+        """In the control plane's network, its tables of TCP's sockets: state 0A is LISTEN."""
+        folder = Path(f"/proc/{self._init(CONTROL_PLANE).pid}/net")
+        tables = "".join((folder / name).read_text() for name in ("tcp", "tcp6"))
+        return re.search(f":{port:04X} [0-9A-F:]+ 0A ", tables) is not None
 
     def _import(self, archive: Path, nodes: list[int]) -> None:
         with contextlib.ExitStack() as running:

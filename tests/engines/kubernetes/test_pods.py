@@ -4,7 +4,7 @@ import pytest
 
 from tests.compiler.packages import compile_with, component, options, package, resources
 from tfapp.engines.kubernetes.pod.names import QUEUE_LABEL
-from tfapp.engines.kubernetes.pods import Places, check, pods
+from tfapp.engines.kubernetes.pods import Places, check, master_pod, pods
 from tfapp.errors import InvalidPackageError
 
 IMAGE = {"site.global.docker.image": "train:3"}
@@ -74,8 +74,10 @@ def test_checkpoints(role, prefix, volumes, counts, expected):
 def test_the_queue_is_kueues(queue, label):
     built = package(settings=IMAGE)
     at = Places.of(options(queue=queue), "ml")
-    pod = pods(compile_with(built).plan, at)["worker"]
-    assert pod["metadata"]["labels"].get(QUEUE_LABEL) == label
+    plan = compile_with(built).plan
+    assert pods(plan, at)["worker"]["metadata"]["labels"].get(QUEUE_LABEL) == label
+    master = master_pod(plan, at, 512, 1, "runtime")
+    assert QUEUE_LABEL not in master["metadata"]["labels"], "it waits for nobody"
 
 
 def test_findings_of_the_engine_are_findings_of_the_compilation():

@@ -7,7 +7,13 @@ import re
 import signal
 from collections.abc import Iterator, Mapping
 
-from tfapp.contract.exit import INFRASTRUCTURE_REASONS, LOSS_REASONS, SHELL_SIGNAL, Exit
+from tfapp.contract.exit import (
+    INFRASTRUCTURE_REASONS,
+    LOSS_REASONS,
+    REQUEUED,
+    SHELL_SIGNAL,
+    Exit,
+)
 from tfapp.contract.job import (
     FAIL_APPLICATION,
     IGNORE,
@@ -82,6 +88,8 @@ def _objections(state: State, failure: Failure, cause: Instance, time: float) ->
     hopeless = not cause.container or failure.generation == 1
     if exit.reason == "start" and cause.report is None and hopeless:
         yield ""
+    if exit.reason == REQUEUED:
+        return
     if exit.reason in INFRASTRUCTURE_REASONS:
         yield from _spent("maxInfrastructureRestarts", policy.max_losses, charges.losses)
         return
@@ -185,8 +193,11 @@ def _signature(cause: Instance) -> tuple[int, str] | None:
 
 # ---- budgets ----------------------------------------------------------------------------------
 def charge(state: State, cause: Instance, time: float) -> Charges:
-    """The budgets' use after a failure at `time` was charged to `cause`."""
+    """The budgets' use after a failure at `time` was charged to `cause`. Where a queue has taken
+    containers back, nothing is charged."""
     assert cause.exit is not None
+    if cause.exit.reason == REQUEUED:
+        return state.charges
     charges = replace(state.charges, recent=(*_recently(state, time), time))
     if cause.exit.reason in INFRASTRUCTURE_REASONS:
         return replace(charges, losses=charges.losses + 1)

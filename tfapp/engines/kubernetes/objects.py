@@ -198,10 +198,9 @@ def _rule(group: str, resource: str, *verbs: str) -> Manifest:
 def _job(at: Places, pod: Manifest, ttl: int | None, attempts: int) -> Manifest:
     """The master's Job, which starts a single pod, and another one when that is lost: `attempts`
     altogether. It does so while the lost one is still terminating, as on a node that does not
-    answer: that is why it has no podFailurePolicy, and why the master itself makes an ending final.
-    With a queue, Kueue suspends it until there is room."""
+    answer: that is why it has no podFailurePolicy, and why the master itself makes an ending
+    final."""
     body = _object("Job", at, names.run_object(at.name, at.run), "batch/v1", of_a_run=True)
-    body["metadata"]["labels"].update(at.queue_label)
     metadata = {key: pod["metadata"][key] for key in ("labels", "annotations")}
     spec: Manifest = {
         "backoffLimit": attempts - 1,

@@ -88,19 +88,19 @@ class Places:
         return names.application_object(self.name)
 
     def metadata(self, component: str) -> Manifest:
+        """Of a component's pods, or of the master's: that one waits for no queue, in which others
+        could wait for each other's masters."""
         labels = names.pod_labels(self.name, self.run, component, tags=self.tags)
+        if component != MASTER_COMPONENT and self.queue not in NO_QUEUE:
+            labels[names.QUEUE_LABEL] = self.queue
         return {
             "namespace": self.namespace,
-            "labels": {**labels, **self.queue_label},
+            "labels": labels,
             "annotations": {
                 **names.application_annotations(self.name, self.user),
                 SAFE_TO_EVICT: "false",
             },
         }
-
-    @property
-    def queue_label(self) -> dict[str, str]:
-        return {} if self.queue in NO_QUEUE else {names.QUEUE_LABEL: self.queue}
 
 
 # ---- What others call -------------------------------------------------------------------------

@@ -46,6 +46,8 @@ EVICTION = disrupted("EvictionByEvictionAPI", "Eviction API: evicting")
 PREEMPTION = disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate b")
 PRESSURE = disrupted("TerminationByKubelet", "The node was low on resource: memory.")
 SHUTDOWN = disrupted("TerminationByKubelet", "Pod was terminated in response to shutdown.")
+KUEUE = "WorkloadEvictedDueToPreempted", "Preempted to accommodate a workload (UID: 7)"
+LATE = "WorkloadEvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout ns/tfapp-a-1"
 DEADLINE = {"reason": "DeadlineExceeded", "message": "Pod was active on the node longer than"}
 INIT = [{"name": "get", "state": {"terminated": {"exitCode": 2, "message": "a\nno route\n"}}}]
 
@@ -53,6 +55,27 @@ ENDINGS = {
     "it lives": (pod(), {}, None),
     "it waits": (pod("Pending", **waiting("ContainerCreating")), {}, None),
     "succeeded": (pod("Succeeded", **main(0, "Completed")), {}, Ended(0)),
+    "evicted by Kueue": (
+        pod("Failed", [("TerminationTarget", "True", *KUEUE)], deleted=True, **main(143)),
+        {},
+        Ended(None, f"its pod was evicted by Kueue ({KUEUE[1]})", "requeued"),
+    ),
+    "evicted by Kueue, because it was not ready in time": (
+        pod("Failed", [("TerminationTarget", "True", *LATE)], deleted=True, **main(143)),
+        {},
+        Ended(None, f"its pod was evicted by Kueue ({LATE[1]})", "preempted"),
+    ),
+    "evicted by Kueue, and it still ends": (
+        pod("Running", [("TerminationTarget", "True", *KUEUE)], deleted=True),
+        {},
+        None,
+    ),
+    "deleted while it waits, and kept by a finalizer": (
+        pod("Pending", deleted=True, node=""),
+        {},
+        Ended(None, "its pod was deleted", "preempted"),
+    ),
+    "deleted while it starts": (pod("Pending", deleted=True), {}, None),
     "an exit code": (pod("Failed", **main(4, message="secret\n")), {}, Ended(4, "exit code 4")),
     "a signal": (pod("Failed", **main(137)), {}, Ended(137, "exit code 137")),
     "before its script, with the last line": (
@@ -179,10 +202,12 @@ def test_endings(row):
     assert endings.ended(shown, **known) == expected
 
 
-def gated(*gates, queue=""):
+def gated(*gates, queue="", count=""):
     found = pod("Pending", [("PodScheduled", "False", "SchedulingGated", "blocked")], node="")
     found["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
     found["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    if count:
+        found["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": count}
     return found
 
 
@@ -193,6 +218,9 @@ WAITS = {
     ),
     "waiting for its admission: scheduling gate mine, yours": gated("mine", "yours"),
     "waiting for room in Kueue's queue team: scheduling gate mine": gated("mine", queue="team"),
+    "waiting for room for 3 pods in Kueue's queue team: scheduling gate mine": gated(
+        "mine", queue="team", count="3"
+    ),
     "waiting for the image mine:1: ErrImagePull: 401 Unauthorized": pod(
         "Pending", **waiting("ErrImagePull", "401 Unauthorized")
     ),

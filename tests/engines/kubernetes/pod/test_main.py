@@ -299,7 +299,8 @@ def test_a_job_that_is_suspended_and_resumed(server, place, large):
 
 
 def test_a_master_that_is_lost_while_its_job_goes_on(server, place):
-    """It writes no ending. The next one knows that it was lost; what that one says is final."""
+    """It writes no ending. The next one knows that it was lost; what that one says is final. A pod
+    on the lost node does not keep its quota of Kueue's."""
     where = place(FOREVER)
     goes_on = {**job(), "spec": {"backoffLimit": 2}, "status": {"startTime": "t"}}
     server.put("Job/tfapp-a-1", goes_on)
@@ -319,6 +320,12 @@ def test_a_master_that_is_lost_while_its_job_goes_on(server, place):
     server.put("Job/tfapp-a-1", {**goes_on, "status": {"startTime": "t", "failed": 1}})
     shutil.rmtree(where.work)
     where.work.mkdir()
+    taint = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    for number, phase in enumerate(("Running", "Failed")):
+        labels = {**names.run_labels("a", 1), names.GROUP_LABEL: "g"}
+        metadata = {"name": f"w-{number}", "labels": labels, "finalizers": [names.MANAGED]}
+        pod = {"metadata": metadata, "status": {"phase": phase, "conditions": [taint]}}
+        server.put(f"Pod/w-{number}", pod, "ADDED")
 
     def follows(now):
         state = until(lambda: now().state.attempt == 2 and now().state.address and now().state)
@@ -331,6 +338,8 @@ def test_a_master_that_is_lost_while_its_job_goes_on(server, place):
     assert (code, told) == (1, (b"", record.text(WAS_RUNNING).encode()))
     assert read_run(server.objects[RECORD]["data"], 1).ending.status.state == FAILED
     assert server.objects["Job/tfapp-a-1"]["spec"] == {"backoffLimit": 0}
+    assert "Pod/w-0" not in server.objects
+    assert "finalizers" in server.objects["Pod/w-1"]["metadata"], "Kueue has seen its end"
 
 
 def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):

@@ -36,6 +36,13 @@ def test_pods_of_components_that_differ_in_case_alone():
     assert all(DNS_LABEL.match(pod) for pod in pods)
 
 
+def test_groups_of_pods_differ_also_from_those_of_an_earlier_application():
+    made = [("train", 1, "uid", "p-1"), ("train", 1, "uid", "p-2"), ("train", 1, "other", "p-1")]
+    groups = {names.group_name(*each) for each in (*made, ("a" * 100, 12345, "uid", "p-1"))}
+    assert len(groups) == 4
+    assert all(DNS_LABEL.match(group) for group in groups)
+
+
 def test_labels_of_a_pod():
     assert names.pod_labels("my_train", 3, "worker", ("lr=3 high", "b")) == {
         "app.kubernetes.io/managed-by": "tfapp",

@@ -11,8 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tfapp.contract.exit import REQUEUED
 from tfapp.contract.names import CANNOT_START, GRANTED, NODES, QUEUE
-from tfapp.engines.kubernetes.pod.names import CONTAINER, QUEUE_LABEL
+from tfapp.engines.kubernetes.pod.names import (
+    CONTAINER,
+    GROUP_COUNT,
+    GROUP_LABEL,
+    MANAGED,
+    QUEUE_LABEL,
+)
 from tfapp.master.launcher import Ended
 
 Pod = Mapping[str, Any]
@@ -20,6 +27,9 @@ Pod = Mapping[str, Any]
 _LOST = ("DeletionByTaintManager", "DeletionByPodGC")
 # status.reason of pods that a kubelet ends as its machine goes down.
 _NODE_DOWN = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
+# The condition of a pod that Kueue ends, and the end of its reason where the pod was not ready in
+# time: that may be the pod's own fault.
+_TERMINATION, _NOT_READY = "TerminationTarget", "DueToPodsReadyTimeout"
 _DEADLINE = "DeadlineExceeded"  # also when this engine ends a pod
 _ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")  # conditions of a Job
 # `waiting.reason` of a container.
@@ -39,7 +49,10 @@ def ended(
     After that no process of it runs, except perhaps on a lost node.
     """
     status = pod.get("status", {})
-    disruption = _disruption(status)
+    # It gets no node any more, and stays until Kueue has noticed.
+    never_runs = status.get("phase") == "Pending" and not pod.get("spec", {}).get("nodeName")
+    deleted = deleted or (never_runs and is_deleted(pod))
+    disruption = _condition(status, "DisruptionTarget")
     if not killed and disruption.get("reason") in _LOST:
         return Ended(None, _lost(pod, disruption), "node-lost")
     if not deleted and status.get("phase") not in ("Succeeded", "Failed"):
@@ -136,12 +149,33 @@ def held_by(pod: Pod) -> str:
     return NODES if any(_unscheduled(pod)) else ""
 
 
-def _gated(pod: Pod) -> str:
-    """Who holds a pod back, and its queue."""
+def _gated(pod: Pod, why: str = "") -> str:
+    """Who holds a pod back, and its queue. `why`: the queue's words."""
     gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", ()))
     queue = pod.get("metadata", {}).get("labels", {}).get(QUEUE_LABEL)
-    whose = f"room in Kueue's queue {queue}" if queue else "its admission"
-    return f"waiting for {whose}: scheduling gate {gates}"
+    count = pod.get("metadata", {}).get("annotations", {}).get(GROUP_COUNT)
+    room = f"room for {count} pods" if count else "room"
+    whose = f"{room} in Kueue's queue {queue}" if queue else "its admission"
+    return f"waiting for {whose}: {why or f'scheduling gate {gates}'}"
+
+
+def is_deleted(pod: Pod) -> bool:
+    """Whether it is marked for deletion."""
+    return "deletionTimestamp" in pod.get("metadata", {})
+
+
+def is_requeued(pod: Pod) -> bool:
+    """Whether Kueue has evicted it. It was deleted then, or will be at once."""
+    return bool(_condition(pod.get("status", {}), _TERMINATION))
+
+
+def is_forgotten(pod: Pod) -> bool:
+    """Whether Kueue holds the pod back, and will not admit it: its group was over when it came."""
+    metadata = pod.get("metadata", {})
+    managed = MANAGED in metadata.get("labels", {}) and MANAGED not in metadata.get(
+        "finalizers", ()
+    )
+    return managed and is_gated(pod)
 
 
 def is_gated(pod: Pod) -> bool:
@@ -161,6 +195,21 @@ def told_by_events(events: Iterable[Mapping[str, Any]]) -> str:
     if reason == "Pulling":
         return message[:1].lower() + message[1:]
     return ""
+
+
+def told_by_queue(pod: Pod, events: Iterable[Mapping[str, Any]]) -> str:
+    """Why Kueue holds a pod back, from the events of its workloads; "" if they do not tell."""
+    metadata = pod["metadata"]
+    group = metadata["labels"].get(GROUP_LABEL)
+
+    def of_it(event: Mapping[str, Any]) -> bool:
+        about = event.get("involvedObject", {})
+        name = about.get("name", "")
+        mine = name == group if group else name.startswith(f"pod-{metadata['name']}-")
+        return bool(mine and about.get("kind") == "Workload" and event.get("reason") == "Pending")
+
+    newest = max(filter(of_it, events), key=_when, default={})
+    return _gated(pod, newest["message"]) if newest.get("message") else ""
 
 
 # ---- in parts --------------------------------------------------------------------------------
@@ -188,14 +237,20 @@ def _main_end(pod: Pod) -> Mapping[str, Any] | None:
 def _from_outside(pod: Pod, deleted: bool = False) -> Ended | None:
     """The end of a pod that did not end by itself."""
     status = pod.get("status", {})
-    disruption = _disruption(status)
+    disruption = _condition(status, "DisruptionTarget")
     if disruption.get("reason") in _LOST:
         return Ended(None, _lost(pod, disruption), "node-lost")
     if status.get("reason") in _NODE_DOWN:
         return Ended(None, _lost(pod, status), "node-lost")
+    evicted = _condition(status, _TERMINATION)
+    if evicted:
+        late = evicted.get("reason", "").endswith(_NOT_READY)
+        message = evicted.get("message") or evicted.get("reason", "")
+        told = f"its pod was evicted by Kueue ({message.rstrip('. ')})"
+        return Ended(None, told, "preempted" if late else REQUEUED)
     if disruption or status.get("reason") == "Evicted":
         return Ended(None, _disrupted(disruption, status), "preempted")
-    if deleted or "deletionTimestamp" in pod.get("metadata", {}):
+    if deleted or is_deleted(pod):
         return Ended(None, "its pod was deleted", "preempted")
     return None
 
@@ -227,9 +282,10 @@ def _without_main(status: Mapping[str, Any]) -> Ended:
     return Ended(None, f"its node did not take it: {reason}: {message}".rstrip(": "), "preempted")
 
 
-def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any]:
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The condition of this type, where it holds."""
     for condition in status.get("conditions", ()):
-        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+        if condition["type"] == kind and condition["status"] == "True":
             return dict(condition)
     return {}
 

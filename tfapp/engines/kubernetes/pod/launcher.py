@@ -8,16 +8,20 @@ import contextlib
 import copy
 import functools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import field
 from typing import Any
 
 from tfapp import threads
+from tfapp.contract.exit import REQUEUED
 from tfapp.contract.job import Limits
-from tfapp.contract.names import ENV_AVOID, GRANTED, QUOTA
+from tfapp.contract.names import ENV_AVOID, GRANTED, QUEUE, QUOTA
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import FORBIDDEN_LIMIT, Api
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
+from tfapp.engines.kubernetes.pod.groups import Groups
 from tfapp.errors import ForbiddenError, NotFoundError, TfappError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.master.files import FileServer
@@ -27,6 +31,7 @@ from tfapp.threads import in_thread
 RUN_VOLUME = "tfapp-run"  # of a manifest: the run's Secret
 RETRY = 2.0  # seconds between two attempts to make a pod
 LOOK_EVERY = 5.0  # seconds between two looks at the events of pods that do not begin
+QUEUE_EVERY = 30.0  # seconds between two looks at what Kueue says
 KILL_MARGIN = 2.0  # seconds for a runner to end its program
 QUIET = 5.0  # seconds that a pod may take to begin before somebody asks why
 ATTEMPTS = 3  # to end a pod that gets a node meanwhile
@@ -36,6 +41,7 @@ CALL_PATIENCE = 10.0  # seconds for an API server that is away, to end a pod
 COURTESY = 3.0  # for containers that were told to end, and whose end is not known yet
 CLOSE_LIMIT = 12.0  # for all pods to end
 DELETE_LIMIT = 10.0  # for those that were deleted then
+STUCK = "its group of pods in Kueue's queue was not complete any more"
 GRACE_MARGIN = 5.0  # seconds that a runner takes beyond the grace of its program
 
 log = logging.getLogger(__name__)
@@ -45,7 +51,8 @@ log = logging.getLogger(__name__)
 class PodRun:
     """The run of the pods. `owner`: theirs, a reference. `pods`: component -> Pod, for any run.
     `heartbeat`: seconds within which a runner learns that the master has ended its container.
-    `attempt`: the number of the master."""
+    `attempt`: the number of the master. `least`: component -> with how many instances the
+    application trains, for those that need not be complete."""
 
     name: str
     number: int
@@ -53,6 +60,7 @@ class PodRun:
     pods: Mapping[str, Mapping[str, Any]]
     heartbeat: float = Limits.heartbeat
     attempt: int = 1
+    least: Mapping[str, int] = field(default_factory=dict)
 
     def manifest(self, task: Task, address: str) -> dict[str, Any]:
         """The pod of a container, which fetches its order at `address`. UnavailableError for an
@@ -139,6 +147,14 @@ class _Pod:
             self.waits("fetching its files", GRANTED)
 
     @property
+    def component(self) -> str:
+        return self.task.name.rpartition("_")[0]
+
+    @property
+    def instance(self) -> str:
+        return self.task.instance
+
+    @property
     def quiet(self) -> bool:
         """Whether it has a node but its status does not say why it has not started."""
         late = time.monotonic() > self.since + QUIET
@@ -178,6 +194,8 @@ class PodLauncher:
         # Instance -> until when a program of it may live on a node that is lost to the cluster,
         # while its runner reaches the master.
         self._out_of_sight: dict[str, float] = {}
+        name = functools.partial(names.group_name, run.name, run.number, run.owner["uid"])
+        self._groups = Groups(name, run.least, self._pods.values)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._lists = 0  # of all pods, so far
         self._closed = self._leaving = False
@@ -209,11 +227,14 @@ class PodLauncher:
             # When this is given up, the pod stays known: `close` ends it.
             try:
                 made = await asyncio.shield(making)
-            except TfappError:
+            except TfappError as error:
                 del self._pods[pod.name]
+                pod.end.set_result(Ended(None, error.message, "start"))
                 raise
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
+            if ended.reason == "node-lost":
+                await in_thread(release, self._api, pod.seen)
             if ended.reason == "node-lost" and pod.began:
                 until = time.monotonic() + self._run.heartbeat + KILL_MARGIN
                 self._out_of_sight[task.instance] = until
@@ -247,6 +268,7 @@ class PodLauncher:
         """See Launcher.close. Pods that do not end in time, on a lost node or without an API
         server, are left to the fencing of their runners."""
         self._closed = True
+        self._groups.close()
         for task in (*self._tasks, *filter(None, [self._looks])):
             task.cancel()
         script = asyncio.ensure_future(self._script.close())
@@ -275,6 +297,8 @@ class PodLauncher:
         if until > time.monotonic():
             pod.waits("waiting for the end of the instance on the node that is lost")
             await _either(pod.killed.wait(), until - time.monotonic())
+        if names.QUEUE_LABEL in manifest["metadata"]["labels"]:
+            await self._groups.place(pod, manifest)
         forbidden_until = time.monotonic() + FORBIDDEN_LIMIT
         while not pod.killed.is_set():
             lists = self._lists
@@ -304,8 +328,12 @@ class PodLauncher:
     async def _go_on(self, pod: _Pod) -> bool:
         """Follows a pod that an earlier master has made. Returns True."""
         pod.created = pod.began = True
-        self._soon(self._look_for(pod))
+        self._soon(self._take_over(pod))
         return True
+
+    async def _take_over(self, pod: _Pod) -> None:
+        await self._look_for(pod)
+        self._groups.known(pod)
 
     # -- ending them --
     async def _end(self, pod: _Pod) -> None:
@@ -403,23 +431,53 @@ class PodLauncher:
         task.add_done_callback(self._tasks.discard)
 
     async def _look_why(self) -> None:
-        """Reads the events of pods that have a node but do not start: only events report a missing
-        volume."""
+        """Reads the events of pods that have a node but do not start, because only events report a
+        missing volume, and now and then Kueue's, which tell why it has no room. Ends those whose
+        group is not admitted any more."""
+        asked = -math.inf
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            quiet = [pod for pod in self._pods.values() if pod.quiet]
-            if not quiet:
-                continue
-            try:
-                found = await in_thread(self._api.list, "Event", None, "involvedObject.kind=Pod")
-            except TfappError as error:
-                log.info("events: %s", error)
-                continue
-            for pod in quiet:
-                of_it = [e for e in found if e["involvedObject"].get("name") == pod.name]
-                words = endings.told_by_events(of_it)
-                if words and pod.quiet:
-                    pod.waits(words, GRANTED)
+            for name in [member.name for member in self._groups.stuck()]:
+                pod = self._pods[name]
+                pod.main = Ended(None, STUCK, REQUEUED)
+                await self._end(pod)
+            if quiet := [pod for pod in self._pods.values() if pod.quiet]:
+                found = await self._events("Pod")
+                for pod in quiet:
+                    of_it = [e for e in found if e["involvedObject"].get("name") == pod.name]
+                    words = endings.told_by_events(of_it)
+                    if words and pod.quiet:
+                        pod.waits(words, GRANTED)
+            held = [pod for pod in self._pods.values() if pod.living and endings.is_gated(pod.seen)]
+            if held and time.monotonic() >= asked + QUEUE_EVERY:
+                asked = time.monotonic()
+                found = await self._events("Workload")
+                for pod in held:
+                    words = endings.told_by_queue(pod.seen, found)
+                    if words and endings.is_gated(pod.seen):
+                        pod.waits(words, QUEUE)
+
+    async def _events(self, kind: str) -> list[dict[str, Any]]:
+        try:
+            return await in_thread(self._api.list, "Event", None, f"involvedObject.kind={kind}")
+        except TfappError as error:
+            log.info("events: %s", error)
+            return []
+
+
+def release(api: Api, pod: Mapping[str, Any]) -> None:
+    """Takes a pod on a lost node from its group in Kueue, which keeps the quota for it until
+    somebody says that it has ended: its node does not."""
+    metadata = pod["metadata"]
+    told = pod["status"].get("phase") in ("Succeeded", "Failed")
+    if told or names.GROUP_LABEL not in metadata["labels"]:
+        return
+    try:
+        without = {"metadata": {"finalizers": None}}
+        api.patch("Pod", metadata["name"], without, patience=CALL_PATIENCE)
+        api.delete("Pod", metadata["name"], grace=0, patience=CALL_PATIENCE)
+    except TfappError as error:
+        log.error("pod %s is not taken from its group: %s", metadata["name"], error)
 
 
 def _away(reason: str) -> None:

@@ -40,7 +40,7 @@ from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.engines.kubernetes.pod.api import Api
 from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError
-from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
+from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun, release
 from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, PodRecord
 from tfapp.engines.kubernetes.pod.record import RecordedRun, RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.script import ScriptLauncher
@@ -120,12 +120,13 @@ class PodFolders:
 
 @frozen
 class Shipped:
-    """What the application's Secret says of it: Skein's ApplicationSpec, its deadlines, and how
-    many masters it may have."""
+    """What the application's Secret says of it: Skein's ApplicationSpec, its deadlines, how many
+    masters it may have, and `least`: see PodRun."""
 
     spec: Any
     limits: Limits = Limits(0.0, 0.0, 0.0, 0.0)
     attempts: int = 1
+    least: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def read(cls, place: PodFolders) -> Shipped:
@@ -138,7 +139,8 @@ class Shipped:
             job = Job.from_dict(json.loads(file.read_bytes()))
         except OSError as error:
             raise UnavailableError(f"the application's Secret cannot be read: {error}") from error
-        return cls(spec, job.limits, job.attempts)
+        least = {c.name: c.elastic_min for c in job.components if c.elastic_min}
+        return cls(spec, job.limits, job.attempts, least)
 
     @property
     def keeps(self) -> bool:
@@ -309,7 +311,15 @@ class PodMaster:
             await terminated.unless(_with_files(place, shipped.spec, files, record, limit))
             limits = shipped.limits
             pods = json.loads((place.app / "pods").read_text())
-            run = PodRun(place.name, place.run, begun.owner, pods, limits.heartbeat, attempt)
+            run = PodRun(
+                place.name,
+                place.run,
+                begun.owner,
+                pods,
+                limits.heartbeat,
+                attempt,
+                shipped.least,
+            )
             more = {ENV_MASTER_TIMEOUT: f"{limits.master:g}"} if shipped.keeps else {}
             script = ScriptLauncher(
                 files, certificate, key, place.work, place.address, parent, more
@@ -444,11 +454,12 @@ async def _bury(api: Api, place: PodFolders, limits: Limits) -> None:
     until = begun + max(fence, limits.stop_grace) + BURY_MARGIN
     told: set[str] = set()
     while True:
-        living = [
-            pod["metadata"]
-            for pod in await in_thread(api.list, "Pod", labels, "", PATIENCE)
-            if pod["metadata"]["name"] != place.pod and endings.ended(pod) is None
-        ]
+        pods = await in_thread(api.list, "Pod", labels, "", PATIENCE)
+        ends = [(pod, endings.ended(pod)) for pod in pods if pod["metadata"]["name"] != place.pod]
+        living = [pod["metadata"] for pod, ended in ends if ended is None]
+        for pod, ended in ends:
+            if ended is not None and ended.reason == "node-lost":
+                await in_thread(release, api, pod)
         now = time.monotonic()
         if not living or now > until:
             return

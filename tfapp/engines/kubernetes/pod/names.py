@@ -14,7 +14,14 @@ APPLICATION = "tfapp/application"
 RUN = "tfapp/run"
 COMPONENT = "tfapp/component"
 INSTANCE = "tfapp/instance"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"  # Kueue's
+# Kueue's: labels of pods, and annotations of those in a group.
+# https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+MANAGED = "kueue.x-k8s.io/managed"  # also its finalizer
+GROUP_COUNT = "kueue.x-k8s.io/pod-group-total-count"
+GROUP_ROLE = "kueue.x-k8s.io/role-hash"
+GROUP_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
 TRAINING_ATTEMPT = "training_attempt"  # TF-Spawner's
 # Annotations.
 NAME = "tfapp/name"
@@ -54,6 +61,13 @@ def pod_name(name: str, run: int, component: str, number: int, attempt: int = 1)
     """The name of the pod for container `number` of a component. `attempt`: that of the master. No
     two have the same name; of one component, later pods have larger numbers."""
     return f"{run_object(name, run)}-{dns(component)}-{(attempt - 1) * _EACH_ATTEMPT + number}"
+
+
+def group_name(name: str, run: int, owner: str, first: str) -> str:
+    """The name of a group of pods of which `first` is the first. `owner`: the uid of the pods'
+    owner: another application may have had the same name. No two groups have the same name."""
+    unique = hashlib.sha256(f"{owner} {first}".encode()).hexdigest()[: 2 * _HASH]
+    return f"{run_object(name, run)}-{unique}"
 
 
 def dns(text: str) -> str:
