@@ -48,9 +48,10 @@ class Told:
 
 
 class Application:
-    """One with its launcher. `labels`: of its pods. `least`: see PodRun."""
+    """One with its launcher. `labels`: of its pods. `least`: see PodRun. `begun`: see
+    PodLauncher."""
 
-    def __init__(self, server, files, name, labels=QUEUED, least=()):
+    def __init__(self, server, files, name, labels=QUEUED, least=(), begun=()):
         of_run = {**names.run_labels(name, 1), **labels}
         pods = {
             component: {
@@ -64,7 +65,8 @@ class Application:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"{name}-uid-12345"}
         run = PodRun(name, 1, owner, pods, least=dict(least))
         self.name, self.numbers = name, 0
-        self.launcher = PodLauncher(PodApi(server.environ, server.account), run, files, Script())
+        api = PodApi(server.environ, server.account)
+        self.launcher = PodLauncher(api, run, files, Script(), begun)
         self.launcher.start()
         self.runs, self.told, self.ids = {}, {}, {}
 
@@ -107,15 +109,15 @@ def play(tmp_path, quota, story, **more):
     """`story`: a coroutine function of the queue and of a function that makes an application."""
 
     async def everything(server):
-        with FileServer(ENDPOINT) as files:
-            async with contextlib.AsyncExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
 
-                def make(name, **more):
-                    application = Application(server, files, name, **more)
-                    stack.push_async_callback(application.close)
-                    return application
+            def make(name, **more):
+                files = stack.enter_context(FileServer(ENDPOINT))
+                application = Application(server, files, name, **more)
+                stack.push_async_callback(application.close)
+                return application
 
-                await story(server, make)
+            await story(server, make)
 
     with PlayedKueue("test", quota).running(tmp_path) as server:
         asyncio.run(everything(server))
@@ -223,6 +225,25 @@ def test_a_pod_in_the_place_of_one_on_a_lost_node_has_its_quota(tmp_path, monkey
         assert group(server, again) == group(server, ours[0])
 
     play(tmp_path, 2, story)
+
+
+def test_the_next_master_knows_the_groups(tmp_path):
+    async def story(server, make):
+        lost = make("a")
+        ours = lost.ask("worker/0", "worker/1", "ps/0")
+        await until(lambda: server.live() == sorted(ours))
+        other = make("b").ask("worker/0")
+        await until(lambda: server.held() == other)
+        following = make("a", begun=lost.ids.values())
+        assert following.ask("worker/0", "worker/1", "ps/0") == ours
+        server.ends(ours[1], 1)
+        assert await following.ended(ours[1]) == Ended(1, "exit code 1")
+        [again] = following.ask("worker/1")
+        await until(lambda: again in server.live())
+        assert group(server, again) == group(server, ours[0])
+        assert server.held() == other
+
+    play(tmp_path, 3, story)
 
 
 def test_what_an_application_can_do_without_is_admitted_one_by_one_and_last(tmp_path):

@@ -31,6 +31,7 @@ from tfapp.threads import in_thread
 RUN_VOLUME = "tfapp-run"  # of a manifest: the run's Secret
 RETRY = 2.0  # seconds between two attempts to make a pod
 LOOK_EVERY = 5.0  # seconds between two looks at the events of pods that do not begin
+KNOWN_EVERY = 0.1  # seconds between two looks whether the groups of an earlier master are known
 QUEUE_EVERY = 30.0  # seconds between two looks at what Kueue says
 KILL_MARGIN = 2.0  # seconds for a runner to end its program
 QUIET = 5.0  # seconds that a pod may take to begin before somebody asks why
@@ -197,6 +198,7 @@ class PodLauncher:
         name = functools.partial(names.group_name, run.name, run.number, run.owner["uid"])
         self._groups = Groups(name, run.least, self._pods.values)
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._unknown: set[str] = set()  # pods of an earlier master whose group is not known yet
         self._lists = 0  # of all pods, so far
         self._closed = self._leaving = False
         self.grace = 0.0  # seconds that programs get to end at `close`
@@ -298,6 +300,8 @@ class PodLauncher:
             pod.waits("waiting for the end of the instance on the node that is lost")
             await _either(pod.killed.wait(), until - time.monotonic())
         if names.QUEUE_LABEL in manifest["metadata"]["labels"]:
+            while self._unknown and not pod.killed.is_set():
+                await _either(pod.killed.wait(), KNOWN_EVERY)
             await self._groups.place(pod, manifest)
         forbidden_until = time.monotonic() + FORBIDDEN_LIMIT
         while not pod.killed.is_set():
@@ -328,12 +332,16 @@ class PodLauncher:
     async def _go_on(self, pod: _Pod) -> bool:
         """Follows a pod that an earlier master has made. Returns True."""
         pod.created = pod.began = True
+        self._unknown.add(pod.name)
         self._soon(self._take_over(pod))
         return True
 
     async def _take_over(self, pod: _Pod) -> None:
-        await self._look_for(pod)
-        self._groups.known(pod)
+        try:
+            await self._look_for(pod)
+            self._groups.known(pod)
+        finally:
+            self._unknown.discard(pod.name)
 
     # -- ending them --
     async def _end(self, pod: _Pod) -> None:
