@@ -41,7 +41,7 @@ from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import UnavailableError
 from tfapp.master.ending import Ending
 from tfapp.master.parent import Turn
-from tfapp.processes import children, identify, is_alive, send, stat, working_under
+from tfapp.processes import children, environment, identify, is_alive, send, stat, working_under
 from tfapp.protocol.connection import connect
 from tfapp.protocol.definition import messages
 from tfapp.skein_library import skein
@@ -576,6 +576,20 @@ def test_a_master_that_is_killed_in_its_pod(server, pod):
     assert pod.process.wait(60) == 0
     assert pod.now().ending.status.state == SUCCEEDED
     assert not is_alive(script)
+
+
+def test_a_master_and_its_script_are_killed(server, pod):
+    """Both are replaced: their parent has seen the end of the script, too."""
+    pod.begins("tfapp-a-1-w-0")
+    before, master = script_of(pod), pod.master
+    os.kill(master, signal.SIGSTOP)
+    until(lambda: stat(master).state == "T")
+    send(before, signal.SIGKILL)
+    pod.lose()
+    until(lambda: script_of(pod) not in (None, before))
+    assert pod.has(w_0="RUNNING", w_1="REQUESTED")
+    told = environment(script_of(pod).pid)
+    assert (told[b"TFAPP_COORDINATOR"], told[b"TFAPP_MASTER_TIMEOUT"]) == (b"1", b"300")
 
 
 def test_masters_that_are_killed_too_often(server, pod):
