@@ -201,17 +201,12 @@ class PodLauncher:
         pod = _Pod(task, manifest["metadata"]["name"], told)
         self._pods[pod.name] = pod
         with self._files.offering(task, pod):
-            making = asyncio.ensure_future(
-                self._go_on(pod) if self.knows(task.id) else self._make(pod, manifest)
-            )
-            self._making.add(making)
-            making.add_done_callback(self._making.discard)
             # When this is given up, the pod stays known: `close` ends it.
-            try:
-                made = await asyncio.shield(making)
-            except TfappError:
-                del self._pods[pod.name]
-                raise
+            if self.knows(task.id):
+                pod.created = pod.began = made = True
+                self._soon(self._look_for(pod))
+            else:
+                made = await self._made(pod, manifest)
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
             if ended.reason == "node-lost" and pod.began:
@@ -268,6 +263,17 @@ class PodLauncher:
         await script
 
     # -- making one --
+    async def _made(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
+        """As `_make`, which goes on when this is given up."""
+        making = asyncio.ensure_future(self._make(pod, manifest))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        try:
+            return await asyncio.shield(making)
+        except TfappError:
+            del self._pods[pod.name]
+            raise
+
     async def _make(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
         """Creates a pod; waits for a quota and for the API server. False if it was killed before.
         UnavailableError or ForbiddenError."""
@@ -300,12 +306,6 @@ class PodLauncher:
                 raise UnavailableError(f"its pod is refused: {error.message}") from error
             await _either(pod.killed.wait(), RETRY)
         return False
-
-    async def _go_on(self, pod: _Pod) -> bool:
-        """Follows a pod that an earlier master has made. Returns True."""
-        pod.created = pod.began = True
-        self._soon(self._look_for(pod))
-        return True
 
     # -- ending them --
     async def _end(self, pod: _Pod) -> None:
