@@ -116,13 +116,15 @@ def server(tmp_path):
         yield running
 
 
-def play(server, story, task=TASK):
+def play(server, story, task=TASK, begun=()):
     """Runs the container beside `story(launcher, files, told)`, a coroutine function; then closes
-    the launcher. Returns the end, what was told, and what the story returned."""
+    the launcher. Returns the end, what was told, and what the story returned. `begun`: see
+    PodLauncher."""
 
     async def everything():
         with FileServer(ENDPOINT) as files:
-            launcher = PodLauncher(PodApi(server.environ, server.account), RUN, files, Script())
+            api = PodApi(server.environ, server.account)
+            launcher = PodLauncher(api, RUN, files, Script(), begun)
             launcher.start()
             told = Told()
             running = asyncio.ensure_future(launcher.run(task, told))
@@ -199,6 +201,55 @@ def test_a_pod_from_its_manifest_to_its_end(server):
         "secret": {"secretName": "tfapp-a-2"},
     }
     assert LABELS["tfapp/run"] == "1"
+
+
+RUNS = {
+    "metadata": {"name": POD, "labels": names.run_labels("a", 2)},
+    "spec": {"nodeName": "node1"},
+    "status": {"containerStatuses": [{"name": "tfapp", "state": {"running": {}}}]},
+}
+
+
+def test_a_pod_of_an_earlier_master_has_begun(server):
+    """Whose answer to its container may have been lost: that one asks again."""
+    server.put(KEY, RUNS)
+
+    async def story(launcher, files, told):
+        await asyncio.sleep(0)  # it is known
+        assert await asyncio.to_thread(files.order, TASK.id, "attempt", "h") is not None
+        server.change(POD, "Failed", containerStatuses=[main(3)])
+
+    ended, told, _ = play(server, story, begun=[TASK.id])
+    assert (ended, told.hosts, told.words) == (Ended(3, "exit code 3"), [], [])
+    assert "POST" not in [request.method for request in server.requests]
+
+
+def test_a_pod_of_an_earlier_master_is_gone(server):
+    async def story(launcher, files, told):
+        """Nothing."""
+
+    ended, *_ = play(server, story, begun=[TASK.id])
+    assert ended == Ended(None, "its pod was deleted", "preempted")
+    assert "POST" not in [request.method for request in server.requests]
+
+
+def test_a_pod_that_an_earlier_master_has_killed_is_ended(server):
+    """By its deadline, although nothing was seen of it yet: so its log is kept."""
+    server.put(KEY, RUNS)
+
+    async def story(launcher, files, told):
+        await asyncio.sleep(0)  # it is known
+        await launcher.kill(TASK.id)
+        body = await asyncio.to_thread(server.await_request, "PATCH", KEY)
+        server.change(POD, "Failed", reason="DeadlineExceeded")
+        return body
+
+    ended, _, body = play(server, story, begun=[TASK.id])
+    assert (ended.message, body) == (
+        "it was ended by its master",
+        {"spec": {"activeDeadlineSeconds": 1}},
+    )
+    assert "DELETE" not in [request.method for request in server.requests]
 
 
 def test_a_pod_that_is_made_although_the_answer_was_lost(server):

@@ -221,18 +221,13 @@ class PodLauncher:
         pod = _Pod(task, manifest["metadata"]["name"], told)
         self._pods[pod.name] = pod
         with self._files.offering(task, pod):
-            making = asyncio.ensure_future(
-                self._go_on(pod) if self.knows(task.id) else self._make(pod, manifest)
-            )
-            self._making.add(making)
-            making.add_done_callback(self._making.discard)
             # When this is given up, the pod stays known: `close` ends it.
-            try:
-                made = await asyncio.shield(making)
-            except TfappError as error:
-                del self._pods[pod.name]
-                pod.end.set_result(Ended(None, error.message, "start"))
-                raise
+            if self.knows(task.id):
+                pod.created = pod.began = made = True
+                self._unknown.add(pod.name)
+                self._soon(self._take_over(pod))
+            else:
+                made = await self._made(pod, manifest)
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
             if ended.reason == "node-lost":
@@ -292,6 +287,18 @@ class PodLauncher:
         await script
 
     # -- making one --
+    async def _made(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
+        """As `_make`, which goes on when this is given up."""
+        making = asyncio.ensure_future(self._make(pod, manifest))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        try:
+            return await asyncio.shield(making)
+        except TfappError as error:
+            del self._pods[pod.name]
+            pod.end.set_result(Ended(None, error.message, "start"))
+            raise
+
     async def _make(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
         """Creates a pod; waits for a quota and for the API server. False if it was killed before.
         UnavailableError or ForbiddenError."""
@@ -329,14 +336,8 @@ class PodLauncher:
             await _either(pod.killed.wait(), RETRY)
         return False
 
-    async def _go_on(self, pod: _Pod) -> bool:
-        """Follows a pod that an earlier master has made. Returns True."""
-        pod.created = pod.began = True
-        self._unknown.add(pod.name)
-        self._soon(self._take_over(pod))
-        return True
-
     async def _take_over(self, pod: _Pod) -> None:
+        """Learns what has become of a pod that an earlier master has made."""
         try:
             await self._look_for(pod)
             self._groups.known(pod)
