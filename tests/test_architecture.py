@@ -161,6 +161,7 @@ DOORS: dict[str, set[str]] = {
         "tfapp.feed.task",
         "tfapp.tensorflowonspark",
     },
+    "jaxlib": {"tfapp.storage.startup.sitecustomize"},  # where the program imports it
     "keras": {"tfapp.program.keras_jax", "tfapp.tensorflowonspark.compat"},
     "numpy": {"tfapp.feed", "tfapp.tensorflowonspark"},
     "certifi": {"tfapp.storage"},

@@ -151,10 +151,16 @@ def test_a_call_with_such_a_component_is_refused(component):
 
 @pytest.mark.trains
 def test_a_training_goes_on_after_a_process_was_killed(tmp_path, monkeypatch):
-    """In an environment without TensorFlow."""
+    goes_on_after_a_process_was_killed(tmp_path, monkeypatch, engine="local")
+
+
+def goes_on_after_a_process_was_killed(tmp_path, monkeypatch, **where):
+    """In an environment without TensorFlow. `where`: the engine, as a call has it."""
     python = python_environments.with_jax(tmp_path / "env")
-    work = tmp_path / "work"
+    work, checkpoints = tmp_path / "work", tmp_path / "checkpoints"
     work.mkdir()
+    checkpoints.mkdir()
+    checkpoints.chmod(0o777)
     write_digits(work)
     monkeypatch.chdir(work)
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "experiments"))
@@ -162,12 +168,12 @@ def test_a_training_goes_on_after_a_process_was_killed(tmp_path, monkeypatch):
     application = tfapp.submit(
         digits_jax.experiment,
         tfapp.all_reduce(2),
-        engine="local",
         name="digits",
         files=["digits.npz"],
         python=str(python),
-        checkpoints=tmp_path / "checkpoints",
+        checkpoints=checkpoints,
         show=False,
+        **where,
     )
     with application:
         result = application.result(timeout=500)
@@ -177,6 +183,6 @@ def test_a_training_goes_on_after_a_process_was_killed(tmp_path, monkeypatch):
         assert set(result.returned) == {"worker/0", "worker/1"}
         said = application.logs("worker/0")["worker/0"]
     assert any(f"tfapp: training goes on after epoch {epoch}\n" in said for epoch in (1, 2)), said
-    folder = tmp_path / "checkpoints" / "digits"
+    folder = checkpoints / "digits"
     kept = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*"))
     assert kept == ["backup/epoch-00004.weights.h5", "model.keras", "training.json"]

@@ -91,6 +91,42 @@ def test_the_sitecustomize_of_the_program_runs(tmp_path):
     assert str(tmp_path) in found["path"]
 
 
+JAX = {
+    "jaxlib/_jax.py": "def make_gloo_tcp_collectives(*args):\n    print(args)\n",
+    "jax/_src/xla_bridge.py": "from jaxlib import _jax\n",
+}
+CONNECT = """
+from jax._src.xla_bridge import _jax
+_jax.make_gloo_tcp_collectives(distributed_client="client")
+_jax.make_gloo_tcp_collectives("client", interface="eth1")
+"""
+
+
+def test_jax_tells_the_others_the_address_of_this_instance(tmp_path):
+    """And not what the machine's name means here. tests/clusters/spark has the real one."""
+    for name, code in JAX.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(code)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT],
+        env={**environ, "TFAPP_HOST": "198.51.100.7"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "('client', '198.51.100.7', None)\n('client', None, 'eth1')\n"
+
+
+def test_a_jax_without_gloo_is_imported(tmp_path):
+    (tmp_path / "jax" / "_src").mkdir(parents=True)
+    (tmp_path / "jax" / "_src" / "xla_bridge.py").write_text("print('runs')\n")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
+    command = [sys.executable, "-c", "import jax._src.xla_bridge"]
+    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("runs\n", "")
+
+
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
 def test_where_python_leaves_out_what_it_needs_nothing_waits(flag):
     assert not look(flag)["waits"]

@@ -1,6 +1,7 @@
 # Runs at the start of each Python of a program, whose PYTHONPATH has this folder first. It lets
 # tfapp's runner ask for stacks, gives TensorFlow its file systems once TensorFlow is imported, lets
-# the runner ask for traces from then on, and then does what the program's own sitecustomize does.
+# the runner ask for traces from then on, tells JAX by which address others reach this process, and
+# then does what the program's own sitecustomize does.
 # Written so that older Pythons can read it.
 import os
 import sys
@@ -8,6 +9,7 @@ import sys
 _VARIABLE = "TFAPP_STORAGE_PACKAGES"  # the folder of the packages that tfapp.storage needs
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # of the tfapp that travels
+_HOST = "TFAPP_HOST"  # by which the other instances reach this one
 _STACKS = "tfapp-stacks"  # tfapp.contract.stacks has both
 _STACKS_SIGNAL = 50
 _answers = set()  # type: set[str]  # of what kinds requests are answered
@@ -43,6 +45,30 @@ class UntilTensorFlow:
             _answer_for_traces()
         # The import system goes through the finders that were there before.
         return sys.meta_path[0].find_spec(name, path, target)
+
+
+class UntilJax:
+    """JAX on processors connects the processes by Gloo. By itself that tells the others the address
+    that this machine's name has here, which may be 127.0.0.1."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "jax._src.xla_bridge":
+            try:
+                from jaxlib import _jax
+
+                self._change(_jax)
+            except Exception:  # another version, or without Gloo
+                pass
+
+    def _change(self, library):
+        make = library.make_gloo_tcp_collectives
+
+        def make_here(distributed_client, hostname=None, interface=None):
+            if hostname is None and interface is None:
+                hostname = os.environ.get(_HOST)
+            return make(distributed_client, hostname, interface)
+
+        library.make_gloo_tcp_collectives = make_here
 
 
 def _give_to_fsspec():
@@ -105,6 +131,7 @@ _answer_for_stacks()
 _opens = sys.version_info >= (3, 10) and bool(os.environ.get(_VARIABLE))
 if _opens:
     sys.path += [_ROOT, os.environ[_VARIABLE]]
+sys.meta_path.insert(0, UntilJax())
 if hasattr(os, "memfd_create"):
     sys.meta_path.insert(0, UntilTensorFlow(_opens))
 _run_next()
