@@ -106,7 +106,8 @@ def check(uv: str, python: str, version: str, tests: bool, s3: Mapping[str, str]
     bounds = WORK / "constraints.txt"
     bounds.write_text(f"tensorflow=={version}.*\n")
     try:
-        run([uv, "venv", "--clear", "--no-project", "--python", python, str(environment)])
+        venv = (uv, "venv", "--clear", "--seed", "--no-project")  # with pip, for the tests
+        run([*venv, "--python", python, str(environment)])
         own = str(environment / "bin" / "python")
         install = [uv, "pip", "install", "--no-cache", "--python", own, "-c", str(bounds)]
         run([*install, *what], {"UV_HTTP_TIMEOUT": "300"})  # TensorFlow has 0.6 GB

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -71,7 +72,9 @@ def test_a_notebook_shows_one_screen_without_the_inside_of_tfapp(lines, tmp_path
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=env
     )
-    shown = done.stdout.rstrip().splitlines()
+    marks = re.compile(r" *[~^]+")  # below a line of code, from Python 3.13 on
+    lines_shown = done.stdout.rstrip().splitlines()
+    shown = [line for line in lines_shown if not marks.fullmatch(line)]
     assert shown[-6:] == [
         "Traceback (most recent call last):",
         '  File "In[1]", line 12, in <module>',
@@ -81,4 +84,7 @@ def test_a_notebook_shows_one_screen_without_the_inside_of_tfapp(lines, tmp_path
         "tfapp.errors.ApplicationFailedError: Failed: it is so.",
     ], done.stdout
     assert f"line {lines - 1}" in shown and "ValueError: no" in shown
-    assert (shown[0], len(shown)) == (("...", 41) if lines > 3 else ("ValueError: in chief/0:", 14))
+    if lines > 3:
+        assert (shown[0], len(lines_shown)) == ("...", 41)
+    else:
+        assert (shown[0], len(shown)) == ("ValueError: in chief/0:", 14)

@@ -32,10 +32,15 @@ def new(tmp_path, tfapp_home):
 @pytest.mark.slow
 @pytest.mark.parametrize("newer", [True, False], ids=["newer-command", "older-command"])
 def test_each_serves_the_other(newer, released, new, tmp_path, tfapp_home):
-    (tmp_path / "program.py").write_text(PROGRAM)
     old = CommandLine(tmp_path, tfapp_home, program=(str(released.parent / "tfapp"),))
-    creator, tfapp = (old, new) if newer else (new, old)
-    workers = ("-w", 2, "--name", "app", "--tag", "t", "--detach", "--wait", LIMIT)
+    serves_the_other(*((old, new) if newer else (new, old)))
+    assert new.living() == []
+
+
+def serves_the_other(creator: CommandLine, tfapp: CommandLine, *flags: object) -> None:
+    """`tfapp` is of another version than the `creator` of the application. `flags`: of `run`."""
+    creator.program(PROGRAM)
+    workers = ("-w", 2, "--name", "app", "--tag", "t", *flags, "--detach", "--wait", LIMIT)
     creator.ok("run", "program.py", *workers)
     assert tfapp.names() == ["app"]
     found = tfapp.status("app")
@@ -61,4 +66,3 @@ def test_each_serves_the_other(newer, released, new, tmp_path, tfapp_home):
     creator.ok("stop", "app", "--force")
     creator.ok("destroy", "app")
     assert tfapp.names() == []
-    assert new.living() == []

@@ -124,8 +124,9 @@ def a_file(home, monkeypatch):
 
 
 def a_ring(home, monkeypatch):
-    shutil.rmtree(home)
-    home.symlink_to(home.name)
+    """Below `home`: at its end pytest follows the links among its own folders."""
+    (home / "ring").symlink_to("ring")
+    monkeypatch.setenv("TFAPP_HOME", str(home / "ring"))
 
 
 def a_folder_that_nobody_may_write(home, monkeypatch):

@@ -212,7 +212,7 @@ sys.exit(3)
 def test_the_end_of_a_program_writes_what_it_reported_last(tmp_path):
     path = tmp_path / "file"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM],  # of fork
         env={**os.environ, "TFAPP_METRICS_FILE": str(path)},
         capture_output=True,
         text=True,
