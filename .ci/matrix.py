@@ -1,7 +1,8 @@
 """Runs the README's first command with pairs of Python and TensorFlow, each in a new environment.
 
   python .ci/matrix.py ends            the oldest pair and the newest one that this machine can have
-  python .ci/matrix.py all [3.9 ...]   all pairs, and the fast tests once for each Python
+  python .ci/matrix.py all [3.9 ...]   all pairs, all that TensorFlow does with files on a real S3
+                                       server, and the fast tests once for each Python
 
 Pythons are those on PATH and of pyenv. Prints a line for each pair; the exit code is 1 if one
 failed. Environments are deleted again: each has 2 GB.
@@ -9,12 +10,14 @@ failed. Environments are deleted again: each has 2 GB.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +35,7 @@ TENSORFLOW = {
     "2.20": range(9, 14),
     "2.21": range(10, 14),
 }
+STORAGE = 10  # the first minor version of Python 3 that the extra `storage` has libraries for
 FAST = ("-m", "pytest", "-q", "-n", "2", "-m", "not cluster", "-p", "no:cacheprovider")
 
 
@@ -83,12 +87,14 @@ def readme() -> tuple[list[str], list[str]]:
     return shlex.split(install.rstrip("& "))[2:], shlex.split(train)[1:]
 
 
-def check(uv: str, python: str, version: str, tests: bool) -> str:
-    """Trains with TensorFlow `version`, and runs the fast tests with `tests`. Returns the versions
-    that were installed. FailedError."""
+def check(uv: str, python: str, version: str, tests: bool, s3: Mapping[str, str]) -> str:
+    """Trains with TensorFlow `version`, uses the S3 server of the variables `s3`, if there are any,
+    and runs the fast tests with `tests`. Returns the versions that were installed. FailedError."""
     what, words = readme()
+    if s3:
+        what = [each.replace("[tensorflow]", "[tensorflow,storage]") for each in what]
     if tests:
-        what = [each.replace("[tensorflow]", "[tensorflow,test]") for each in what]
+        what = [each.replace("[tensorflow", "[test,tensorflow") for each in what]
     environment, home = WORK / "environment", WORK / "home"
     bounds = WORK / "constraints.txt"
     bounds.write_text(f"tensorflow=={version}.*\n")
@@ -100,6 +106,8 @@ def check(uv: str, python: str, version: str, tests: bool) -> str:
         said = run([str(environment / "bin" / "tfapp"), *words], {"TFAPP_HOME": str(home)})
         if "digits: Succeeded" not in said:
             raise FailedError(said[-4000:])
+        if s3:
+            run([own, "-m", "tests.storage.operations", "s3://tests/matrix"], s3)
         if tests:
             run([own, *FAST], {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"})
         listed = run([uv, "pip", "freeze", "--python", own])
@@ -132,15 +140,28 @@ def main(what: str = "", *only: str) -> int:
         chosen = [chosen[0], chosen[-1]]
     newest = dict(chosen)  # of each Python the last
     failed = False
-    for minor, version in chosen:
-        begun = time.monotonic()
-        tests = what == "all" and newest[minor] == version
-        try:
-            told = check(uv, found[minor], version, tests) + (", fast tests" if tests else "")
-        except (FailedError, subprocess.TimeoutExpired) as error:
-            failed, told = True, f"FAILED: {error}"
-        print(f"Python 3.{minor}: {told} ({time.monotonic() - begun:.0f} s)", flush=True)
+    with contextlib.ExitStack() as stack:
+        s3 = served(stack) if what == "all" else {}
+        for minor, version in chosen:
+            begun = time.monotonic()
+            tests = what == "all" and newest[minor] == version
+            own = s3 if minor >= STORAGE else {}
+            try:
+                told = check(uv, found[minor], version, tests, own)
+                told += (", S3" if own else "") + (", fast tests" if tests else "")
+            except (FailedError, subprocess.TimeoutExpired) as error:
+                failed, told = True, f"FAILED: {error}"
+            print(f"Python 3.{minor}: {told} ({time.monotonic() - begun:.0f} s)", flush=True)
     return int(failed)
+
+
+def served(stack: contextlib.ExitStack) -> dict[str, str]:
+    """A real S3 server with the bucket "tests", until the end of `stack`: its variables."""
+    sys.path.insert(0, str(ROOT))
+    from tests.storage import s3_server
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    return stack.enter_context(s3_server.running(folder / "buckets", ("tests",)))
 
 
 if __name__ == "__main__":
