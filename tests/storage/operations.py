@@ -148,6 +148,29 @@ def models():
     assert tf.keras.models.load_model(f"{BASE}/model.keras").count_params() == 10
 
 
+def callbacks():
+    """Of Keras: the best model so far, and a backup from which a second `fit` goes on."""
+
+    class Stop(tf.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            seen.append(epoch)
+            if seen == [0, 1]:
+                raise KeyboardInterrupt
+
+    seen = []
+    for _ in range(2):
+        model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        best = tf.keras.callbacks.ModelCheckpoint(f"{BASE}/best/{{epoch}}.keras", monitor="loss")
+        backup = tf.keras.callbacks.BackupAndRestore(f"{BASE}/backup")
+        x = tf.ones([8, 4])
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=[best, backup, Stop()])
+    assert seen == [0, 1, 1, 2], seen
+    assert gfile.listdir(f"{BASE}/best") == ["1.keras", "2.keras", "3.keras"]
+    assert tf.keras.models.load_model(f"{BASE}/best/3.keras").count_params() == 5
+
+
 def summaries():
     writer = tf.summary.create_file_writer(f"{BASE}/summaries")
     with writer.as_default():
@@ -184,8 +207,8 @@ def forked():
 def main():
     if gfile.exists(BASE):
         gfile.rmtree(BASE)
-    steps = (files, large_files, append, mistakes, checkpoints, records, models, summaries,
-             other_libraries, forked)  # fmt: skip
+    steps = (files, large_files, append, mistakes, checkpoints, records, models, callbacks,
+             summaries, other_libraries, forked)  # fmt: skip
     for step in steps:
         begun = time.monotonic()
         step()

@@ -14,7 +14,8 @@ from tests.end_to_end.command_line import CommandLine
 THERE = "storage in a container"
 ROOT = Path(__file__).parents[2]
 STEPS = (
-    "files large_files append mistakes checkpoints records models summaries other_libraries forked"
+    "files large_files append mistakes checkpoints records models callbacks summaries "
+    "other_libraries forked"
 )
 
 # The variables of a worker, for the programs of docs/reading-data.md.
