@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import tfapp.storage
 from tests import python_environments
 from tfapp.contract import stacks
 from tfapp.contract.names import ENV_STORAGE
+from tfapp.storage import plugin
 
 DEBIAN = "/usr/bin/python3"
 STARTUP = str(Path(tfapp.storage.__file__).with_name("startup"))
@@ -146,6 +148,30 @@ def test_a_tensorflow_that_takes_no_file_systems_is_imported(tmp_path):
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
     assert re.fullmatch("tfapp: warning: no URL can be opened here: .*'io' .*\n", done.stderr)
+
+
+@pytest.mark.parametrize(("imports", "left"), [("", {"gs", "hdfs"}), ("raise OSError", {"gs"})])
+def test_what_tensorflow_or_tensorflow_io_opens_is_left_to_it(monkeypatch, tmp_path, imports, left):
+    """tensorflow-io opens hdfs:// where TensorFlow can load it."""
+    schemes = ["", "gs"]
+    made = types.SimpleNamespace(
+        io=types.SimpleNamespace(
+            gfile=types.SimpleNamespace(get_registered_schemes=lambda: schemes)
+        ),
+        experimental=types.SimpleNamespace(register_filesystem_plugin=None),
+        schemes=schemes,
+    )
+    monkeypatch.setitem(sys.modules, "tensorflow", made)
+    program = f"import tensorflow\n{imports}\ntensorflow.schemes.append('hdfs')\n"
+    (tmp_path / "tensorflow_io.py").write_text(program)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tensorflow_io", raising=False)
+    monkeypatch.setenv("TFAPP_STORAGE_SCHEMES", "gs, sftp")
+    given = []
+    loaded = types.SimpleNamespace(load=lambda stores, register: given.extend(stores))
+    monkeypatch.setattr(plugin, "plugin_for", lambda tensorflow: loaded)
+    tfapp.storage._give(made)
+    assert {*tfapp.storage.SCHEMES, "gs", "sftp"} - set(given) == left
 
 
 def test_a_program_without_tensorflow_is_left_alone(tmp_path):
