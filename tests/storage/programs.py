@@ -27,7 +27,7 @@ SECOND_OF_TWO = {
 
 
 def run(
-    name: str, *words: str, environ: Mapping[str, str], cwd: Path = ROOT
+    name: str, *words: str, environ: Mapping[str, str], cwd: Path = ROOT, limit: float = 300.0
 ) -> subprocess.CompletedProcess[str]:
     """Its end. `name`: of a module here; without the variables of AWS that this machine has."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -38,7 +38,7 @@ def run(
         env={**here, **quiet, "PYTHONPATH": str(ROOT), **environ},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=limit,
     )
 
 
@@ -62,6 +62,16 @@ def check_killed(url: str, environ: Mapping[str, str]) -> None:
     done = run("killed", url, "6", environ=environ)
     expected = ["nothing half", "the newest complete checkpoint"]
     assert (done.returncode, done.stdout.splitlines()) == (0, expected), done.stderr
+
+
+def check_ends(url: str, environ: Mapping[str, str], times: int) -> None:
+    """Of so many programs that end in the middle of a pipeline over files below `url`, in each of 7
+    ways, none hangs or loses its exit code."""
+    done = run("leaving", url, "all", str(7 * times), environ=environ, limit=1500)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert len(seen) == 7
+    assert {how: codes for how, codes in seen.items() if codes != {"right": times}} == {}
 
 
 def doctor(tfapp: CommandLine, url: str, *flags: object) -> tuple[int, list[dict[str, str]]]:

@@ -27,6 +27,13 @@ def test_a_program_ends_in_the_middle_of_a_pipeline_with_its_own_code(s3, how, c
     assert how != "raise" or "ValueError: as asked for" in done.stderr
 
 
+@pytest.mark.weekly
+@pytest.mark.trains
+@pytest.mark.timeout(1800)
+def test_of_three_hundred_ends_none_hangs_or_loses_its_code(s3):
+    programs.check_ends("s3://tests/leaving", s3, 43)
+
+
 class OneFile:
     """A store with one writer, which it is itself."""
 
