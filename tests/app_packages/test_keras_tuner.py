@@ -3,14 +3,16 @@
 import json
 import signal
 import sys
+import types
 
 import pytest
 
 from tests import python_environments
-from tests.app_packages.test_tensorflow import context, interpreter  # noqa: F401
+from tests.app_packages.test_tensorflow import ASKED, context, interpreter  # noqa: F401
 from tests.end_to_end.conftest import tfapp  # noqa: F401
 from tests.end_to_end.trainings import EXAMPLES, Application, wait_until
 from tests.runner.test_tensorflow_env import cluster
+from tests.storage import s3_server
 from tfapp.contract.messages import Member
 from tfapp.runner.package_script import load_script
 from tfapp.script import ScriptError
@@ -51,6 +53,37 @@ def test_what_it_lacks_is_said_before_the_start(script, context, tmp_path):  # n
         script.prepare(made)
 
 
+def test_a_url_that_cannot_be_opened_is_said_before_the_start(script, context, tmp_path):  # noqa: F811
+    """As where site.global.storage is false."""
+    made = python_environments.make(tmp_path / "environment", borrow=False)
+    (site,) = made.glob("lib/python3*/site-packages")
+    (site / "tensorflow.py").write_text(ASKED)
+    (site / "keras_tuner.py").touch()
+    of_url = {"checkpoint_dir": "s3://bucket/search", "python": f"{made}/bin/python"}
+    with pytest.raises(ScriptError, match="prefix: TensorFlow in .* cannot open s3://"):
+        script.prepare(context(config=CONFIG, **of_url))
+    (site / "tensorflow.py").unlink()
+    script.prepare(context(config=CONFIG, **of_url))  # the program says which backend it has
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
+def test_a_url_needs_the_backend_tensorflow(script, monkeypatch, backend):
+    """By itself KerasTuner would make a folder of that name in each container."""
+    keras = types.SimpleNamespace(backend=types.SimpleNamespace(backend=lambda: backend))
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    monkeypatch.setenv("TFAPP_CHECKPOINT_DIR", "s3://bucket/search")
+    arguments = sys.modules[type(script).__module__].arguments
+
+    def begin(directory=None):
+        pass
+
+    if backend == "tensorflow":
+        assert arguments(begin, ("a",), {}).args == ("s3://bucket/search/a",)
+    else:
+        with pytest.raises(ValueError, match="KerasTuner opens no URLs with Keras' backend jax"):
+            arguments(begin, (), {})
+
+
 def trials(folder) -> dict[str, str]:
     """The state of each trial, by its id."""
     found = (json.loads(path.read_text()) for path in folder.glob("*/trial_*/trial.json"))
@@ -65,7 +98,26 @@ def test_the_search_goes_on_although_a_tuner_and_the_oracle_are_killed(
     searches_although_each_part_is_killed(tfapp, tmp_path)
 
 
-def searches_although_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
+@pytest.mark.weekly
+@pytest.mark.trains
+def test_the_same_search_on_s3(tfapp, tmp_path):  # noqa: F811
+    """Whose objects are files in the folder of the bucket."""
+    bucket = tmp_path / "s3" / "bucket"
+    with s3_server.running(bucket.parent, ("bucket",)) as environ:
+        flags = s3_server.options(environ)
+        searches_although_each_part_is_killed(tfapp, tmp_path, "s3://bucket", bucket, *flags)
+
+
+def searches_although_each_part_is_killed(
+    tfapp,  # noqa: F811
+    tmp_path,
+    prefix="",
+    seen=None,
+    *flags,
+):
+    """`prefix`: that of the checkpoints, `seen`: where its files are; both in `tmp_path`, unless
+    given."""
+    seen = (seen or tmp_path) / "search"
     folder = EXAMPLES / "digits-keras-tuner"
     python = python_environments.with_keras_tuner(tmp_path / "env")
     digits = Application(
@@ -74,12 +126,13 @@ def searches_although_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
         *("--appdef", "keras-tuner", "--template", folder / "appConfig.yaml"),
         *("--resources", folder / "resources.yaml", "--files", folder / "train.py"),
         *("--option", "site.global.python.executable", python),
-        *("--option", "site.global.user.checkpoint.prefix", tmp_path),
+        *("--option", "site.global.user.checkpoint.prefix", prefix or tmp_path),
         *("--option", "env.TRIALS", TRIALS),
+        *flags,
     )
 
     def ended() -> int:
-        return list(trials(tmp_path / "search").values()).count("COMPLETED")
+        return list(trials(seen).values()).count("COMPLETED")
 
     wait_until(lambda: ended() >= 1, digits.told)
     digits.signal("tuner/1", "train.py", signal.SIGKILL)
@@ -89,7 +142,7 @@ def searches_although_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
     status = digits.ends(0)
     assert before < TRIALS, "the oracle was killed before the end"
     assert (status["generation"], status["restarts"]) == (2, 2), digits.told()
-    found = trials(tmp_path / "search")
+    found = trials(seen)
     assert found == {str(number): "COMPLETED" for number in range(TRIALS)}
     oracle = status["instances"][0]
     told = oracle["metrics"]

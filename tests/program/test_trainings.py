@@ -125,8 +125,7 @@ def s3(tmp_path):
     """A bucket "checkpoints" whose objects are files in the folder; flags for its keys."""
     folder = tmp_path / "s3"
     with s3_server.running(folder, ("checkpoints",)) as environ:
-        keys = [("--option", f"env.{name}", value) for name, value in environ.items()]
-        yield folder, [word for words in keys for word in words]
+        yield folder, s3_server.options(environ)
 
 
 @pytest.mark.weekly

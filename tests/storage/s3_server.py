@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.clusters.yarn.conftest import ROOT
@@ -86,8 +86,10 @@ def running(
         command += ["--cert", str(certificate), "--key", str(certificate)]
     command += ["posix", str(folder)]
     keys = {"ROOT_ACCESS_KEY": "tests", "ROOT_SECRET_KEY": "secret-of-tests"}
+    # Not TFAPP_HOME, by which tests tell what lives of an application.
+    environ = {name: value for name, value in os.environ.items() if name != "TFAPP_HOME"}
     with (folder.parent / "versitygw.log").open("w") as log:
-        server = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log)
+        server = subprocess.Popen(command, env={**environ, **keys}, stdout=log, stderr=log)
     try:
         wait(lambda: _answers(address, inside), "the S3 server does not answer", 60)
         yield {
@@ -99,6 +101,12 @@ def running(
     finally:
         server.kill()
         server.wait()
+
+
+def options(environ: Mapping[str, str]) -> list[str]:
+    """The variables as flags of `tfapp create`."""
+    words = (("--option", f"env.{name}", value) for name, value in environ.items())
+    return [word for three in words for word in three]
 
 
 def _answers(address: str, inside: Sequence[str]) -> bool:

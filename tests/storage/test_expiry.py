@@ -40,7 +40,7 @@ def test_the_end_of_the_tokens_of_hdfs(tokens):
     assert f"HADOOP_TOKEN_FILE_LOCATION, which end at {IN_WORDS}" in hdfs.credentials(tokens)
 
 
-def test_a_namenode_is_called_as_its_token_has_it(monkeypatch, tokens):
+def test_a_namenode_is_called_as_its_token_has_it(monkeypatch, tokens, tmp_path):
     """By its address, where the URL has a name; and else as the URL does."""
     hosts = {"namenode": "10.0.0.1", "other": "10.0.0.2"}
 
@@ -55,6 +55,17 @@ def test_a_namenode_is_called_as_its_token_has_it(monkeypatch, tokens):
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", tokens["HADOOP_TOKEN_FILE_LOCATION"])
     expected = ["10.0.0.1:8020", *asked[1:]]
     assert [hdfs.as_tokens_have_it(host) for host in asked] == expected
+    # Of hdfs:///NAME, that of the settings.
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    site = "<configuration><property><name>fs.defaultFS</name><value>{}</value></property>"
+    for value, found in {
+        "hdfs://namenode:8020": "10.0.0.1:8020",
+        "hdfs://other:8020/": "",
+        "hdfs://nameservice": "",
+        "viewfs://cluster": "",
+    }.items():
+        (tmp_path / "core-site.xml").write_text(f"{site.format(value)}</configuration>")
+        assert hdfs.as_tokens_have_it("") == found
 
 
 def test_where_its_tokens_have_ended_no_ticket_is_asked_for(monkeypatch, tokens):

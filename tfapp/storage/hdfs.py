@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from tfapp.storage import base, expiry
 from tfapp.storage.base import Begun, Failed, Status
@@ -82,15 +83,29 @@ def credentials(environ: Mapping[str, str]) -> str:
 
 def as_tokens_have_it(host: str) -> str:
     """HOST:PORT with the address in place of the name, if there is a token for that: Hadoop writes
-    addresses into tokens, and hdfs-native looks for what the URL has."""
+    addresses into tokens, and hdfs-native looks for what the URL has. "" is that of the settings.
+    """
     services = [service for service, _ in expiry.tokens_of_hdfs(os.environ)]
-    name, _, port = host.rpartition(":")
-    if name and services and host not in services:
+    if not services or host in services:
+        return host
+    name, _, port = (host or _of_settings()).rpartition(":")
+    if name:
         with contextlib.suppress(OSError):
             for *_, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
                 if (found := f"{address[0]}:{port}") in services:
                     return found
     return host
+
+
+def _of_settings() -> str:
+    """HOST:PORT of fs.defaultFS, if it has both."""
+    path = os.path.join(os.environ.get("HADOOP_CONF_DIR", ""), "core-site.xml")
+    with contextlib.suppress(OSError, ElementTree.ParseError):
+        for one in ElementTree.parse(path).iter("property"):
+            if (one.findtext("name") or "").strip() == "fs.defaultFS":
+                scheme, host, _ = base.split((one.findtext("value") or "").strip())
+                return host if scheme == "hdfs" else ""
+    return ""
 
 
 class Hdfs:
@@ -147,8 +162,8 @@ class Hdfs:
         with self._lock:
             if cluster not in self._clients:
                 try:
-                    there = f"{scheme}://{as_tokens_have_it(host)}" if host else None
-                    self._clients[cluster] = hdfs_native.Client(there)
+                    at = as_tokens_have_it(host) if scheme == "hdfs" else host
+                    self._clients[cluster] = hdfs_native.Client(f"{scheme}://{at}" if at else None)
                 except Exception as error:
                     raise answered(error) from error
             return self._clients[cluster], f"/{name}"

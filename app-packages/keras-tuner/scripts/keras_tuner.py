@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tfapp.frozen import replace
-from tfapp.runner import entry, tensorflow_env
+from tfapp.runner import entry, tensorflow_env, tensorflow_script
 from tfapp.script import Context, Program, Script, ScriptError
 
 ORACLE = "chief"  # KerasTuner's id of it
@@ -65,6 +65,12 @@ def arguments(begin, args, kwargs):
     directory = str(given.arguments.get("directory") or "")
     if "://" not in directory:
         directory = os.path.join(os.environ["TFAPP_CHECKPOINT_DIR"], directory)
+    backend = sys.modules["keras"].backend.backend()
+    if "://" in directory and backend != "tensorflow":
+        raise ValueError(
+            f"KerasTuner opens no URLs with Keras' backend {backend}, and {directory} is one: use "
+            "the backend TensorFlow, or set site.global.user.checkpoint.prefix to a shared folder"
+        )
     given.arguments["directory"] = directory
     return given
 
@@ -140,9 +146,11 @@ class KerasTuner(Script):
                 "keras-tuner runs the program in a Python of its own start"
             )
         entry.link_file(context)
-        told = entry.probe(context, ["keras_tuner"])
-        if told["missing"] and not entry.is_call(path):
+        told, python = entry.probe(context, ["keras_tuner", "tensorflow"]), context.python
+        if "keras_tuner" in told["missing"] and not entry.is_call(path):
             raise ScriptError("KerasTuner " + entry.INSTALL.format(entry.interpreter(context)))
+        if "tensorflow" not in told["missing"]:
+            tensorflow_script.check_schemes(context, entry.interpreter(context), (python,))
         found = told["versions"]
         self.versions = {name: found[name] for name in SHOWN if name in found}
 

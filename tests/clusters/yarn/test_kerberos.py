@@ -129,6 +129,7 @@ folder = os.environ["TFAPP_CHECKPOINT_DIR"]
 print("saved", checkpoint.save(folder + "/ckpt"), flush=True)
 assert "127.0.0.1" in folder  # as tokens have it
 assert "checkpoint" in tf.io.gfile.listdir(folder.replace("127.0.0.1", "localhost"))
+assert "checkpoint" in tf.io.gfile.listdir(f"hdfs:///{folder.split('/', 3)[3]}")
 with open("kept.txt", "w") as file:
     file.write("by the runner")
 """

@@ -56,6 +56,14 @@ def test_programs_that_are_killed_while_they_write(cluster):
     programs.check_killed(base, cluster.environ())
 
 
+@pytest.mark.weekly
+@pytest.mark.trains
+@pytest.mark.timeout(900)
+def test_programs_that_end_while_they_read(cluster):
+    base = f"{cluster.storage}/user/{program.user()}/leaving"
+    programs.check_ends(base, cluster.environ(), 5)
+
+
 @pytest.mark.trains
 def test_the_programs_of_the_page_on_training_data(cluster, tmp_path):
     base = f"{cluster.storage}/user/{program.user()}/page"
