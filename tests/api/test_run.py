@@ -136,6 +136,7 @@ def test_what_programs_return_report_and_write_comes_back(module, tmp_path, capf
         tfapp.open("whole")
 
 
+@pytest.mark.slow
 def test_a_large_value_comes_back_over_an_object_store(module, tmp_path, monkeypatch):
     program = module("def large():\n    return list(range(400_000))\n")
     with s3_server.running(tmp_path / "s3", ("bucket",)) as environ:

@@ -20,6 +20,8 @@ from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 
+pytestmark = pytest.mark.slow
+
 PATIENT = """
 import signal, tempfile
 kept = tempfile.NamedTemporaryFile()

@@ -13,6 +13,8 @@ import pytest
 from tests.end_to_end import trainings
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
 
+pytestmark = pytest.mark.slow
+
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 CREATE = ("create", "app", "--appdef", PLAIN_PACKAGE, "--component", "worker", 1)
 

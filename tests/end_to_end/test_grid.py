@@ -5,10 +5,14 @@ import os
 import re
 import signal
 
+import pytest
+
 from tests.cli.test_json_output import document
 from tests.end_to_end.command_line import LIMIT
 from tests.readme import README
 from tests.waiting import wait
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import json, os, pathlib, sys, time

@@ -15,6 +15,8 @@ import yaml
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
 from tests.waiting import wait
 
+pytestmark = pytest.mark.slow
+
 PLAIN = ("--appdef", PLAIN_PACKAGE)
 SERVES = """
 import os, pathlib, signal, time

@@ -11,6 +11,8 @@ from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
 from tests.end_to_end.trainings import RUNNER, Application, wait_until
 from tfapp.shipped import app_packages_dir
 
+pytestmark = pytest.mark.slow
+
 # Two seconds late, the second worker looks whether it is asked.
 LATE = """
 from tfapp.program import saving

@@ -9,6 +9,8 @@ import pytest
 from tests.end_to_end.command_line import PLAIN_PACKAGE
 from tests.end_to_end.trainings import COUNTING
 
+pytestmark = pytest.mark.slow
+
 HANGS = """
 import signal
 from tfapp.script import Program, Script

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.readme import README
+
+pytestmark = pytest.mark.slow
 
 ROOT = README.parent
 PACKAGE = ROOT / "examples" / "primes"

@@ -29,6 +29,8 @@ from tfapp.engines.machine.gpus import take_free
 from tfapp.engines.machine.state import read_state
 from tfapp.processes import is_alive, send, wait_for_exit
 
+pytestmark = pytest.mark.slow
+
 
 def outliving(attempts=3, **services):
     found = compiled(**services)

@@ -20,6 +20,8 @@ from tfapp.contract.status import FeedStatus
 from tfapp.page.document import About, PageLog, of_application, of_list, row
 from tfapp.page.html import page
 
+pytestmark = pytest.mark.slow
+
 PHONE = (375, 800)
 NOTHING = ["There is nothing of this name.", "", "Back to the first page"]
 

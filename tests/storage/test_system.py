@@ -107,6 +107,7 @@ print({run: board.GetAccumulator(run).Tags() for run in board.Runs()}, "tensorfl
 """
 
 
+@pytest.mark.slow
 def test_a_tensorboard_without_tensorflow_reads_event_files(system, server, tmp_path):
     write_scalar(tmp_path / "train")
     system.put(str(tmp_path / "train"), f"{BASE}/train", recursive=True)

@@ -230,6 +230,7 @@ MADE = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_shared_when_another_is_made(tmp_path):
     engine = PlayedEngine(tmp_path / "played", [status("SUCCEEDED", verdict=SUCCESS)])
     create = f"create app --appdef {app_packages_dir() / 'tensorflow'} --detach"
@@ -353,6 +354,7 @@ KEPT = {
 }
 
 
+@pytest.mark.slow
 def test_of_one_on_yarn(tmp_path, monkeypatch):
     played = PlayedYarn()
     monkeypatch.setattr("tfapp.engines.yarn.cluster.open_driver", played.open_driver)
