@@ -26,7 +26,8 @@ PATIENT = """
 import signal, tempfile
 kept = tempfile.NamedTemporaryFile()
 print('at work', flush=True)
-signal.pause()
+while True:
+    signal.pause()
 """
 
 UNTIL_TOLD = """
