@@ -11,6 +11,7 @@ from tests.app_packages.test_tensorflow import context  # noqa: F401
 from tests.end_to_end.conftest import tfapp  # noqa: F401
 from tests.end_to_end.trainings import EXAMPLES, Application, wait_until
 from tests.runner.test_tensorflow_env import cluster
+from tests.storage import s3_server
 from tfapp.runner import data_service
 from tfapp.runner.package_script import load_script
 from tfapp.shipped import app_packages
@@ -64,7 +65,16 @@ def test_trainers_go_on_while_each_part_of_the_service_is_killed(tfapp, tmp_path
     trains_while_each_part_is_killed(tfapp, tmp_path)
 
 
-def trains_while_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
+@pytest.mark.weekly
+@pytest.mark.trains
+def test_the_same_training_with_checkpoints_on_s3(tfapp, tmp_path):  # noqa: F811
+    """Which Keras deletes at the end. The journal of the dispatcher stays in its container."""
+    with s3_server.running(tmp_path / "s3", ("bucket",)) as environ:
+        flags = s3_server.options(environ)
+        trains_while_each_part_is_killed(tfapp, "s3://bucket", *flags)
+
+
+def trains_while_each_part_is_killed(tfapp, prefix, *flags):  # noqa: F811
     """With one data worker no epoch ends without it, and none begins without the dispatcher."""
     folder = EXAMPLES / "digits-data-service"
     digits = Application(
@@ -73,7 +83,8 @@ def trains_while_each_part_is_killed(tfapp, tmp_path):  # noqa: F811
         *("--appdef", "data-service", "--template", folder / "appConfig.yaml"),
         *("--resources", folder / "resources.yaml", "--files", folder / "train.py"),
         *("--component", "dataworker", 1, "--option", "env.EPOCHS", 80),
-        *("--option", "site.global.user.checkpoint.prefix", tmp_path),
+        *("--option", "site.global.user.checkpoint.prefix", prefix),
+        *flags,
     )
 
     def epochs() -> list[int]:
