@@ -183,7 +183,10 @@ def nothing_left(cluster, user) -> Iterator[None]:
     for process in left:  # else the next tests find it again
         process.send(signal.SIGKILL)
     assert about == []
-    assert staged(cluster) == []
+    folders = staged(cluster)
+    for name in folders:
+        ask_for_staged(cluster, f"{name}?op=DELETE&recursive=true&", "DELETE")
+    assert folders == []
 
 
 def describe(process: program.Process) -> str:
@@ -199,13 +202,18 @@ def describe(process: program.Process) -> str:
 
 
 def staged(cluster) -> list[str]:
-    web = cluster._ports()["namenode_web"]
-    user = program.user()
-    url = f"http://127.0.0.1:{web}/webhdfs/v1/user/{user}/.skein?op=LISTSTATUS&user.name={user}"
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            found = json.load(answer)["FileStatuses"]["FileStatus"]
+        found = ask_for_staged(cluster, "?op=LISTSTATUS&")["FileStatuses"]["FileStatus"]
     except urllib.error.HTTPError as error:
         assert error.code == 404, error
         return []
     return [file["pathSuffix"] for file in found]
+
+
+def ask_for_staged(cluster, what: str, method: str = "GET") -> dict[str, Any]:
+    """Asks the name node for something in the folder of Skein's drivers."""
+    web = cluster._ports()["namenode_web"]
+    user = program.user()
+    url = f"http://127.0.0.1:{web}/webhdfs/v1/user/{user}/.skein/{what}user.name={user}"
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60) as answer:
+        return json.load(answer)

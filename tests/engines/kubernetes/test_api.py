@@ -276,6 +276,7 @@ def impostor(tmp_path):
     with HTTPServer(("127.0.0.1", 0), None) as plain:  # type: ignore[arg-type]
         context = make_certificate(tmp_path / "impostor.pem")
         plain.socket = context.wrap_socket(plain.socket, server_side=True)
+        plain.timeout = 30.0  # seconds for a test to connect
         thread = threading.Thread(target=plain.handle_request)
         thread.start()
         yield f"https://127.0.0.1:{plain.server_port}"
