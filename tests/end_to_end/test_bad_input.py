@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command_line import PLAIN_PACKAGE, CommandLine
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
+from tests.waiting import wait
 
 NOTE = re.compile(r"checkpoints go to .* \(site\.global\.user\.checkpoint\.prefix is not set\)\n")
 
@@ -54,7 +55,7 @@ def test_what_is_refused_before_anything_is_made(tfapp, package, monkeypatch, fl
     ended = tfapp.here("create", "app", "--appdef", "package", *flags)
     assert (ended.code, ended.out, NOTE.sub("", ended.err)) == (code, "", message)
     assert tfapp.names() == []
-    assert tfapp.living() == []
+    wait(lambda: not tfapp.living(), tfapp.living, LIMIT)  # a master that was made ready ends
 
 
 def failed(tfapp: CommandLine, summary: str, *words: object, code: int = 65) -> str:
