@@ -56,3 +56,13 @@ def test_the_process_has_the_environment_that_is_given_for_it():
     with open(f"/proc/{pid}/environ", "rb") as file:
         assert b"GIVEN=yes" in file.read().split(b"\0")
     end(sessions)
+
+
+def test_an_end_that_fails_holds_no_place(caplog):
+    def over(_: Welcome) -> None:
+        raise OSError("the engine is away")
+
+    sessions = Sessions(over=over)
+    sessions.begin(welcome())
+    end(sessions)
+    wait(lambda: "the engine is away" in caplog.text, "nobody says why", LIMIT)

@@ -65,12 +65,14 @@ class Sessions:
 
     def _wait(self, process: subprocess.Popen[bytes], welcome: Welcome) -> None:
         process.wait()
-        self._over(welcome)
-        del self._open[process.pid]
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        try:
+            self._over(welcome)
+        finally:
+            del self._open[process.pid]
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
 
 
 def _port(process: subprocess.Popen[bytes], welcome: Welcome) -> dict[str, object]:
