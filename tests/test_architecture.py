@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import json
 import re
@@ -222,6 +223,26 @@ ALONE = {
 def test_what_one_room_does_is_done_there_alone(calls):
     found = {name for name, path in modules().items() if re.search(calls, path.read_text())}
     assert found == ALONE[calls]
+
+
+def test_whoever_takes_a_lock_asks_whether_it_is_theirs():
+    """Only a lock that is waited for without limit (timeout None) is held in any case."""
+    deaf = {
+        f"{name}:{each.context_expr.lineno}"
+        for name, path in modules().items()
+        for block in ast.walk(ast.parse(path.read_text()))
+        if isinstance(block, ast.With)
+        for each in block.items
+        if each.optional_vars is None and _takes_a_lock(each.context_expr)
+    }
+    assert deaf == set()
+
+
+def _takes_a_lock(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Call) and (
+        (isinstance(expression.func, ast.Attribute) and expression.func.attr == "lock")
+        or (isinstance(expression.func, ast.Name) and expression.func.id == "locked")
+    )
 
 
 def is_below(module: str, doors: set[str]) -> bool:

@@ -13,7 +13,7 @@ from tfapp.errors import UnavailableError
 def test_a_lock_dies_with_its_holder(tmp_path):
     code = (
         "import sys; from pathlib import Path; from tfapp.disk import locked\n"
-        "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+        "with locked(Path(sys.argv[1]), 0.0): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "lock")],
@@ -21,10 +21,10 @@ def test_a_lock_dies_with_its_holder(tmp_path):
         stdout=subprocess.PIPE,
     ) as holder:
         assert holder.stdout.readline() == b"held\n"
-        with locked(tmp_path / "lock") as held:
+        with locked(tmp_path / "lock", 0.0) as held:
             assert not held
         holder.kill()
-    with locked(tmp_path / "lock") as held:
+    with locked(tmp_path / "lock", 0.0) as held:
         assert held
 
 
@@ -94,6 +94,6 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(disk.fcntl, "flock", flock)
-    for lock in (disk.locked(tmp_path / "lock"), disk.partial_folder(tmp_path / "cache")):
+    for lock in (disk.locked(tmp_path / "lock", 0.0), disk.partial_folder(tmp_path / "cache")):
         with pytest.raises(UnavailableError, match="cannot be locked: No locks available"), lock:
             pass

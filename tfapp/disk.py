@@ -190,7 +190,7 @@ def _delete_abandoned(parent: Path) -> None:
 
 
 def locked(
-    path: Path, timeout: float | None = 0.0, shared: bool = False
+    path: Path, timeout: float | None, shared: bool = False
 ) -> contextlib.AbstractContextManager[bool]:
     """Opens the lock file `path` at once, or raises OSError. The `with` statement then waits up to
     `timeout` seconds (None: without limit) for the lock, yields whether it got it, and releases it

@@ -1,9 +1,13 @@
 """The key pair of the user."""
 
 import threading
+import time
 
 import pytest
 
+from tfapp.disk import locked, make_private
+from tfapp.engines import owner
+from tfapp.engines.credentials import new_credentials
 from tfapp.engines.owner import owner_certificate, owner_file
 from tfapp.errors import UnavailableError
 
@@ -15,7 +19,12 @@ def test_it_is_made_once_and_nobody_else_reads_it(tmp_path):
     assert owner_file(tmp_path).read_bytes() == made
 
 
-def test_many_at_once_find_the_same(tmp_path):
+def test_many_at_once_find_the_same_however_long_it_takes_to_make(tmp_path, monkeypatch):
+    def slowly(now):
+        time.sleep(0.2)
+        return new_credentials(now)
+
+    monkeypatch.setattr(owner, "new_credentials", slowly)
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(owner_file(tmp_path).read_bytes()))
@@ -27,6 +36,14 @@ def test_many_at_once_find_the_same(tmp_path):
         thread.join()
     assert len(found) == 8
     assert len(set(found)) == 1
+
+
+def test_another_command_that_never_makes_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(owner, "LOCK_LIMIT", 0.1)
+    with locked(make_private(tmp_path / "owner") / "lock", 0.0) as held:
+        assert held
+        with pytest.raises(UnavailableError, match="another command has been making"):
+            owner_file(tmp_path)
 
 
 def test_the_certificate_is_without_the_key(tmp_path):

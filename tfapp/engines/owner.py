@@ -12,6 +12,7 @@ from tfapp.errors import UnavailableError
 
 FOLDER = "owner"  # below TFAPP_HOME
 PEM_FILE = "owner.pem"  # key and certificate
+LOCK_LIMIT = 10.0  # seconds that another command may take to make it
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -21,7 +22,9 @@ def owner_file(home: Path) -> Path:
     folder = home / FOLDER
     path = folder / PEM_FILE
     if not path.exists():
-        with writing(path), locked(make_private(folder) / "lock"):
+        with writing(path), locked(make_private(folder) / "lock", LOCK_LIMIT) as held:
+            if not held:
+                raise UnavailableError(f"another command has been making {path} for too long")
             if not path.exists():
                 certificate, key = new_credentials(time.time())
                 write_atomically(path, key + certificate)

@@ -137,10 +137,10 @@ class Home:
                 delete_tree(path)
 
     def lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """The lock of the application `name`; see `locked`."""
+        """The lock of the application `name`, which is not waited for; see `locked`."""
         path = self.path / "locks" / name
         with writing(path):
-            return locked(path)
+            return locked(path, 0.0)
 
     def new_id(self, now: float, run: int) -> str:
         """A new application id, unique under this home. `now`: milliseconds, incremented if the id

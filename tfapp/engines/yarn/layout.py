@@ -113,8 +113,8 @@ class YarnHome:
         return self.path / "users" / f"{key}.json"
 
     def lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """The lock of the application `name`; see `locked`."""
+        """The lock of the application `name`, which is not waited for; see `locked`."""
         path = self.path / "locks" / name
         with writing(path):
             make_private(path.parent)
-            return locked(path)
+            return locked(path, 0.0)
