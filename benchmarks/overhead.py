@@ -16,7 +16,7 @@ from pathlib import Path
 WORKERS = 2
 SECONDS = 60.0  # that the programs run, unless it is given
 LINES = 10  # of output a second, as of a progress bar
-BAR = 0.008  # of one core for each worker
+BAR = 0.012  # of one core for each worker
 
 # Its last argument is a file: it is there when all has been counted.
 PROGRAM = """import pathlib, sys, time

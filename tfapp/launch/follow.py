@@ -21,7 +21,7 @@ from tfapp.launch.caller import Caller
 from tfapp.problems import first_of
 
 # Seconds between two looks at a growing log. What changes in between is shown together.
-LOOK_EVERY = 0.05
+LOOK_EVERY = 0.2
 TELL_EVERY = 10.0  # seconds between two notes of what a stop waits for
 MOST = 4  # instances that are named
 
