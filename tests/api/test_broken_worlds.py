@@ -30,6 +30,9 @@ from tfapp.master.ending import Ending
 def place(tmp_path, tfapp_home, monkeypatch):
     """A folder of our own. TFAPP_HOME has "app", which has succeeded; no master can be started."""
     monkeypatch.setattr("tfapp.engines.machine.runs.MasterStart", NoMaster)
+    made = tmp_path / "environment"  # pip is not what is tried here
+    (made / "bin").mkdir(parents=True)
+    monkeypatch.setattr("tfapp.environment.build._make", lambda *_: made)
     engine = LocalEngine(tfapp_home, environ=environ())
     engine.create("app", compiled(w=service("exit 0")))
     run = engine._home.app("app").run(1)
