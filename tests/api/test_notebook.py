@@ -35,6 +35,7 @@ def output_of(cell) -> str:
     return "".join(found)
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_guide_runs_as_it_stands(tmp_path, tfapp_home):
     notebook = nbformat.read(ROOT / "docs" / "python-call.ipynb", as_version=4)
     client = nbclient.NotebookClient(

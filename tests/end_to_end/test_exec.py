@@ -75,6 +75,7 @@ def test_only_the_owner_gets_in(running):
     assert running("exec", "app", "worker/0", "--", "true").code == 0
 
 
+@pytest.mark.slow
 def test_few_are_open_at_once_and_they_end_with_the_program(running):
     create(running)
     with contextlib.ExitStack() as stack:

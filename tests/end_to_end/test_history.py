@@ -4,11 +4,14 @@ import http.server
 import json
 import threading
 
+import pytest
+
 from tests.waiting import wait
 
 PROGRAM = "import os, sys; print('my', os.environ['HOOK'], flush=True); sys.exit(3)"
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_application(tfapp, tmp_path):
     got = []
 

@@ -3,6 +3,7 @@
 import socket
 import urllib.request
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
@@ -18,6 +19,7 @@ while not pathlib.Path(os.environ["GO"]).exists():
 """
 
 
+@pytest.mark.slow
 def test_numbers_while_it_runs(tfapp, tmp_path):
     tfapp.program(PROGRAM)
     with socket.create_server(("", 0)) as found:

@@ -10,6 +10,7 @@ from tests.end_to_end.trainings import COUNTING, RUNNER, Counting, wait_until, w
 from tfapp.processes import identify
 
 
+@pytest.mark.slow
 def test_what_ends_comes_back_and_instances_come_and_go(tfapp, tmp_path):
     """Each time all go on from where they were, in the next generation; only a container that has
     ended is replaced."""

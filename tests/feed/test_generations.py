@@ -298,6 +298,7 @@ class FewRows(Data):
         return {}
 
 
+@pytest.mark.slow
 def test_flex_up_and_down_while_programs_are_fed(tfapp_home, tmp_path, connected):
     """On the local engine. Every row is in the model once, and the feed sees no failure."""
     program = functools.partial(local_program.train, folder=str(tmp_path))

@@ -79,6 +79,7 @@ def finding(done: subprocess.CompletedProcess) -> str:
     return re.sub(r"^/\S*/(?=program.py)", "", line)
 
 
+@pytest.mark.slow
 def test_an_archive_is_unpacked_once_and_runs_the_programs(create, tmp_path):
     environment = python_environments.make(tmp_path / "env")
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")

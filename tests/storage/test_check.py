@@ -61,7 +61,10 @@ def test_a_folder_that_can_be_used(s3, url):
         ("s3://", {}, "expected s3://BUCKET/NAME", ""),
         ("s3://tests", {"S3_SECRET_KEY": "x"}, "SignatureDoesNotMatch", "Credentials are AWS_"),
         ("s3://tests", {"AWS_REGION": "eu-west-1"}, "eu-west-1", "Set AWS_REGION to the region"),
-        ("s3://tests", {"S3_ENDPOINT": "127.0.0.1:9"}, "HTTP error", "Is the endpoint right"),
+        pytest.param(
+            *("s3://tests", {"S3_ENDPOINT": "127.0.0.1:9"}, "HTTP error", "Is the endpoint right"),
+            marks=pytest.mark.slow,
+        ),
         ("hdfs://127.0.0.1:9/x", {}, "cannot connect to 127.0.0.1:9", "Is the address right"),
     ],
 )

@@ -542,6 +542,7 @@ class TestClose:
         assert play(server, story)[0] == Ended(0)
         assert "PATCH" not in [request.method for request in server.requests]
 
+    @pytest.mark.slow
     def test_those_that_do_not_end_are_deleted(self, server, monkeypatch):
         monkeypatch.setattr(launcher_module, "CLOSE_LIMIT", 0.2)
 
@@ -552,6 +553,7 @@ class TestClose:
         play(server, story)
         assert server.objects == {}
 
+    @pytest.mark.slow
     def test_it_ends_although_the_api_server_is_away(self, server, monkeypatch):
         monkeypatch.setattr(launcher_module, "CLOSE_LIMIT", 0.2)
         monkeypatch.setattr(launcher_module, "DELETE_LIMIT", 0.2)
