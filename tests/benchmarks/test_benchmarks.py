@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.object_stores_steps import STEPS
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,14 @@ HERE = {
         f"{SECONDS}a folder, of a user",
         r"a folder: [\d.]+ s for 20 runs \((met|missed): at most 1 s\)",
         r"a folder, of a user: [\d.]+ s for 20 runs \((met|missed): at most 1 s\)",
+    ),
+    "object_stores --rounds 1 --megabytes 9 obstore": tuple(
+        line
+        for step in STEPS
+        for line in (
+            f"{SECONDS}{step}, obstore",
+            rf"{step}, on processors: obstore [\d.]+ s",
+        )
     ),
     "overhead --seconds 0.5": (
         f"{SHARE} tfapp run",
@@ -125,7 +135,7 @@ def test_each_is_run_and_documented():
 
 
 def marks(words: str) -> list[str]:
-    weekly = ["weekly"] if words.startswith(("storage", "data_service")) else []
+    weekly = ["weekly"] if words.startswith(("storage", "data_service", "object_stores")) else []
     return [*weekly, "trains"] if re.search("steps|storage|data_service", words) else weekly
 
 

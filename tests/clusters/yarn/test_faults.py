@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.yarn import programs
+from tests.clusters.yarn.conftest import ask_for_staged, staged
 from tests.end_to_end import trainings
 from tests.end_to_end.trainings import (
     COORDINATOR,
@@ -21,7 +22,10 @@ from tests.end_to_end.trainings import (
     wait_until,
     with_policy,
 )
+from tfapp.contract.encoding import encode
 from tfapp.engines.yarn import hadoop_fs
+from tfapp.engines.yarn.attempts import Attempt
+from tfapp.errors import UnavailableError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -197,6 +201,21 @@ def test_what_ends_an_application(tfapp, cluster, colleague):
     assert " It had 2 masters, and gets no more: site.global.master.attempts" in summary
     assert summary.endswith("`tfapp start masterless --engine yarn` runs it again.")
     assert of_yarn(cluster, masterless)["state"] == "FAILED"
+
+
+def test_a_record_that_comes_too_late_makes_no_folder(cluster):
+    """Of an application that has ended, somebody else has deleted it."""
+    id = "application_1700000000000_0007"
+    container = {"SKEIN_APPLICATION_ID": id, "CONTAINER_ID": f"container_{id[12:]}_01_000002"}
+    environ = {**cluster.environ(), **container}
+    attempt = Attempt(environ, f"{cluster.folder}/conf,{cluster.folder}/jars/*")
+    with pytest.raises(UnavailableError, match=rf"\A\.skein/{id} is not there\Z"):
+        attempt.write(b'{"is": "late"}')
+    assert id not in staged(cluster)
+    ask_for_staged(cluster, f"{id}?op=MKDIRS&", "PUT")
+    attempt.write(encode({"is": "in time: <Größe>"}))
+    assert json.loads(attempt.read()) == {"is": "in time: <Größe>"}
+    ask_for_staged(cluster, f"{id}?op=DELETE&recursive=true&", "DELETE")
 
 
 def test_a_killed_master_is_followed_by_another_that_goes_on(tfapp, cluster, tmp_path):

@@ -1,11 +1,13 @@
 """The record of an application and its end, with a pretended Java.
 tests/clusters/yarn/test_faults.py has a real one."""
 
+import json
 import sys
 import xml.etree.ElementTree as xml
 
 import pytest
 
+from tfapp.contract.encoding import encode
 from tfapp.engines.yarn import attempts
 from tfapp.engines.yarn.attempts import Attempt
 from tfapp.errors import UnavailableError
@@ -13,7 +15,7 @@ from tfapp.errors import UnavailableError
 APPLICATION = "application_1700000000000_0007"
 
 JAVA = f"""#!{sys.executable}
-import glob, os, pathlib, sys
+import glob, os, pathlib, sys, xml.etree.ElementTree as xml
 words = sys.argv[1:]
 at = words.index("-cp")
 pathlib.Path("class-path").write_text(words[at + 1])
@@ -22,20 +24,26 @@ main, *rest = words[at + 2:]
 if os.path.exists("down"):
     sys.exit("log4j: noise\\nput: Call From a to b failed\\n\\tat a.stack(Frame.java:1)")
 if main == "org.eclipse.jetty.xml.XmlConfiguration":
-    pathlib.Path("end.xml").write_bytes(pathlib.Path(rest[0]).read_bytes())
+    calls = xml.parse(rest[0]).getroot()
+    create = calls.find(".//Call[@name='createNonRecursive']")
+    if create is None:
+        pathlib.Path("end.xml").write_bytes(pathlib.Path(rest[0]).read_bytes())
+        sys.exit(0)
+    settings = {{call[0].text: call[1].text for call in calls.findall("Call[@name='set']")}}
+    assert settings["fs.permissions.umask-mode"] == "077"
+    path = pathlib.Path(create.findtext("Arg/New/Arg"))
+    if not path.parent.exists():
+        parent = f"java.io.FileNotFoundException: Parent directory doesn't exist: {{path.parent}}"
+        sys.exit(f"Exception in thread \\"main\\" {{parent}}\\n\\tat a.stack(Frame.java:1)")
+    path.write_bytes(create.findtext("Call[@name='writeBytes']/Arg").encode("latin-1"))
     sys.exit(0)
 assert main == "org.apache.hadoop.fs.FsShell"
 command, *given = [word for word in rest if not word.startswith("-D")]
-if command == "-cat":
-    found = sorted(glob.glob(given[0]))
-    if not found:
-        sys.exit(f"cat: `{{given[0]}}': No such file or directory")
-    sys.stdout.buffer.write(b"".join(pathlib.Path(path).read_bytes() for path in found))
-elif not os.path.exists(os.path.dirname(given[2])):
-    sys.exit(f"put: `{{given[2]}}': No such file or directory")
-else:
-    assert (command, given[:2]) == ("-put", ["-f", "-"])
-    pathlib.Path(given[2]).write_bytes(sys.stdin.buffer.read())
+assert command == "-cat"
+found = sorted(glob.glob(given[0]))
+if not found:
+    sys.exit(f"cat: `{{given[0]}}': No such file or directory")
+sys.stdout.buffer.write(b"".join(pathlib.Path(path).read_bytes() for path in found))
 """
 
 
@@ -86,6 +94,13 @@ def test_a_folder_that_is_gone(attempt, tmp_path):
     (tmp_path / ".skein" / APPLICATION).rmdir()
     with pytest.raises(UnavailableError, match=f"^.skein/{APPLICATION} is not there"):
         attempt(1).write(b"{}")
+    assert not (tmp_path / ".skein" / APPLICATION).exists()
+
+
+def test_a_record_may_have_any_text(attempt):
+    said = '<&"\\ \x1b\x7f\uffff Größe \U0001f600 ]]> %s {}'
+    attempt(1).write(encode({"said": said}))
+    assert json.loads(attempt(2).read()) == {"said": said}
 
 
 def test_a_file_system_that_is_away(attempt, tmp_path, monkeypatch):

@@ -23,21 +23,51 @@ LIMIT = 30.0  # seconds for one call
 
 _NAME = "tfapp-record"
 _JAVA = ("-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_OPTIONS = (
-    "-Dfs.permissions.umask-mode=077",
-    "-Dipc.client.connect.max.retries=2",
-    "-Dipc.client.connect.max.retries.on.timeouts=2",
-)
+_SETTINGS = {
+    "fs.permissions.umask-mode": "077",
+    "ipc.client.connect.max.retries": "2",
+    "ipc.client.connect.max.retries.on.timeouts": "2",
+}
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}|\$(\w+)")
+_ABSENT = re.compile(
+    r"\A(Exception in thread|Caused by).*FileNotFoundException|No such file or directory\Z"
+)
 _UNPRINTABLE = re.compile(r"[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not in XML 1.0
+
+# Calls, which Jetty, that Hadoop's pages need, makes out of XML.
+_HEAD = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE Configure PUBLIC "-//Jetty//Configure//EN" "http://www.eclipse.org/jetty/configure.dtd">
+"""
+
+# A file in a folder that must be there: Hadoop's `put` would make one again that was deleted when
+# the application ended, and nobody would delete it then.
+_WRITE = """\
+<Configure id="conf" class="org.apache.hadoop.conf.Configuration">
+  {settings}
+  <Call class="org.apache.hadoop.fs.FileSystem" name="get">
+    <Arg><Ref refid="conf"/></Arg>
+    <Call id="copies" name="getDefaultReplication"/>
+    <Call id="block" name="getDefaultBlockSize"/>
+    <Call name="createNonRecursive">
+      <Arg><New class="org.apache.hadoop.fs.Path"><Arg type="String">{path}</Arg></New></Arg>
+      <Arg type="boolean">true</Arg>
+      <Arg type="int">4096</Arg>
+      <Arg><Ref refid="copies"/></Arg>
+      <Arg><Ref refid="block"/></Arg>
+      <Arg/>
+      <Call name="writeBytes"><Arg type="String">{line}</Arg></Call>
+      <Call name="close"/>
+    </Call>
+  </Call>
+</Configure>
+"""
+_SETTING = '<Call name="set"><Arg>{}</Arg><Arg>{}</Arg></Call>'
 
 # Skein's master tells YARN of the end only if that is a success, or if there are no attempts left:
 # YARN runs the application again after any other one. This tells YARN, and removes the staging
-# folder, as Skein's master does with its last attempt. Jetty, which Hadoop's pages need, makes
-# calls out of XML.
+# folder, as Skein's master does with its last attempt.
 _END = """\
-<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE Configure PUBLIC "-//Jetty//Configure//EN" "http://www.eclipse.org/jetty/configure.dtd">
 <Configure class="org.apache.hadoop.yarn.client.api.impl.AMRMClientImpl">
   <Call name="init"><Arg><New id="conf" class="org.apache.hadoop.yarn.conf.YarnConfiguration"/></Arg></Call>
   <Call name="start"/>
@@ -55,6 +85,10 @@ _END = """\
   </Call>
 </Configure>
 """  # noqa: E501
+
+
+class _AbsentError(UnavailableError):
+    """A file is not there, or its folder."""
 
 
 class Attempt:
@@ -75,49 +109,53 @@ class Attempt:
         """The newest record of the earlier attempts; None if they have left none. UnavailableError
         if it cannot be read now."""
         try:
-            lines = self._hadoop("-cat", f"{self._folder}/{_NAME}.*").splitlines()
-        except FileNotFoundError:
+            settings = (f"-D{name}={value}" for name, value in _SETTINGS.items())
+            shell = ("org.apache.hadoop.fs.FsShell", *settings)
+            lines = self._java(*shell, "-cat", f"{self._folder}/{_NAME}.*").splitlines()
+        except _AbsentError:
             return None
         found = [line.split(b" ", 2) for line in lines]
         whole = [(int(words[0]), int(words[1]), words[2]) for words in found if _is_whole(words)]
         return max(whole)[2] if whole else None
 
     def write(self, record: bytes) -> None:
-        """Writes a record, of one line. It takes turns with two names, and HDFS's client renames
-        what it has written: one of them is whole at any time. A file that was cut off ends at the
-        next one's first line feed. UnavailableError if it cannot be written."""
+        """Writes a record, of one line. It takes turns with two names: one of them is whole at any
+        time. A file that was cut off ends at the next one's first line feed. UnavailableError if it
+        cannot be written, or the folder is not there any more."""
         self._written += 1
         path = f"{self._folder}/{_NAME}.{self.number}.{self._written % 2}"
-        line = b"\n%d %d %s\n" % (self.number, self._written, record)
+        text = json.dumps(json.loads(record))  # ASCII, of which XML can have all that JSON has
+        line = f"\n{self.number} {self._written} {text}\n"
+        settings = "".join(_SETTING.format(*setting) for setting in _SETTINGS.items())
         try:
-            self._hadoop("-put", "-f", "-", path, text=line)
-        except FileNotFoundError as error:
+            self._make_calls(_WRITE, settings=settings, path=escape(path), line=escape(line))
+        except _AbsentError as error:
             raise UnavailableError(f"{self._folder} is not there") from error
 
     def end(self, state: str, diagnostics: str) -> None:
         """Tells YARN that the application has ended: there is no further attempt.
         UnavailableError if that fails."""
         text = escape(_UNPRINTABLE.sub("?", diagnostics))
-        document = _END.format(state=state, text=text, folder=escape(self._folder))
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "end.xml")
-            path.write_text(document, encoding="utf-8")
-            self._java("org.eclipse.jetty.xml.XmlConfiguration", str(path))
+        self._make_calls(_END, state=state, text=text, folder=escape(self._folder))
 
-    def _hadoop(self, *words: str, text: bytes = b"") -> bytes:
-        return self._java("org.apache.hadoop.fs.FsShell", *_OPTIONS, *words, text=text)
+    def _make_calls(self, form: str, **parts: str) -> None:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "calls.xml")
+                path.write_text(_HEAD + form.format(**parts), encoding="utf-8")
+                self._java("org.eclipse.jetty.xml.XmlConfiguration", str(path))
+        except OSError as error:
+            raise UnavailableError(str(error)) from error
 
-    def _java(self, *words: str, text: bytes = b"") -> bytes:
-        """The output of a Java program. FileNotFoundError if it says that a file is not there."""
+    def _java(self, *words: str) -> bytes:
+        """The output of a Java program. _AbsentError if it says that a file is not there."""
         home = self._environ.get("JAVA_HOME", "")
         java = f"{home}/bin/java" if home else "java"
         command: Sequence[str] = (java, *_JAVA, "-cp", self._class_path, *words)
         # The sizes of the master's own JVM are in it.
         environ = {k: v for k, v in self._environ.items() if k != "JAVA_TOOL_OPTIONS"}
         try:
-            done = subprocess.run(
-                command, input=text, capture_output=True, env=environ, timeout=LIMIT
-            )
+            done = subprocess.run(command, capture_output=True, env=environ, timeout=LIMIT)
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"no answer within {LIMIT:g} s") from None
         except OSError as error:
@@ -125,8 +163,8 @@ class Attempt:
         if done.returncode:
             lines = done.stderr.decode(errors="replace").splitlines()
             told = [line for line in lines if line.strip() and not line.startswith("\t")]
-            if any(line.endswith("No such file or directory") for line in told):
-                raise FileNotFoundError(words[-1])
+            if any(_ABSENT.search(line) for line in told):
+                raise _AbsentError(f"{words[-1]} is not there")
             raise UnavailableError(told[-1] if told else f"exit code {done.returncode}")
         return done.stdout
 
