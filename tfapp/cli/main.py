@@ -33,9 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tfapp.cli.completion import answer
 
         answer(shell)  # ends this process
-    # Before gRPC loads: with its fork handlers, one start of a process in twenty fails on
-    # Python 3.9.
-    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     arguments = list(sys.argv[1:] if argv is None else argv)
     outcome = Outcome()
     try:
