@@ -163,7 +163,7 @@ def _home(cwd: Path) -> Path:
     given = os.environ.get("TFAPP_HOME")
     try:
         return cwd / given if given else Path.home() / ".tfapp"
-    except RuntimeError:
+    except (KeyError, RuntimeError):  # the first of Python 3.9
         return Path("/.tfapp")
 
 
