@@ -98,7 +98,7 @@ def main_parser() -> argparse.ArgumentParser:
     """The parser of `tfapp --help` and `tfapp --version`."""
     width = max(map(len, COMMANDS))
     rows = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tfapp",
         usage="tfapp COMMAND ...",
         description=tfapp.__doc__,
