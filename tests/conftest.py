@@ -10,6 +10,9 @@ from typing import Any, NoReturn
 import hypothesis
 import pytest
 
+# Before gRPC loads, as tfapp.launch.caller does.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from tests import parts
 from tests.lacking import lacking
 from tests.left_behind import watched

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -109,6 +110,22 @@ def test_a_python_that_is_not_there(matrix, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(matrix, "pythons", dict)
     assert matrix.main("fast", "3.99") == 2
     assert capsys.readouterr().err == "this machine has no Python 3.99\n"
+
+
+def test_fast_tests_that_take_too_long_end_by_themselves(matrix, monkeypatch, tmp_path):
+    """Not at the time at which `.ci/run`, which tries all pairs before them, would be over."""
+    told = "digits: Succeeded\ntensorflow==2.20.0\ntf-keras==2.20.1\n7 passed in 1.20s\n"
+    environs = []
+
+    def run(command, environ=None):
+        environs.append(environ)
+        return told
+
+    monkeypatch.setattr(matrix, "WORK", tmp_path)
+    monkeypatch.setattr(matrix, "run", run)
+    monkeypatch.setenv("TESTS_UNTIL", "1")
+    assert [*matrix.check("uv", "python", "2.20", True, {})][-1] == "the fast tests, 7 passed"
+    assert time.time() < float(environs[-1]["TESTS_UNTIL"]) < time.time() + matrix.LIMIT
 
 
 def test_what_takes_too_long_is_told_with_what_it_has_said(matrix, monkeypatch):

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,11 +32,11 @@ def test_help_shows_the_public_names():
     text = pydoc.plain(pydoc.render_doc(tfapp))
     assert set(tfapp.__all__) <= set(dir(tfapp))
     for line in (
-        "    class Component(",
-        "    run(program: 'object' = None",
-        "    class Application(",
+        r"    class Component\(",
+        r"    run\(\s*program: 'object' = None",  # on a line of its own from Python 3.13 on
+        r"    class Application\(",
     ):
-        assert f"\n{line}" in text
+        assert re.search(f"\n{line}", text)
 
 
 @pytest.mark.parametrize("name", sorted(tfapp.__all__))

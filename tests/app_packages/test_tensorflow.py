@@ -19,6 +19,7 @@ import pytest
 
 import tfapp.storage
 from tests import python_environments
+from tests.lacking import needs_storage
 from tests.runner.driving import PATIENCE
 from tests.runner.test_tensorflow_env import cluster
 from tests.test_script import PlayedHandle, context_of
@@ -488,6 +489,7 @@ def test_a_pex_that_is_an_environment_opens_urls(script, context, tmp_path, is_e
     )
 
 
+@needs_storage
 def test_packages_that_do_not_fit_to_the_python_of_an_image_are_told(script, context, tmp_path):
     made = python_environments.make(tmp_path / "environment", borrow=False)
     (site,) = made.glob("lib/python3*/site-packages")

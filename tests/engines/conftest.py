@@ -1,11 +1,6 @@
-import os
 import subprocess
 
 import pytest
-
-# Before gRPC is imported: with its fork handlers, one start in twenty of a process dies before
-# its exec on Python 3.9, which still forks where later ones vfork.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from tests.engines.applications import environ, local_engine
 from tfapp.engines import ENGINES, open_engine

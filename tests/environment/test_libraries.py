@@ -5,10 +5,12 @@ import tarfile
 
 import pytest
 
+from tests.lacking import needs_storage
 from tfapp.environment import build, libraries, unpacked
 from tfapp.errors import UnavailableError
 
 
+@needs_storage
 def test_those_of_this_interpreter_are_packed_once(tmp_path):
     version = build.version_here()
     place = libraries.place(version, build.HERE, tmp_path)
@@ -24,6 +26,7 @@ def test_those_of_this_interpreter_are_packed_once(tmp_path):
     assert stat.S_ISREG(before.st_mode)
 
 
+@needs_storage
 @pytest.mark.parametrize("end", [b"", b"\x00" * 9])
 def test_an_archive_that_was_cut_off_is_made_anew(tmp_path, end):
     version = build.version_here()
@@ -36,6 +39,7 @@ def test_an_archive_that_was_cut_off_is_made_anew(tmp_path, end):
         assert len(archive.getnames()) > 1
 
 
+@needs_storage
 def test_they_are_unpacked_once(tmp_path):
     """A folder that a program uses is not put away."""
     version = build.version_here()

@@ -81,6 +81,16 @@ def test_a_user_without_a_home_folder_needs_none_until_something_is_kept(monkeyp
     assert calling_process(Caller).home == Path("/there")
 
 
+def test_grpc_meets_no_fork_of_this_process(monkeypatch):
+    """Programs do not inherit it, and a user may want it otherwise."""
+    monkeypatch.delenv("GRPC_ENABLE_FORK_SUPPORT", raising=False)
+    assert "GRPC_ENABLE_FORK_SUPPORT" not in calling_process(Caller).environ
+    assert os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
+    monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", "1")
+    calling_process(Caller)
+    assert os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "1"
+
+
 @pytest.mark.parametrize(
     ("written", "one_place", "expected"),
     [

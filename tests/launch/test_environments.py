@@ -28,7 +28,7 @@ EXECUTABLE = "site.global.python.executable"
 
 PROGRAM = """\
 import os, sys
-import skein
+import yaml
 import beside
 print("runs in", os.path.relpath(sys.prefix, os.environ["TFAPP_WORK_DIR"]))
 """
@@ -126,7 +126,7 @@ def test_what_the_program_imports_is_looked_for(create, tmp_path):
     done = create("one", ARCHIVE, str(archive))
     assert done.returncode == 77
     assert finding(done) == (
-        f"program.py:2:1: error: the program imports skein, which {archive} does not have "
+        f"program.py:2:1: error: the program imports yaml, which {archive} does not have "
         "[missing-module]"
     )
     assert not (tmp_path / "home" / "apps").exists()

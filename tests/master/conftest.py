@@ -1,8 +1,4 @@
-import os
-
 import pytest
-
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # see tests/engines/conftest.py
 
 from tests.engines.applications import (
     FOREVER,

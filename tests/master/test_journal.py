@@ -58,6 +58,7 @@ class Launcher:
 def master(monkeypatch):
     """Makes masters whose containers do nothing by themselves."""
     monkeypatch.setattr("asyncio.get_running_loop", Loop)
+    monkeypatch.setattr("asyncio.events.get_event_loop", Loop)  # of asyncio.Event in Python 3.9
     monkeypatch.setattr("tfapp.master.server.Master._background", lambda _, work: work.close())
 
     def make(path, kept=None):

@@ -41,7 +41,7 @@ from tfapp.contract.names import (
 )
 from tfapp.protocol.connection import connect
 
-RUNNER = "import os, sys; from tfapp.runner.main import main; sys.exit(main([], os.environ))"
+RUNNER = "import sys; from tfapp.compiler.container_main import start; sys.exit(start(['runner']))"
 SMALL_MASTER = Path(__file__).parent.parent / "small_master.py"
 
 # Runs files/program.py with what the configuration says.

@@ -13,13 +13,16 @@ from tests.runner.driving import Driver, alive, eventually
 # ignores what asks it to end.
 DAEMON = """
 import os, signal, sys, time
+told, tells = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("daemon", os.getpid(), flush=True)
+        os.write(tells, b"!")
         time.sleep(600)
     os._exit(0)
+os.read(told, 1)  # at this program's end the daemon is killed
 os.wait()
 """
 

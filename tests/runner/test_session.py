@@ -112,6 +112,7 @@ def start(*argv: str, **more: object) -> bytes:
         frame(b"s", b"[" * (MAX_FRAME - 1)),
         frame(b"s", length=MAX_FRAME + 1),
     ],
+    ids=range(8),  # pytest puts them into the environment, in which the longest has no room
 )
 def test_whoever_does_not_begin_with_a_command_has_none(begin, first, tmp_path):
     client = begin()

@@ -1,7 +1,9 @@
+import importlib.metadata
 import subprocess
 import sys
 
 import pytest
+from packaging.version import Version
 
 from tfapp.documents import Document, read_document
 from tfapp.problems import WARNING, Position, Problem
@@ -153,7 +155,11 @@ def test_checking_imports_no_network_library():
         "from tfapp.documents import Document; from tfapp.schema import check_document\n"
         "check_document(Document.from_value({}, 'f'), 'appConfig')"
     )
-    assert {"jsonschema"} == {"jsonschema", "requests", "urllib3", "http.client"} & {*modules}
+    network = {"requests", "urllib3"}
+    if Version(importlib.metadata.version("jsonschema")) >= Version("4.26"):
+        network.add("http.client")  # before, as for Python 3.9, it imports that by itself
+    assert "jsonschema" in modules
+    assert network.isdisjoint(modules)
 
 
 def normalise(text, schema, syntax="yaml"):

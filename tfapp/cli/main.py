@@ -33,9 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tfapp.cli.completion import answer
 
         answer(shell)  # ends this process
-    # Before gRPC loads: with its fork handlers, one start of a process in twenty fails on
-    # Python 3.9.
-    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     arguments = list(sys.argv[1:] if argv is None else argv)
     outcome = Outcome()
     try:
@@ -101,7 +98,7 @@ def main_parser() -> argparse.ArgumentParser:
     """The parser of `tfapp --help` and `tfapp --version`."""
     width = max(map(len, COMMANDS))
     rows = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tfapp",
         usage="tfapp COMMAND ...",
         description=tfapp.__doc__,

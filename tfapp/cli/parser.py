@@ -91,6 +91,12 @@ class Parser(argparse.ArgumentParser):
             for each in dropped:
                 each.required = True
 
+    def print_help(self, file: Any = None) -> None:
+        """Also for a reader that goes away, as of `--help | head`: from Python 3.11 on, argparse
+        sees to that."""
+        with contextlib.suppress(OSError):
+            super().print_help(file)
+
     def error(self, message: str) -> NoReturn:
         """Ends the process with exit code 2. The usage that it prints has the required words
         only."""

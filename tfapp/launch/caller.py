@@ -142,11 +142,14 @@ def calling_process(kind: type[CallerT]) -> CallerT:
     """The streams, the environment and the folders of this process. UnavailableError on
     Windows."""
     require_posix(sys.platform)
-    cwd = _working_folder()
+    cwd, environ = _working_folder(), dict(os.environ)
+    # Before gRPC loads: with its fork handlers, one start of a process in twenty fails on Python
+    # 3.9, which forks where later ones vfork.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     return kind(
         out=sys.stdout,
         err=sys.stderr,
-        environ=dict(os.environ),
+        environ=environ,
         cwd=cwd,
         home=_home(cwd),
         user=_user(),
@@ -160,7 +163,7 @@ def _home(cwd: Path) -> Path:
     given = os.environ.get("TFAPP_HOME")
     try:
         return cwd / given if given else Path.home() / ".tfapp"
-    except RuntimeError:
+    except (KeyError, RuntimeError):  # the first of Python 3.9
         return Path("/.tfapp")
 
 

@@ -313,11 +313,14 @@ def _missing(needed: Needed, interpreter: _Interpreter, where: str) -> Problem:
 
 def _distribution(module: str) -> str:
     """The name that pip uses for the package of a module, as far as this Python knows it."""
+    # As metadata.packages_distributions, which finds less before Python 3.11 and is not in 3.9.
     metadata = importlib.import_module("importlib.metadata")  # slow to load
-    known: Mapping[str, list[str]] = getattr(
-        metadata, "packages_distributions", dict
-    )()  # from 3.10 on
-    return known.get(module.partition(".")[0], [module])[0]
+    first = module.partition(".")[0]
+    for one in metadata.distributions():
+        declared = (one.read_text("top_level.txt") or "").split()
+        if first in (declared or {file.parts[0].partition(".")[0] for file in one.files or ()}):
+            return str(one.metadata["Name"])
+    return module
 
 
 def unpassed_variables(compiled: Compiled, caller: Caller) -> Iterator[Problem]:

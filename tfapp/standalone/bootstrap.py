@@ -90,7 +90,7 @@ def _untar(archive, folder, stopped):
     try:
         with tarfile.open(archive) as file:
             if hasattr(tarfile, "tar_filter"):
-                file.extraction_filter = staticmethod(tarfile.tar_filter)
+                file.extraction_filter = tarfile.tar_filter
             file.extractall(folder, _members(file, folder, stopped))
     except tarfile.TarError as error:
         raise BadArchiveError(f"is neither a zip nor a tar archive: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import linecache
 import pickle
@@ -16,12 +17,17 @@ from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS
 from tfapp.errors import ProgramError
 
 
+def _module(one: object) -> str:
+    return getattr(one, "__module__", "builtins")
+
+
 def by_value(source: str, file: str = "cell.py", kept: bool = False) -> dict:
     """The names of a module that cannot be imported, as those of a notebook; `kept`: with its
     source where Python looks for it."""
-    names: dict = {"__name__": "__main__"}
+    # Libraries that some test has loaded leave among them what cannot travel.
+    own = {name: one for name, one in vars(builtins).items() if _module(one) == "builtins"}
+    names: dict = {"__name__": "__main__", "__builtins__": own}
     exec(compile(source, file, "exec"), names)
-    del names["__builtins__"]  # libraries that some test has loaded leave there what cannot travel
     if kept:
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     return names

@@ -58,13 +58,12 @@ def test_what_an_interpreter_lacks_is_told_with_the_import(interpreter, own, tfa
     mine = interpreter("mine", lacking=["sklearn", "colour"])
     found = problems("vines:train", {"worker": tfapp.Component(python=mine)})
     hint = "install it there, or ship it with --files"
-    sklearn = "scikit-learn" if sys.version_info >= (3, 10) else "sklearn"
     add = "add {} to packages (site.global.python.packages), "
     assert found == [
         (
             "vines.py:1:1",
             f"the program imports sklearn, which {mine} does not have",
-            add.format(sklearn) + hint,
+            add.format("scikit-learn") + hint,
         ),
         (
             "vines.py:7:5",

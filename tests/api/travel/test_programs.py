@@ -94,6 +94,7 @@ def test_arguments_of_a_function_by_name(parse):
         ("pkg", "pkg is a package without a module __main__"),
         ("no/such.py", "there is no script no/such.py"),
         ("trian.py", "there is no script trian.py"),
+        ("~nobody/train.py", "there is no script ~nobody/train.py"),
         ("what is this", "'what is this' is no program"),
         (5, "an int is no program"),
         (json, "a module is no program"),

@@ -11,6 +11,7 @@ import pytest
 from tests import python_environments
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, shell, status
+from tests.lacking import needs_storage
 from tfapp.api.arguments import Call
 from tfapp.api.request import global_rows
 from tfapp.api.travel.pack import pack
@@ -630,7 +631,7 @@ def test_an_interpreter_without_tensorflow_is_told_before_the_start(
     [
         (("--data", "digits"), ""),
         (("--data", "none"), "--data: warning: there is no HERE/none on this machine"),
-        (("--data", "hdfs:///none"), ""),
+        pytest.param(("--data", "hdfs:///none"), "", marks=needs_storage),
         (
             ("-O", "site.global.user.data.dir", "digits"),
             "'digits' is relative: it is looked for in",

@@ -138,7 +138,7 @@ OTHERS = {
     "no numbers": lambda row: (float("nan"), float("inf")),
     "pickles in bytes": lambda row: pickle.dumps([floats(4)]),
     "NumPy's own floats": lambda row: [np.float64(row), np.float64(2)],
-    "dates": lambda row: np.datetime64("2020-01-01") + row,
+    "dates": lambda row: np.datetime64("2020-01-01") + np.timedelta64(row, "D"),
 }
 
 

@@ -49,6 +49,7 @@ _KINDS = (
     ("queue", "", "a queue", INSIDE),
     ("_queue", "", "a queue", INSIDE),
     ("weakref", "", "a weak reference", "Take the object itself along."),
+    ("builtins", "weakref", "a weak reference", "Take the object itself along."),  # Python 3.9
     ("ctypes", "CDLL", "a loaded library", "Load it inside the function."),
     ("tempfile", "TemporaryDirectory", "a temporary folder", INSIDE),
     ("socket", "", "a socket", _OPEN),

@@ -98,7 +98,7 @@ def _is_script(text: str) -> bool:
 
 
 def _script(path: Path, cwd: Path) -> ScriptProgram:
-    found = cwd / path.expanduser()
+    found = cwd / os.path.expanduser(path)  # that of pathlib raises where nobody has the home
     if not found.is_file():
         other = nearby(path)
         raise ProgramError(

@@ -13,6 +13,7 @@ import importlib.util
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,7 +95,11 @@ def require_library() -> None:
 def library() -> Any:
     """The library `kubernetes`. UnavailableError if it is not installed."""
     try:
-        import kubernetes
+        with (
+            warnings.catch_warnings()
+        ):  # of google-auth, which each command on Python 3.9 would say
+            warnings.simplefilter("ignore", FutureWarning)
+            import kubernetes
     except ImportError as error:
         raise UnavailableError(
             f"the Kubernetes engine needs the Python library kubernetes: {error}", INSTALL

@@ -402,7 +402,10 @@ def pauses() -> Iterator[float]:
     """Seconds between attempts, without end."""
     for attempt in itertools.count():
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 10))
-        yield pause * random.uniform(0.7, 1)
+        yield pause * _chance.uniform(0.7, 1)
+
+
+_chance = random.Random()  # of its own: a thread that waits does not disturb the shared one
 
 
 def _event(line: bytes) -> Any:
