@@ -23,9 +23,8 @@ from tfapp.contract.channel import (
 )
 
 GRACE = 2.0  # seconds between SIGHUP and SIGKILL for a command whose client has gone
-DRAIN_LIMIT = (
-    10.0  # seconds of silence after which nothing more comes from a command that has ended
-)
+# Seconds of silence after which nothing more comes from a command that has ended.
+DRAIN_LIMIT = 10.0
 _SIGNALS = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP))
 
 

@@ -95,9 +95,8 @@ def require_library() -> None:
 def library() -> Any:
     """The library `kubernetes`. UnavailableError if it is not installed."""
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # of google-auth, which each command on Python 3.9 would say
+        with warnings.catch_warnings():
+            # Of google-auth, on Python 3.9: each command would say it.
             warnings.simplefilter("ignore", FutureWarning)
             import kubernetes
     except ImportError as error:
