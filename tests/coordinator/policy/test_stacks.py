@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.coordinator.world import World, job
@@ -9,8 +11,12 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Beat, ExitReport
 from tfapp.contract.stacks import END_LIMIT, Frame, InstanceStacks, ProcessStacks, ThreadStack
 from tfapp.contract.status import STALLS
-from tfapp.coordinator.policy import actions, events
+from tfapp.coordinator.policy import actions, events, takeover
+from tfapp.coordinator.policy.judging import restart_programs
+from tfapp.coordinator.policy.stacks import stall
+from tfapp.coordinator.policy.state import LEAST_STALL, Intent, Pace, Stage
 from tfapp.coordinator.policy.step import next_deadline, step
+from tfapp.coordinator.policy.takeover import Handover
 from tfapp.coordinator.publisher import status
 from tfapp.frozen import replace
 
@@ -205,6 +211,11 @@ class Training(Hang):
             requests += self.tick(self.time)
         return requests
 
+    def pace(self, instance: str) -> Pace:
+        found = self.state.instances[instance].pace
+        assert found is not None
+        return found
+
     def since(self) -> list[float | None]:
         return [i.no_step_since for i in status(self.state, 0.0, 0.0).instances]
 
@@ -262,7 +273,7 @@ def test_what_is_usual_is_not_told(before, longest):
         assert [request.over for request in training.goes_on(300)] == [False, True]
 
 
-def test_a_silent_runner_tells_no_stall_and_another_program_begins_anew():
+def test_a_silent_runner_tells_no_stall_and_a_count_that_begins_anew_is_a_step():
     training = Training("worker=1")
     training.goes_on(100, worker=1)
     for second in range(1, 30):
@@ -270,9 +281,17 @@ def test_a_silent_runner_tells_no_stall_and_another_program_begins_anew():
     training.time += 30
     beat = Beat(1, 1, "running", step=1)
     training.send(events.Beaten(training.time, "worker/0", beat))
-    pace = training.state.instances["worker/0"].pace
-    assert pace is not None
-    assert (pace.count, pace.usual, pace.stalls) == (1, None, False)
+    pace = training.pace("worker/0")
+    assert (pace.count, pace.at, pace.longest, pace.stalls) == (1, training.time, 30.0, False)
+    assert [request.over for request in training.goes_on(400)] == [False, True]
+
+
+def test_a_program_that_is_started_again_begins_anew():
+    training = Training("worker=1 ps=1")
+    training.goes_on(100, worker=1)
+    again = replace(training.state.instances["worker/0"], intent=Intent.RESTART, due=training.time)
+    training.state, _ = restart_programs(training.state.with_instance(again), training.time)
+    assert training.state.instances["worker/0"].pace is None
 
 
 def test_who_stalls_a_moment_later_is_shown_and_not_asked_for():
@@ -286,15 +305,53 @@ def test_who_stalls_a_moment_later_is_shown_and_not_asked_for():
     assert training.stalls()[0].startswith("worker/0 has made no step")
 
 
+def test_who_stalls_for_a_reason_of_its_own_is_told_too():
+    """It has made steps after the stall of the other one was told."""
+    training = Training("worker=1 chief=1")
+    training.goes_on(100, worker=10, chief=10)
+    training.goes_on(600, chief=10)
+    training.goes_on(600)
+    assert [text.split()[0] for text in training.stalls()] == ["worker/0", "chief/0"]
+    assert training.state.stalled == {"worker/0", "chief/0"}
+
+
+def test_who_stalls_as_the_other_one_goes_on_is_told_too():
+    training = Training("worker=1 chief=1")
+    training.goes_on(100, worker=10, chief=10)
+    training.goes_on(100, chief=10)
+    training.goes_on(295)
+    training.goes_on(5, worker=10)
+    training.goes_on(50, worker=10)
+    assert [text.split()[0] for text in training.stalls()] == ["worker/0", "chief/0"]
+
+
+def test_of_a_program_that_ends_no_step_is_told():
+    training = Training("worker=2 ps=1")
+    training.goes_on(100, worker=10)
+    training.goes_on(310)
+    for instance in tuple(training.state.instances.values())[:2]:
+        ended = replace(instance, stage=Stage.ENDED, exit=Exit(3, None, "exit", "exit code 3"))
+        training.state, _ = stall(training.state.with_instance(ended), training.time)
+    assert training.state.stalled == frozenset()
+    assert [text.split()[0] for text in training.stalls()] == ["worker/0,"]
+
+
+def test_a_slow_first_step_is_not_usual():
+    training = Training("worker=1")
+    training.goes_on(5, worker=1)
+    training.goes_on(140)
+    assert training.goes_on(10, worker=1) == []
+    assert [request.over for request in training.goes_on(310)] == [False, True]
+
+
 def test_epochs_count_where_there_are_no_steps():
     training = Training("worker=1")
     for epoch in (0, 1, 2):
         training.time += 5
         beat = Beat(1, 1, "running", epoch=epoch)
         training.send(events.Beaten(training.time, "worker/0", beat))
-    pace = training.state.instances["worker/0"].pace
-    assert pace is not None
-    assert (pace.count, pace.usual) == (2, 5.0)
+    pace = training.pace("worker/0")
+    assert (pace.count, pace.gaps[-2:]) == (2, (5.0, 5.0))
 
 
 def test_a_hang_during_a_stall_is_asked_for_anew():
@@ -305,3 +362,81 @@ def test_a_hang_during_a_stall_is_asked_for_anew():
     (hang,) = training.beat(training.time + END_LIMIT + 0.1)
     assert hang.id != request.id
     assert "no step for" in training.stalls()[0]
+
+
+class History(Training):
+    """Two workers whose beats come late and whose counts begin anew, while coordinators are killed
+    and a parameter server hangs."""
+
+    LATE = 6.0  # seconds to the next beat, at most
+    EVERY = 2.0  # seconds to the next tick, at most
+
+    def __init__(self, seed: int):
+        super().__init__("worker=2 ps=1")
+        self.chance = random.Random(seed)
+        self.usual = self.chance.uniform(1, 60)  # seconds to the next step, at most
+        self.counts = dict.fromkeys(("worker/0", "worker/1"), 0)
+        self.stopped = tuple(self.counts)  # those that make no steps
+        self.left = self.state  # what a successor knows
+        self.killed = 0.0  # when a coordinator was, the last time
+
+    def send(self, event) -> list:
+        requests = super().send(event)
+        if requests or not takeover.same(self.left, self.state):
+            self.left = self.state
+        return requests
+
+    def lives(self, seconds: float) -> None:
+        chance, end = self.chance, self.time + seconds
+        steps = dict.fromkeys(self.counts, self.time)
+        beats = dict.fromkeys(self.state.instances, self.time)
+        while self.time < end:
+            self.time += chance.uniform(0.1, self.EVERY)
+            for name in [name for name, due in steps.items() if due <= self.time]:
+                steps[name] = self.time + chance.uniform(0.5, 1) * self.usual
+                if name not in self.stopped:
+                    before = self.counts[name]
+                    anew = chance.random() < 0.1
+                    self.counts[name] = chance.randrange(before + 1) if anew else before + 1000
+            for name in [name for name, due in beats.items() if due <= self.time]:
+                beats[name] = self.time + chance.uniform(0.1, self.LATE)
+                self.send(events.Beaten(self.time, name, self.said(name)))
+            if chance.random() < 0.001:
+                self.is_killed()
+            if chance.random() < 0.01:
+                self.beat(self.time, "ps/0")
+            self.tick(self.time)
+
+    def said(self, name: str) -> Beat:
+        return Beat(1, 1, "running", step=self.counts.get(name))
+
+    def is_killed(self) -> None:
+        written = takeover.write(Handover(self.left, 1, 5.0, (), {}, {}, ()))
+        self.state, self.killed = takeover.read(written).state, self.time
+        beats = {name: self.said(name) for name in self.state.instances}
+        self.send(events.TakenOver(self.time, beats))
+
+
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 20), marks=pytest.mark.slow)])
+def test_every_stall_is_told_in_time_and_nothing_else(seeds):
+    """Of a program that has told a few steps, however slow the first one was."""
+    for seed in seeds:
+        history = History(seed)
+        chance = history.chance
+        first = chance.uniform(1, 140)
+        history.lives(first)
+        history.stopped = ()
+        history.lives(5 * (history.usual + history.LATE + history.EVERY))
+        assert history.stalls() == [], seed
+        history.stopped = chance.choice((("worker/0",), ("worker/1",), ("worker/0", "worker/1")))
+        stops = history.time
+        # A gap is seen when a beat comes. A successor knows the patience within a factor of two.
+        gap = history.usual + history.LATE + history.EVERY
+        limit = max(LEAST_STALL, 10 * gap, 2 * (first + gap)) + gap + 2 * END_LIMIT
+        while history.time < max(stops, history.killed) + limit * (2 if history.killed else 1):
+            history.lives(20)
+        told = [text.partition(" ha")[0].split(", ") for text in history.stalls()]
+        assert told, f"{seed}: nothing is told within {limit:.0f} s"
+        assert {*sum(told, [])} <= {*history.stopped}, seed
+        found = status(history.state, 0.0, 0.0).instances
+        assert [i.instance for i in found if i.no_step_since] == [*history.stopped], seed

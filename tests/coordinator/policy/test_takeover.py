@@ -21,7 +21,7 @@ from tests.coordinator.policy.test_random_histories import (
 from tests.coordinator.world import World
 from tfapp.contract.status import TAKEN_OVER
 from tfapp.coordinator.policy import actions, events, takeover
-from tfapp.coordinator.policy.state import State
+from tfapp.coordinator.policy.state import Pace, State
 from tfapp.coordinator.policy.step import step
 from tfapp.coordinator.policy.takeover import Handover
 from tfapp.frozen import replace
@@ -203,6 +203,20 @@ def test_a_takeover_reads_the_newest_heartbeats():
     world.feed(events.TakenOver(world.now, {name: replace(beat, step=99), "worker/1": old}))
     assert world.state.instances[name].step == 99
     assert world.state.instances["worker/1"].step != 7
+
+
+def test_how_long_a_step_may_take_is_written_when_it_is_known_and_as_it_grows():
+    """A program that has stalled when the successor comes tells no step again."""
+    state = running().state
+
+    def paced(*gaps: float) -> State:
+        pace = Pace(len(gaps), 100.0, 110.0, gaps, max(gaps, default=0.0))
+        return state.with_instance(replace(state.instances["worker/0"], pace=pace))
+
+    assert takeover.same(paced(), paced())
+    assert not takeover.same(paced(), paced(5.0))
+    assert takeover.same(paced(5.0), paced(5.0, 6.0, 90.0))
+    assert not takeover.same(paced(5.0), paced(5.0, 6.0, 400.0))
 
 
 def test_what_is_too_large_is_left_without_last_lines(monkeypatch):

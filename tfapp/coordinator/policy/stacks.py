@@ -95,15 +95,23 @@ def stall(state: State, time: float) -> Step:
     """Asks for stacks when chiefs or workers begin to stall, and notes that none does any more."""
     if state.phase != RUNNING or state.decided:
         return replace(state, stalled=frozenset()), ()
-    now = frozenset(i.id for i in state.instances.values() if stalls(i))
-    if now and state.stalled:  # one after the other, for the same reason
+    stalling = {i.id: i.pace for i in state.instances.values() if i.pace is not None and stalls(i)}
+    now, before = frozenset(stalling), state.stalled
+    told = [stalling[name] for name in now & before]
+    # One after the other stalls for the same reason, unless it has made steps after that was told.
+    fresh = [n for n in now - before if all(stalling[n].at > t.at + t.patience for t in told)]
+    if not fresh:
+        if before and not now and any(_runs(state, name) for name in before):
+            state = state.noted(time, "steps are made again", STALLS)
         return replace(state, stalled=now), ()
-    if state.stalled:
-        state = state.noted(time, "steps are made again", STALLS)
-        return replace(state, stalled=now), ()
-    if not now or (state.stacks is not None and not state.stacks.over):
+    if state.stacks is not None and not state.stacks.over:
         return state, ()
-    return _ask(replace(state, stalled=now), time, stalled=tuple(sorted(now)))
+    return _ask(replace(state, stalled=now), time, stalled=tuple(sorted(fresh)))
+
+
+def _runs(state: State, name: str) -> bool:
+    instance = state.instances.get(name)
+    return instance is not None and instance.stage is Stage.RUNNING
 
 
 def stalls(instance: Instance) -> bool:

@@ -39,6 +39,7 @@ from tfapp.frozen import frozen, replace
 FINISHED = "FINISHED"  # the phase after STOPPING: the verdict is out, nothing changes any more
 
 LEAST_STALL = 300.0  # seconds without a step that are a stall, at least
+GAPS = 11  # of a program, whose middle one is its usual one
 MAX_TIMELINE = 100  # moments that are kept
 MAX_FAILED_ON = 20  # machines of an instance
 # Times that the wait for a whole cluster, and the pause after it, are doubled at most.
@@ -68,29 +69,35 @@ class Intent(enum.Enum):
 @frozen
 class Pace:
     """How a program counts its steps, or epochs. Gaps: seconds between two looks at which the count
-    was found higher."""
+    was found changed."""
 
     count: int
     at: float  # when it was first seen
     seen: float  # when it was last seen
-    usual: float | None = None  # gap; None before the first one
+    gaps: tuple[float, ...] = ()  # the last ones
     longest: float = 0.0  # gap
 
     def next(self, count: int, time: float) -> Pace:
-        if count < self.count:
-            return Pace(count, time, time)  # of another program
         if count == self.count:
             return replace(self, seen=time)
+        # A lower count is a step too: a program may begin to count anew, as in each epoch.
         gap = time - self.at
-        usual = gap if self.usual is None else self.usual + (gap - self.usual) / 10
-        return Pace(count, time, time, usual, max(self.longest, gap))
+        return Pace(count, time, time, (*self.gaps, gap)[-GAPS:], max(self.longest, gap))
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a step that are a stall: much longer than usual. Infinity where no gap is
+        known."""
+        if not self.gaps:
+            return math.inf
+        # Of two the shorter: the first one is mostly long.
+        usual = sorted(self.gaps)[(len(self.gaps) - 1) // 2]
+        return max(LEAST_STALL, 10 * usual, 2 * self.longest)
 
     @property
     def stalls(self) -> bool:
         """Whether the count stands still for much longer than usual."""
-        if self.usual is None:
-            return False
-        return self.seen - self.at >= max(LEAST_STALL, 10 * self.usual, 2 * self.longest)
+        return self.seen - self.at >= self.patience
 
 
 @frozen

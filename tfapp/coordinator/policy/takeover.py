@@ -9,6 +9,7 @@ start, which goes on when a process ends.
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -19,7 +20,7 @@ from tfapp.contract.status import TAKEN_OVER
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.actions import Action
 from tfapp.coordinator.policy.forming import Step
-from tfapp.coordinator.policy.state import Instance, State
+from tfapp.coordinator.policy.state import Instance, Pace, State
 from tfapp.frozen import frozen, replace
 
 MAX_SIZE = 3 * 1024 * 1024  # bytes; a message to the master has 4 MiB at most
@@ -34,7 +35,6 @@ _TOLD_AGAIN: Mapping[str, Any] = {
     "total": None,
     "usage": None,
     "points": {},
-    "pace": None,
 }
 
 
@@ -97,10 +97,22 @@ def same(before: State, after: State) -> bool:
 
 def _essence(state: State) -> State:
     instances = {
-        name: replace(instance, heard=None if instance.heard is None else 0.0, **_TOLD_AGAIN)
+        name: replace(
+            instance,
+            heard=None if instance.heard is None else 0.0,
+            pace=_known(instance.pace),
+            **_TOLD_AGAIN,
+        )
         for name, instance in state.instances.items()
     }
     return replace(state, instances=instances, ticked=0.0, feed=None)
+
+
+def _known(pace: Pace | None) -> Pace | None:
+    """Its patience, roughly: of a program that stalls by then, a successor could learn none."""
+    if pace is None or not pace.gaps:
+        return None
+    return Pace(0, 0.0, 0.0, longest=math.frexp(pace.patience)[1])
 
 
 def taken_over(state: State, event: events.TakenOver) -> Step:
