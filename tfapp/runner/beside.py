@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -22,7 +23,9 @@ from tfapp.contract.channel import (
 )
 
 GRACE = 2.0  # seconds between SIGHUP and SIGKILL for a command whose client has gone
-DRAIN_LIMIT = 1.0  # seconds of silence after which nothing more comes from a command that has ended
+DRAIN_LIMIT = (
+    10.0  # seconds of silence after which nothing more comes from a command that has ended
+)
 _SIGNALS = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP))
 
 
@@ -87,13 +90,15 @@ class Passing:
             self._pass_on(ready)
             frames = list(channel.take()) if reads else []
         command.kill_rest()
-        while command.sources:
+        end = time.monotonic() + DRAIN_LIMIT
+        while command.sources and time.monotonic() < end:
+            sends = bool(channel.waiting)
             ready = self._wait({}, DRAIN_LIMIT)
             for _ in channel.take():
                 pass
-            if not ready and not channel.waiting:
-                break
             self._pass_on(ready)
+            if ready or sends:  # while it is full, nothing is read
+                end = time.monotonic() + DRAIN_LIMIT
         return code
 
     def _wait(
