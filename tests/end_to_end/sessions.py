@@ -1,4 +1,4 @@
-"""What a session must do wherever a program runs: `tfapp exec` on the local engine."""
+"""What a session must do wherever a program runs: `tfapp exec`."""
 
 import contextlib
 import fcntl
@@ -16,6 +16,7 @@ from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
 from tests.waiting import wait
 from tfapp.ready import ready
 
+ONE = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--component", "worker", 1)
 RUNS = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
 DAEMONS = "(setsid sleep 7777 & setsid sleep 8888 &)"  # whose parent has ended
 LEAVES = f"{DAEMONS} ; exec sleep 9999"
@@ -24,8 +25,11 @@ LEAVES = f"{DAEMONS} ; exec sleep 9999"
 def create(tfapp: CommandLine, *words: object) -> None:
     """An application that runs."""
     tfapp.program(RUNS)
-    one = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--component", "worker", 1)
-    tfapp.ok("create", "app", *one, "--detach", "--wait", LIMIT, *words)
+    tfapp.ok("create", "app", *ONE, "--detach", "--wait", LIMIT, *words)
+    begins(tfapp)
+
+
+def begins(tfapp: CommandLine) -> None:
     wait(lambda: "begins" in tfapp.asks("logs", "app"), "it has not begun", LIMIT)
 
 
@@ -60,7 +64,7 @@ def check_commands(tfapp: CommandLine, missing: str) -> None:
     with given.open("rb") as source, got.open("wb") as sink:
         cat = ("exec", "app", "worker/0", "--", "cat")
         assert tfapp.start(*cat, stdin=source, stdout=sink, stderr=None).wait(LIMIT) == 0
-    assert got.read_bytes() == data
+    assert (got.stat().st_size, got.read_bytes() == data) == (len(data), True)
 
     nothing = tfapp("exec", "app", "worker/0", "--", "no-such-command")
     assert nothing.code == 127
@@ -102,6 +106,19 @@ def check_end(tfapp: CommandLine, kill: Callable[[Popen], object]) -> None:
         client.communicate(timeout=LIMIT)
     assert client.returncode != 0
     wait(lambda: not sleeping(tfapp), "something is left", LIMIT)
+
+
+def check_what_ends(tfapp: CommandLine) -> None:
+    """The client, well or not, and the process that serves it."""
+    check_end(tfapp, lambda client: client.kill())
+    check_end(tfapp, lambda client: client.terminate())
+    check_end(tfapp, lambda client: kill(tfapp, b"tfapp.runner.session"))
+
+
+def kill(tfapp: CommandLine, words: bytes) -> None:
+    """The one process that has these words in its command line."""
+    (pid,) = (pid for pid in tfapp.living() if words in cmdline(pid))
+    os.kill(pid, signal.SIGKILL)
 
 
 def read_until(terminal: int, text: bytes, limit: float = 60.0) -> bytes:

@@ -1,7 +1,7 @@
 """`tfapp exec` beside a program in a Docker container."""
 
 import os
-import signal
+import shutil
 import struct
 from types import SimpleNamespace
 
@@ -13,14 +13,34 @@ from tests.end_to_end.sessions import (
     check_commands,
     check_end,
     check_terminal,
-    cmdline,
+    check_what_ends,
     create,
+    kill,
     sleeping,
 )
+from tests.lacking import lacking
+from tests.runner.docker.engine import BASE
 from tests.runner.docker.flags import in_docker
 from tfapp.contract.channel import ERRORS, OUTPUT
 from tfapp.runner.docker.command import Demultiplexer
 from tfapp.runner.docker.engine import DockerEngine, EngineError
+
+# The image has a Python of its own.
+IN_IMAGE = (
+    "--option",
+    "site.global.run.mode",
+    "docker",
+    "--option",
+    "site.global.docker.image",
+    BASE,
+)
+OTHER = 12345  # a user whom no list of users names
+# It may see this Python and this working tree, wherever they are, and nothing else that is root's.
+AS_OTHER = (
+    *("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"),
+    "--securebits=+no_setuid_fixup",  # so that access(2) looks with that right, too
+    *("--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"),
+)
 
 
 @pytest.fixture
@@ -32,6 +52,24 @@ def tfapp(engine, tmp_path, tfapp_home):
     assert engine.containers() == []
 
 
+@pytest.fixture
+def other(engine, tmp_path):
+    """`tfapp`, called by another user than root, who may use the engine."""
+    if shutil.which("setpriv") is None:
+        lacking("no setpriv on PATH")
+    work, home = tmp_path / "work", tmp_path / "home"
+    for path in (work, home):
+        path.mkdir()
+        os.chown(path, OTHER, OTHER)
+    before = engine.socket.stat()
+    os.chown(engine.socket, OTHER, OTHER)
+    other = CommandLine(work, home, AS_OTHER, environ={"HOME": str(home)})
+    yield other
+    other.ok("stop", "app", "--force")
+    os.chown(engine.socket, before.st_uid, before.st_gid)
+    assert (engine.containers(), other.living()) == ([], [])
+
+
 def test_commands_a_terminal_and_their_ends(tfapp, engine):
     create(tfapp, *in_docker())
     check_commands(tfapp, "executable file not found in $PATH")
@@ -39,15 +77,21 @@ def test_commands_a_terminal_and_their_ends(tfapp, engine):
     # What is left in the background goes with the command that ends.
     ended = tfapp("exec", "app", "worker/0", "--", "sh", "-c", f"{DAEMONS}; exit 6")
     assert (ended.code, sleeping(tfapp)) == (6, [])
-    check_end(tfapp, lambda client: client.kill())
-    check_end(tfapp, lambda client: client.terminate())
+    check_what_ends(tfapp)
+    check_end(tfapp, lambda client: kill(tfapp, b"tfapp-runtime\0runner"))
 
-    def kill(words: bytes) -> None:
-        (pid,) = (pid for pid in tfapp.living() if words in cmdline(pid))
-        os.kill(pid, signal.SIGKILL)
 
-    check_end(tfapp, lambda client: kill(b"tfapp.runner.session"))
-    check_end(tfapp, lambda client: kill(b"tfapp-runtime\0runner"))
+def test_beside_a_program_of_another_user_than_root(other):
+    """It is that user's, too, without any right of root's, and so is all that has to be ended."""
+    create(other, *IN_IMAGE)
+    check_commands(other, "executable file not found in $PATH")
+    look = "id -u; id -g; id -G; grep -E 'Cap(Prm|Eff|Amb)' /proc/self/status; cat /etc/shadow"
+    ended = other("exec", "app", "worker/0", "--", "sh", "-c", look)
+    assert ended.out.split()[:3] == [str(OTHER)] * 3
+    assert ended.out.split()[4::2] == ["0" * 16] * 3
+    assert (ended.code, "Permission denied" in ended.err) == (1, True)
+    check_terminal(other)
+    check_what_ends(other)
 
 
 @pytest.mark.parametrize("size", [1, 3, 9, 1000])
