@@ -71,7 +71,7 @@ class CommandLine:
             "start_new_session": True,
             **popen,
         }
-        argv = [*self._command, *map(str, words), *self._flags]
+        argv = [*self._command, *map(str, self._with_flags(words))]
         return subprocess.Popen(argv, **settings)
 
     def __call__(self, *words: object, environ: Mapping[str, str] | None = None) -> Ended:
@@ -94,7 +94,12 @@ class CommandLine:
         """A command that starts nothing, called in this process where that can be."""
         if self._elsewhere:
             return self(*words)
-        return call((*words, *self._flags), {**os.environ, **self._environ}, self.work)
+        return call(self._with_flags(words), {**os.environ, **self._environ}, self.work)
+
+    def _with_flags(self, words: tuple[object, ...]) -> tuple[object, ...]:
+        """Before a command of its own, as that of `tfapp exec`."""
+        end = words.index("--") if "--" in words else len(words)
+        return (*words[:end], *self._flags, *words[end:])
 
     def asks(self, *words: object) -> str:
         """The standard output of a command that starts nothing and must succeed: tests ask

@@ -15,6 +15,7 @@ from tests.end_to_end.sessions import (
     check_commands,
     check_end,
     check_terminal,
+    check_what_ends,
     create,
     moments,
     sleeping,
@@ -38,8 +39,7 @@ def test_commands_a_terminal_and_their_ends(running):
     create(running)
     check_commands(running, "No such file or directory")
     check_terminal(running, "--", "sh")
-    check_end(running, lambda client: client.kill())
-    check_end(running, lambda client: client.terminate())
+    check_what_ends(running)
     runner = running.process("app", "worker/0", "tfapp-runtime")
     check_end(running, lambda client: os.kill(runner, signal.SIGKILL))
 

@@ -185,7 +185,7 @@ ENV_IMAGE_DIR = "TFAPP_IMAGE_DIR"  # in a pod: the image's own working folder
 # tfapp.storage.startup.
 ENV_STORAGE = "TFAPP_STORAGE_PACKAGES"
 ENV_STORAGE_SCHEMES = "TFAPP_STORAGE_SCHEMES"  # those of site.global.storage.schemes
-ENV_SESSION = "TFAPP_SESSION"  # of what a session runs in a container of Docker: its id
+ENV_SESSION = "TFAPP_SESSION"  # of what a session runs: its id
 ENV_GUARD = "TFAPP_GUARD"  # of a process that clears up after its runner and ends by itself
 
 # Variables that name this machine's folders, programs and sockets: whatever runs on it needs them,

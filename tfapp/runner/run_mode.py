@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tfapp import processes
 from tfapp.contract.exit import Exit
-from tfapp.contract.names import ENV_IMAGE_DIR
+from tfapp.contract.names import ENV_IMAGE_DIR, ENV_SESSION
 from tfapp.contract.sessions import Welcome
 from tfapp.runner.container import Container
 from tfapp.runner.program import RunningProgram, StartError
-from tfapp.runner.sessions import Sessions
+from tfapp.runner.sessions import Sessions, kill_marked
 from tfapp.script import Context, Executed, Handle, Program, ProgramMissingError, ScriptError
 from tfapp.temporary import TemporaryFolder
 
@@ -99,7 +100,7 @@ class ProcessMode:
     def __init__(self, container: Container):
         self._secrets = container.private.redact
         self._program: RunningProgram | None = None
-        self._sessions = Sessions()
+        self._sessions = Sessions(over=_clear_up)
         self._env: Mapping[str, str] = {}  # of the program
         self._folder = Path()  # too
         self._temporary: TemporaryFolder | None = None
@@ -123,9 +124,8 @@ class ProcessMode:
         return self._program
 
     def session(self, welcome: Welcome) -> int:
-        return self._sessions.begin(
-            dataclasses.replace(welcome, env=self._env, folder=str(self._folder))
-        )
+        env = {**self._env, ENV_SESSION: uuid.uuid4().hex}
+        return self._sessions.begin(dataclasses.replace(welcome, env=env, folder=str(self._folder)))
 
     def execute(self, context: Context, argv: Sequence[str], limit: float) -> Executed:
         return execute(context, argv, limit)
@@ -170,3 +170,8 @@ def execute(context: Context, argv: Sequence[str], limit: float) -> Executed:
         raise ScriptError(f"{argv[0]} has not answered within {limit:g} s") from error
     code = done.returncode if done.returncode >= 0 else None
     return Executed(code, done.stdout, done.stderr)
+
+
+def _clear_up(session: Welcome) -> None:
+    """Its process ends all that it has started, unless it is killed."""
+    kill_marked({ENV_SESSION: session.env[ENV_SESSION]})

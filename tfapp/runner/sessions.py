@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tfapp import threads
+from tfapp import processes, threads
 from tfapp.contract.encoding import encode
 from tfapp.contract.sessions import Welcome
+from tfapp.processes import Process
 from tfapp.ready import ready
 
 MOST = 4  # sessions at once
@@ -73,6 +75,29 @@ class Sessions:
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
+
+
+def kill_marked(
+    env: Mapping[str, str],
+    process_of: Callable[[int], Process | None] = processes.identify,
+    session: int = 0,
+) -> None:
+    """Kills the processes that have `env` in their environment, with those of their sessions and of
+    `session`, which is the pid of its first process. `process_of`: a process by its pid, None for
+    one that is not to be looked at."""
+    marks = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+
+    def found() -> list[Process]:
+        known = {
+            one: process
+            for one in processes.all_processes()
+            if not one.dead and (process := process_of(one.pid)) is not None
+        }
+        marked = {one for one in known if marks.items() <= processes.environment(one.pid).items()}
+        sessions = {session, *(one.session for one in marked)} - {0}  # 0: out of sight
+        return [known[one] for one in known if one in marked or one.session in sessions]
+
+    processes.kill_all(found, processes.KILL_LIMIT)
 
 
 def _port(process: subprocess.Popen[bytes], welcome: Welcome) -> dict[str, object]:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.clusters.yarn.conftest import ROOT
+from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends, create
 from tests.runner.docker.flags import in_docker
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -33,3 +34,15 @@ def test_the_two_worker_example_trains_on_two_nodes(user, docker_engine, tmp_pat
     assert {i["host"] for i in instances} == {"127.0.0.2", "127.0.0.3"}
     # Each ran in a container of Docker's, which the last report still names.
     assert len({i["docker"] for i in instances} - {None}) == 2
+
+
+@pytest.mark.weekly
+def test_commands_beside_a_program(tfapp, docker_engine):
+    """In its container of Docker, at a port of the runner's node."""
+    host = ("--option", "site.global.docker.host", docker_engine.host)
+    create(tfapp, *in_docker(), *host, "--option", "site.global.exec", "true")
+    check_commands(tfapp, "executable file not found in $PATH")
+    check_terminal(tfapp)
+    check_what_ends(tfapp)
+    tfapp.ok("stop", "app", "--force")
+    tfapp.ok("destroy", "app")

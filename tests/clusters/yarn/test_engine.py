@@ -10,10 +10,12 @@ import urllib.request
 
 import pytest
 import yaml
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
 from tests.clusters.yarn import programs, submitted
 from tests.clusters.yarn.conftest import ROOT, wait_for
 from tests.end_to_end.command_line import STAMP, read_until
+from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends, create
 from tfapp.api.returned import fetch_returned
 from tfapp.engines import open_engine
 
@@ -185,6 +187,9 @@ def check_page(address: str) -> None:
     with urllib.request.urlopen(f"{address}stacks.json", timeout=60) as answer:
         groups = json.load(answer)["groups"]
         assert [group["instances"] for group in groups] == [["worker/0"]]
+    with urllib.request.urlopen(f"{address}metrics", timeout=60) as answer:
+        told = {one.name: one for one in families(answer.read().decode())}
+        assert told["tfapp_generation"].samples[0].labels == {"application": "shown"}
     exports = f"{address}ws/v1/slider/publisher/exports"
     with urllib.request.urlopen(exports, timeout=60) as answer:
         assert "worker" in json.load(answer)["exports"]
@@ -382,15 +387,11 @@ def test_the_benchmark_of_its_start(user, tmp_path):
 
 
 @pytest.mark.weekly
-def test_a_command_beside_a_program(user, script):
+def test_commands_beside_a_program(tfapp):
     """At a port of the runner's node."""
-    flags = ("--name", "inside", "--option", "site.global.exec", "true")
-    begun = user.call("run", script(programs.GOES_ON), *flags, "--detach", "--wait", "240")
-    assert begun.returncode == 0, begun.stderr
-    command = "echo $TFAPP_INSTANCE; echo wrong >&2; exit 7"
-    words = ("exec", "inside", "worker/0", "--", "sh", "-c", command)
-    done = user.call(*words, environ={"TFAPP_ENGINE": "yarn"})
-    assert (done.returncode, done.stdout, done.stderr) == (7, "worker/0\n", "wrong\n")
-    kinds = [moment["kind"] for moment in user.status("inside")["status"]["timeline"]]
-    assert "session" in kinds
-    assert user.call("stop", "inside", "--force").returncode == 0
+    create(tfapp, "--option", "site.global.exec", "true")
+    check_commands(tfapp, "No such file or directory")
+    check_terminal(tfapp)
+    check_what_ends(tfapp)
+    tfapp.ok("stop", "app", "--force")
+    tfapp.ok("destroy", "app")

@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from tfapp import processes, threads
 from tfapp.contract.channel import CHUNK, ERRORS, OUTPUT, size
@@ -17,6 +18,7 @@ from tfapp.contract.sessions import Command
 from tfapp.runner.beside import GRACE
 from tfapp.runner.docker import ownership
 from tfapp.runner.docker.engine import DockerEngine, EngineError
+from tfapp.runner.sessions import kill_marked
 
 _SHELL = ("/bin/sh", "-c", "command -v bash > /dev/null 2>&1 && exec bash; exec sh")
 _START_LIMIT = 60.0  # seconds for an engine to start a command
@@ -118,7 +120,9 @@ class DockerCommand:
         return SHELL_SIGNAL + signal.SIGKILL
 
     def kill_rest(self) -> None:
-        kill_marked(self._container, self._env, self._pid)
+        kill_marked(
+            self._env, partial(ownership.of_container, container=self._container), self._pid
+        )
 
     def end(self) -> None:
         self._connection.close()
@@ -126,24 +130,6 @@ class DockerCommand:
         if self._process is not None:
             processes.wait_for_exit(self._process, GRACE)
         self.kill_rest()
-
-
-def kill_marked(container: str, env: Mapping[str, str], session: int = 0) -> None:
-    """Kills the processes in a Docker container that have `env` in their environment, with those of
-    their sessions and of `session`, by the pid of its first process on this machine."""
-    marks = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
-
-    def found() -> list[processes.Process]:
-        inside = {
-            one: process
-            for one in processes.all_processes()
-            if (process := ownership.of_container(one.pid, container)) is not None
-        }
-        marked = {one for one in inside if marks.items() <= processes.environment(one.pid).items()}
-        sessions = {session, *(one.session for one in marked)} - {0}  # 0: out of sight
-        return [inside[one] for one in inside if one in marked or one.session in sessions]
-
-    processes.kill_all(found, processes.KILL_LIMIT)
 
 
 class Demultiplexer:

@@ -9,6 +9,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tfapp import threads
@@ -18,14 +19,13 @@ from tfapp.contract.sessions import Welcome
 from tfapp.runner import context as contexts
 from tfapp.runner.container import Container, local_path
 from tfapp.runner.docker import creation, engine, pull
-from tfapp.runner.docker.command import kill_marked
 from tfapp.runner.docker.creation import ConfigError, HostFacts, User
 from tfapp.runner.docker.engine import DockerEngine, EngineError, Image, patiently
 from tfapp.runner.docker.guard import Guard
-from tfapp.runner.docker.ownership import sweep
+from tfapp.runner.docker.ownership import of_container, sweep
 from tfapp.runner.docker.program import KILL_LIMIT, DockerProgram
 from tfapp.runner.program import StartError
-from tfapp.runner.sessions import Sessions
+from tfapp.runner.sessions import Sessions, kill_marked
 from tfapp.script import Context, Executed, Program, ProgramMissingError, ScriptError
 
 # Files and folders of Hadoop's client on a machine.
@@ -215,7 +215,7 @@ class DockerMode:
 
 def _clear_up(session: Welcome) -> None:
     """Whatever has ended the session's process, what it ran in the container goes."""
-    kill_marked(session.container, session.env)
+    kill_marked(session.env, partial(of_container, container=session.container))
 
 
 def _about(gpus: Sequence[str]) -> str:
