@@ -9,14 +9,17 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import termios
 import time
+import urllib.request
 import venv
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
 import tfapp
 from benchmarks import spark_cluster as benchmarks
@@ -24,14 +27,15 @@ from tests import python_environments
 from tests.clusters.spark.conftest import SETTINGS, Drivers, wait_for
 from tests.clusters.spark.conftest import program as spark_cluster
 from tests.clusters.spark.test_cluster import executors
-from tests.end_to_end.command_line import PLAIN_PACKAGE, STAMP, call
+from tests.end_to_end.command_line import PLAIN_PACKAGE, STAMP, CommandLine, call
+from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends
 from tests.engines.applications import eventually
 from tests.lacking import lacking
 from tfapp.engines import open_engine
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
-from tfapp.processes import identify, with_environment
+from tfapp.processes import identify, tree, with_environment
 from tfapp.ready import ready
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
@@ -617,24 +621,32 @@ def test_the_benchmark_of_its_start(spark, tmp_path, shared):
     assert benchmarks.until_known(spark, "a program raises") > 0
 
 
+class Beside(CommandLine):
+    """Another process of the same user."""
+
+    def living(self):
+        """All below the keepers of containers."""
+        return [one.pid for keeper in living() for one in tree(keeper)]
+
+
 @pytest.mark.weekly
-def test_a_command_beside_a_program(spark, shared, waiting, pids, tfapp_home):
-    """Another process of the same user has it, on an executor."""
-    worker, wide = {"worker": tfapp.Component("256 MiB")}, {"site.global.exec": True}
+def test_commands_beside_a_program(spark, shared, waiting, pids, tfapp_home):
+    """On an executor. Prometheus asks the driver's machine meanwhile."""
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    worker = {"worker": tfapp.Component("256 MiB")}
+    options = {"site.global.exec": True, "site.global.metrics.port": port}
     with tfapp.submit(
-        waiting, worker, spark=spark, name="app", options=wide, show=False
+        waiting, worker, spark=spark, name="app", options=options, show=False
     ) as application:
         pids(("worker-0-1",))
         eventually(lambda: application.status().instances[0].state == "RUNNING")
-        command = "echo $TFAPP_INSTANCE; cat; exit 7"
-        exec_it = ("exec", "app", "worker/0", "--engine", "spark", "--", "sh", "-c", command)
-        done = subprocess.run(
-            [sys.executable, "-m", "tfapp", *exec_it],
-            env={**os.environ, "TFAPP_HOME": str(tfapp_home)},
-            input=b"\0\xff" * 100_000,
-            capture_output=True,
-        )
-        assert (done.returncode, done.stderr) == (7, b"")
-        assert done.stdout == b"worker/0\n" + b"\0\xff" * 100_000
+        beside = Beside(shared, tfapp_home, environ={"TFAPP_ENGINE": "spark"})
+        check_commands(beside, "No such file or directory")
+        check_terminal(beside)
+        check_what_ends(beside)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            told = {one.name: one for one in families(answer.read().decode())}
+        assert told["tfapp_generation"].samples[0].labels == {"application": "app"}
         (shared / "go").touch()
         assert application.wait().state == "SUCCEEDED"
