@@ -377,6 +377,9 @@ class History(Training):
         self.usual = self.chance.uniform(1, 60)  # seconds to the next step, at most
         self.counts = dict.fromkeys(("worker/0", "worker/1"), 0)
         self.stopped = tuple(self.counts)  # those that make no steps
+        self.state = self.state.with_instances(
+            replace(i, pace=None) for i in self.state.instances.values()
+        )
         self.left = self.state  # what a successor knows
         self.killed = 0.0  # when a coordinator was, the last time
 
@@ -401,9 +404,9 @@ class History(Training):
             for name in [name for name, due in beats.items() if due <= self.time]:
                 beats[name] = self.time + chance.uniform(0.1, self.LATE)
                 self.send(events.Beaten(self.time, name, self.said(name)))
-            if chance.random() < 0.001:
+            if chance.random() < 0.002:
                 self.is_killed()
-            if chance.random() < 0.01:
+            if chance.random() < 0.003:
                 self.beat(self.time, "ps/0")
             self.tick(self.time)
 
