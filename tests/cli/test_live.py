@@ -297,9 +297,9 @@ def test_a_row_tells_what_its_component_prepares():
 
 
 def test_a_row_tells_what_the_chief_or_the_first_worker_reports():
-    known = {"metrics": {"loss": 0.31}, "step": 1200, "steps_per_second": 35.1}
+    known = {"metrics": {"loss": 0.31}, "step": 1200, "total": 5000, "steps_per_second": 35.2}
     workers = [instance("worker/0", "RUNNING", **known), instance("worker/1", "RUNNING", step=7)]
-    told = "step 1200, 35.1 steps/s, loss 0.31"
+    told = "step 1200 of 5000 (24 %), 35.2 steps/s, 1m48s left, loss 0.31"
     assert component_rows(status("RUNNING", instance("ps/0", "RUNNING", **known), *workers)) == [
         ("app", "RUNNING"),
         ("ps", "1 RUNNING"),

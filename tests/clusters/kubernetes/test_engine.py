@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
 from benchmarks import kubernetes_startup
 from tests import python_environments
@@ -19,7 +20,7 @@ from tests.clusters.kubernetes import pod_images
 from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes
 from tests.clusters.kubernetes.namespace import wait_for
 from tests.clusters.yarn import programs
-from tests.end_to_end.command_line import STAMP, CommandLine, read_until
+from tests.end_to_end.command_line import STAMP, read_until
 from tests.page.applications import embedded
 from tfapp.processes import stat, with_environment
 
@@ -483,29 +484,39 @@ def test_the_benchmark_of_its_start(tfapp, tmp_path):
 def test_a_command_beside_a_program(tfapp):
     """Through the API server: bytes both ways, its exit code, and nothing is left of it."""
     (tfapp.work / "sleeps.py").write_text("import time; time.sleep(600)")
-    tfapp.run("sleeps.py", "app", "--option", "site.global.exec", "true")
-    here = CommandLine(
-        tfapp.work, tfapp.home, environ={**tfapp.cluster.variables(), "TFAPP_ENGINE": "kubernetes"}
-    )
-    beside = ("exec", "app", "worker/0", "--namespace", tfapp.namespace.name, "--")
-    ended = here(*beside, "sh", "-c", "echo $TFAPP_INSTANCE; echo wrong >&2; exit 7")
+    options = {"site.global.exec": "true", "site.global.metrics.port": 9400}
+    flags = [word for name, value in options.items() for word in ("--option", name, value)]
+    tfapp.run("sleeps.py", "app", *flags)
+    beside = ("exec", "app", "worker/0", "--")
+    ended = tfapp(*beside, "sh", "-c", "echo $TFAPP_INSTANCE; echo wrong >&2; exit 7")
     assert (ended.code, ended.out, ended.err) == (7, "worker/0\n", "wrong\n")
     data = os.urandom(20_000_000)
     (tfapp.work / "in").write_bytes(data)
     with open(tfapp.work / "in", "rb") as given, open(tfapp.work / "out", "wb") as got:
-        cat = here.start(*beside, "cat", stdin=given, stdout=got, stderr=None)
+        cat = tfapp.start(*beside, "cat", stdin=given, stdout=got, stderr=None)
         assert cat.wait(300) == 0
     assert (tfapp.work / "out").read_bytes() == data
-    with here.start(*beside, "sh", "-c", "(setsid sleep 7777 &); exec sleep 8888") as client:
-        wait_for(lambda: "8888" in _sleeping(here, beside), "the command")
+    with tfapp.start(*beside, "sh", "-c", "(setsid sleep 7777 &); exec sleep 8888") as client:
+        wait_for(lambda: "8888" in _sleeping(tfapp, beside), "the command")
         client.kill()
-    wait_for(lambda: _sleeping(here, beside) == "", "end of what the command has started")
+    wait_for(lambda: _sleeping(tfapp, beside) == "", "end of what the command has started")
+    # What Prometheus would read of the master, as the annotations of its pod say.
+    master = tfapp.pods("app")[""]
+    port, path = (
+        master["metadata"]["annotations"][f"prometheus.io/{what}"] for what in ("port", "path")
+    )
+    url = f"http://{master['status']['podIP']}:{port}{path}"
+    read = f"import urllib.request as web; print(web.urlopen({url!r}, timeout=60).read().decode())"
+    told = {
+        one.name: one for one in families(tfapp(*beside, "python3", "-c", read).out.strip() + "\n")
+    }
+    assert told["tfapp_generation"].samples[0].value == 1
     kinds = [moment["kind"] for moment in tfapp.status("app")["status"]["timeline"]]
     assert kinds.count("session") >= 5
     tfapp.ok("stop", "app")
 
 
-def _sleeping(here, beside):
+def _sleeping(tfapp, beside):
     """The commands `sleep` in the container, as another session sees them."""
     look = r"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -o 'sleep [78][78][78][78]'"
-    return here(*beside, "sh", "-c", look).out
+    return tfapp(*beside, "sh", "-c", look).out

@@ -80,6 +80,15 @@ def test_the_queue_is_kueues(queue, label):
     assert QUEUE_LABEL not in master["metadata"]["labels"], "it waits for nobody"
 
 
+@pytest.mark.parametrize(("port", "told"), [("0", []), ("9400", ["true", "9400", "/metrics"])])
+def test_prometheus_finds_the_master(port, told):
+    built = package(settings={**IMAGE, "site.global.metrics.port": port})
+    pod = master_pod(compile_with(built).plan, Places.of(options(), "ml"), 512, 1, "runtime")
+    found = pod["metadata"]["annotations"]
+    names = [f"prometheus.io/{name}" for name in ("scrape", "port", "path")]
+    assert [found[name] for name in names if name in found] == told
+
+
 def test_findings_of_the_engine_are_findings_of_the_compilation():
     """With their places, and beside warnings of the compiler's own."""
     at = Places.of(options(), "ml")

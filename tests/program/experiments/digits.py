@@ -83,6 +83,11 @@ def several_workers() -> KerasExperiment:
     )
 
 
+def for_long() -> KerasExperiment:
+    """Many steps in one epoch."""
+    return KerasExperiment(build(), "", {"steps_per_epoch": 10**7}, lambda: train_data().repeat())
+
+
 def servers(context):
     """Arrays, and a model that is built later."""
     return KerasExperiment(

@@ -5,9 +5,15 @@ import re
 
 import pytest
 
-from tests.runner.docker.applications import tfapp
+from tests.end_to_end.command_line import LIMIT, CommandLine
+from tests.program import calls
+from tests.program.digits import write_digits
+from tests.runner.docker.applications import PACKAGE, tfapp
 from tests.runner.docker.engine import BASE
+from tests.runner.docker.flags import in_docker
 from tests.runner.docker.instances import eventually, labels
+from tests.waiting import wait
+from tfapp.contract.status import OWN_STEP
 
 
 def test_an_end_is_told_in_the_words_of_run_mode_local(engine, submission):
@@ -71,3 +77,38 @@ def test_yarns_own_runtime_needs_yarn(submission):
     done = submission.create("app", "exit 0", mode="yarn-docker")
     assert done.returncode == 53
     assert "the local engine has no run mode yarn-docker" in done.stderr
+
+
+@pytest.mark.weekly
+def test_who_is_slow_by_a_limit_of_its_control_group_is_waited_for(engine, tmp_path, tfapp_home):
+    """Both make as many steps; one has a tenth of a processor for its own."""
+    files, work = tmp_path / "files", tmp_path / "work"
+    for folder in (files, work):
+        folder.mkdir()
+    write_digits(files)
+    main = calls.ship(
+        files, {"worker": {"kind": "function", "module": "digits", "function": "for_long"}}
+    )
+    options = {
+        "site.global.user.scripts.entry": main.relative_to(files),
+        "site.global.user.checkpoint.prefix": tmp_path / "checkpoints",
+    }
+    flags = [word for name, value in options.items() for word in ("--option", name, value)]
+    line = CommandLine(work, tfapp_home)
+    words = ("create", "app", "--appdef", PACKAGE, "--files", f"{files}/", "--component", "worker")
+    line.ok(*words, 2, *flags, *in_docker(), "--detach", "--wait", LIMIT)
+
+    def own() -> list[float]:
+        instances = line.status("app")["status"]["instances"]
+        return [one["metrics"][OWN_STEP] for one in instances if OWN_STEP in one["metrics"]]
+
+    def waited_for() -> list[str]:
+        return re.findall(
+            r"^slowest +(\S+) is waited for", line.asks("status", "app"), re.MULTILINE
+        )
+
+    wait(lambda: len(own()) == 2, "both train", LIMIT)
+    worker = engine.docker("ps", "--quiet", "--filter", "label=tfapp.instance=worker/1").strip()
+    engine.docker("update", "--cpus", "0.1", worker)
+    wait(lambda: waited_for() == ["worker/1"], lambda: line.asks("status", "app"), LIMIT)
+    line.ok("stop", "app", "--force")
