@@ -12,6 +12,7 @@ import pytest
 
 from tests.end_to_end import trainings
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
+from tfapp.runner import stacks
 
 pytestmark = pytest.mark.slow
 
@@ -174,3 +175,14 @@ def test_a_file_in_the_place_of_home(tfapp, tmp_path, below):
         "  Make it writable, or set TFAPP_HOME to a folder of your own.",
     ]
     assert odd("list").code == 53
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [("size=8m", "the disk of {} is full"), ("nr_inodes=2", "the disk of {} has no inode left")],
+)
+def test_a_full_disk_is_told_with_the_stacks(tmp_path, options, told):
+    with mounted(options, tmp_path, tmp_path / "disk") as (_, disk):
+        assert stacks.troubles((), (disk,)) == ()
+        fill(disk / "stone", 0) if "size" in options else (disk / "stone").touch()
+        assert stacks.troubles((), (disk,)) == (told.format(disk),)
