@@ -97,3 +97,21 @@ def test_a_program_that_makes_no_progress(tfapp):
         r"<module> at program\.py:11.*",
         hung,
     )
+
+
+MISSED = """
+import os, time
+def collective():
+    time.sleep(600)
+if os.environ["TFAPP_INSTANCE"] == "worker/0":
+    collective()
+"""
+
+
+def test_a_peer_that_has_ended_is_named_by_who_waits_for_it(tfapp):
+    tfapp.program(MISSED)
+    flags = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--component", "worker", 2)
+    ended = tfapp("create", "app", *flags, "--option", "site.global.progress.timeout", 4)
+    assert (ended.code, tfapp.living()) == (65, [])
+    summary = tfapp.status("app")["status"]["verdict"]["summary"]
+    assert "worker/0 is in collective at program.py:4; worker/1 (exit code 0) has ended" in summary

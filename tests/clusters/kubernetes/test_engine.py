@@ -21,6 +21,7 @@ from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes
 from tests.clusters.kubernetes.namespace import wait_for
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import STAMP, read_until
+from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends
 from tests.page.applications import embedded
 from tfapp.processes import stat, with_environment
 
@@ -480,43 +481,30 @@ def test_the_benchmark_of_its_start(tfapp, tmp_path):
     wait_for(lambda: tfapp.objects() == [], "end of all objects")
 
 
+class Beside(OnKubernetes):
+    """Its nodes are on this machine, and so are the processes in its pods."""
+
+    def living(self):
+        return [p.pid for p in with_environment(lambda env: b"KUBERNETES_SERVICE_HOST" in env)]
+
+
 @pytest.mark.weekly
-def test_a_command_beside_a_program(tfapp):
-    """Through the API server: bytes both ways, its exit code, and nothing is left of it."""
+def test_commands_beside_a_program(tfapp):
+    """Through the API server. Prometheus reads the master meanwhile."""
     (tfapp.work / "sleeps.py").write_text("import time; time.sleep(600)")
     options = {"site.global.exec": "true", "site.global.metrics.port": 9400}
     flags = [word for name, value in options.items() for word in ("--option", name, value)]
     tfapp.run("sleeps.py", "app", *flags)
-    beside = ("exec", "app", "worker/0", "--")
-    ended = tfapp(*beside, "sh", "-c", "echo $TFAPP_INSTANCE; echo wrong >&2; exit 7")
-    assert (ended.code, ended.out, ended.err) == (7, "worker/0\n", "wrong\n")
-    data = os.urandom(20_000_000)
-    (tfapp.work / "in").write_bytes(data)
-    with open(tfapp.work / "in", "rb") as given, open(tfapp.work / "out", "wb") as got:
-        cat = tfapp.start(*beside, "cat", stdin=given, stdout=got, stderr=None)
-        assert cat.wait(300) == 0
-    assert (tfapp.work / "out").read_bytes() == data
-    with tfapp.start(*beside, "sh", "-c", "(setsid sleep 7777 &); exec sleep 8888") as client:
-        wait_for(lambda: "8888" in _sleeping(tfapp, beside), "the command")
-        client.kill()
-    wait_for(lambda: _sleeping(tfapp, beside) == "", "end of what the command has started")
-    # What Prometheus would read of the master, as the annotations of its pod say.
+    beside = Beside(tfapp.work, tfapp.home, tfapp.cluster, tfapp.namespace)
+    check_commands(beside, "No such file or directory")
+    check_terminal(beside)
+    check_what_ends(beside)
+    # As the annotations of the master's pod say.
     master = tfapp.pods("app")[""]
-    port, path = (
-        master["metadata"]["annotations"][f"prometheus.io/{what}"] for what in ("port", "path")
-    )
+    told = master["metadata"]["annotations"]
+    port, path = (told[f"prometheus.io/{what}"] for what in ("port", "path"))
     url = f"http://{master['status']['podIP']}:{port}{path}"
     read = f"import urllib.request as web; print(web.urlopen({url!r}, timeout=60).read().decode())"
-    told = {
-        one.name: one for one in families(tfapp(*beside, "python3", "-c", read).out.strip() + "\n")
-    }
-    assert told["tfapp_generation"].samples[0].value == 1
-    kinds = [moment["kind"] for moment in tfapp.status("app")["status"]["timeline"]]
-    assert kinds.count("session") >= 5
+    text = tfapp.ok("exec", "app", "worker/0", "--", "python3", "-c", read).strip() + "\n"
+    assert {one.name: one for one in families(text)}["tfapp_generation"].samples[0].value == 1
     tfapp.ok("stop", "app")
-
-
-def _sleeping(tfapp, beside):
-    """The commands `sleep` in the container, as another session sees them."""
-    look = r"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -o 'sleep [78][78][78][78]'"
-    return tfapp(*beside, "sh", "-c", look).out
